@@ -32,7 +32,7 @@ VALUES = [
     *("a/../b", "k=v", "file:///x", "2026-05-17", "0001", "1e5", "true", "NULL", "null", "None", "\\N", "''"),
 ]
 NAMES = ["k", "a b", "日本", "é", "e\u0301", "😀", "a+b", "a,b", "x(1)", " k ", "K;", "a&b", "$x", "@", "~", "a.b"]
-ESCAPED_NAMES = ["a:b", "x%41", "a=b", "c/d", "q?", "it's", 'q"', "t\tb", "b\\s", "[x]", "{y}", "h#", "s*", "c^"]
+ESCAPED_NAMES = ["a:b", "x%41", "a=b", "c/d", "q?", "it's", 'q"', "b\\s", "[x]", "{y}", "h#", "s*", "c^"]
 
 
 def iceberg(root: Path) -> IcebergTable:
@@ -134,6 +134,17 @@ def test_escapes_of_other_programs_are_read() -> None:
     """Of bytes of UTF-8, as delta-rs, DuckDB and Arrow write them; what is none stays."""
     assert column_of("a%20b=%E6%97%A5%e6%9c%ac") == ("a b", "日本")
     assert column_of("k=100%") == ("k", "100%") and column_of("k=%E9") == ("k", "%E9")
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("t\tb", "has the control character"), ("", "is empty"), ("日" * 80, "too long for the name of a directory")],
+)
+def test_a_column_that_no_directory_can_be_named_after_is_refused(tmp_path: Path, name: str, reason: str) -> None:
+    """Before anything runs, in each kind of table."""
+    for kind in ("delta", "iceberg", "parquet"):
+        with pytest.raises(ValueError, match=rf"partition_by: .*{reason}"):
+            written(tmp_path, kind, name, ["a"])
 
 
 @pytest.mark.nightly

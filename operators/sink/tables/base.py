@@ -11,7 +11,9 @@ import pyarrow as pa
 
 from dagflow.api.transactions import Target, TargetDecision
 from dagflow.storage.context import StorageContext
+from dagflow.storage.partition_names import NAME_BYTES, partition_name
 from dagflow.storage.pending import PendingFile
+from operators.column_names import shown_name, why_no_name
 from operators.sink.tables.partition_fields import IDENTITY, PartitionField
 from operators.sink.tables.table_columns import OnNewColumn
 from operators.sink.tables.table_names import Path, TableNames, lower_case
@@ -73,6 +75,11 @@ class Table(ABC):
         self.may_grow = may_grow
         self.catalog = dict(catalog or {})
         self.partition_by = tuple(PartitionField.parse(text) for text in partition_by)
+        for part in self.partition_by:
+            if why := why_no_name(part.column):
+                raise ValueError(f"partition_by: no table has a column {shown_name(part.column)}: {why}")
+            if len(partition_name(part.name, None).encode()) > NAME_BYTES:
+                raise ValueError(f"partition_by: {shown_name(part.name)} is too long for the name of a directory")
 
     @property
     @abstractmethod

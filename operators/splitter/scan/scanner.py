@@ -17,11 +17,12 @@ from dagflow.metrics import names as metrics
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
 from operators.splitter.scan.listed_files import ListedFiles
+from operators.splitter.scan.listed_stats import DIRECTORY
 from operators.splitter.scan.listing_prefetch import PrefetchingLister
 from operators.splitter.scan.notices import Notices
 from operators.splitter.scan.output_locations import OutputLocations
 from operators.splitter.scan.own_names import OwnNames
-from operators.splitter.scan.scan_roots import Root, find_roots, listed_in
+from operators.splitter.scan.scan_roots import Root, below, find_roots, listed_in
 from operators.splitter.scan.selection import Selection
 from operators.splitter.scan.stat_prefetch import StatPrefetcher
 from operators.splitter.scan.walk import READ_ALREADY, Walk
@@ -147,8 +148,14 @@ class Scanner:
                 yield self._noted(ListedFiles.single(root, root.base, stat))
             return
         walk = Walk(root, self._selection, self._counters, StatPrefetcher(workers), own_names, self._notices, written)
+        steps = map(self._noted, walk.steps())
         try:
-            yield from map(self._noted, walk.steps())
+            if (first := next(steps, None)) is not None:
+                yield first
+                yield from steps
+            elif root.kind == "directory" and not any(map(len, root.lister.entries(below(root.base)))):
+                # Nothing below it shows that it is there.
+                yield ListedFiles.single(root, below(root.base), DIRECTORY)
         except MissingError:
             # Only the root itself: a directory further down that goes away ends nothing.
             if not self._tolerates_missing:

@@ -295,8 +295,12 @@ def test_a_missing_location_is_an_error_that_names_the_nearest(tmp_path: Path) -
         split(tmp_path / "acess.log").window()
 
 
-def test_an_empty_directory_is_no_error(tmp_path: Path) -> None:
-    """The run completes and emits nothing."""
+def test_an_empty_location_is_announced_as_any_other_directory(tmp_path: Path) -> None:
+    """Once, and with no path below itself; a location that holds something is not, for its files show it."""
+    window = split(tmp_path).window()
+    assert [(f.url, f.relative_path, f.is_directory) for f in window.files] == [(str(tmp_path), "", True)]
+    assert split(tmp_path, state=window.state).windows() == []
+    write(tmp_path / ".hidden")
     assert split(tmp_path).windows() == []
 
 
