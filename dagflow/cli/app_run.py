@@ -194,8 +194,8 @@ def watch(
 
     with stop_on_signals(ask, die):
         observer = display if log is None else _Logged(display, log)
-        with live_pages(ui_port, logical, options, observer) as shown:
-            return on_driver_thread(lambda: engine_run(logical, options, shown, stop))
+        with live_pages(ui_port, logical, options, observer):
+            return on_driver_thread(lambda: engine_run(logical, options, observer, stop))
 
 
 def _explain_failure(error: Exception, display: Display, again: str, started_s: float, *, as_json: bool) -> None:

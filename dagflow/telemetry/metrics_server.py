@@ -6,6 +6,7 @@ import socket
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
+from typing import Any
 
 from dagflow.errors import DagflowError
 from dagflow.report.endpoints import ENDPOINTS, Answer
@@ -13,6 +14,9 @@ from dagflow.report.reading import Source
 
 MOST_HANDLERS = 8
 """How many requests are answered at the same time; further ones are refused with 503."""
+
+MOST_CONNECTIONS = 32
+"""Each takes a thread and a descriptor of the run; further ones are closed at once."""
 
 
 class MetricsServer:
@@ -66,7 +70,19 @@ class _Server(ThreadingHTTPServer):
     def __init__(self, source: Source, address: tuple[str, int]) -> None:
         self.source = source
         self.slots = threading.BoundedSemaphore(MOST_HANDLERS)
+        self._connections = threading.BoundedSemaphore(MOST_CONNECTIONS)
         super().__init__(address, _Handler)
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        """Whether there is room for another connection."""
+        return self._connections.acquire(blocking=False)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answer at a connection, and make room for another one."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._connections.release()
 
 
 class _Server6(_Server):

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
+import anyio
 import uvicorn
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
@@ -29,7 +29,13 @@ from dagflow.report.endpoints import ENDPOINTS
 from dagflow.web.api import Api, as_json, body_of, status_of
 from dagflow.web.change_events import Events
 from dagflow.web.checkpoints import Checkpoint
+from dagflow.web.connection import Connection
 from dagflow.web.security import Guard
+
+MOST_AT_WORK = 4
+"""Requests that are worked at together; further ones wait."""
+
+_MOST_HEADER_BYTES = 32 << 10
 
 STATIC = Path(str(files("dagflow.web") / "static"))
 
@@ -44,17 +50,18 @@ def application(checkpoints: Mapping[str, Checkpoint], token: str = "", hosts: I
     """
     api = Api(checkpoints)
     events = Events(checkpoints, api.looks)
+    workers = anyio.CapacityLimiter(MOST_AT_WORK)
 
     async def resource(request: Request) -> Response:
         path, values = request.path_params["path"], _values_of(request)
-        status, value = await run_in_threadpool(_answered, api, path, values)
+        status, value = await anyio.to_thread.run_sync(_answered, api, path, values, limiter=workers)
         return _Json(value, status)
 
     async def stream(request: Request) -> Response:
         return StreamingResponse(events.stream(), media_type="text/event-stream")
 
     async def plain(request: Request) -> Response:
-        readings = await run_in_threadpool(api.readings)
+        readings = await anyio.to_thread.run_sync(api.readings, limiter=workers)
         answer = ENDPOINTS[request.url.path](readings)
         return Response(answer.body, answer.status, media_type=answer.content_type)
 
@@ -109,7 +116,14 @@ class _Server(uvicorn.Server):
 def server_of(app: Starlette) -> uvicorn.Server:
     """A server for an application; slow requests, or pages that read nothing, delay its end by about 1 s at most."""
     config = uvicorn.Config(
-        app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=1, ws="none"
+        app,
+        http=Connection,
+        h11_max_incomplete_event_size=_MOST_HEADER_BYTES,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        timeout_graceful_shutdown=1,
+        ws="none",
     )
     return _Server(config, app.state.events)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from dagflow.journal.heartbeat import Heartbeat, newest_heartbeat
@@ -59,7 +59,6 @@ class Checkpoint:
         url: Where it is.
         storage: Reaches it.
         app: The app file that was named on the command line, or "".
-        live: Gives the figures of a run in this process; None for any other run.
         kept: The last result of journal().
     """
 
@@ -67,12 +66,11 @@ class Checkpoint:
     url: str
     storage: StorageContext
     app: str = ""
-    live: Callable[[], CheckpointReading] | None = None
     kept: KeptJournal = field(default_factory=KeptJournal, repr=False, compare=False)
 
     def read(self) -> CheckpointReading:
         """The state of the checkpoint now; any error becomes a part of it."""
-        return read_checkpoint(self.url, self.storage) if self.live is None else self.live()
+        return read_checkpoint(self.url, self.storage)
 
     def journal(self) -> tuple[ObjectStore, JournalState]:
         """The store, with the named roots of the newest run, and the state of the journal.
@@ -118,13 +116,11 @@ class CheckpointLocation:
         url: Where it is.
         storage: Reaches it.
         app: Its app file, or "".
-        live: As in Checkpoint.
     """
 
     url: str
     storage: StorageContext
     app: str = ""
-    live: Callable[[], CheckpointReading] | None = None
 
 
 def named(locations: Iterable[CheckpointLocation]) -> Mapping[str, Checkpoint]:
@@ -141,5 +137,5 @@ def named(locations: Iterable[CheckpointLocation]) -> Mapping[str, Checkpoint]:
         number, name = 2, base
         while name in found:
             number, name = number + 1, f"{base}-{number}"
-        found[name] = Checkpoint(name, url, place.storage, place.app, place.live)
+        found[name] = Checkpoint(name, url, place.storage, place.app)
     return found

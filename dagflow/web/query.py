@@ -9,6 +9,8 @@ from dagflow.errors import DagflowError
 
 MOST_ROWS = 1000
 _MOST_DIGITS = 18
+_MOST_CHARACTERS = 4096
+"""A path may have as many."""
 
 
 class RequestError(DagflowError):
@@ -42,9 +44,11 @@ class Query:
         """The text of a parameter; "" where it is not given.
 
         Raises:
-            RequestError: The parameter holds a character that is in no name.
+            RequestError: The parameter is longer than any name, or holds a character that is in none.
         """
         text = self.values.get(name, "")
+        if len(text) > _MOST_CHARACTERS:
+            raise RequestError(f"{name} has {len(text)} characters, and may have {_MOST_CHARACTERS}")
         if "\0" in text:
             raise RequestError(f"{name} holds the character 0, which no name has")
         return text

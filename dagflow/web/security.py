@@ -40,7 +40,7 @@ class Guard:
     Without a token, only requests that name this machine as their host: a page of another site whose name was bound to
     a loopback address names its own. With a token, only requests that bring it: as `Authorization: Bearer TOKEN`, as a
     cookie, or once in the address as `?token=TOKEN`, which is then kept as a cookie. Only requests that read are
-    answered.
+    answered, and none that a page of another site makes.
 
     Args:
         app: Answers permitted requests.
@@ -61,6 +61,10 @@ class Guard:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         if scope["method"] not in ("GET", "HEAD"):
             await _refuse(send, 405, "this server only reads: GET and HEAD are answered\n")
+        elif headers.get("transfer-encoding") or headers.get("content-length", "0") != "0":
+            await _refuse(send, 413, "this server only reads: a request has no body\n")
+        elif _is_foreign(headers):
+            await _refuse(send, 403, "this server answers no page of another site\n")
         elif not self._token and not self._is_own(headers.get("host", "")):
             await _refuse(send, 421, "this server answers requests for this machine's own names only\n")
         elif self._token and not self._has_token(headers, scope["query_string"].decode("latin-1")):
@@ -80,6 +84,14 @@ class Guard:
         scheme, _, value = headers.get("authorization", "").partition(" ")
         given += [value.strip()] if scheme.lower() == "bearer" else []
         return any(hmac.compare_digest(each.encode(), self._token.encode()) for each in given)
+
+
+def _is_foreign(headers: dict[str, str]) -> bool:
+    """Whether a page of another site asks; a link that is followed from there is none."""
+    if "origin" in headers and headers["origin"].partition("://")[2] != headers.get("host"):
+        return True
+    is_other = headers.get("sec-fetch-site") in ("cross-site", "same-site")
+    return is_other and headers.get("sec-fetch-mode") != "navigate"
 
 
 def _with_headers(send: Send, token: str) -> Send:

@@ -1,4 +1,4 @@
-"""The HTTP server: listens at once, and loads the application with the first request."""
+"""The HTTP server: listens at once, and loads the application, or starts its process, with the first request."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import selectors
 import socket
 import threading
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dagflow.errors import DagflowError
+from dagflow.web.address import Address
 from dagflow.web.checkpoints import CheckpointLocation, named
+from dagflow.web.pages_process import PagesProcess
 from dagflow.web.security import is_loopback
 
 if TYPE_CHECKING:
@@ -26,56 +27,55 @@ class ServerError(DagflowError):
     """Raised when the server cannot listen where it was asked to."""
 
 
-@dataclass(frozen=True)
-class Address:
-    """Where a server listens.
-
-    Attributes:
-        host: The name or number that it was asked for.
-        port: The port.
-        token: What requests must bring; "" on a loopback address.
-    """
-
-    host: str
-    port: int
-    token: str
-
-    @property
-    def url(self) -> str:
-        """The address for a browser."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.port}/" + (f"?token={self.token}" if self.token else "")
-
-
 class Server:
-    """Serves checkpoints from a thread of its own.
+    """Serves checkpoints from a thread of its own, or from a process of its own.
+
+    Guarantee: a server apart takes from this process one socket and one pipe, whatever is asked of it.
 
     Args:
         locations: The checkpoints that are shown.
         host: Where to listen; any address but a loopback one needs the token that is made for it.
         port: The port; 0 for any that is free.
+        is_apart: Whether a process of its own answers; it ends with this one.
 
     Raises:
         ServerError: The address cannot be listened on.
     """
 
-    def __init__(self, locations: Iterable[CheckpointLocation], host: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(
+        self,
+        locations: Iterable[CheckpointLocation],
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        is_apart: bool = False,
+    ) -> None:
         self._socket = _listening(host, port)
         token = "" if is_loopback(host) else secrets.token_urlsafe(24)
         self.address = Address(host, self._socket.getsockname()[1], token)
         self._checkpoints = named(locations)
         self._server: uvicorn.Server | None = None
+        self._process = PagesProcess(self._socket, self._checkpoints, self.address) if is_apart else None
         self._ending, self._end = socket.socketpair()
         self._has_ended = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="dagflow-web", daemon=True)
 
     def _serve(self) -> None:
+        while self._is_asked():
+            if self._process is None:
+                return self._answer()
+            # Should it die, the next request starts another one.
+            self._process.run()
+
+    def _is_asked(self) -> bool:
+        """Wait for a request; returns False at the end."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._socket, selectors.EVENT_READ)
             selector.register(self._ending, selectors.EVENT_READ)
             selector.select()
-        if self._has_ended.is_set():
-            return
+        return not self._has_ended.is_set()
+
+    def _answer(self) -> None:
         # Slow to import: a run imports it only when its pages are opened.
         from dagflow.web.application import application, serve, server_of
 
@@ -94,6 +94,8 @@ class Server:
             self._end.close()
             if self._server is not None:
                 self._server.should_exit = True
+            if self._process is not None:
+                self._process.end()
             self._thread.join(timeout=5)
             self._socket.close()
             self._ending.close()

@@ -49,20 +49,13 @@ def test_pages_show_a_run_while_it_works_and_end_with_it(folder: Path) -> None:
     """A committed window is in the next answer, and no server is left behind."""
     (folder / "in" / "more.csv").write_bytes(ROWS)
     asking, app, options = _Asking(), load_app("app.yaml"), RunOptions()
-    with live_pages(0, app, options, asking) as observer:
-        run(app, options, observer, runtime=InlineRuntime)
+    with live_pages(0, app, options, asking):
+        run(app, options, asking, runtime=InlineRuntime)
     assert {row["state"] for row in asking.rows[:-1]} == {"running"}
     assert [row["windows"] for row in asking.rows] == asking.windows
     assert len({*asking.windows}) > 1
     with pytest.raises(URLError, match="refused"):
         urllib.request.urlopen(f"{asking.address}healthz")
-
-
-def test_a_run_without_pages_keeps_its_observer(folder: Path) -> None:
-    """The run reports to its observer directly."""
-    asking = _Asking()
-    with live_pages(None, load_app("app.yaml"), RunOptions(), asking) as observer:
-        assert observer is asking
 
 
 @pytest.mark.parametrize("port", ["app.yaml", "70000", "²"])

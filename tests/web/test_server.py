@@ -17,8 +17,9 @@ from typing import Any
 import pytest
 
 from dagflow.storage.context import StorageContext
+from dagflow.web.address import Address
 from dagflow.web.checkpoints import CheckpointLocation
-from dagflow.web.server import Address, Server, ServerError
+from dagflow.web.server import Server, ServerError
 from tests.cli.processes import environment
 from tests.web.conftest import finish
 

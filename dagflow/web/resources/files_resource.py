@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import fnmatch
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
 from dagflow.api.context import VersionKey
+from dagflow.api.regular_expressions import glob_matcher
 from dagflow.journal.retention import newest_windows
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window
@@ -35,6 +35,7 @@ def files(checkpoint: Checkpoint, query: Query) -> dict[str, Any]:
     A version that several windows have read is listed once on a page, with those of its windows that the page covers.
     """
     search, wanted, limit = query.text("search"), query.text("state"), query.limit(ROWS)
+    matches = _matcher(search)
     cursor = Cursor.of(query.text("after"))
     before, position = cursor.before, cursor.position
     store, state = checkpoint.journal()
@@ -45,11 +46,11 @@ def files(checkpoint: Checkpoint, query: Query) -> dict[str, Any]:
         if time.monotonic() > deadline:
             following = str(Cursor(window_id + 1))
             break
-        if search and not any(_matches(redacted(part.url), search) for _, part in inputs_of(window.plan)):
+        if search and not any(matches(redacted(part.url)) for _, part in inputs_of(window.plan)):
             position = 0
             continue
         manifest = manifest_of(window)
-        rows = list(_parts(manifest, search, wanted))
+        rows = list(_parts(manifest, matches, wanted))
         for number, part in enumerate(rows[position:], position):
             key = part.version
             if key not in found and len(found) == limit:
@@ -63,21 +64,22 @@ def files(checkpoint: Checkpoint, query: Query) -> dict[str, Any]:
     return {"files": [each.to_json() for each in found.values()], "next": following}
 
 
-def _parts(manifest: WindowManifest, search: str, wanted: str) -> Iterator[InputRange]:
+def _parts(manifest: WindowManifest, matches: Callable[[str], bool], wanted: str) -> Iterator[InputRange]:
     for part in manifest.inputs:
-        if search and not _matches(redacted(part.url), search):
+        if not matches(redacted(part.url)):
             continue
         if wanted and not _state_of(manifest, part).startswith(wanted):
             continue
         yield part
 
 
-def _matches(url: str, search: str) -> bool:
-    """Whether a location has a text in it, or matches a pattern, as a whole or in its last parts; in any case."""
-    url, text = url.casefold(), search.casefold()
+def _matcher(search: str) -> Callable[[str], bool]:
+    """Says whether a location has a text in it, or matches a glob, as a whole or in its last parts; in any case."""
+    text = search.casefold()
     if not any(sign in text for sign in "*?["):
-        return text in url
-    return fnmatch.fnmatchcase(url, text) or fnmatch.fnmatchcase(url, f"*/{text}")
+        return lambda url: text in url.casefold()
+    matchers = glob_matcher(text), glob_matcher(f"*/{text}")
+    return lambda url: any(matches(url.casefold()) for matches in matchers)
 
 
 def _state_of(manifest: WindowManifest, part: InputRange) -> str:
