@@ -31,9 +31,21 @@ def rescued_text(values: Mapping[str, Any], file: str | None, offset: int | None
         offset: The offset of their record; None where that is not known.
         before: The text of other values of the record that were rescued before.
     """
-    named = {f"_{name}" if _LIKE_A_PLACE.fullmatch(name) else name: value for name, value in values.items()}
-    place = {FILE: file, OFFSET: offset}
-    return json.dumps({**_members_in(before or "{}"), **named, **place}, ensure_ascii=False, default=_as_text)
+    return _text({**_members_in(before or "{}"), **_named(values), FILE: file, OFFSET: offset})
+
+
+def place_in(text: str, values: Mapping[str, Any]) -> str:
+    """The text of other values of the record of a text."""
+    members = _members_in(text)
+    return _text({**_named(values), **{name: members.get(name) for name in (FILE, OFFSET)}})
+
+
+def _named(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {f"_{name}" if _LIKE_A_PLACE.fullmatch(name) else name: value for name, value in values.items()}
+
+
+def _text(members: Mapping[str, Any]) -> str:
+    return json.dumps(members, ensure_ascii=False, default=_as_text)
 
 
 def rescued_values(text: str) -> dict[str, Any]:
@@ -59,7 +71,7 @@ def require_text_of_rescued(schema: pa.Schema) -> None:
 
 def _members_in(text: str) -> dict[str, Any]:
     """The members of a text; a text of other origin, in a column that is also called `_rescued`, is itself a value."""
-    with contextlib.suppress(ValueError):
+    with contextlib.suppress(ValueError, RecursionError):
         if isinstance(found := json.loads(text), dict):
             return found
     return {RESCUED: text}

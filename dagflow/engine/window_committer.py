@@ -132,7 +132,7 @@ class WindowCommitter:
         window_id = planned.window_id
         control, event_states = self._control_result(planned, results)
         taken = self._publication.taken(window_id)
-        did = intent_of(window_id, self._plan, results, taken)
+        did = intent_of(window_id, self._plan, results, taken, decisions)
         files = [*did.files, *(file for file in control.files if file.target not in taken)]
         require_names_apart(files)
         self._publication.check([*files, *did.held])

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
 from dagflow.api.sources import encode_sources
+from dagflow.api.transactions import TargetDecision
 from dagflow.execution.messages import TaskResult
 from dagflow.journal.journal import now_ms
 from dagflow.journal.windows import ProducedFiles, RefusedPart, WindowIntent, WindowPlan
@@ -20,6 +22,7 @@ def intent_of(
     plan: PhysicalPlan,
     results: Sequence[TaskResult],
     taken: Mapping[str, Sequence[PendingFile]] = MappingProxyType({}),
+    decisions: Mapping[str, TargetDecision] = MappingProxyType({}),
 ) -> WindowIntent:
     """The intent of a window: its files and where these come from, its counters, and what it left out.
 
@@ -28,11 +31,13 @@ def intent_of(
         plan: The physical plan, with the stages.
         results: The results of its tasks.
         taken: Files that stand for those that an operator has made, except files that wait for a later window.
+        decisions: The targets' decisions about the files, by operator.
     """
     heads = {stage.index: stage.head for stage in plan.stages}
     counters = Counters()
     for result in results:
         counters.add(result.counters)
+    texts = {operator: decision.text for operator, decision in decisions.items() if decision.changes}
     files: list[PendingFile] = []
     produced: list[ProducedFiles] = []
     for result in results:
@@ -41,7 +46,7 @@ def intent_of(
         if own:
             sources = encode_sources([each for _, each in own])
             produced.append(ProducedFiles(heads[result.stage], result.partition, len(own), sources))
-            files += [file for file, _ in own]
+            files += [_decided(file, texts) for file, _ in own]
     for operator, others in taken.items():
         # Which partition wrote each of these files, and from what, is not known any more.
         head = next((stage.head for stage in plan.stages if operator in stage.operators), "")
@@ -54,7 +59,7 @@ def intent_of(
         skipped=[skipped for result in results for skipped in result.skipped],
         produced=produced,
         refused=[RefusedPart(name, records) for r in results for name, records in r.refused.items()],
-        held=[file for result in results for file in result.files if is_held(file)],
+        held=[_decided(file, texts) for result in results for file in result.files if is_held(file)],
         task_ms=_task_ms(heads, results),
         accounting=_booked(results),
     )
@@ -78,6 +83,13 @@ def _booked(results: Sequence[TaskResult]) -> dict[str, dict[str, int]]:
             sums[name].update(booked)
     left = {name: {key: value for key, value in own.items() if value} for name, own in sums.items()}
     return {name: own for name, own in left.items() if own}
+
+
+def _decided(file: PendingFile, texts: dict[str, str]) -> PendingFile:
+    """A file about which its target has decided; the first one of a target gets the text."""
+    if file.facts is None:
+        return file
+    return replace(file, facts=replace(file.facts, proposal=None, decided=texts.pop(file.target, "")))
 
 
 def is_held(file: PendingFile) -> bool:

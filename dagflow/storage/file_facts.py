@@ -22,6 +22,9 @@ class FileFacts:
         keys: Columns by whose values rows of the file replace rows of the target; empty where rows are added.
         held: What a later window needs to take the file in, as a JSON value; None for a file that its own window
             publishes. See api/grouper.py.
+        decided: The text of the target's decision about the columns of the window, in the first file of a window that
+            changes them; see TargetDecision.
+        proposal: What the target decides about before the window is committed; the journal does not keep it.
     """
 
     operator: str
@@ -33,6 +36,8 @@ class FileFacts:
     causes: dict[str, str] = field(default_factory=dict)
     keys: list[str] = field(default_factory=list)
     held: Any = None
+    decided: str = ""
+    proposal: Any = None
 
     @classmethod
     def from_json(cls, value: dict[str, Any] | None) -> FileFacts | None:

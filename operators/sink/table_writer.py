@@ -25,6 +25,7 @@ from dagflow.metrics.names import IGNORED_VALUES, RESCUED_VALUES
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted, relocated
 from dagflow.storage.pending import PendingFile
+from operators.found_values import is_undecided
 from operators.reader.columns.typing import shown
 from operators.rejects.record_refusing import RecordRefusing
 from operators.required_columns import require_names
@@ -156,7 +157,7 @@ class TableWriter(RecordRefusing, TransactionalSink, HoldsFiles, Relocatable, Co
             raise ValueError("partition_by names a column twice")
         may_grow = self.on_new_column == "add"
         self._table = _KINDS[kind](location, self.partition_by, may_grow=may_grow, catalog=self.catalog)
-        self._table.on_new_column = self.on_new_column
+        self._table.on_new_column, self._table.on_type_change = self.on_new_column, self.on_type_change
         self._table.replace_by(self.upsert_by)
         if self._table.is_named and self.commit is not None:
             raise ValueError(f"commit: {kind} has no transactions, so that each window is visible by itself")
@@ -237,6 +238,7 @@ class TableWriter(RecordRefusing, TransactionalSink, HoldsFiles, Relocatable, Co
                 shape.partition_by,
                 stores_partition_columns=table.stores_partition_columns,
                 causes=self._columns.causes,
+                proposal=self._columns.take_proposal,
                 keys=self.upsert_by,
             )
         else:
@@ -248,6 +250,7 @@ class TableWriter(RecordRefusing, TransactionalSink, HoldsFiles, Relocatable, Co
                 stores_partition_columns=table.stores_partition_columns,
                 is_named=table.is_named,
                 causes=self._columns.causes,
+                proposal=self._columns.take_proposal,
                 keys=self.upsert_by,
             )
 
@@ -263,6 +266,7 @@ class TableWriter(RecordRefusing, TransactionalSink, HoldsFiles, Relocatable, Co
             on_new_column=self.on_new_column,
             on_type_change=self.on_type_change,
             wider=table.wider_type,
+            takes_members=table.takes_members,
             names=table.names(shape),
         )
 
@@ -353,7 +357,9 @@ class TableWriter(RecordRefusing, TransactionalSink, HoldsFiles, Relocatable, Co
         texts = rows.column(RESCUED).to_pylist() if RESCUED in rows.schema.names else []
         for row, values in ((row, rescued_values(text)) for row, text in enumerate(texts) if text):
             for name, value in values.items():
-                if self.on_type_change == "fail" or name in self.upsert_by:
+                if name in self.upsert_by or (self.on_type_change == "fail" and not is_undecided(value)):
+                    if not self._columns.must_be_decided(name):
+                        continue
                     kind = f" ({rows.schema.field(name).type})" if name in rows.schema.names else ""
                     text = json.dumps(value, ensure_ascii=False)
                     is_key = ", and is a key of upsert_by" if name in self.upsert_by else ""
@@ -383,7 +389,8 @@ class TableWriter(RecordRefusing, TransactionalSink, HoldsFiles, Relocatable, Co
 
     def _place(self, batch: RecordBatch, row: int) -> str:
         """File and offset of a record; "" if an operator upstream made it."""
-        url, offset = self._metadata(batch, "file")[row].as_py(), self._metadata(batch, "offset")[row].as_py()
+        record = batch.slice(row, 1)
+        url, offset = self._metadata(record, "file")[0].as_py(), self._metadata(record, "offset")[0].as_py()
         return "" if url is None else f"{url}:{offset}"
 
     def end_window(self) -> None:

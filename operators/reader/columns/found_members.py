@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as arrow_json
 
 from dagflow.api.records import RecordBatch
 from dagflow.storage.location import redacted
-from operators.reader.columns.inference import NUMBERS, Shape, merged_shapes, shape_of, types_of
+from operators.found_values import FOUND, MAX_DEPTH, Census, fitted, is_deep, is_deep_type, number_of, type_of_most
 from operators.reader.columns.json_members import as_written, is_sound, read_options
-from operators.reader.columns.types import ColumnType
 from operators.reader.columns.typing import shortened, without_words
-from operators.reader.columns.written_values import Number, Object, members_of, name_twice, value_as
+from operators.reader.columns.written_values import Number, Object, members_of, name_twice
 from operators.reader.formats.base import Parsed, Rejects
 from operators.reader.scanning.column_parsing import reject
 from operators.reader.scanning.framing import joined
 from operators.rescued_values import RESCUED, rescued_text
-
-_MOST_DIGITS = 600
-"""Python may refuse to read an int of more digits."""
-
-_NOTHING = ColumnType("null", pa.null())
-"""The type of a member without any value: it conflicts with no type in another batch."""
 
 _EXACT = 1 << 53
 """Whole numbers below this have a double of their own, which no other number is rounded to."""
@@ -35,7 +27,12 @@ _EXACT = 1 << 53
 class FoundMembers:
     """Makes columns of all members of objects; values of another type than most are rescued.
 
-    Guarantee: the columns of a batch depend on its own objects alone. Each value is in its column, or in `_rescued`.
+    Columns are in the order of the first records that have values in them. Members of objects are in the order of
+    their names. A part of a value that gives no type to anything, such as an empty array, is rescued by itself where
+    no other value gives it a type.
+
+    Guarantee: the columns of a batch depend on its own objects alone. Each value is in its column, or in `_rescued`,
+    or has a part in both.
 
     Args:
         null_values: Strings that stand for no value.
@@ -50,15 +47,19 @@ class FoundMembers:
 
         Args:
             batch: Records of one JSON object each.
-            rejects: Takes in objects with a duplicate member, also within other members.
+            rejects: Takes in objects with a duplicate member, also within other members, and those that are nested too
+                deeply.
         """
         columns = self._of_one_type(batch)
-        return self._of_many_types(batch, rejects) if columns is None else Parsed(batch, columns)
+        parsed = self._of_many_types(batch, rejects) if columns is None else Parsed(batch, columns)
+        return Parsed(parsed.raw, _marked(parsed.columns)) if parsed.columns is not None else parsed
 
     def _of_one_type(self, batch: RecordBatch) -> pa.RecordBatch | None:
         """The columns where all values of each member are of one type, as Arrow finds; None otherwise."""
         try:
             table = arrow_json.read_json(pa.BufferReader(joined(batch)), read_options(batch))
+            if any(map(is_deep_type, table.schema.types)):
+                return None
             schema = pa.schema([(field.name, as_written(field.type)) for field in table.schema])
             if schema != table.schema:
                 options = arrow_json.ParseOptions(explicit_schema=schema)
@@ -76,7 +77,10 @@ class FoundMembers:
         if any(map(_may_be_rounded, arrays)):
             return None
         arrays = [without_words(each, self._null_values) if pa.types.is_string(each.type) else each for each in arrays]
-        return pa.RecordBatch.from_arrays(arrays, table.schema.names)
+        found = dict(zip(table.schema.names, map(_in_order, arrays), strict=True))
+        firsts = {name: pc.index(column.is_valid(), value=True).as_py() for name, column in found.items()}
+        names = _in_order_of_records(batch, firsts)
+        return pa.RecordBatch.from_arrays([found[name] for name in names], names)
 
     def _of_many_types(self, batch: RecordBatch, rejects: Rejects) -> Parsed:
         """The columns with the types that most values have, and a column of the other values."""
@@ -84,61 +88,104 @@ class FoundMembers:
         objects: list[Object] = []
         for index, record in enumerate(batch.to_pylist()):
             members = members_of(record)
-            twice = name_twice(members)
-            if twice is not None:
-                reject(batch, index, f"member '{twice}' is there twice, in: {shortened(record)}", rejects)
+            if (reason := _why_not(members)) is not None:
+                reject(batch, index, f"{reason}, in: {shortened(record)}", rejects)
             else:
                 kept.append(index)
                 objects.append(members)
         raw = batch if len(kept) == len(batch) else batch.take(pa.array(kept, pa.int64()).to_numpy())
         if not kept:
             return Parsed(raw)
-        types = self._types_of(objects)
+        rows = [{name: self._value(value) for name, value in members} for members in objects]
+        types = _types_of(rows)
+        firsts = dict.fromkeys(types, -1)
         values: dict[str, list[Any]] = {name: [None] * len(kept) for name in types}
         rescued: dict[int, dict[str, Any]] = {}
-        for row, members in enumerate(objects):
-            for name, value in members:
-                if isinstance(value, str) and not isinstance(value, Number) and value in self._words:
-                    continue
+        for row, named in enumerate(rows):
+            for name, value in named.items():
+                if value is not None and firsts.get(name) == -1:
+                    firsts[name] = row
                 try:
-                    found = value_as(value, types.get(name, _NOTHING), is_exact=True)
+                    own, rest = fitted(value, types.get(name))
                 except ValueError:
-                    rescued.setdefault(row, {})[name] = _plain_value(value)
-                    continue
-                if found is not None:
-                    values[name][row] = found
-        arrays = [pa.array(own, types[name].arrow) for name, own in values.items()]
-        names = list(values)
-        if rescued or not names:
+                    own, rest = None, value
+                if own is not None:
+                    values[name][row] = own
+                if rest is not None:
+                    rescued.setdefault(row, {})[name] = rest
+        names = _in_order_of_records(raw, firsts)
+        arrays = {name: pa.array(values[name], types[name] or pa.null()) for name in names}
+        if rescued or not arrays:
             offsets = raw.offsets().tolist()
             texts: list[str | None] = [None] * len(kept)
             for row, own in rescued.items():
                 block = raw.block_of(row)
                 file = None if block is None else redacted(block.url)
                 texts[row] = rescued_text(own, file, offsets[row])
-            arrays.append(pa.array(texts, pa.string()))
-            names.append(RESCUED)
-        return Parsed(raw, pa.RecordBatch.from_arrays(arrays, names))
+            arrays[RESCUED] = pa.array(texts, pa.string())
+        return Parsed(raw, pa.RecordBatch.from_arrays(list(arrays.values()), list(arrays)))
 
-    def _types_of(self, objects: list[Object]) -> dict[str, ColumnType]:
-        """The type of each member: that of most of its values, or the first of those that are equally frequent.
+    def _value(self, value: Any) -> Any:
+        """A member as Python has it."""
+        is_text = isinstance(value, str) and not isinstance(value, Number)
+        return None if is_text and value in self._words else _plain_value(value)
 
-        A member with the name of the column of rescued values has none.
-        """
-        shapes: dict[str, dict[str, tuple[int, Shape]]] = {}
-        for members in objects:
-            for name, value in ((name, value) for name, value in members if name != RESCUED):
-                own = shapes.setdefault(name, {})
-                if (shape := shape_of(value, self._words)) is not None:
-                    count, before = own.get(_kind(shape), (0, None))
-                    own[_kind(shape)] = count + 1, merged_shapes(before, shape)
-        most: dict[str, Shape] = {}
-        for name, own in shapes.items():
-            counted = [(count, _with_members(shape)) for count, shape in _joined_numbers(own)]
-            found = [each for each in counted if each[1] is not None]
-            most[name] = max(found, key=lambda each: each[0], default=(0, None))[1]
-        known = types_of({name: shape for name, shape in most.items() if shape is not None})
-        return {name: known.get(name, _NOTHING) for name in most}
+
+def _why_not(members: Object) -> str | None:
+    """Why an object is refused; None where it is taken."""
+    if any(is_deep(value) for _, value in members):
+        return f"arrays and objects are nested more than {MAX_DEPTH} levels deep"
+    twice = name_twice(members)
+    return None if twice is None else f"member '{twice}' is there twice"
+
+
+def _types_of(rows: list[dict[str, Any]]) -> dict[str, pa.DataType | None]:
+    """The type of each member: that of most of its values.
+
+    A member with the name of the column of rescued values has none.
+    """
+    counted: dict[str, Census] = {}
+    for members in rows:
+        for name, value in members.items():
+            if name != RESCUED:
+                counted.setdefault(name, Census()).add(value)
+    return {name: type_of_most(census) for name, census in counted.items()}
+
+
+def _marked(columns: pa.RecordBatch) -> pa.RecordBatch:
+    """Columns that show a table that their types were found."""
+    return columns.cast(pa.schema([field.with_metadata(FOUND) for field in columns.schema]))
+
+
+def _in_order_of_records(batch: RecordBatch, firsts: dict[str, int]) -> list[str]:
+    """The names of columns in an order that cuts do not change.
+
+    Args:
+        batch: The records.
+        firsts: The first record that has a value, by column; -1 for none.
+    """
+    names: list[str] = []
+    for row in sorted({*firsts.values()} - {-1}):
+        own = [name for name, first in firsts.items() if first == row]
+        if len(own) > 1:
+            written = [name for name, _ in members_of(batch.take(np.array([row])).to_pylist()[0])]
+            own.sort(key=written.index)
+        names += own
+    return [*names, *(name for name, first in firsts.items() if first == -1)]
+
+
+def _in_order(column: pa.Array) -> pa.Array:
+    """A column whose members are in the order of their names."""
+    kind = column.type
+    if pa.types.is_list(kind) and pa.types.is_nested(kind.value_type):
+        items = _in_order(column.values)
+        mask = column.is_null() if column.null_count else None
+        return pa.ListArray.from_arrays(column.offsets, items, mask=mask)
+    if not pa.types.is_struct(kind):
+        return column
+    names = sorted(field.name for field in kind)
+    mask = column.is_null() if column.null_count else None
+    return pa.StructArray.from_arrays([_in_order(column.field(name)) for name in names], names, mask=mask)
 
 
 def _has_no_file_type(kind: pa.DataType) -> bool:
@@ -158,51 +205,10 @@ def _may_be_rounded(array: pa.Array) -> bool:
     return pa.types.is_floating(array.type) and bool((pc.max(pc.abs(array)).as_py() or 0) >= _EXACT)
 
 
-def _with_members(shape: Shape) -> Shape:
-    """A shape without the objects in it that have no members, which neither tables nor Parquet have; None for nothing.
-
-    They get no other type instead, which would conflict with that of objects with members in another batch.
-    """
-    if not isinstance(shape, dict):
-        return shape
-    if "list" in shape:
-        element = _with_members(shape["list"])
-        return {"list": element} if element is not None or shape["list"] is None else None
-    members = {name: (_with_members(each), each) for name, each in shape["struct"].items()}
-    kept = {name: own for name, (own, before) in members.items() if own is not None or before is None}
-    return {"struct": kept} if kept else None
-
-
-def _kind(shape: Shape) -> str:
-    """A key that is equal for shapes that are merged into one."""
-    return next(iter(shape)) if isinstance(shape, dict) else str(shape)
-
-
-def _joined_numbers(own: dict[str, tuple[int, Shape]]) -> Iterable[tuple[int, Shape]]:
-    """How many values have each shape, where all numbers have one.
-
-    That shape is the one of most whole numbers, so that a few large ones do not change the type of all others; or
-    double where some have fractions.
-
-    Args:
-        own: Counts by kind, where each shape of numbers is a kind.
-    """
-    counts = {kind: count for kind, (count, _) in own.items() if kind in NUMBERS}
-    if not counts:
-        return own.values()
-    shape = "double" if "double" in counts else max(counts, key=counts.__getitem__)
-    number = sum(counts.values()), shape
-    return dict(("number", number) if kind in counts else (kind, each) for kind, each in own.items()).values()
-
-
 def _plain_value(value: Any) -> Any:
-    """A value as in JSON; a number that Python cannot hold becomes text."""
+    """A value as Python has it; a number that no type holds is marked as such."""
     if isinstance(value, Object):
-        return {name: _plain_value(each) for name, each in value}
+        return {name: _plain_value(member) for name, member in value}
     if isinstance(value, list):
-        return [_plain_value(each) for each in value]
-    if isinstance(value, Number):
-        if value.lstrip("-").isdigit():
-            return int(value) if len(value) <= _MOST_DIGITS else str(value)
-        return float(value) if math.isfinite(float(value)) else str(value)
-    return value
+        return [_plain_value(item) for item in value]
+    return number_of(value) if isinstance(value, Number) else value

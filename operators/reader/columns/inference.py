@@ -8,14 +8,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from operators.found_values import MAX_DEPTH
 from operators.reader.columns.types import ColumnType
 from operators.reader.columns.written_values import Number, Object, members_of
 
 SAMPLED_BYTES = 4 << 20
 """Bytes of objects at the beginning of a file that decide its columns."""
-
-MAX_DEPTH = 32
-"""Levels of arrays and objects within each other that a column may have."""
 
 Shape = str | dict[str, Any] | None
 """What is known of a value: the name of a type, {"list": shape}, {"struct": {name: shape}}; None for nothing yet."""
@@ -23,7 +21,7 @@ Shape = str | dict[str, Any] | None
 _DECIMAL_DIGITS = 38
 """Digits of the widest decimal."""
 
-NUMBERS = ("int64", "decimal(38, 0)", "double")
+_NUMBERS = ("int64", "decimal(38, 0)", "double")
 """The shapes of numbers, each wider than the one before."""
 
 
@@ -50,18 +48,8 @@ def shapes_of(objects: Iterable[bytes], null_words: Iterable[str]) -> dict[str, 
     return found or None
 
 
-def shape_of(value: Any, words: frozenset[str]) -> Shape:
-    """The shape of one value; None for one that says nothing."""
-    return _shape(value, words, 0)
-
-
-def merged_shapes(old: Shape, new: Shape) -> Shape:
-    """The shape of values of two shapes; the first decides where they contradict each other."""
-    return _merged(old, new)
-
-
 def _shape(value: Any, words: frozenset[str], depth: int) -> Shape:
-    if value is None or depth > MAX_DEPTH:
+    if value is None or depth > MAX_DEPTH or (depth == MAX_DEPTH and isinstance(value, list)):
         return None
     if isinstance(value, bool):
         return "bool"
@@ -73,7 +61,8 @@ def _shape(value: Any, words: frozenset[str], depth: int) -> Shape:
         shapes: dict[str, Shape] = {}
         for name, member in value:
             shapes[name] = _merged(shapes.get(name), _shape(member, words, depth + 1))
-        return {"struct": shapes}
+        # No file but one of JSON has a type for objects without members, so they decide nothing.
+        return {"struct": shapes} if shapes else None
     element: Shape = None
     for each in value:
         element = _merged(element, _shape(each, words, depth + 1))
@@ -92,8 +81,8 @@ def _merged(old: Shape, new: Shape) -> Shape:
     if old is None or new is None:
         return new if old is None else old
     if isinstance(old, str) or isinstance(new, str):
-        if isinstance(old, str) and isinstance(new, str) and {old, new} <= set(NUMBERS):
-            return max(old, new, key=NUMBERS.index)
+        if isinstance(old, str) and isinstance(new, str) and {old, new} <= set(_NUMBERS):
+            return max(old, new, key=_NUMBERS.index)
         return old
     if "list" in old and "list" in new:
         return {"list": _merged(old["list"], new["list"])}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -43,14 +42,13 @@ def name_twice(members: Object) -> str | None:
     return None
 
 
-def value_as(value: Any, kind: ColumnType, *, takes_others: bool = False, is_exact: bool = False) -> Any:
+def value_as(value: Any, kind: ColumnType, *, takes_others: bool = False) -> Any:
     """A value converted to Python's value of a type.
 
     Args:
         value: As members_of() gives it.
         kind: The type.
         takes_others: Whether objects may have members that their type lacks; they are left out.
-        is_exact: Whether a whole number that a double would round is refused as a double.
 
     Raises:
         ValueError: The value is none of the type; the text is a clause that begins with the value.
@@ -60,9 +58,7 @@ def value_as(value: Any, kind: ColumnType, *, takes_others: bool = False, is_exa
     if value is None:
         return None
     if pa.types.is_nested(arrow):
-        return _nested(value, arrow, takes_others=takes_others, is_exact=is_exact)
-    if pa.types.is_null(arrow):
-        raise ValueError(f"{_shown(value)} has no type")
+        return _nested(value, arrow, takes_others=takes_others)
     if pa.types.is_string(arrow):
         if not is_text:
             raise ValueError(f"{_shown(value)} is no string")
@@ -76,18 +72,14 @@ def value_as(value: Any, kind: ColumnType, *, takes_others: bool = False, is_exa
     found = values_of(pa.array([str(value)]), kind)[0]
     if not found.is_valid:
         raise ValueError(f"{_shown(value)} {why_not(str(value), kind)}")
-    made = found.as_py()
-    if is_exact and isinstance(made, float) and str(value).lstrip("-").isdigit() and made != Decimal(value):
-        raise ValueError(f"{_shown(value)} would be rounded")
-    return made
+    return found.as_py()
 
 
-def _nested(value: Any, arrow: pa.DataType, *, takes_others: bool, is_exact: bool) -> Any:
-    options = {"takes_others": takes_others, "is_exact": is_exact}
+def _nested(value: Any, arrow: pa.DataType, *, takes_others: bool) -> Any:
     if pa.types.is_list(arrow):
         if not isinstance(value, list) or isinstance(value, Object):
             raise ValueError(f"{_shown(value)} is no array")
-        return [value_as(each, ColumnType("", arrow.value_type), **options) for each in value]
+        return [value_as(each, ColumnType("", arrow.value_type), takes_others=takes_others) for each in value]
     if not isinstance(value, Object):
         raise ValueError(f"{_shown(value)} is no object")
     kinds = {field.name: field.type for field in arrow}
@@ -98,7 +90,7 @@ def _nested(value: Any, arrow: pa.DataType, *, takes_others: bool, is_exact: boo
         if name not in kinds or name in found:
             raise ValueError(f"member '{name}' {'is there twice' if name in found else 'was not there before'}")
         try:
-            found[name] = value_as(member, ColumnType("", kinds[name]), **options)
+            found[name] = value_as(member, ColumnType("", kinds[name]), takes_others=takes_others)
         except ValueError as error:
             raise ValueError(f"member '{name}': {error}") from None
     return found

@@ -15,7 +15,7 @@ from dagflow.storage.partition_names import NAME_BYTES, partition_name
 from dagflow.storage.pending import PendingFile
 from operators.column_names import shown_name, why_no_name
 from operators.sink.tables.partition_fields import IDENTITY, PartitionField
-from operators.sink.tables.table_columns import OnNewColumn
+from operators.sink.tables.table_columns import OnNewColumn, OnTypeChange
 from operators.sink.tables.table_names import Path, TableNames, lower_case
 
 
@@ -52,16 +52,20 @@ class Table(ABC):
         stores_partition_columns: Whether data files hold the columns by which the table is partitioned.
         is_named: Whether the names of its files make them visible, instead of a transaction.
         takes_upserts: Whether rows may replace others with the same keys.
+        takes_members: Whether structs of an existing table can get more members.
         upsert_by: The columns of these keys; none where rows are added.
         on_new_column: The app's policy for columns that the table lacks.
+        on_type_change: The app's policy for values that are not of their column's type.
     """
 
     stores_partition_columns: ClassVar[bool] = False
     is_named: ClassVar[bool] = False
     takes_upserts: ClassVar[bool] = False
+    takes_members: ClassVar[bool] = False
 
     upsert_by: tuple[str, ...] = ()
     on_new_column: OnNewColumn = "fail"
+    on_type_change: OnTypeChange = "widen"
 
     def __init__(
         self,

@@ -106,7 +106,7 @@ class DeltaState(ReplayableState):
                     commit_properties=properties,
                 )
             return
-        handle = self._handle if len(columns) == len(known) else self._grown(columns, len(known))
+        handle = self._grown(self._handle, columns, known)
         partition_by = self._require_partitioning(handle, files)
         if keys:
             with refusals(table):
@@ -159,7 +159,7 @@ class DeltaState(ReplayableState):
             if self._handle is None:
                 self._handle = self._log.create(columns, list(facts_of_file(files[0]).partition))
                 known = columns
-            handle = self._handle if len(columns) == len(known) else self._grown(columns, len(known))
+            handle = self._grown(self._handle, columns, known)
             had = handle.transaction_version(replays_of(self._writer)) or 0
             if had >= replay.number or missing_in(table, handle, replay.removed):
                 raise StorageError("another program has changed it meanwhile", url=table.name)
@@ -173,23 +173,28 @@ class DeltaState(ReplayableState):
             )
             _append(handle, actions, partition_by, properties)
 
-    def _grown(self, columns: pa.Schema, known: int) -> DeltaTable:
-        """Add the new columns to the table, and open it anew.
+    def _grown(self, handle: DeltaTable, columns: pa.Schema, known: pa.Schema) -> DeltaTable:
+        """Add new columns, and new members of columns, to the table, and open it anew.
 
         Raises:
             StorageError: The columns could not be added, or the marker has changed meanwhile.
         """
+        there = {field.name: field.type for field in known}
+        new = [field for field in columns if there.get(field.name) != field.type]
+        if not new:
+            return handle
         with refusals(self._table):
-            fields = Schema.from_arrow(pa.schema(list(columns)[known:])).fields
+            # Members that a column has already are left as they are.
+            fields = Schema.from_arrow(pa.schema(new)).fields
             DeltaTable(self._table.location, storage_options=self._log.options()).alter.add_columns(fields)
         logger.info("columns were added table=%s columns=%s", self._table.name, [field.name for field in fields])
-        handle = self._log.opened()
-        if handle is None or (handle.transaction_version(self._writer) or 0) != self.marker:
+        found = self._log.opened()
+        if found is None or (found.transaction_version(self._writer) or 0) != self.marker:
             raise StorageError("another driver has added a window meanwhile", url=self._table.name)
-        there = columns_of(handle)
-        if any(there.field(field.name).type != field.type for field in columns):
+        grown = columns_of(found)
+        if any(grown.field(field.name).type != field.type for field in columns):
             raise StorageError("another program has added a column of another type", url=self._table.name)
-        return handle
+        return found
 
 
 def _append(

@@ -24,6 +24,7 @@ class DeltaTable(Table):
     """
 
     takes_upserts: ClassVar[bool] = True
+    takes_members: ClassVar[bool] = True
 
     def __init__(
         self,

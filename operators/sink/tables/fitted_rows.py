@@ -50,7 +50,7 @@ def fitted_to(
         table: The table.
         columns: Its columns.
         partition_by: The fields that it is partitioned by.
-        names: Columns of other rows, which the rows get.
+        names: Columns of all rows, in the order in which the rows get them.
         counters: Counts the rescued values.
         rows: The rows.
 
@@ -71,6 +71,8 @@ def fitted_to(
         fitted = with_rescued(fitted, rescued, nothing, nothing)
         counters[RESCUED_VALUES] += rescued.count
     wanted = {*names, *(field.column for field in partition_by)}
+    order = [*names]
     known = [field for field in columns.known if field.name in wanted]
+    known.sort(key=lambda field: order.index(field.name) if field.name in order else len(order))
     others = [field for field in fitted.schema if field.name not in {each.name for each in known}]
     return with_columns(fitted, pa.schema([*known, *others]))

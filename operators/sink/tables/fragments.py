@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,10 +17,10 @@ from dagflow.storage.checksums import updated_crc32
 from dagflow.storage.context import StorageContext
 from dagflow.storage.file_facts import FileFacts
 from dagflow.storage.location import join, redacted
-from operators.sink.tables.nested_types import either_type, nulls_of
+from operators.sink.tables.nested_types import joined_type, nulls_of
 from operators.sink.tables.partition_fields import PartitionField
 from operators.sink.tables.table_columns import schema_of_text, schema_text
-from operators.sink.tables.table_files import stored_columns
+from operators.sink.tables.table_files import nothing, stored_columns
 from operators.sink.tables.table_partitions import partitions_of
 from operators.sink.tables.type_widening import common_type
 
@@ -69,6 +69,7 @@ class FragmentFiles:
         partition_by: The fields that the table is partitioned by.
         stores_partition_columns: See TableFiles.
         causes: See TableFiles.
+        proposal: See TableFiles.
         keys: See TableFiles.
     """
 
@@ -80,6 +81,7 @@ class FragmentFiles:
         *,
         stores_partition_columns: bool = False,
         causes: Mapping[str, str] | None = None,
+        proposal: Callable[[], Any] = nothing,
         keys: Sequence[str] = (),
     ) -> None:
         self._context = context
@@ -88,6 +90,7 @@ class FragmentFiles:
         self._partition_by = partition_by
         self._left_out = () if stores_partition_columns else tuple(field.column for field in partition_by)
         self._causes = {} if causes is None else causes
+        self._proposal = proposal
         self._open: list[_Fragment] = []
         self._known: set[pa.Schema] = set()
 
@@ -133,7 +136,12 @@ class FragmentFiles:
     def _facts(self) -> FileFacts:
         partition_by = [str(field) for field in self._partition_by]
         return FileFacts(
-            self._context.operator, "", dict.fromkeys(partition_by), causes={**self._causes}, keys=[*self._keys]
+            self._context.operator,
+            "",
+            dict.fromkeys(partition_by),
+            causes={**self._causes},
+            keys=[*self._keys],
+            proposal=self._proposal(),
         )
 
 
@@ -240,6 +248,6 @@ def united(texts: Sequence[str]) -> pa.Schema:
     for field in (field for text in dict.fromkeys(texts) for field in schema_of_text(text)):
         there = fields.setdefault(field.name, field)
         if there.type != field.type:
-            wider = common_type(there.type, field.type) or either_type(there.type, field.type)
+            wider = joined_type(there.type, field.type, common_type)
             fields[field.name] = there.with_type(wider or there.type)
     return pa.schema(list(fields.values()))

@@ -13,8 +13,10 @@ from pyiceberg.table import TableProperties, Transaction
 from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.name_mapping import MappedField, NameMapping
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.transforms import parse_transform
 
+from operators.sink.tables.nested_types import parts_of
 from operators.sink.tables.partition_fields import PartitionField
 
 
@@ -54,6 +56,23 @@ def new_table(columns: pa.Schema, fields: Sequence[PartitionField]) -> TableMeta
     """
     schema = new_schema(columns)
     return new_table_metadata(schema, new_spec(schema, fields), UNSORTED_SORT_ORDER, "", {})
+
+
+def widen_column(update: UpdateSchema, path: tuple[str, ...], there: pa.DataType, kind: pa.DataType) -> None:
+    """Widen a column, or a part of one, to another type, and add the members that it lacks."""
+    own = {part.name: part.type for part in parts_of(there)}
+    if not own:
+        update.update_column(path, new_schema(pa.schema([("column", kind)])).fields[0].field_type)
+    for part in (part for part in parts_of(kind) if own.get(part.name, part.type) != part.type):
+        step = "element" if pa.types.is_list(kind) else part.name
+        widen_column(update, (*path, step), own[part.name], part.type)
+    add_columns(update, path, [part for part in parts_of(kind) if part.name not in own])
+
+
+def add_columns(update: UpdateSchema, path: tuple[str, ...], columns: Sequence[pa.Field]) -> None:
+    """Add columns, or members to the column at a path; the table gives their parts their numbers."""
+    for field in new_schema(pa.schema(columns)).fields if columns else ():
+        update.add_column((*path, field.name), field.field_type)
 
 
 def with_names(transaction: Transaction) -> Transaction:

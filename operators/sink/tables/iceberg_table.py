@@ -21,6 +21,7 @@ class IcebergTable(CatalogTable):
 
     stores_partition_columns: ClassVar[bool] = True
     takes_upserts: ClassVar[bool] = True
+    takes_members: ClassVar[bool] = True
 
     def column_type(self, kind: pa.DataType) -> pa.DataType:
         """The primitive types of Iceberg."""

@@ -22,7 +22,14 @@ from operators.sink.tables.catalog_table import DATA, SCHEMES, CatalogTable
 from operators.sink.tables.fragments import pieces_of
 from operators.sink.tables.iceberg_catalog import TableCatalog, is_missing, refusals, refusals_before
 from operators.sink.tables.iceberg_files import data_file, partition_record, require_no_deletes, shown_files
-from operators.sink.tables.iceberg_schemas import new_schema, new_spec, new_table, with_names
+from operators.sink.tables.iceberg_schemas import (
+    add_columns,
+    new_schema,
+    new_spec,
+    new_table,
+    widen_column,
+    with_names,
+)
 from operators.sink.tables.iceberg_upserts import replace_files, upsert
 from operators.sink.tables.merged_columns import (
     ColumnDecider,
@@ -338,10 +345,9 @@ def _change(table: CatalogTable, handle: Handle, columns: pa.Schema, files: Sequ
     if new or wider:
         with transaction.update_schema() as update:
             # Not union_by_name(), which builds the type of the whole table anew for each column.
-            for field in new_schema(pa.schema(wider)).fields:
-                update.update_column((field.name,), field.field_type)
-            for field in new_schema(pa.schema(new)).fields:
-                update.add_column((field.name,), field.field_type)
+            for field in wider:
+                widen_column(update, (field.name,), there[field.name], field.type)
+            add_columns(update, (), new)
     return transaction
 
 

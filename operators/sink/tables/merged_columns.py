@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
@@ -14,11 +13,17 @@ from dagflow.storage.file_facts import FileFacts
 from dagflow.storage.pending import PendingFile
 from operators.rescued_values import RESCUED
 from operators.sink.tables.base import Table, TableShape
-from operators.sink.tables.nested_types import either_type
+from operators.sink.tables.decided_types import Proposal, new_type, place_key, wider_for
+from operators.sink.tables.nested_types import joined_type, nullable_type
 from operators.sink.tables.partition_fields import PartitionField
-from operators.sink.tables.table_columns import is_wider, plain_schema, schema_of_text, schema_text
-from operators.sink.tables.table_names import require_names
-from operators.sink.tables.type_widening import common_type
+from operators.sink.tables.table_columns import (
+    joined_with,
+    names_in_order,
+    plain_schema,
+    schema_of_text,
+    schema_text,
+)
+from operators.sink.tables.table_names import TableNames, require_names
 
 
 def merged_columns(
@@ -62,19 +67,24 @@ def merged_columns(
                     f"{there.type} there",
                     hint=f"change the column in the table to {field.type}; the next run continues",
                 )
-    there = () if known is None else known.names
-    names = table.names(TableShape("", known, table.partition_by, taken=taken))
-    new = [field for field in fields.values() if field.name not in there]
-    require_names(names, table.name, new, {**causes_of(files), **causes})
-    return pa.schema(list(fields.values()))
+    before = [] if known is None else known.names
+    there = table.names(TableShape("", known, table.partition_by, taken=taken))
+    new = [field for field in fields.values() if field.name not in before]
+    require_names(there, table.name, new, {**causes_of(files), **causes})
+    names = names_in_order(fields, [facts_of_file(file).decided for file in files])
+    if not table.stores_partition_columns:
+        partition = {name for file in files for name in partition_columns(file)}
+        names.sort(key=partition.__contains__)
+    return pa.schema([fields[name] for name in dict.fromkeys([*before, *names])])
 
 
 class ColumnDecider:
     """Decides the columns that the files of windows add to a table.
 
-    A column that neither the table nor a waiting file has gets the type that most records have it with, the first one
-    if several are equal; if one of two types takes all values of the other, the wider one. A known column is widened,
-    in the order of the files, if the table allows it.
+    The decision is about all values of a window, however they are divided among tasks and batches. A column that
+    neither the table nor a waiting file has gets the type that most values have, or a wider one that takes others as
+    well. A known column is widened if the table allows it. New columns are in the order of the records that have them
+    first.
 
     Args:
         table: The table.
@@ -85,6 +95,7 @@ class ColumnDecider:
 
     def __init__(self, table: Table) -> None:
         self._table = table
+        self._to_repeat: pa.Schema | None = None
         self.causes: dict[str, str] = {}
 
     def decide(
@@ -109,20 +120,55 @@ class ColumnDecider:
             if field.name in fields or ((grows or field.name == RESCUED) and names.takes(field)):
                 self._include(fields, field)
         before = {name: field.type for name, field in fields.items()}
-        is_new = known is None and not waiting
-        proposed: dict[str, Counter[pa.DataType]] = {}
-        for file in files:
-            for field in _fields_of(file):
-                if field.name in before:
-                    self._include(fields, field)
-                elif is_new or self._table.may_grow or field.name == RESCUED:
-                    proposed.setdefault(field.name, Counter())[field.type] += file.records
-        new = (pa.field(name, _type_of_most(kinds)) for name, kinds in proposed.items())
-        fields.update((field.name, field) for field in new if names.takes(field))
+        # The files of a window that ran again show nothing of what it ran again for.
+        fields.update((field.name, field) for field in self._to_repeat or () if names.takes(field))
+        proposal = Proposal()
+        for own in (facts_of_file(file).proposal for file in files):
+            if own is not None:
+                proposal.add(own)
+        self._widen(fields, files, proposal, names)
+        if (known is None and not waiting) or self._table.may_grow:
+            self._add_new(fields, files, proposal, names)
         after = {name: field.type for name, field in fields.items()}
-        fits = all(after.get(field.name) == field.type for file in files for field in _fields_of(file))
-        changes = self._changes(before, after, files)
-        return TargetDecision(schema_text(pa.schema(list(fields.values()))), fits, changes)
+        own = [field for file in files for field in _fields_of(file)]
+        rescued = [field for field in own if field.name == RESCUED and RESCUED not in after]
+        fits = all(after.get(field.name) == field.type for field in own if field not in rescued)
+        fits = fits and proposal.is_met_by({name: nullable_type(kind) for name, kind in after.items()})
+        if fits:
+            fields.update((field.name, field) for field in rescued)
+        decided = pa.schema(list(fields.values()))
+        self._to_repeat = None if fits or decided == self._to_repeat else decided
+        changes = self._changes(before, {name: field.type for name, field in fields.items()}, files)
+        return TargetDecision(schema_text(decided), fits, changes)
+
+    def _widen(
+        self, fields: dict[str, pa.Field], files: Sequence[PendingFile], proposal: Proposal, names: TableNames
+    ) -> None:
+        """Make columns as wide as the values need them that do not fit."""
+        table, partition = self._table, {name for file in files for name in partition_columns(file)}
+        wider = table.wider_type if table.on_type_change == "widen" else None
+        for name, census in proposal.census.items():
+            if name in fields and name not in partition:
+                there = fields[name].type
+                takes_members = table.may_grow and table.takes_members
+                kind = wider_for(nullable_type(there), census, wider, takes_members=takes_members)
+                kind = names.reduced(name, kind, there) or there
+                fields[name] = fields[name].with_type(joined_with(there, kind))
+        for field in (field for file in files for field in _fields_of(file) if field.name in fields):
+            self._include(fields, field)
+
+    def _add_new(
+        self, fields: dict[str, pa.Field], files: Sequence[PendingFile], proposal: Proposal, names: TableNames
+    ) -> None:
+        """Add the columns that the table lacks."""
+        for name in sorted(set(proposal.census) - fields.keys() - {RESCUED}, key=proposal.firsts.__getitem__):
+            kind = new_type(proposal.census[name])
+            kind = None if kind is None else names.reduced(name, kind)
+            if kind is not None and names.takes(pa.field(name, kind)):
+                fields[name] = pa.field(name, kind)
+        for field in (field for file in files for field in _fields_of(file)):
+            if field.name not in fields and field.name not in proposal.census and field.name != RESCUED:
+                fields.update({field.name: field} if names.takes(field) else {})
 
     def _include(self, fields: dict[str, pa.Field], field: pa.Field) -> None:
         """Make a column as wide as a file needs it."""
@@ -144,15 +190,12 @@ class ColumnDecider:
 
 def _wider_type(table: Table, there: pa.DataType, given: pa.DataType) -> pa.DataType | None:
     """The type to which a column is widened for a file, whose type may allow fewer nulls; None if it does not fit."""
-    return there if either_type(there, given) == there else table.wider_type(there, given)
+    return joined_type(there, given, table.wider_type, takes_members=table.takes_members)
 
 
-def _type_of_most(kinds: Counter[pa.DataType]) -> pa.DataType:
-    """The type that most records have a column with, or a wider one."""
-    kind = max(kinds, key=lambda each: kinds[each])
-    for other in kinds:
-        kind = common_type(kind, other) or (other if is_wider(other, kind) else kind)
-    return kind
+def partition_columns(file: PendingFile) -> list[str]:
+    """The columns by which a file is partitioned."""
+    return [PartitionField.parse(text).column for text in facts_of_file(file).partition]
 
 
 def _fields_of(file: PendingFile) -> pa.Schema:
@@ -161,7 +204,10 @@ def _fields_of(file: PendingFile) -> pa.Schema:
 
 def causes_of(files: Sequence[PendingFile]) -> dict[str, str]:
     """The place of the first record of some files that asked for a column, by column; as in FileFacts."""
-    return {name: place for file in reversed(files) for name, place in facts_of_file(file).causes.items()}
+    found: dict[str, str] = {}
+    for name, place in ((name, place) for file in files for name, place in facts_of_file(file).causes.items()):
+        found[name] = min(found.get(name, place), place, key=place_key)
+    return found
 
 
 def facts_of_file(file: PendingFile) -> FileFacts:

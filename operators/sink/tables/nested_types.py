@@ -35,17 +35,36 @@ def nullable_type(kind: pa.DataType) -> pa.DataType:
     return table_type(kind, lambda leaf: leaf)
 
 
-def either_type(kind: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-    """The type that takes the values of two types that differ only in required members; None if they differ further."""
-    own, others = parts_of(kind), parts_of(other)
-    if not own or kind.id != other.id or [part.name for part in own] != [part.name for part in others]:
-        return kind if kind == other else None
+WiderType = Callable[[pa.DataType, pa.DataType], pa.DataType | None]
+"""Gives the type that takes all values of two types, neither of which has parts; None where there is none."""
+
+
+def joined_type(
+    kind: pa.DataType, other: pa.DataType, wider: WiderType, *, takes_members: bool = True
+) -> pa.DataType | None:
+    """The type that takes all values of two types, or None.
+
+    Args:
+        kind: A type.
+        other: The other one. Where either allows nulls, the joined one does.
+        wider: Joins the types of values that are not nested.
+        takes_members: Whether structs of the first type get the members that they lack, after their own.
+    """
+    own, others = parts_of(kind), {part.name: part for part in parts_of(other)}
+    if not (own or others) or kind.id != other.id:
+        return kind if kind == other else wider(kind, other)
     parts = []
-    for part, another in zip(own, others, strict=True):
-        if (found := either_type(part.type, another.type)) is None:
+    for part in own:
+        another = others.pop(part.name, None)
+        joined = (
+            part.type if another is None else joined_type(part.type, another.type, wider, takes_members=takes_members)
+        )
+        if joined is None:
             return None
-        parts.append(pa.field(part.name, found, part.nullable or another.nullable))
-    return of_parts(kind, parts)
+        parts.append(pa.field(part.name, joined, part.nullable or another is None or another.nullable))
+    if others and not takes_members:
+        return None
+    return of_parts(kind, [*parts, *(part.with_nullable(True) for part in others.values())])
 
 
 def _rebuilt(kind: pa.DataType, leaf: ColumnTypes, is_nullable: Callable[[pa.Field], bool]) -> pa.DataType:

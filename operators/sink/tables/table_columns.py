@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.rescued_values import RESCUED
-from operators.sink.tables.member_values import has_other_members
-from operators.sink.tables.nested_types import ColumnTypes, exact_type, nullable_type, table_type, with_required
+from operators.found_values import FOUND, Census, is_undecided, with_numbers
+from operators.rescued_values import RESCUED, place_in, rescued_values
+from operators.sink.tables.decided_types import Proposal, new_type, place_key, wider_for
+from operators.sink.tables.fitted_columns import FittedColumn, GivenColumn, fit, plain_value, why_not
+from operators.sink.tables.nested_types import (
+    ColumnTypes,
+    WiderType,
+    exact_type,
+    nullable_type,
+    nulls_of,
+    table_type,
+    with_required,
+)
 from operators.sink.tables.table_names import TableNames, lower_case, refusal_of
 
 
@@ -41,11 +51,20 @@ def schema_of_text(text: str) -> pa.Schema:
     return pa.ipc.read_schema(pa.BufferReader(base64.b64decode(text)))
 
 
+def names_in_order(names: Iterable[str], decided: Iterable[str]) -> list[str]:
+    """Names of columns in the order of decisions, and others behind them.
+
+    Args:
+        names: The names.
+        decided: The texts of the decisions, oldest first; "" for none.
+    """
+    first = dict.fromkeys(name for text in decided if text for name in schema_of_text(text).names)
+    names = dict.fromkeys(names)
+    return [*(name for name in first if name in names), *(name for name in names if name not in first)]
+
+
 OnNewColumn = Literal["add", "rescue", "ignore", "fail"]
 OnTypeChange = Literal["widen", "rescue", "fail"]
-
-WiderType = Callable[[pa.DataType, pa.DataType], pa.DataType | None]
-"""Gives the type to which a column is widened to take all values of another type; see Table.wider_type."""
 
 Place = Callable[[int], str]
 """Gives the place of a row of a batch, as `file:offset`; "" where that is not known."""
@@ -58,15 +77,19 @@ def _nowhere(row: int) -> str:
 class TableColumns:
     """Converts the columns of record batches to those of a table.
 
+    A column that the table lacks gets the type that most values so far have. The driver decides about it, and about
+    columns that values do not fit into, when all tasks have reported what they have seen; see take_proposal().
+
     Args:
         name: The table's name in messages.
         leaf: Gives the table's type for each of Arrow's.
         known: The columns of the table; None if it does not exist yet, and records decide.
         partition_by: Columns that the table is partitioned by, null if records lack them. The table need not know their
             types.
-        on_new_column: What happens to a column that a known table lacks.
+        on_new_column: What happens to a column that a known table lacks, and to a member that a struct lacks.
         on_type_change: What happens to a value that is not of its column's type.
         wider: Gives the wider types of columns, if columns may be widened.
+        takes_members: Whether structs of the table can get members.
         names: The names of the known columns; None for those of a kind of table without rules of its own.
 
     Attributes:
@@ -84,29 +107,46 @@ class TableColumns:
         on_new_column: OnNewColumn = "fail",
         on_type_change: OnTypeChange = "fail",
         wider: WiderType | None = None,
+        takes_members: bool = False,
         names: TableNames | None = None,
     ) -> None:
         self._name = name
         self._names = names or TableNames(lower_case, known or (), partition_by)
         self._leaf = leaf
-        self._known = known
+        self._start = {} if known is None else {field.name: field for field in known}
+        self._fields = dict(self._start)
         self._is_made = known is None
         self._partition_by = partition_by
         self._on_new_column = on_new_column
         self._on_type_change = on_type_change
         self._wider = wider if on_type_change == "widen" else None
+        self._takes_members = takes_members and on_new_column == "add"
+        self._seen: dict[str, Census] = {}
+        self._proposal = Proposal()
+        self._positions: dict[str, int] = {}
         self.ignored = 0
         self.causes: dict[str, str] = {}
+
+    def take_proposal(self) -> Proposal | None:
+        """What was seen since it was last asked for that the driver has to decide about; None for nothing."""
+        taken, self._proposal = self._proposal, Proposal()
+        return taken if taken.census or taken.aside else None
+
+    def must_be_decided(self, name: str) -> bool:
+        """Whether a column has the type that the driver has decided; otherwise the window will run again with it."""
+        if name not in self._start:
+            self._proposal.put_aside(name, None)
+        return name in self._start
 
     @property
     def required(self) -> Iterator[str]:
         """The columns of the table that allow no null."""
-        return (field.name for field in self._known or () if not field.nullable)
+        return (field.name for field in self._start.values() if not field.nullable)
 
     @property
     def known(self) -> pa.Schema:
         """The columns of the table, as far as they are known."""
-        return pa.schema([]) if self._known is None else self._known
+        return pa.schema(list(self._fields.values()))
 
     def fit(self, batch: pa.RecordBatch, place: Place = _nowhere) -> tuple[pa.RecordBatch, Rescued]:
         """The rows of a batch with the types of the table, and in its order; and the values that do not fit into it.
@@ -120,205 +160,205 @@ class TableColumns:
         Raises:
             ValueError: A column does not fit into the table, or a value not into its column.
         """
-        given = dict(zip(batch.schema.names, batch.columns, strict=True))
-        if len(given) < batch.num_columns:
+        if len({*batch.schema.names}) < batch.num_columns:
             raise ValueError(f"two columns have one name, which no table allows: {', '.join(batch.schema.names)}")
-        typed = {name: column for name, column in given.items() if not pa.types.is_null(column.type)}
+        given = given_columns(batch)
         rescued = Rescued()
-        self._reduce(typed, rescued, place)
-        self._place_new(typed, rescued, place)
-        known = self._widened(typed, place)
-        fields = [field for field in known if field.name in typed or field.name in self._partition_by]
-        names = {*known.names}
-        new = [pa.field(name, self._type_of(name, typed[name].type)) for name in typed if name not in names]
-        columns = [
-            self._cast(each, typed[each.name], rescued) if each.name in typed else pa.nulls(batch.num_rows, each.type)
-            for each in (*fields, *new)
-        ]
-        given.update(zip((field.name for field in (*fields, *new)), columns, strict=True))
-        self._require_filled(given, batch.num_rows)
-        if not fields and not new and rescued.values:
-            new, columns = [pa.field(RESCUED, pa.string())], [pa.nulls(batch.num_rows, pa.string())]
-        if not fields and not new:
+        self._place_unknown(given, rescued, place)
+        self._positions = {name: position for position, name in enumerate(given)}
+        made = {name: self._fitted(name, column, rescued, place) for name, column in given.items()}
+        columns = {name: column for name, column in made.items() if column is not None}
+        fields = [field for field in self._fields.values() if field.name in columns or field.name in self._partition_by]
+        self._require_filled(columns, batch.num_rows)
+        if not fields and not rescued.values:
             raise ValueError(f"the records have no column for {self._name}")
-        self.causes.update((each.name, place(_first_value(typed[each.name]))) for each in new if each.name in typed)
-        # The first batch of a task decides, and its other batches follow.
-        self._known = pa.schema([*known, *new])
-        schema = pa.schema([field.with_nullable(True) for field in (*fields, *new)])
-        return pa.RecordBatch.from_arrays(columns, schema=schema), rescued
+        fields = fields or [pa.field(RESCUED, pa.string())]
+        arrays = [
+            columns[field.name] if field.name in columns else nulls_of(batch.num_rows, field.type) for field in fields
+        ]
+        schema = pa.schema([field.with_nullable(True) for field in fields])
+        return pa.RecordBatch.from_arrays(arrays, schema=schema), rescued
 
-    def _type_of(self, name: str, kind: pa.DataType) -> pa.DataType:
-        try:
-            return table_type(kind, self._leaf)
-        except ValueError as error:
-            raise ValueError(f"column '{name}': {error}") from None
-
-    def _widened(self, typed: dict[str, pa.Array], place: Place) -> pa.Schema:
-        """The known columns, widened for those of a batch."""
-        if self._known is None:
-            return pa.schema([])
-        if self._wider is None:
-            return self._known
-        fields = []
-        for field in self._known:
-            kind, row = nullable_type(field.type), None
-            column = typed.get(field.name)
-            if column is not None and column.type != kind and field.name not in self._partition_by:
-                given = self._type_of(field.name, column.type)
-                if given != kind and not _fits(column, given, kind):
-                    wider = self._wider(kind, given)
-                    row = _first_outside(column, given, kind) if wider not in (None, kind) else None
-            if row is not None:
-                self.causes[field.name] = place(row)
-                field = field.with_type(wider)
-            fields.append(field)
-        return pa.schema(fields)
-
-    def _reduce(self, typed: dict[str, pa.Array], rescued: Rescued, place: Place) -> None:
-        """Take the members out of columns whose names the table cannot have, with the values that have one.
-
-        Raises:
-            ValueError: A column has such a member, and on_new_column is fail.
-        """
-        known = {} if self._known is None else {field.name: field.type for field in self._known}
-        for name, column in [(name, each) for name, each in typed.items() if pa.types.is_nested(each.type)]:
-            kind = self._names.reduced(name, column.type, known.get(name))
-            if kind == column.type:
-                continue
-            is_other = has_other_members(column, kind)
-            if self._on_new_column == "fail" and is_other.true_count:
-                row = int(pc.index(is_other, value=True).as_py())
-                field = pa.field(name, column.type)
-                raise ValueError(str(refusal_of(self._name, field, self._names.why_not(field), place(row))))
-            if self._on_new_column == "ignore":
-                self.ignored += is_other.true_count
-            elif is_other.true_count:
-                rescued.add_all(name, pc.if_else(is_other, column, None))
-                column = pc.if_else(is_other, None, column)
-            del typed[name]
-            if kind is not None:
-                typed[name] = column.cast(kind)
-
-    def _place_new(self, typed: dict[str, pa.Array], rescued: Rescued, place: Place) -> None:
+    def _place_unknown(self, given: dict[str, GivenColumn], rescued: Rescued, place: Place) -> None:
         """Remove the columns from a batch that the table lacks and does not get, or cannot have.
 
         Raises:
             ValueError: The batch has such a column, and on_new_column is fail.
         """
-        known = () if self._known is None else self._known.names
-        grows = self._known is None or self._is_made or self._on_new_column == "add"
-        for name in [name for name in typed if name not in known]:
-            field = pa.field(name, typed[name].type)
-            if not (why := self._names.why_not(field)) and (grows or name in self._partition_by or name == RESCUED):
-                self._names.add(field)
-            elif self._on_new_column == "ignore":
-                column = typed.pop(name)
-                self.ignored += len(column) - column.null_count
-            elif self._on_new_column != "fail":
-                rescued.add_all(name, typed.pop(name))
-            elif why:
-                raise ValueError(str(refusal_of(self._name, field, why, place(_first_value(typed[name])))))
-            else:
+        grows = self._is_made or self._on_new_column == "add"
+        for name, column in [(name, each) for name, each in given.items() if name not in self._start]:
+            why = self._names.why_not(pa.field(name, pa.null()))
+            if not why and (grows or name in self._partition_by or name == RESCUED):
+                continue
+            if self._on_new_column == "fail" and (kind := new_type(self._census(column))) is not None:
+                if why:
+                    raise ValueError(str(refusal_of(self._name, pa.field(name, kind), why, place(column.first))))
                 raise ValueError(
-                    f"{self._name} has no column '{name}' for {typed[name].type}; it has {', '.join(known)}. "
+                    f"{self._name} has no column '{name}' for {kind}; it has {', '.join(self._start)}. "
                     "add the column to the table, or drop it from the records"
                 )
+            if grows:
+                # Another task may have no column that this one is confused with.
+                self._note(name, self._census(column))
+                self._note_place(name, place, column.first)
+                self._proposal.put_aside(name, None)
+            del given[name]
+            for row in column.rows():
+                self._put_aside(name, row, column.value(row), rescued)
 
-    def _require_filled(self, given: dict[str, pa.Array], rows: int) -> None:
-        for field in self._known if self._known is not None else ():
-            missing = given[field.name].null_count if field.name in given else rows
-            if missing and not field.nullable:
-                raise ValueError(f"{self._name} allows no null in column '{field.name}', which {missing} records have")
+    def _census(self, column: GivenColumn, rows: Collection[int] | None = None) -> Census:
+        return column.census(rows, lambda kind: table_type(kind, self._leaf))
 
-    def _cast(self, field: pa.Field, column: pa.Array, rescued: Rescued) -> pa.Array:
-        """A column converted to that of the table; no value is changed."""
-        nullable = self._nullable(field.with_type(nullable_type(field.type)), column, rescued)
+    def _fitted(self, name: str, column: GivenColumn, rescued: Rescued, place: Place) -> pa.Array | None:
+        """A column converted to that of the table, where no value is changed; None where nothing gives it a type."""
         try:
-            return with_required(nullable, field.type, field.name)
+            made = self._of_known(name, column, place) if name in self._start else self._of_new(name, column, place)
+        except ValueError as error:
+            raise ValueError(f"column '{name}': {error}") from None
+        if made is None:
+            for row in column.rows():
+                self._put_aside(name, row, column.value(row), rescued)
+            if not column.is_empty:
+                self._proposal.put_aside(name, None)
+            return None
+        field = self._fields[name]
+        kind = nullable_type(field.type)
+        if made.misfits:
+            self._proposal.put_aside(name, kind)
+        for row, value in made.refused.items():
+            self._refuse(name, column, value, rescued, row)
+        for row, value in made.rest.items():
+            self._put_aside(name, row, value, rescued, place)
+        try:
+            return with_required(made.values, field.type, name)
         except ValueError as error:
             raise ValueError(f"{self._name}: {error}") from None
 
-    def _nullable(self, field: pa.Field, column: pa.Array, rescued: Rescued) -> pa.Array:
-        """As _cast, in a type without required members."""
-        if column.type == field.type:
-            return column
-        kind, target = self._type_of(field.name, column.type), field.type
-        if not _goes_into(kind, target):
-            if self._on_type_change == "fail":
-                raise ValueError(f"column '{field.name}' is {column.type}, and {field.type} in {self._name}")
-            rescued.add_all(field.name, column)
-            return pa.nulls(len(column), target)
-        column = _plain(column)
-        try:
-            return _as_type(column, target)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            if self._on_type_change == "fail":
-                raise ValueError(f"column '{field.name}' does not fit {field.type} of {self._name}: {error}") from error
-        return pa.concat_arrays(list(_fitting(field.name, column, target, rescued, 0)))
+    def _of_known(self, name: str, column: GivenColumn, place: Place) -> FittedColumn:
+        """A column that the table has, wider if its values ask for that."""
+        there = nullable_type(self._start[name].type)
+        made = fit(column, there)
+        if not made.misfits:
+            return self._again(name, column, there, made)
+        seen = self._note(name, self._census(column, made.misfits))
+        if name in self._partition_by:
+            return made
+        kind = wider_for(there, seen, self._wider, takes_members=self._takes_members)
+        kind = self._names.reduced(name, kind, there) or there
+        if kind == there:
+            return made
+        self._fields[name] = self._start[name].with_type(joined_with(self._start[name].type, kind))
+        wider = fit(column, kind)
+        if taken := {*made.misfits} - {*wider.misfits}:
+            self._note_place(name, place, min(taken))
+        return wider
+
+    def _again(self, name: str, column: GivenColumn, there: pa.DataType, made: FittedColumn) -> FittedColumn:
+        kind = nullable_type(self._fields[name].type)
+        return made if kind == there else fit(column, kind)
+
+    def _of_new(self, name: str, column: GivenColumn, place: Place) -> FittedColumn | None:
+        """A column that the table lacks; None where no value so far has a type."""
+        if column.is_empty:
+            return None
+        kind = new_type(self._note(name, self._census(column)))
+        self._note_place(name, place, column.first)
+        kind = None if kind is None else self._names.reduced(name, kind)
+        if kind is None:
+            return None
+        self._fields[name] = pa.field(name, kind)
+        self._names.add(self._fields[name])
+        return fit(column, kind)
+
+    def _note(self, name: str, census: Census) -> Census:
+        """Count values of a column, and give all counts so far."""
+        self._proposal.include(name, census)
+        seen = self._seen.setdefault(name, Census())
+        seen.include(census)
+        return seen
+
+    def _note_place(self, name: str, place: Place, row: int) -> None:
+        there = place_key(self.causes.get(name, ""))
+        if name in self.causes and place_key(place(0)) >= there:
+            return
+        where = place(row)
+        if name not in self.causes or place_key(where) < there:
+            self.causes[name] = where
+            self._proposal.firsts[name] = place_key(where), self._positions[name]
+
+    def _refuse(self, name: str, column: GivenColumn, value: Any, rescued: Rescued, row: int) -> None:
+        """Put a value aside that is of another type than its column.
+
+        Raises:
+            ValueError: The app says fail, the type is decided, and all values of the column are of another type.
+        """
+        if self._on_type_change == "fail" and not column.is_found and self.must_be_decided(name):
+            kind = self._fields[name].type
+            raise ValueError(f"column '{name}' {why_not(column, row, kind, self._name)}")
+        rescued.add(row, name, value)
+
+    def _put_aside(self, name: str, row: int, value: Any, rescued: Rescued, place: Place = _nowhere) -> None:
+        """Put a value aside, or a part of one, for which the table has no column and no member.
+
+        Raises:
+            ValueError: The app says fail.
+        """
+        if self._on_new_column == "ignore":
+            self.ignored += 1
+            return
+        if self._on_new_column == "fail" and not is_undecided(value):
+            census = Census()
+            census.add(value)
+            field = pa.field(name, new_type(census) or pa.null())
+            if why := self._names.why_not(field):
+                raise ValueError(str(refusal_of(self._name, field, why, place(row))))
+            raise ValueError(f"{self._name} has no column for a part of '{name}': {value!r}")
+        rescued.add(row, name, value)
+
+    def _require_filled(self, columns: Mapping[str, pa.Array], rows: int) -> None:
+        for field in self._start.values():
+            missing = columns[field.name].null_count if field.name in columns else rows
+            if missing and not field.nullable:
+                raise ValueError(f"{self._name} allows no null in column '{field.name}', which {missing} records have")
 
 
-def _family(kind: pa.DataType) -> str:
-    """The family of types among which a cast keeps every value, or fails; "" for any other type."""
-    types = pa.types
-    if types.is_timestamp(kind):
-        return "instant" if kind.tz is not None else "local time"
-    tests = {"integer": types.is_integer, "decimal": types.is_decimal, "text": types.is_string}
-    more = {"bytes": types.is_binary, "float": types.is_float32, "double": types.is_float64, "date": types.is_date}
-    return next((name for name, test in {**tests, **more}.items() if test(kind)), "")
+def joined_with(there: pa.DataType, kind: pa.DataType) -> pa.DataType:
+    """A wider type, whose parts are required as they are in the type that it is wider than."""
+    if pa.types.is_struct(kind):
+        own = {part.name: part for part in there}
+        return pa.struct(
+            [
+                own[part.name].with_type(joined_with(own[part.name].type, part.type)) if part.name in own else part
+                for part in kind
+            ]
+        )
+    if pa.types.is_list(kind):
+        return pa.list_(there.value_field.with_type(joined_with(there.value_type, kind.value_type)))
+    return kind if nullable_type(there) != kind else there
 
 
-def _goes_into(kind: pa.DataType, target: pa.DataType) -> bool:
-    """Whether a cast keeps every value of a type, or fails."""
-    families = _family(kind), _family(target)
-    return kind == target or families in _WIDENED or (families[0] == families[1] and bool(families[0]))
-
-
-def _fits(column: pa.Array, kind: pa.DataType, target: pa.DataType) -> bool:
-    """Whether all values of a column, which is `kind` in a table, fit into another type."""
-    if not _goes_into(kind, target):
-        return bool(column.null_count == len(column))
-    try:
-        _as_type(_plain(column), target)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        return False
-    return True
-
-
-def _first_outside(column: pa.Array, kind: pa.DataType, target: pa.DataType) -> int:
-    """The first row whose value does not fit into a type; there must be one."""
-    start, end = 0, len(column)
-    while end - start > 1:
-        middle = (start + end) // 2
-        if _fits(column.slice(start, middle - start), kind, target):
-            start = middle
-        else:
-            end = middle
-    return start
-
-
-def _first_value(column: pa.Array) -> int:
-    """The first row that has a value; 0 where none has."""
-    return max(int(pc.index(column.is_valid(), value=True).as_py()), 0)
-
-
-def _plain(column: pa.Array) -> pa.Array:
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-
-
-_WIDENED = {
-    *(("integer", "float"), ("integer", "double"), ("float", "double"), ("integer", "decimal")),
-    ("bytes", "text"),
-    ("date", "local time"),
-}
-"""Other casts that keep every value, or fail: numbers as wider ones, dates as midnights, UTF-8 as text."""
-
-
-def is_wider(kind: pa.DataType, other: pa.DataType) -> bool:
-    """Whether a type takes all values of another one, and is not it."""
-    types = pa.types
-    if types.is_integer(kind) and types.is_integer(other):
-        return bool(kind.bit_width > other.bit_width)
-    return (_family(other), _family(kind)) in _WIDENED - {("bytes", "text")}
+def given_columns(batch: pa.RecordBatch) -> dict[str, GivenColumn]:
+    """The columns of a batch; values that a reader has put aside, because of the others in its batch, are back."""
+    found = {field.name for field in batch.schema if (field.metadata or {}).keys() >= FOUND.keys()}
+    rest: dict[str, dict[int, Any]] = {}
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    if RESCUED in found:
+        texts = columns[RESCUED].to_pylist()
+        for row, text in enumerate(texts):
+            values = {} if text is None else rescued_values(text)
+            taken = {name: value for name, value in values.items() if name in found and name != RESCUED}
+            for name, value in taken.items():
+                rest.setdefault(name, {})[row] = with_numbers(value)
+            if taken:
+                left = {name: value for name, value in values.items() if name not in taken}
+                texts[row] = place_in(text, left) if left else None
+        columns[RESCUED] = pa.array(texts, pa.string() if any(texts) or len(columns) == 1 else pa.null())
+        found.remove(RESCUED)
+    given = {
+        name: GivenColumn.found(column, rest.get(name, {})) if name in found else GivenColumn(column)
+        for name, column in columns.items()
+    }
+    return {name: column for name, column in given.items() if not column.is_empty}
 
 
 class Rescued:
@@ -339,7 +379,7 @@ class Rescued:
         column = rows.column(position)
         for row in chosen:
             mask[row] = True
-            self.add(row, name, _plain_value(column[row]))
+            self.add(row, name, plain_value(column[row]))
         column = pc.if_else(pa.array(mask), pa.scalar(None, column.type), column)
         return rows.set_column(position, rows.schema.field(position), column)
 
@@ -347,57 +387,3 @@ class Rescued:
         """Forget the values of all other rows, which are left out."""
         self.values = {number: self.values[row] for number, row in enumerate(rows) if row in self.values}
         self.count = sum(map(len, self.values.values()))
-
-    def add_all(self, name: str, column: pa.Array) -> None:
-        """Take in the values of a column that are not null."""
-        for row, value in enumerate(column):
-            if value.is_valid:
-                self.add(row, name, _plain_value(value))
-
-
-def _plain_value(value: pa.Scalar) -> Any:
-    """A value as Python has it; as text if Python has no such type, such as one for nanoseconds."""
-    try:
-        return _given(value.as_py())
-    except ValueError:
-        return str(value.cast(pa.string()) if not pa.types.is_nested(value.type) else value)
-
-
-def _given(value: Any) -> Any:
-    """A value without null members: in a batch, structs have the members of all of its records."""
-    match value:
-        case dict():
-            return {name: _given(member) for name, member in value.items() if member is not None}
-        case list():
-            return [_given(item) for item in value]
-        case tuple():
-            return tuple(_given(item) for item in value)
-        case _:
-            return value
-
-
-def _fitting(name: str, column: pa.Array, target: pa.DataType, rescued: Rescued, start: int) -> Iterator[pa.Array]:
-    """The parts of a column in a type: if a part does not fit, its halves, and null for a value that does not fit."""
-    try:
-        yield _as_type(column, target)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        if len(column) == 1:
-            rescued.add(start, name, _plain_value(column[0]))
-            yield pa.nulls(1, target)
-            return
-        middle = len(column) // 2
-        yield from _fitting(name, column.slice(0, middle), target, rescued, start)
-        yield from _fitting(name, column.slice(middle), target, rescued, start + middle)
-
-
-def _as_type(column: pa.Array, target: pa.DataType) -> pa.Array:
-    return _as_text(column) if _is_time_as_text(column.type, target) else column.cast(target)
-
-
-def _is_time_as_text(kind: pa.DataType, target: pa.DataType) -> bool:
-    return bool(pa.types.is_time(kind) and pa.types.is_string(target))
-
-
-def _as_text(column: pa.Array) -> pa.Array:
-    """Times of day in ISO 8601."""
-    return pc.cast(column, pa.string())

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,6 +22,10 @@ from operators.sink.tables.table_statistics import facts_of, names_with_nan
 
 _MAX_OPEN = 64
 """Number of files of different partitions that a task writes at the same time."""
+
+
+def nothing() -> None:
+    """No proposal."""
 
 
 def stored_columns(schema: pa.Schema, partition_by: Sequence[str]) -> list[str]:
@@ -50,6 +55,7 @@ class TableFiles:
         operator: The writer of the table, if another operator writes the files.
         is_named: Whether the names of files make them visible, instead of a transaction.
         causes: Why columns are new or wider, see FileFacts; read when a file ends.
+        proposal: Gives what the driver decides about, see FileFacts; asked for when a file ends.
         keys: Columns by whose values the rows replace others; such files hold all columns, and rows of all partitions
             in their order.
     """
@@ -65,6 +71,7 @@ class TableFiles:
         operator: str = "",
         is_named: bool = False,
         causes: Mapping[str, str] | None = None,
+        proposal: Callable[[], Any] = nothing,
         keys: Sequence[str] = (),
     ) -> None:
         stores_partition_columns = stores_partition_columns or bool(keys)
@@ -72,6 +79,7 @@ class TableFiles:
         self._operator = "" if is_named else operator or context.operator
         self._partition_by = partition_by
         self._causes = {} if causes is None else causes
+        self._proposal = proposal
         self._left_out = () if stores_partition_columns else tuple(field.column for field in partition_by)
         suffix = "" if is_named else f"-{os.urandom(8).hex()}"
         self._sink = FileSink(context, location, max_bytes=target_bytes, max_open=_MAX_OPEN, suffix=suffix)
@@ -97,7 +105,7 @@ class TableFiles:
             fields = [columns.schema.field(name) for name in self._left_out if name in columns.schema.names]
             key = part.directory, *map(str, fields)
             values = {str(field): part.values.get(field) for field in self._partition_by}
-            made = _DataFileFormat.of(self._operator, values, fields, self._causes, self._keys)
+            made = _DataFileFormat.of(self._operator, values, fields, self._causes, self._proposal, self._keys)
             format = self._formats.setdefault(key, made)
             self._sink.write(RecordBatch(columns.select(stored), origin=chosen.origin), format, part.directory)
 
@@ -117,6 +125,7 @@ class _DataFileFormat(ParquetSink):
     _values: dict[str, str | None]
     _fields: list[pa.Field]
     _causes: Mapping[str, str]
+    _proposal: Callable[[], Any]
     _keys: Sequence[str]
 
     @classmethod
@@ -126,19 +135,20 @@ class _DataFileFormat(ParquetSink):
         values: dict[str, str | None],
         fields: list[pa.Field],
         causes: Mapping[str, str],
+        proposal: Callable[[], Any],
         keys: Sequence[str],
     ) -> _DataFileFormat:
         """The format of a partition, from its values and their columns."""
         format = cls()
         format._operator, format._values, format._fields = operator, values, fields
-        format._causes, format._keys = causes, keys
+        format._causes, format._proposal, format._keys = causes, proposal, keys
         return format
 
     def facts(self, stored: pa.Schema, footer: pq.FileMetaData, with_nan: Collection[str]) -> FileFacts:
         """The facts of a file with these columns, followed by those of the partition."""
         columns = pa.schema([*stored, *self._fields])
         facts = facts_of(self._operator, columns, stored, footer, self._values, self._causes, with_nan)
-        return replace(facts, keys=[*self._keys])
+        return replace(facts, keys=[*self._keys], proposal=self._proposal())
 
     def start(self, stream: FileStream, batch: RecordBatch, max_bytes: int | None) -> _DataFileEncoder:
         """Begin a file."""

@@ -24,7 +24,7 @@ from dagflow.suggestions import window_options
 from operators.sink.tables.base import TableShape
 from operators.sink.tables.fragments import Piece, pieces_of, read_piece, united, with_columns
 from operators.sink.tables.newest_rows import newest_of
-from operators.sink.tables.table_columns import schema_text
+from operators.sink.tables.table_columns import names_in_order, schema_text
 from operators.sink.tables.table_files import TableFiles
 
 FOLLOWING_MILLIS = 60_000
@@ -160,7 +160,8 @@ def merge_jobs(files: Sequence[HeldFile], target_bytes: int) -> list[MergeJob]:
         target_bytes: The length of a data file; those with keys are of any length, as each has all rows of its keys.
     """
     facts = [held.file.facts for held in files if held.file.facts is not None]
-    columns = tuple(united([each.schema for each in facts]).names)
+    names = united([each.schema for each in facts]).names
+    columns = tuple(names_in_order(names, [each.decided for each in facts]))
     by_url = {held.file.pending_url: held for held in files}
     by_partition: dict[tuple[str | None, ...], list[tuple[str, Piece]]] = defaultdict(list)
     for held, each in zip(files, facts, strict=True):

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from operators.sink.tables.nested_types import either_type, exact_type, nullable_type, nulls_of, with_required
+from operators.sink.tables.nested_types import exact_type, joined_type, nullable_type, nulls_of, with_required
 from tests.operators.sink.tables.test_upserted_rows import KINDS, UpsertedTable
 from tests.operators.sink.test_table_writer import columns
 
@@ -69,8 +69,12 @@ def test_what_is_required_is_part_of_a_type(exact: pa.DataType) -> None:
     """The one of two types that requires less takes the values of both."""
     loose = nullable_type(exact)
     assert exact_type(exact, lambda leaf: leaf) == exact != loose
-    assert either_type(exact, loose) == either_type(loose, exact) == loose and either_type(exact, exact) == exact
-    assert either_type(exact, pa.int64()) is None and either_type(pa.struct({"n": loose}), loose) is None
+
+    def joined(kind: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+        return joined_type(kind, other, lambda one, another: None)
+
+    assert joined(exact, loose) == joined(loose, exact) == loose and joined(exact, exact) == exact
+    assert joined(exact, pa.int64()) is None and joined(pa.struct({"n": loose}), pa.list_(loose)) is None
 
 
 @pytest.mark.parametrize("properties", [{}, {"upsert_by": "k"}, {"commit": {"every_millis": 0}}])
