@@ -107,7 +107,7 @@ def test_members_that_differ_in_case_are_refused_before_they_are_decided(tmp_pat
     text, kind, value = MEMBERS[nested]
     put(tmp_path, a='{"id": 0}\n', b=f"{text}\n")
     message = refusal(
-        lambda: work(tmp_path, more=FAIL), "cannot have both members 'b' and 'B' in column 'o': case does not count"
+        lambda: work(tmp_path, more=FAIL), "cannot have both members 'B' and 'b' in column 'o': case does not count"
     )
     assert f"the first record with 'o' is at {tmp_path}/in/b:0\n" in message
     assert "give 'o' as a struct<...> of the members that are wanted, or a Select before the table drop" in message

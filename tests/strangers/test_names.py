@@ -15,6 +15,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from dagflow.engine.run import run
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
+from operators.found_values import joined, plain
 from operators.rescued_values import rescued_values
 
 APP = """
@@ -64,9 +65,10 @@ def rows_of(root: Path, kind: str) -> list[Record]:
 
 
 def values_of(row: Record) -> Record:
-    """All values of a record, rescued ones included."""
-    values = {name: value for name, value in row.items() if value is not None and name != "_rescued"}
-    return {**values, **(rescued_values(row["_rescued"]) if row.get("_rescued") else {})}
+    """All values of a record, rescued ones and rescued parts of values included."""
+    values: Record = plain(row)
+    rescued = rescued_values(values.pop("_rescued", "{}"))
+    return {name: joined(values.get(name), rescued.get(name)) for name in [*values, *rescued]}
 
 
 @pytest.mark.parametrize("kind", KINDS)

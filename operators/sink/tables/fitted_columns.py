@@ -128,11 +128,6 @@ def fit(given: GivenColumn, kind: pa.DataType) -> FittedColumn:
 
 def why_not(given: GivenColumn, row: int, kind: pa.DataType, table: str) -> str:
     """Why the value of a row does not fit into a type of a table, as a clause about the column."""
-    if given.is_found:
-        return (
-            f"has {given.value(row)!r}, which does not fit {kind} of {table}. take such values with "
-            "on_type_change: rescue, or fix the input"
-        )
     try:
         projected(given.values.slice(row, 1), kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:

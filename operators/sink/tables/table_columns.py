@@ -164,8 +164,8 @@ class TableColumns:
             raise ValueError(f"two columns have one name, which no table allows: {', '.join(batch.schema.names)}")
         given = given_columns(batch)
         rescued = Rescued()
-        self._place_unknown(given, rescued, place)
         self._positions = {name: position for position, name in enumerate(given)}
+        self._place_unknown(given, rescued, place)
         made = {name: self._fitted(name, column, rescued, place) for name, column in given.items()}
         columns = {name: column for name, column in made.items() if column is not None}
         fields = [field for field in self._fields.values() if field.name in columns or field.name in self._partition_by]
