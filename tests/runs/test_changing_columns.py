@@ -159,7 +159,7 @@ def test_values_that_the_reader_has_put_aside_are_treated_alike(mode: str, tmp_p
     }
     plan = dag(tmp_path, operators, ["source.out lines.samples", "lines.records rows.input", "rows.output table.input"])
     if mode == "fail":
-        with pytest.raises(DagflowError, match=r"'n' has 'many', which does not fit int64 of .*on_type_change: rescue"):
+        with pytest.raises(DagflowError, match=r"'n' \(int64\): \"many\" does not fit into table"):
             run(plan, runtime=InlineRuntime)
         return
     done = run(plan, runtime=InlineRuntime)
