@@ -94,7 +94,7 @@ def without_nulls(value: Any) -> Any:
 @pytest.mark.parametrize(
     ("values", "columns"),
     [
-        # An absent member is null, whoever of two comes first.
+        # An absent member is null, in the first of two records and in the second.
         (['{"x":1,"y":2}', '{"x":3}'], [{"x": 1, "y": 2}, {"x": 3}]),
         (['{"x":3}', '{"x":1,"y":2}'], [{"x": 3}, {"x": 1, "y": 2}]),
         # An empty or null list fits any list.
