@@ -112,4 +112,6 @@ def test_half_open_requests_for_metrics_are_bounded_too() -> None:
     """Each costs the run a thread."""
     reading = CheckpointReading("j", None)
     with MetricsServer(lambda: reading, "127.0.0.1", 0) as server, contextlib.ExitStack() as stack:
-        assert closed(connected(server.port, MOST_OF_METRICS + 20, stack), 20)
+        clients = connected(server.port, MOST_OF_METRICS + 20, stack)
+        assert closed(clients[MOST_OF_METRICS:], 20)
+        assert select.select(clients[:MOST_OF_METRICS], [], [], 0)[0] == []
