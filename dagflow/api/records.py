@@ -137,7 +137,7 @@ class RecordBatch:
         delimiters: The delimiter of each raw record in its file.
     """
 
-    __slots__ = ("_arrow", "_framed", "delimiters", "origin")
+    __slots__ = ("_arrow", "_framed", "_offsets", "delimiters", "origin")
 
     def __init__(
         self,
@@ -162,6 +162,7 @@ class RecordBatch:
         self._framed: Any = framed
         self.delimiters = delimiters
         self.origin = origin
+        self._offsets: npt.NDArray[np.int64] | None = None
 
     @classmethod
     def from_records(
@@ -358,8 +359,13 @@ class RecordBatch:
         return RecordBatch(arrow, delimiters=delimiters, origin=origin)
 
     def offsets(self) -> npt.NDArray[np.int64]:
-        """Byte offset of each record in its file; UNKNOWN where it is not known."""
-        return np.full(len(self), UNKNOWN, np.int64) if self.origin is None else self.origin.offsets(len(self))
+        """Byte offset of each record in its file, which is not to be changed; UNKNOWN where it is not known."""
+        # Computed once: a batch may be asked for the place of each of its records.
+        if self._offsets is None:
+            origin = self.origin
+            self._offsets = np.full(len(self), UNKNOWN) if origin is None else origin.offsets(len(self))
+            self._offsets.flags.writeable = False
+        return self._offsets
 
     @property
     def blocks(self) -> tuple[Any, ...]:
@@ -368,10 +374,13 @@ class RecordBatch:
 
     def block_of(self, position: int) -> Any:
         """The block of one record, or None where it is not known."""
-        if self.origin is None:
-            return None
-        index = int(self.origin.block_indices(len(self))[position])
-        return None if index == UNKNOWN else self.origin.blocks[index]
+        return self.slice(position, 1).blocks_of_records()[0]
+
+    def blocks_of_records(self) -> list[Any]:
+        """The block of each record; None where it is not known."""
+        blocks = self.blocks
+        indices = [UNKNOWN] * len(self) if self.origin is None else self.origin.block_indices(len(self)).tolist()
+        return [None if index == UNKNOWN else blocks[index] for index in indices]
 
     def content_bytes(self) -> tuple[int, int]:
         """Bytes of the raw records, and of the delimiters that are stored with them because they were read together."""

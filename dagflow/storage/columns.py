@@ -15,6 +15,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 _ARRAY_BYTES = (1 << 31) - 1
+_PARTS = 16
+
+
+def parts_of(rows: Any) -> list[Any]:
+    """A range or an array of more than one row in up to 16 parts, among which one is looked for that cannot be handled.
+
+    With two parts, the levels above single rows would double the work where most rows cannot be handled.
+    """
+    size = -(-len(rows) // _PARTS)
+    return [rows[start : start + size] for start in range(0, len(rows), size)]
 
 
 def binary_column(values: Sequence[bytes]) -> pa.Array | pa.ChunkedArray:

@@ -49,7 +49,7 @@ def cast(site: CallSite, value: Bound, kind: pa.DataType) -> Bound:
     if _holds_all(value.type, kind):
         return applied(site, kind, kernel, value)
     if value.type == TEXT:
-        return attempted(site, kind, kernel, lambda text: f"{_shown(text)} {_why_no(text.strip(), kind)}", value)
+        return attempted(site, kind, kernel, _why_no(kind), value)
     return attempted(site, kind, kernel, lambda given: f"{_shown(given)} does not fit {name_of(kind)}", value)
 
 
@@ -66,12 +66,16 @@ def lenient_cast(site: CallSite, value: Bound, kind: pa.DataType) -> Bound:
     return Bound(site.node, kind, compute)
 
 
-def _why_no(text: str, kind: pa.DataType) -> str:
-    """Why a text is no value of a type, as a clause behind it."""
+def _why_no(kind: pa.DataType) -> Callable[[str], str]:
+    """A function that says why a text is no value of a type."""
     column = ColumnType(name_of(kind), kind)
-    if pa.types.is_decimal(kind) and is_written_as(text, column):
-        return f"does not fit {name_of(kind)}"
-    return why_not(text, column)
+
+    def why(text: str) -> str:
+        if pa.types.is_decimal(kind) and is_written_as(text.strip(), column):
+            return f"{_shown(text)} does not fit {column.name}"
+        return f"{_shown(text)} {why_not(text.strip(), column)}"
+
+    return why
 
 
 def _hint(source: pa.DataType) -> str:

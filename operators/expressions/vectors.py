@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagflow.api.columns.json_values import readable_value
+from dagflow.storage.columns import parts_of
 
 Codes = npt.NDArray[np.int32]
 Kernel = Callable[..., Any]
@@ -145,27 +146,25 @@ def _without_value(values: Any, inputs: Sequence[Any]) -> npt.NDArray[np.bool_] 
 
 
 def _each_possible(kernel: Kernel, inputs: tuple[Any, ...]) -> Any:
-    """The kernel's values, with null where it fails; halves the rows until those that fail are isolated."""
+    """The kernel's values, with null where it fails; divides the rows until those that fail are isolated."""
     try:
         return kernel(*inputs)
     except pa.ArrowInvalid:
         count = next(len(each) for each in inputs if isinstance(each, pa.Array))
         if count <= 1:
             return _null_like(kernel, inputs)
-    middle = count // 2
-    first = _each_possible(kernel, tuple(_slice(each, 0, middle) for each in inputs))
-    second = _each_possible(kernel, tuple(_slice(each, middle, count) for each in inputs))
-    return pa.concat_arrays([first, second])
+    parts = (tuple(_slice(each, part) for each in inputs) for part in parts_of(range(count)))
+    return pa.concat_arrays([_each_possible(kernel, part) for part in parts])
 
 
 def _null_like(kernel: Kernel, inputs: tuple[Any, ...]) -> Any:
     """One null of the type that the kernel gives."""
-    kind = kernel(*(_slice(each, 0, 0) for each in inputs)).type
+    kind = kernel(*(_slice(each, range(0)) for each in inputs)).type
     return pa.nulls(1, kind)
 
 
-def _slice(values: Any, start: int, end: int) -> Any:
-    return values.slice(start, end - start) if isinstance(values, pa.Array) else values
+def _slice(values: Any, rows: range) -> Any:
+    return values.slice(rows.start, len(rows)) if isinstance(values, pa.Array) else values
 
 
 def _one(values: Any, row: int) -> Any:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from dagflow.api.columns.json_values import json_values
 from dagflow.api.context import OperatorContext
@@ -55,22 +54,20 @@ class RecordRefusing(RejectLimited):
             return
         if not self._takes_rejects:
             raise not_taken(_first_reject(batch, reasons), "the port errors of this operator")
-        offsets = batch.offsets()
-        records = [
-            refused(_reject(batch, offsets, row, reason), self._log_of(batch, row)) for row, reason in reasons.items()
-        ]
+        chosen = batch.take(np.fromiter(reasons, np.int64, len(reasons)))
+        rejects = zip(chosen.blocks_of_records(), _rejects(chosen, reasons.values()), strict=True)
+        records = [refused(reject, self._log_of(block)) for block, reject in rejects]
         if self._context is not None:
             self._context.counters[REJECTED] += len(records)
-        origin = batch.take(np.array(list(reasons), np.int64)).origin
-        self.errors.emit(RecordBatch.from_records(records, LINE_FEED, origin))
+        self.errors.emit(RecordBatch.from_records(records, LINE_FEED, chosen.origin))
 
     def error_of(self, batch: RecordBatch, reasons: Mapping[int, str], hint: str) -> RecordError:
         """The error of the first record that has a reason, with its place."""
         return _first_reject(batch, reasons).error(hint)
 
-    def _log_of(self, batch: RecordBatch, row: int) -> RefusedListener | None:
-        """The function that records a reject of a batch; None if the record is in no block, as results of groups."""
-        block_id = block_id_of(batch.block_of(row))
+    def _log_of(self, block: Any) -> RefusedListener | None:
+        """The function that records a reject of a block; None if the record is in no block, as results of groups."""
+        block_id = block_id_of(block)
         if self._context is None or block_id == UNKNOWN_BLOCK:
             return None
         return functools.partial(self._context.refused.add, block_id)
@@ -84,25 +81,21 @@ class RecordRefusing(RejectLimited):
 
 def _first_reject(batch: RecordBatch, reasons: Mapping[int, str]) -> Reject:
     first = min(reasons)
-    return _reject(batch, batch.offsets(), first, reasons[first])
+    return next(_rejects(batch.slice(first, 1), [reasons[first]]))
 
 
-def _reject(batch: RecordBatch, offsets: npt.NDArray[np.int64], row: int, reason: str) -> Reject:
-    raw = _raw(batch, row)
-    return Reject(
-        url=url_of(batch.block_of(row)),
-        offset=int(offsets[row]),
-        length=len(raw) if batch.is_raw else UNKNOWN,
-        reason=reason,
-        raw=raw,
-    )
+def _rejects(batch: RecordBatch, reasons: Iterable[str]) -> Iterator[Reject]:
+    """All records of a batch, as rejects."""
+    places = zip(batch.blocks_of_records(), batch.offsets().tolist(), _raws(batch), reasons, strict=True)
+    for block, offset, raw, reason in places:
+        yield Reject(url_of(block), offset, len(raw) if batch.is_raw else UNKNOWN, reason, raw)
 
 
-def _raw(batch: RecordBatch, row: int) -> bytes:
-    """The bytes of a record; for one with columns, a JSON object."""
+def _raws(batch: RecordBatch) -> list[bytes]:
+    """The bytes of each record; for one with columns, a JSON object."""
     if batch.is_raw:
-        return bytes(batch.record[row].as_py())
-    columns = batch.to_arrow().slice(row, 1)
-    values = {name: json_values(column)[0] for name, column in zip(columns.schema.names, columns, strict=True)}
-    made: bytes = msgspec.json.format(msgspec.json.encode(values), indent=0)
-    return made
+        return batch.to_pylist()
+    columns = batch.to_arrow()
+    rows = zip(*map(json_values, columns), strict=True)
+    names = columns.schema.names
+    return [msgspec.json.format(msgspec.json.encode(dict(zip(names, row, strict=True))), indent=0) for row in rows]

@@ -44,7 +44,11 @@ _SCHEMA = pa.schema(
 
 def general_reason(reason: str) -> str:
     """A reason without the values of its record, so that records with the same mistake have the same reason."""
-    reason = reason.partition(", in: ")[0]
+    return _general(reason.partition(", in: ")[0])
+
+
+@functools.lru_cache(1024)
+def _general(reason: str) -> str:
     if (column := _COLUMN.match(reason)) is None:
         return _VALUES.sub("…", reason)
     # Only the value differs: the rest says what the type accepts.

@@ -15,7 +15,7 @@ from dagflow.api.records import RecordBatch
 from operators.reader.columns.types import ColumnType
 from operators.reader.columns.typing import typed
 from operators.reader.formats.base import Parsed, Rejects
-from operators.reader.scanning.column_parsing import parse_columns, reject
+from operators.reader.scanning.column_parsing import parse_columns, without_refused
 from operators.reader.scanning.framing import joined
 from operators.reader.scanning.terminated import BYTE_ORDER_MARK
 
@@ -66,9 +66,8 @@ class CsvRows:
                 return Parsed(batch, table.combine_chunks().to_batches()[0])
         except pa.ArrowInvalid:
             pass
-        for row, count in sorted(wrong.items()):
-            reject(batch, row, f"the row has {count} fields; there are {len(names)} columns", rejects)
-        right = np.setdiff1d(np.arange(len(batch)), np.array(list(wrong), np.int64))
+        reasons = {row: f"the row has {count} fields; there are {len(names)} columns" for row, count in wrong.items()}
+        right = without_refused(batch, reasons, rejects)
 
         def part(rows: RecordBatch) -> pa.Table:
             table = self._texts(_text_of(rows), names, Counter())
@@ -76,7 +75,7 @@ class CsvRows:
                 raise pa.ArrowInvalid("The row is not as the quotes around it say")
             return table
 
-        return parse_columns(batch.take(right), part, rejects)
+        return parse_columns(right, part, rejects)
 
     def _texts(self, data: Any, names: tuple[str, ...] | None, wrong: Counter[int]) -> pa.Table:
         """Split rows into fields with Arrow.

@@ -62,7 +62,7 @@ def decimals_of(texts: Any, kind: pa.DataType, *, cuts: bool = False) -> Any:
         return pc.cast(pc.cast(texts, wide), kind)
     mask = pa.array(is_hard)
     easy = pc.if_else(mask, pa.scalar(None, pa.string()), texts)
-    read = _Exact(kind, cuts)
+    read = ExactDecimal(kind, cuts)
     hard = pa.array([None if text is None else read(text) for text in texts.filter(mask).to_pylist()], kind)
     return pc.replace_with_mask(pc.cast(pc.cast(easy, wide), kind), mask, hard)
 
@@ -96,8 +96,8 @@ def _match(texts: Any, regex: str) -> npt.NDArray[np.bool_]:
     return found
 
 
-class _Exact:
-    """Reads one text; as decimals_of."""
+class ExactDecimal:
+    """Reads one text at a time; as decimals_of."""
 
     def __init__(self, kind: pa.DataType, cuts: bool) -> None:
         traps = [InvalidOperation] if cuts else [InvalidOperation, Inexact]
@@ -105,6 +105,11 @@ class _Exact:
         self._unit = Decimal((0, (1,), -kind.scale))
 
     def __call__(self, text: str) -> Decimal:
+        """The decimal of a text.
+
+        Raises:
+            pyarrow.ArrowInvalid: The text is no number, or none of the type.
+        """
         found = _NUMBER.fullmatch(text)
         if found is None:
             raise pa.ArrowInvalid("A text is no number")
@@ -115,3 +120,11 @@ class _Exact:
             return self._context.quantize(Decimal(text), self._unit)
         except (InvalidOperation, Inexact):
             raise pa.ArrowInvalid("A number is none of the type") from None
+
+    def reads(self, text: str) -> bool:
+        """Whether a text is a number of the type."""
+        try:
+            self(text)
+        except pa.ArrowInvalid:
+            return False
+        return True

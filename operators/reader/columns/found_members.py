@@ -16,7 +16,7 @@ from operators.reader.columns.json_members import as_written, is_sound, read_opt
 from operators.reader.columns.typing import shortened, without_words
 from operators.reader.columns.written_values import Number, Object, members_of, name_twice
 from operators.reader.formats.base import Parsed, Rejects
-from operators.reader.scanning.column_parsing import reject
+from operators.reader.scanning.column_parsing import without_refused
 from operators.reader.scanning.framing import joined
 from operators.rescued_values import RESCUED, rescued_text
 
@@ -84,22 +84,21 @@ class FoundMembers:
 
     def _of_many_types(self, batch: RecordBatch, rejects: Rejects) -> Parsed:
         """The columns with the types that most values have, and a column of the other values."""
-        kept: list[int] = []
+        reasons: dict[int, str] = {}
         objects: list[Object] = []
         for index, record in enumerate(batch.to_pylist()):
             members = members_of(record)
             if (reason := _why_not(members)) is not None:
-                reject(batch, index, f"{reason}, in: {shortened(record)}", rejects)
+                reasons[index] = f"{reason}, in: {shortened(record)}"
             else:
-                kept.append(index)
                 objects.append(members)
-        raw = batch if len(kept) == len(batch) else batch.take(pa.array(kept, pa.int64()).to_numpy())
-        if not kept:
+        raw = without_refused(batch, reasons, rejects)
+        if not objects:
             return Parsed(raw)
         rows = [{name: self._value(value) for name, value in members} for members in objects]
         types = _types_of(rows)
         firsts = dict.fromkeys(types, -1)
-        values: dict[str, list[Any]] = {name: [None] * len(kept) for name in types}
+        values: dict[str, list[Any]] = {name: [None] * len(objects) for name in types}
         rescued: dict[int, dict[str, Any]] = {}
         for row, named in enumerate(rows):
             for name, value in named.items():
@@ -116,11 +115,10 @@ class FoundMembers:
         names = _in_order_of_records(raw, firsts)
         arrays = {name: pa.array(values[name], types[name] or pa.null()) for name in names}
         if rescued or not arrays:
-            offsets = raw.offsets().tolist()
-            texts: list[str | None] = [None] * len(kept)
+            offsets, blocks = raw.offsets().tolist(), raw.blocks_of_records()
+            texts: list[str | None] = [None] * len(objects)
             for row, own in rescued.items():
-                block = raw.block_of(row)
-                file = None if block is None else redacted(block.url)
+                file = None if blocks[row] is None else redacted(blocks[row].url)
                 texts[row] = rescued_text(own, file, offsets[row])
             arrays[RESCUED] = pa.array(texts, pa.string())
         return Parsed(raw, pa.RecordBatch.from_arrays(list(arrays.values()), list(arrays)))

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dagflow.storage.columns import parts_of
 from operators.reader.columns.calendar import in_calendar
-from operators.reader.columns.decimal_texts import decimals_of
+from operators.reader.columns.decimal_texts import ExactDecimal, decimals_of
 from operators.reader.columns.types import ColumnType
 
 _CLOCK = r"[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]+)?)?"
@@ -19,6 +23,8 @@ _DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _NUMBER = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 _INFINITE = r"(?i:[+-]?inf(?:inity)?)"
 _FRACTION_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
+_MOST_DIGITS = 4000
+"""Python refuses to read an int of some more digits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,41 +104,61 @@ def values_of(texts: Any, kind: ColumnType, *, cuts: bool = False) -> Any:
 
 def is_written_as(text: str, kind: ColumnType) -> bool:
     """Whether a text is written as the values of a type are, in range or not."""
-    return bool(pc.match_substring_regex(pa.array([text]), f"^(?:{_grammar_of(kind).regex})$")[0].as_py())
+    return _compiled(_grammar_of(kind).regex).fullmatch(text) is not None
+
+
+_compiled = functools.cache(functools.partial(re.compile, flags=re.ASCII))
 
 
 def why_not(text: str, kind: ColumnType) -> str:
     """Why a text is no value of a type, as a clause behind it."""
-    written = text
+    return reasons_of([text], kind)[0]
+
+
+def reasons_of(texts: list[str], kind: ColumnType) -> list[str]:
+    """Why each of some texts is no value of a type, as clauses behind them."""
+    written = [*texts]
+    unlike = f"is {_grammar_of(kind).what}"
     if kind.pattern is not None:
-        iso = kind.pattern.to_iso(pa.array([text]))[0]
-        if not iso.is_valid:
-            return f"does not match {kind.pattern.text}"
-        written = iso.as_py()
-    if not is_written_as(written, kind):
-        return f"is {_grammar_of(kind).what}"
+        written, unlike = kind.pattern.to_iso(pa.array(texts)).fill_null("").to_pylist(), f"does not match {kind.pattern.text}"
+    return [_why_out_of_range(text, kind) if is_written_as(text, kind) else unlike for text in written]
+
+
+def _why_out_of_range(written: str, kind: ColumnType) -> str:
+    """Why a text that is written as a value of a type is none."""
     arrow = kind.arrow
     if pa.types.is_integer(arrow):
-        low, high = (0, 2**arrow.bit_width - 1) if pa.types.is_unsigned_integer(arrow) else _signed_range(arrow)
+        low, high = _range_of(arrow)
         return f"is not from {low} to {high}"
     if pa.types.is_decimal(arrow):
         return f"has more than {arrow.precision - arrow.scale} digits before the point, or {arrow.scale} behind it"
-    if pa.types.is_floating(arrow):
-        return "is too large"
     if pa.types.is_date(arrow):
         return "is no day of the calendar"
+    return _why_no_moment(written, arrow) if pa.types.is_temporal(arrow) else "is too large"
+
+
+def _why_no_moment(written: str, arrow: pa.DataType) -> str:
+    """Why a text that is written as a time or a timestamp is none."""
     fraction, room = re.search(r"\.([0-9]*[1-9])", written), _FRACTION_DIGITS[arrow.unit]
     if fraction is not None and len(fraction[1]) > room:
         return f"is finer than {arrow.unit}, which has {room} digits of a fraction of a second"
     day = re.match(_DATE, written)
-    if day is not None and not in_calendar(_cast_each(pa.array([day[0]]), pa.date32(), False))[0].is_valid:
+    if day is not None and not _is_iso(day[0]):
         return f"is no day of the calendar: {day[0]}"
-    normal = _normal(pa.array([written]), arrow)
-    if kind.has_zone and _cast_each(normal, arrow, False)[0].is_valid:
-        return f"is not of the years 1 to 9999 in {' and '.join(dict.fromkeys(('UTC', arrow.tz)))}"
-    if day is not None and _cast_each(normal, pa.timestamp("us", arrow.tz), False)[0].is_valid:
+    if day is None or not _is_iso(written):
+        return "is no time of a clock"
+    if arrow.unit == "ns":
         return "is not of the years 1678 to 2261, which nanoseconds have room for"
-    return "is no time of a clock"
+    return f"is not of the years 1 to 9999 in {' and '.join(dict.fromkeys(('UTC', arrow.tz)))}"
+
+
+def _is_iso(text: str) -> bool:
+    """Whether a text is a day or a moment for Python."""
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_plain(texts: Any, grammar: _Grammar) -> bool:
@@ -148,7 +174,9 @@ def _is_plain(texts: Any, grammar: _Grammar) -> bool:
     return grammar is not _NAIVE or not (np.diff(borders[first : last + 1]) == len("2024-01-31T10")).any()
 
 
-def _signed_range(arrow: pa.DataType) -> tuple[int, int]:
+def _range_of(arrow: pa.DataType) -> tuple[int, int]:
+    if pa.types.is_unsigned_integer(arrow):
+        return 0, 2**arrow.bit_width - 1
     return -(2 ** (arrow.bit_width - 1)), 2 ** (arrow.bit_width - 1) - 1
 
 
@@ -163,14 +191,39 @@ def _cast(texts: Any, arrow: pa.DataType, cuts: bool) -> Any:
 
 
 def _cast_each(texts: Any, arrow: pa.DataType, cuts: bool) -> Any:
-    """Cast texts, with null for those that cannot be cast; halves them until these are isolated."""
+    """Cast texts, with null for those that cannot be cast."""
+    try:
+        return _cast(texts, arrow, cuts)
+    except pa.ArrowInvalid:
+        may_fit = _filter_of(arrow, cuts)
+    # Dividing alone would take one text after the other where most are wrong.
+    likely = [text if text is not None and may_fit(text) else None for text in texts.to_pylist()]
+    return _divided(pa.array(likely, pa.string()), arrow, cuts)
+
+
+def _divided(texts: Any, arrow: pa.DataType, cuts: bool) -> Any:
+    """Cast texts, and divide them until those that cannot be cast are isolated."""
     try:
         return _cast(texts, arrow, cuts)
     except pa.ArrowInvalid:
         if len(texts) == 1:
             return pa.nulls(1, arrow)
-    middle = len(texts) // 2
-    return pa.concat_arrays([_cast_each(texts[:middle], arrow, cuts), _cast_each(texts[middle:], arrow, cuts)])
+    return pa.concat_arrays([_divided(part, arrow, cuts) for part in parts_of(texts)])
+
+
+def _filter_of(arrow: pa.DataType, cuts: bool) -> Callable[[str], bool]:
+    """A function that returns false for most of the texts that are written as values of a type and are none."""
+    if pa.types.is_integer(arrow):
+        values = range(_range_of(arrow)[0], _range_of(arrow)[1] + 1)
+        return lambda text: len(text) > _MOST_DIGITS or int(text) in values
+    if pa.types.is_decimal(arrow):
+        return ExactDecimal(arrow, cuts).reads
+    if not pa.types.is_temporal(arrow):
+        return lambda text: True
+    is_time, unit = pa.types.is_time(arrow), None if pa.types.is_date(arrow) else arrow.unit
+    longer = re.compile(rf"\.[0-9]{{{_FRACTION_DIGITS[unit] + 1}}}" if unit else r"\.")
+
+    return lambda text: _is_iso(f"1970-01-01T{text}" if is_time else text) and not longer.search(text)
 
 
 def _normal(texts: Any, arrow: pa.DataType) -> Any:

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagflow.storage.columns import borders_of
-from operators.reader.columns.literals import values_of, where_refused, why_not
+from operators.reader.columns.literals import reasons_of, values_of, where_refused
 from operators.reader.columns.types import ColumnType
 from operators.reader.formats.base import Parsed, Rejects
-from operators.reader.scanning.column_parsing import reject
+from operators.reader.scanning.column_parsing import without_refused
 
 _SHOWN_VALUE, _SHOWN_RECORD = 40, 120
 
@@ -41,10 +41,11 @@ def typed(parsed: Parsed, types: Mapping[str, ColumnType], null_words: Collectio
     columns = pa.RecordBatch.from_pydict(arrays)
     if not reasons:
         return Parsed(parsed.raw, columns)
-    for row, reason in sorted(reasons.items()):
-        reject(parsed.raw, row, f"{reason}, in: {shortened(parsed.raw.record[row].as_py())}", rejects)
-    kept = np.setdiff1d(np.arange(len(parsed.raw)), np.array(list(reasons), np.int64))
-    raw = parsed.raw.take(kept)
+    rows = sorted(reasons)
+    records = parsed.raw.take(np.array(rows)).to_pylist()
+    in_full = {row: f"{reasons[row]}, in: {shortened(record)}" for row, record in zip(rows, records, strict=True)}
+    raw = without_refused(parsed.raw, in_full, rejects)
+    kept = np.delete(np.arange(len(columns)), rows)
     return Parsed(raw, columns.take(pa.array(kept)) if len(kept) else None)
 
 
@@ -78,13 +79,12 @@ def _values_with_refused(texts: Any, kind: ColumnType) -> tuple[pa.Array, dict[i
 
 def _plain_values(texts: Any, kind: ColumnType) -> tuple[pa.Array, dict[int, str]]:
     values = values_of(texts, kind)
-    reasons: dict[int, str] = {}
-    known: dict[str, str] = {}
-    for row in np.flatnonzero(where_refused(texts, values)).tolist():
-        text = texts[row].as_py()
-        known[text] = known.get(text) or why_not(text, kind)
-        reasons[row] = f"{shown(text)} {known[text]}"
-    return values, reasons
+    rows = np.flatnonzero(where_refused(texts, values))
+    if not len(rows):
+        return values, {}
+    refused = texts.take(pa.array(rows)).to_pylist()
+    named = zip(rows.tolist(), refused, reasons_of(refused, kind), strict=True)
+    return values, {row: f"{shown(text)} {why}" for row, text, why in named}
 
 
 def without_words(texts: Any, words: Collection[str]) -> Any:
@@ -108,9 +108,14 @@ def shown(text: str) -> str:
 def shortened(record: bytes) -> str:
     """A record as messages show it: one line, without its middle if it is long."""
     text = record[: 4 * _SHOWN_RECORD].decode(errors="replace")
-    text = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+    text = _printable(text)
     if len(text) <= _SHOWN_RECORD:
         return text
-    end = record[-_SHOWN_RECORD:].decode(errors="ignore")
-    end = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in end)
+    end = _printable(record[-_SHOWN_RECORD:].decode(errors="ignore"))
     return f"{text[: _SHOWN_RECORD // 2]}…{end[-_SHOWN_RECORD // 2 :]}"
+
+
+def _printable(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)

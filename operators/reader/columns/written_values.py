@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import Counter
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from operators.reader.columns.literals import values_of, why_not
+from operators.reader.columns.literals import reasons_of, values_of, where_refused
 from operators.reader.columns.types import ColumnType
 from operators.reader.columns.typing import shortened, shown
+
+_SHORT = 19
+"""Characters of a number; whole ones of fewer always fit into 64 bits."""
 
 
 class Number(str):
@@ -69,10 +74,27 @@ def value_as(value: Any, kind: ColumnType, *, takes_others: bool = False) -> Any
         return value
     if not (isinstance(value, Number) or (is_text and pa.types.is_decimal(arrow))):
         raise ValueError(f"{_shown(value)} is no number")
-    found = values_of(pa.array([str(value)]), kind)[0]
-    if not found.is_valid:
-        raise ValueError(f"{_shown(value)} {why_not(str(value), kind)}")
-    return found.as_py()
+    if arrow == pa.int64() and len(value) < _SHORT:
+        with contextlib.suppress(ValueError):
+            return int(value)
+    array, refused = numbers_as(pa.array([str(value)]), kind)
+    if refused:
+        raise ValueError(refused[0])
+    return array[0].as_py()
+
+
+def numbers_as(texts: Any, kind: ColumnType) -> tuple[Any, dict[int, str]]:
+    """Numbers as they are written, converted to a type of numbers, and why each one that is none of it is not.
+
+    Args:
+        texts: A string array; null stays null.
+        kind: The type.
+    """
+    array = values_of(texts, kind)
+    rows = np.flatnonzero(where_refused(texts, array))
+    refused = texts.take(pa.array(rows)).to_pylist()
+    named = zip(rows.tolist(), refused, reasons_of(refused, kind), strict=True)
+    return array, {row: f"{_shown(Number(text))} {why}" for row, text, why in named}
 
 
 def _nested(value: Any, arrow: pa.DataType, *, takes_others: bool) -> Any:

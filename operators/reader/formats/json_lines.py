@@ -22,7 +22,7 @@ from operators.reader.columns.inference import SAMPLED_BYTES, shapes_of, types_o
 from operators.reader.columns.json_members import JsonMembers, are_braced
 from operators.reader.columns.types import ColumnTypes, refuse_optional
 from operators.reader.formats.base import ByteAccounting, NullAccounting, Parsed
-from operators.reader.scanning.column_parsing import reject, valid_text
+from operators.reader.scanning.column_parsing import valid_text, without_refused
 from operators.reader.scanning.delimited import Delimited
 from operators.reader.scanning.file_view import Bytes
 from operators.reader.scanning.framing import joined
@@ -147,8 +147,17 @@ class JsonLines(Delimited):
                 return batch
         except (msgspec.DecodeError, RecursionError):
             pass
-        kept = [index for index, record in enumerate(records) if self._is_value(batch, index, record, accounting)]
-        return batch if len(kept) == len(batch) else batch.take(np.array(kept, np.int64))
+        reasons: dict[int, str] = {}
+        is_blank = np.zeros(len(batch), np.bool_)
+        for row, record in enumerate(records):
+            is_blank[row] = not record.strip(b" \t\r\n")
+            if not is_blank[row] and (why := self._why_no_value(record)):
+                reasons[row] = why
+        rows = np.flatnonzero(is_blank)
+        for row, offset in zip(rows.tolist(), batch.offsets()[rows].tolist(), strict=True):
+            accounting.skip(offset, len(records[row]), "blank line")
+        without_refused(batch, reasons, accounting)
+        return batch.take(np.setdiff1d(np.flatnonzero(~is_blank), list(reasons)))
 
     def _are_objects(self, batch: RecordBatch) -> bool:
         """Whether all lines are objects, found without creating records; False where that is not certain."""
@@ -157,23 +166,17 @@ class JsonLines(Delimited):
         except (msgspec.DecodeError, RecursionError):
             return False
 
-    def _is_value(self, batch: RecordBatch, index: int, record: bytes, accounting: ByteAccounting) -> bool:
-        text = record.strip(b" \t\r\n")
-        if not text:
-            accounting.skip(int(batch.offsets()[index]), len(record), "blank line")
-            return False
+    def _why_no_value(self, record: bytes) -> str:
+        """Why a line is not a JSON value, or no object if there are columns; "" if it is."""
         try:
             _VALUES.decode(record)
         except msgspec.DecodeError as error:
-            reject(batch, index, f"not JSON: {_half_character(text) or error}", accounting)
-            return False
+            return f"not JSON: {_half_character(record) or error}"
         except RecursionError:
-            reject(batch, index, "arrays and objects are nested too deeply", accounting)
-            return False
-        if self.columns is not None and not text.startswith(b"{"):
-            reject(batch, index, "not a JSON object, and columns are asked for", accounting)
-            return False
-        return True
+            return "arrays and objects are nested too deeply"
+        if self.columns is not None and not record.lstrip(b" \t\r\n").startswith(b"{"):
+            return "not a JSON object, and columns are asked for"
+        return ""
 
 
 def _half_character(text: bytes) -> str:

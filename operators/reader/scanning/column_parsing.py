@@ -2,52 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from dagflow.api.records import RecordBatch
+from dagflow.storage.columns import parts_of
 from operators.reader.formats.base import Parsed, Rejects
 
 Parse = Callable[[RecordBatch], pa.Table]
-ParseOne = Callable[[RecordBatch], pa.Table | str]
+ParseFew = Callable[[RecordBatch], tuple[pa.Table, dict[int, str]]]
+
+_FEW = 1000
 
 
-def parse_columns(batch: RecordBatch, parse: Parse, rejects: Rejects, parse_one: ParseOne | None = None) -> Parsed:
-    """Parse records together; if that fails, halve them until each record that fails is alone.
+def parse_columns(batch: RecordBatch, parse: Parse, rejects: Rejects, parse_few: ParseFew | None = None) -> Parsed:
+    """Parse records together; if that fails, divide them until each record that fails is alone, or among few.
 
     Args:
         batch: Raw records.
         parse: Gives one row per record of a batch, or raises pyarrow.ArrowInvalid.
-        rejects: Takes in the records that fail by themselves.
-        parse_one: Parses a record that fails by itself again: gives one row, or the reason of the failure.
+        rejects: Takes in the records that fail.
+        parse_few: Parses a few records one by one: gives the rows of those that can be parsed, and the reasons of the
+            others by their position.
     """
     tables: list[pa.Table] = []
     kept: list[int] = []
-    pending = [(0, len(batch))] if len(batch) else []
+    pending = [range(len(batch))] if len(batch) else []
     while pending:
-        start, end = pending.pop()
-        part = batch if (start, end) == (0, len(batch)) else batch.take(np.arange(start, end))
+        rows = pending.pop()
+        part = batch if len(rows) == len(batch) else batch.slice(rows.start, len(rows))
+        reasons: dict[int, str] = {}
         try:
             tables.append(parse(part))
-            kept += range(start, end)
         except pa.ArrowInvalid as error:
-            if end - start > 1:
-                middle = (start + end) // 2
-                pending += [(middle, end), (start, middle)]
+            if len(rows) > (1 if parse_few is None else _FEW):
+                pending += reversed(parts_of(rows))
                 continue
-            found = _plain(error) if parse_one is None else parse_one(part)
-            if isinstance(found, str):
-                reject(part, 0, found, rejects)
+            if parse_few is None:
+                reasons[0] = _plain(error)
             else:
-                tables.append(found)
-                kept.append(start)
-    if not tables:
+                table, reasons = parse_few(part)
+                tables.append(table)
+        without_refused(part, reasons, rejects)
+        kept += (row for row in rows if row - rows.start not in reasons)
+    if not kept:
         return Parsed(batch.take(np.empty(0, np.int64)))
     raw = batch if len(kept) == len(batch) else batch.take(np.array(kept, np.int64))
-    return Parsed(raw, pa.concat_tables(tables).combine_chunks().to_batches()[0] if len(kept) else None)
+    return Parsed(raw, pa.concat_tables(tables).combine_chunks().to_batches()[0])
 
 
 def valid_text(batch: RecordBatch, rejects: Rejects) -> RecordBatch:
@@ -55,21 +59,31 @@ def valid_text(batch: RecordBatch, rejects: Rejects) -> RecordBatch:
     try:
         batch.framed().cast(pa.string())
     except pa.ArrowInvalid:
-        kept: list[int] = []
+        reasons: dict[int, str] = {}
         for index, record in enumerate(batch.to_pylist()):
             try:
                 record.decode()
-                kept.append(index)
             except UnicodeDecodeError as error:
-                reject(batch, index, f"not valid utf-8: {error.reason} at byte {error.start} of the record", rejects)
-        return batch.take(np.array(kept, np.int64))
+                reasons[index] = f"not valid utf-8: {error.reason} at byte {error.start} of the record"
+        return without_refused(batch, reasons, rejects)
     return batch
 
 
-def reject(batch: RecordBatch, index: int, reason: str, rejects: Rejects) -> None:
-    """Refuse one record of a batch."""
-    raw = bytes(batch.record[index].as_py())
-    rejects.reject(int(batch.offsets()[index]), len(raw), reason, raw)
+def without_refused(batch: RecordBatch, reasons: Mapping[int, str], rejects: Rejects) -> RecordBatch:
+    """Refuse records of a batch, all at once, and return the others.
+
+    Args:
+        batch: The records.
+        reasons: Why, by the position of each one that is refused.
+        rejects: Takes them in.
+    """
+    if not reasons:
+        return batch
+    rows = sorted(reasons)
+    refused = batch.take(np.array(rows, np.int64))
+    for row, offset, raw in zip(rows, refused.offsets().tolist(), refused.to_pylist(), strict=True):
+        rejects.reject(offset, len(raw), reasons[row], raw)
+    return batch.take(np.delete(np.arange(len(batch)), rows))
 
 
 def _plain(error: Any) -> str:
