@@ -73,5 +73,6 @@ def with_types_of(expected: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[
 def _like(value: Any, kinds: set[type], scale: int | None) -> Any:
     if type(value) in (int, float) and scale is not None:
         number = Decimal(str(value))
-        return f"{number:.{scale}f}" if number == round(number, scale) else str(value)
+        text = f"{number:.{scale}f}"
+        return text if number == Decimal(text) else str(value)
     return float(value) if type(value) is int and float in kinds else value

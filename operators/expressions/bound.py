@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from operators.expressions.expression_error import ExpressionError
-from operators.expressions.sql_types import NULL, TEXT, name_of
+from operators.expressions.sql_types import TEXT, is_whole, name_of
 from operators.expressions.syntax import Constant, Node
 from operators.expressions.vectors import Rows, Vector, Why
 
@@ -54,13 +54,23 @@ class CallSite:
         """A mistake at an argument, or at the function itself."""
         return ExpressionError(reason, self.text, (self.node if where is None else where.node).position)
 
-    def require(self, argument: Bound, fits: Callable[[Any], bool], what: str) -> Bound:
+    def require(
+        self, argument: Bound, fits: Callable[[Any], bool], what: str, kind: pa.DataType | None = None
+    ) -> Bound:
         """The argument, where it has a type that the function takes.
+
+        Args:
+            argument: The argument.
+            fits: Whether the function takes a type.
+            what: The types that it takes, in words.
+            kind: The type of a null without a type; None leaves it without one.
 
         Raises:
             ExpressionError: The argument has another type.
         """
-        if not pa.types.is_null(argument.type) and not fits(argument.type):
+        if pa.types.is_null(argument.type):
+            return argument if kind is None else typed(argument, kind)
+        if not fits(argument.type):
             hint = ""
             if argument.type == TEXT:
                 hint = "; cast it, or give the column a type where it is read"
@@ -69,8 +79,7 @@ class CallSite:
 
     def text_of(self, argument: Bound) -> Bound:
         """The argument, which must be text."""
-        checked = self.require(argument, pa.types.is_string, "text")
-        return typed(checked, TEXT) if checked.type == NULL else checked
+        return self.require(argument, pa.types.is_string, "text", TEXT)
 
     def written_text(self, argument: Bound, what: str) -> str:
         """The text of an argument that must be written in the expression.
@@ -89,7 +98,7 @@ class CallSite:
             ExpressionError: The argument is computed, or no whole number.
         """
         value = argument.constant
-        if not isinstance(value, int) or isinstance(value, bool):
+        if not (isinstance(value, int) and is_whole(argument.type)):
             raise self.error(f"{what} of {self.name} must be a whole number, not computed", argument)
         return value
 

@@ -150,9 +150,19 @@ def _from_number(source: pa.DataType, target: pa.DataType) -> Callable[[Any], An
     if is_whole(target):
         if is_whole(source):
             return _plain(target)
-        cut = whole_part if pa.types.is_decimal(source) else pc.trunc
-        return lambda values: pc.cast(cut(values), target)
+        if pa.types.is_decimal(source):
+            return lambda values: pc.cast(whole_part(values), target)
+        return lambda values: _whole_of_double(pc.trunc(values), target)
     return None
+
+
+def _whole_of_double(values: Any, target: pa.DataType) -> Any:
+    """Whole numbers; the double that the largest one of 64 bits becomes is that number again, as in Spark."""
+    largest = 2 ** (target.bit_width - 1) - 1
+    if float(largest) == largest:
+        return pc.cast(values, target)
+    is_largest = pc.equal(values, float(largest))
+    return pc.if_else(is_largest, pa.scalar(largest, target), pc.cast(pc.if_else(is_largest, 0.0, values), target))
 
 
 def _decimal_of_double(values: Any, target: pa.DataType) -> Any:

@@ -26,6 +26,7 @@ from operators.expressions.sql_types import (
     NULL,
     TEXT,
     TIMESTAMP,
+    is_number,
 )
 from operators.expressions.syntax import Call, Case, Cast, ColumnName, Constant, Node
 
@@ -238,8 +239,9 @@ class Converter:
 
     def _negative(self, found: Any, at: int) -> Node:
         argument = self.node(found.this)
-        if isinstance(argument, Constant) and isinstance(argument.value, int | Decimal):
-            return self._number(-Decimal(argument.value), at)
+        if isinstance(argument, Constant) and is_number(argument.type) and not isinstance(argument.value, float):
+            # Unlike a minus, this does not round to the digits of Python's context.
+            return self._number(Decimal(argument.value).copy_negate(), at)
         return Call(at, "negative", (argument,))
 
     def _is(self, found: Any, at: int) -> Node:

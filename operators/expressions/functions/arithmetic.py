@@ -85,6 +85,8 @@ def add(site: CallSite, left: Bound, right: Bound) -> Bound:
 
 def subtract(site: CallSite, left: Bound, right: Bound) -> Bound:
     """Left - right: the days between two dates, or the interval between two timestamps."""
+    if pa.types.is_null(left.type) and pa.types.is_temporal(right.type):
+        left = cast(site, left, right.type)
     if pa.types.is_temporal(left.type) and pa.types.is_temporal(right.type) and not pa.types.is_duration(right.type):
         return subtracted(site, left, right)
     if pa.types.is_temporal(left.type):
@@ -287,4 +289,10 @@ def of_double(kernel: Callable[..., Any]) -> Callable[[CallSite, Bound], Bound]:
 def power(site: CallSite, base: Bound, exponent: Bound) -> Bound:
     """Base to the power of exponent, as a double."""
     base, exponent = _numbers(site, base, exponent)
-    return applied(site, DOUBLE, pc.power, cast(site, base, DOUBLE), cast(site, exponent, DOUBLE))
+    return applied(site, DOUBLE, _power, cast(site, base, DOUBLE), cast(site, exponent, DOUBLE))
+
+
+def _power(base: Any, exponent: Any) -> Any:
+    """Without a number where Java has none: C makes 1 of these."""
+    is_one = pc.and_(pc.equal(pc.abs(base), 1.0), pc.is_inf(exponent))
+    return pc.if_else(pc.or_(pc.is_nan(exponent), is_one), math.nan, pc.power(base, exponent))

@@ -31,17 +31,17 @@ def text(site: CallSite, argument: Bound) -> Bound:
 
 def whole(site: CallSite, argument: Bound) -> Bound:
     """An argument that is a whole number."""
-    return site.require(argument, is_whole, "whole numbers")
+    return site.require(argument, is_whole, "whole numbers", INTEGER)
 
 
 def number(site: CallSite, argument: Bound) -> Bound:
     """An argument that is a number."""
-    return site.require(argument, is_number, "numbers")
+    return site.require(argument, is_number, "numbers", DOUBLE)
 
 
 def day(site: CallSite, argument: Bound) -> Bound:
     """An argument that is a date."""
-    return site.require(argument, pa.types.is_date, "a date")
+    return site.require(argument, pa.types.is_date, "a date", DATE)
 
 
 def computed(sql: str, kind: pa.DataType, *checks: Callable[[CallSite, Bound], Bound]) -> Callable[..., Bound]:
@@ -76,7 +76,7 @@ def _result(sql: str, kind: pa.DataType, values: tuple[Any, ...]) -> Any:
 
     count = next(len(each) for each in values if isinstance(each, pa.Array))
     arrays = [pa.repeat(each, count) if isinstance(each, pa.Scalar) else each for each in values]
-    columns = pa.table({f"a{number}": _with_type(each) for number, each in enumerate(arrays)})
+    columns = pa.table({f"a{number}": each for number, each in enumerate(arrays)})
     if not hasattr(_connections, "own"):
         _connections.own = duckdb.connect(config={"threads": 1})
         # Frozen objects are not freed at the end of the process, and DuckDB would print all of its own as leaked.
@@ -91,11 +91,6 @@ def _result(sql: str, kind: pa.DataType, values: tuple[Any, ...]) -> Any:
         raise pa.ArrowInvalid(str(error)) from error
     array = found if isinstance(found, pa.Array) else pa.concat_arrays(found.chunks)
     return in_calendar(pc.cast(array, kind)) if kind == DATE else pc.cast(array, kind)
-
-
-def _with_type(values: Any) -> Any:
-    """Values as DuckDB takes them: it has no columns without a type."""
-    return pc.cast(values, INTEGER) if pa.types.is_null(values.type) else values
 
 
 FUNCTIONS: dict[str, tuple[Callable[..., Bound], str, int]] = {

@@ -27,7 +27,7 @@ def moment_of(site: CallSite, value: Bound) -> Bound:
     """An argument that is a date or a timestamp; a text that is written in the expression becomes one."""
     if isinstance(value.constant, str):
         return cast(site, value, TIMESTAMP)
-    return site.require(value, _is_moment, "dates and timestamps")
+    return site.require(value, _is_moment, "dates and timestamps", TIMESTAMP)
 
 
 def moved(site: CallSite, moment: Bound, by: Bound, direction: int) -> Bound:
@@ -41,9 +41,12 @@ def moved(site: CallSite, moment: Bound, by: Bound, direction: int) -> Bound:
             if not isinstance(by.constant, int) or by.constant % _DAY_US:
                 raise site.error("only whole days are added to a date; cast it to a timestamp first", by)
         else:
-            site.require(by, is_whole, "a date and a number of days")
+            by = site.require(by, is_whole, "a date and a number of days", INTEGER)
         return attempted(site, DATE, partial(_days_later, direction=direction), why, moment, by)
-    site.require(by, pa.types.is_duration, f"{name_of(moment.type)} and an interval, as interval '1' hour")
+    if not pa.types.is_duration(moment.type):
+        moment = moment_of(site, moment)
+    what = f"{name_of(moment.type)} and an interval, as interval '1' hour"
+    by = site.require(by, pa.types.is_duration, what, INTERVAL)
     # The result has microseconds where the interval brings them.
     finer = pa.types.is_timestamp(moment.type) and moment.type.unit == "ns"
     kind = moment.type if finer or moment.type == INTERVAL else pa.timestamp("us", moment.type.tz)
@@ -70,6 +73,8 @@ def subtracted(site: CallSite, left: Bound, right: Bound) -> Bound:
     why = lambda first, second: f"{first} - {second} is out of range"  # noqa: E731  # a reason, not a function
     if pa.types.is_date(left.type) and pa.types.is_date(right.type):
         return attempted(site, INTEGER, partial(_difference, kind=INTEGER), why, left, right)
+    for each in (left, right):
+        site.require(each, lambda kind: _is_moment(kind) or pa.types.is_duration(kind), "dates and timestamps")
     if pa.types.is_duration(left.type) or (left.type.tz if pa.types.is_timestamp(left.type) else None) != (
         right.type.tz if pa.types.is_timestamp(right.type) else None
     ):
@@ -91,7 +96,7 @@ def add_days(direction: int) -> Callable[[CallSite, Bound, Bound], Bound]:
     """date_add and date_sub."""
 
     def bind(site: CallSite, start: Bound, days: Bound) -> Bound:
-        site.require(days, is_whole, "a date and a number of days")
+        days = site.require(days, is_whole, "a date and a number of days", INTEGER)
         return moved(site, cast(site, moment_of(site, start), DATE), days, direction)
 
     return bind
