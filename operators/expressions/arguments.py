@@ -93,6 +93,13 @@ _INSTEAD: dict[type[exp.Expression], str] = {
 }
 
 
+CHAINED = (exp.And, exp.Or, exp.DPipe)
+"""Operators that give the same in whatever order several of them are computed."""
+
+_BEGIN = "dagflow.begin"
+_MOST_LEVELS = 200
+
+
 def require_read(tree: Any, text: str) -> None:
     """Refuse arguments that sqlglot parsed and nothing reads, in a tree and all that it holds.
 
@@ -112,7 +119,43 @@ def require_read(tree: Any, text: str) -> None:
                 raise ExpressionError(reason.format(word), text, position_of(found))
 
 
+def note_places(tree: Any, text: str) -> None:
+    """Note for a tree and all that it holds where it begins, and refuse a tree that is nested too deep.
+
+    Raises:
+        ExpressionError: The tree is nested too deep.
+    """
+    depths: dict[int, int] = {}
+    for found in reversed(list(tree.walk())):
+        parts = [part for part in found.iter_expressions()]
+        starts = [start for part in parts if (start := part.meta.get(_BEGIN)) is not None]
+        if (own := found.meta.get("start")) is not None:
+            starts.append(own)
+        found.meta[_BEGIN] = min(starts, default=None)
+        # The operands of a chain are taken side by side, however many there are.
+        depths[id(found)] = max((depths[id(part)] + (not _goes_on(found, part)) for part in parts), default=0)
+        if depths[id(found)] > _MOST_LEVELS:
+            reason = f"it is nested deeper than {_MOST_LEVELS} levels; compute a part of it in a Select before"
+            raise ExpressionError(reason, text, position_of(found))
+
+
+def _goes_on(found: Any, part: Any) -> bool:
+    return type(part) is type(found) and isinstance(found, CHAINED)
+
+
+def operands_of(found: Any) -> list[Any]:
+    """The operands of a chain of one operator, from left to right."""
+    operands: list[Any] = []
+    pending = [found]
+    while pending:
+        each = pending.pop()
+        if each is found or _goes_on(found, each):
+            pending += (each.expression, each.this)
+        else:
+            operands.append(each)
+    return operands
+
+
 def position_of(found: Any) -> int:
     """Where an expression begins: sqlglot notes it for names and values only, not for what holds them."""
-    starts = [part.meta["start"] for part in found.walk() if "start" in part.meta]
-    return min(starts, default=0)
+    return found.meta.get(_BEGIN) or 0

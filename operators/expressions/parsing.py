@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any, ClassVar
 
@@ -13,7 +13,7 @@ from sqlglot import exp, parser, tokens
 from sqlglot.errors import ParseError, TokenError
 
 from dagflow.suggestions import did_you_mean
-from operators.expressions.arguments import OPERATORS, position_of, require_read
+from operators.expressions.arguments import CHAINED, OPERATORS, note_places, operands_of, position_of, require_read
 from operators.expressions.expression_error import ExpressionError
 from operators.expressions.sql_types import (
     BIGINT,
@@ -105,6 +105,7 @@ def parsed_as(text: str, kind: Any = None) -> Any:
         raise _syntax_error(text, error) from None
     except RecursionError:
         raise ExpressionError("it is nested too deep", text, 0) from None
+    note_places(found, text)
     require_read(found, text)
     return found
 
@@ -178,6 +179,8 @@ class Converter:
             raise self._unsupported(found, at)
         if found.args.get("negate"):
             return Call(at, "not", (self._call(at, name, found.this, found.expression),))
+        if isinstance(found, CHAINED):
+            return _joined(name, [self.node(each) for each in operands_of(found)], at)
         return self._call(at, name, found.this, found.expression)
 
     def error(self, reason: str, at: int) -> ExpressionError:
@@ -254,7 +257,7 @@ class Converter:
         if found.args.get("query") is not None or not found.expressions:
             raise ExpressionError("'in' takes a list of values, as in ('a', 'b')", self.text, at)
         argument = self.node(found.this)
-        return _any_of([Call(at, "=", (argument, self.node(each))) for each in found.expressions], at)
+        return _joined("or", [Call(at, "=", (argument, self.node(each))) for each in found.expressions], at)
 
     def _between(self, found: Any, at: int) -> Node:
         argument = self.node(found.this)
@@ -354,9 +357,9 @@ def _added_months(found: Any, number: str, months: int) -> str:
     return f"add_months({date}, {count})"
 
 
-def _any_of(conditions: list[Call], at: int) -> Call:
-    """The conditions joined by or, in a tree of the least height."""
-    if len(conditions) == 1:
-        return conditions[0]
-    middle = len(conditions) // 2
-    return Call(at, "or", (_any_of(conditions[:middle], at), _any_of(conditions[middle:], at)))
+def _joined(name: str, operands: Sequence[Node], at: int) -> Node:
+    """The operands of a chain in a tree of the least height."""
+    if len(operands) == 1:
+        return operands[0]
+    middle = (len(operands) + 1) // 2
+    return Call(at, name, (_joined(name, operands[:middle], at), _joined(name, operands[middle:], at)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -66,6 +66,15 @@ def _place(value: Any, found: exp.Select) -> int:
 def without_positions(node: Node) -> Node:
     """The node as it would be at the beginning of a text, so that equal expressions compare equal."""
     return replace(with_parts(node, without_positions), position=0)
+
+
+def names_of(items: Iterable[Item]) -> dict[Node, str]:
+    """The name of the first entry of a select list with each expression, without its position."""
+    found: dict[Node, str] = {}
+    for item in items:
+        if item.tree is not None:
+            found.setdefault(without_positions(item.tree), item.name)
+    return found
 
 
 def has_aggregates(node: Node) -> bool:

@@ -8,7 +8,7 @@ from operators.aggregate.aggregate_calls import Aggregation, many_values
 from operators.expressions.expression import Expression
 from operators.expressions.functions.available import AGGREGATES
 from operators.expressions.syntax import Alias, Call, ColumnName, Node, with_parts
-from operators.sql.clauses import Item, without_positions
+from operators.sql.clauses import Item, names_of, without_positions
 
 
 class Groups:
@@ -34,12 +34,12 @@ class Groups:
         self._mark = "#"
         while any(item.name.startswith(self._mark) for item in items):
             self._mark += "#"
-        trees = {item.name: without_positions(item.tree) for item in items if item.tree is not None}
+        names = names_of(items)
         for key in keys:
             plain = without_positions(key.argument if isinstance(key, Alias) else key)
             if plain not in self._names:
                 own = self.hidden_name(f"by{len(self.keys)}")
-                name = self._names[plain] = next((name for name, tree in trees.items() if tree == plain), own)
+                name = self._names[plain] = names.get(plain, own)
                 self.keys[name] = Expression(text, key)
             elif isinstance(key, Alias):
                 # The key exists already if the name is that of the entry; it is another one if a column has the name.

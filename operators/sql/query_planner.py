@@ -20,7 +20,15 @@ from operators.expressions.expression import Expression
 from operators.expressions.expression_error import ExpressionError
 from operators.expressions.parsing import Converter, parsed_as
 from operators.expressions.syntax import Alias, Call, ColumnName, Constant, Node
-from operators.sql.clauses import Item, columns_read, conjuncts, has_aggregates, require_select, without_positions
+from operators.sql.clauses import (
+    Item,
+    columns_read,
+    conjuncts,
+    has_aggregates,
+    names_of,
+    require_select,
+    without_positions,
+)
 from operators.sql.joined_table import JoinedTable
 from operators.sql.query_groups import Groups
 from operators.sql.scope import QueryConverter, Scope
@@ -229,11 +237,13 @@ class QueryPlanner:
             what = "order by needs a limit: files have no order" if order else "limit needs order by: which records"
             clause = found.args["order" if order else "limit"]
             raise self._error(f"{what} come first is not known otherwise" if not order else what, position_of(clause))
+        names = names_of(items)
         hidden: dict[str, Node] = {}
         by: dict[str, str] = {}
         for tree, direction in order:
-            name = _named(tree, items) or f"#order{len(hidden)}"
-            if _named(tree, items) is None:
+            name = names.get(without_positions(tree))
+            if name is None:
+                name = f"#order{len(hidden)}"
                 hidden[name] = tree
                 check_functions(self._text, tree)
             by.setdefault(name, direction)
@@ -351,12 +361,6 @@ class QueryPlanner:
         if type(count) is not int or count < 1:
             raise self._error("give a whole number from 1 on behind limit, as limit 10", position_of(clause))
         return count
-
-
-def _named(tree: Node, items: list[Item]) -> str | None:
-    """The entry of the select list that equals an expression, by its name."""
-    plain = without_positions(tree)
-    return next((i.name for i in items if i.tree is not None and without_positions(i.tree) == plain), None)
 
 
 def _is_column(tree: Node, name: str, scope: Scope) -> bool:

@@ -120,7 +120,10 @@ def reasons_of(texts: list[str], kind: ColumnType) -> list[str]:
     written = [*texts]
     unlike = f"is {_grammar_of(kind).what}"
     if kind.pattern is not None:
-        written, unlike = kind.pattern.to_iso(pa.array(texts)).fill_null("").to_pylist(), f"does not match {kind.pattern.text}"
+        written, unlike = (
+            kind.pattern.to_iso(pa.array(texts)).fill_null("").to_pylist(),
+            f"does not match {kind.pattern.text}",
+        )
     return [_why_out_of_range(text, kind) if is_written_as(text, kind) else unlike for text in written]
 
 
