@@ -22,7 +22,7 @@ from operators.reader.columns.csv_rows import CsvRows
 from operators.reader.columns.types import ColumnTypes
 from operators.reader.formats.base import ByteAccounting, Parsed, Rejects
 from operators.reader.scanning.charset import Charset, Decoder, UndecodedRejects
-from operators.reader.scanning.column_parsing import reject, valid_text
+from operators.reader.scanning.column_parsing import valid_text, without_refused
 from operators.reader.scanning.csv_head import CsvHead, behind_newlines, behind_rows, problem_of
 from operators.reader.scanning.delimited import Delimited
 from operators.reader.scanning.file_view import Bytes, FileView, read_exactly
@@ -309,11 +309,7 @@ class Csv(Delimited):
         framed = batch.slice(0, len(batch)).framed()
         borders = borders_of(framed).astype(np.int64)
         data = np.frombuffer(framed.buffers()[2], np.uint8)[borders[0] : borders[-1]]
-        is_refused = np.zeros(len(batch), bool)
-        for row, reason in rows_with_strays(data, borders - borders[0], self._dialect):
-            reject(batch, row, reason, accounting)
-            is_refused[row] = True
-        kept = batch.take(np.flatnonzero(~is_refused))
+        kept = without_refused(batch, dict(rows_with_strays(data, borders - borders[0], self._dialect)), accounting)
         accounting.count_delimiters(batch.content_bytes()[1] - kept.content_bytes()[1])
         return kept
 
