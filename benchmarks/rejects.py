@@ -22,7 +22,7 @@ from benchmarks.measuring import check, in_own_process, peak_mib, table
 MOST_S = 10.0
 
 
-class Case(NamedTuple):
+class RefusedInput(NamedTuple):
     """A way in which every record is refused.
 
     Attributes:
@@ -50,38 +50,40 @@ _TEXT = "{type: csv, header: false, columns: [a]}"
 _LINES = "lines"
 
 CASES = {
-    "csv, type": Case("{type: csv, columns: {a: int64}}", _field, header=b"a\n"),
-    "csv, latin-1": Case(
+    "csv, type": RefusedInput("{type: csv, columns: {a: int64}}", _field, header=b"a\n"),
+    "csv, latin-1": RefusedInput(
         "{type: csv, encoding: latin-1, columns: {a: int64}}", lambda n: b"\xe4%d\n" % n, header=b"a\n"
     ),
-    "csv, utf-8": Case("{type: csv, header: false, columns: [a]}", lambda n: b"\xff%d\n" % n),
-    "csv, range": Case("{type: csv, columns: {a: int8}}", lambda n: b"%d\n" % (n + 128), header=b"a\n"),
-    "csv, date": Case("{type: csv, columns: {a: timestamp}}", lambda n: b"2024-01-%d\n" % (n % 60 + 32), header=b"a\n"),
-    "csv, fields": Case("{type: csv, header: false, columns: [a, b]}", _field),
-    "json_lines": Case("json_lines", _number),
-    "json_lines, type": Case("{type: json_lines, columns: {n: int64}}", lambda n: b'{"n": "x%d"}\n' % n),
-    "json_lines, range": Case("{type: json_lines, columns: {n: int8}}", lambda n: b'{"n": %d}\n' % (n + 128)),
-    "json_lines, nested": Case(
+    "csv, utf-8": RefusedInput("{type: csv, header: false, columns: [a]}", lambda n: b"\xff%d\n" % n),
+    "csv, range": RefusedInput("{type: csv, columns: {a: int8}}", lambda n: b"%d\n" % (n + 128), header=b"a\n"),
+    "csv, date": RefusedInput(
+        "{type: csv, columns: {a: timestamp}}", lambda n: b"2024-01-%d\n" % (n % 60 + 32), header=b"a\n"
+    ),
+    "csv, fields": RefusedInput("{type: csv, header: false, columns: [a, b]}", _field),
+    "json_lines": RefusedInput("json_lines", _number),
+    "json_lines, type": RefusedInput("{type: json_lines, columns: {n: int64}}", lambda n: b'{"n": "x%d"}\n' % n),
+    "json_lines, range": RefusedInput("{type: json_lines, columns: {n: int8}}", lambda n: b'{"n": %d}\n' % (n + 128)),
+    "json_lines, nested": RefusedInput(
         "{type: json_lines, columns: {n: 'struct<a: double, b: int64>'}}",
         lambda n: b'{"n": {"a": 1.5, "b": "x%d"}}\n' % n,
     ),
-    "json_lines, twice": Case("{type: json_lines, columns: as_found}", lambda n: b'{"n": %d, "n": 2}\n' % n),
-    "lines, encoding": Case("{type: lines, encoding: utf-8, on_bad_bytes: reject}", lambda n: b"\xff%d\n" % n),
-    "lines, max_record": Case("{type: lines, max_record: 4, on_long: reject}", lambda n: b"%09d\n" % n),
-    "regex, max_record": Case(
+    "json_lines, twice": RefusedInput("{type: json_lines, columns: as_found}", lambda n: b'{"n": %d, "n": 2}\n' % n),
+    "lines, encoding": RefusedInput("{type: lines, encoding: utf-8, on_bad_bytes: reject}", lambda n: b"\xff%d\n" % n),
+    "lines, max_record": RefusedInput("{type: lines, max_record: 4, on_long: reject}", lambda n: b"%09d\n" % n),
+    "regex, max_record": RefusedInput(
         "{type: regex, pattern: '[0-9]', max_record: 4, on_long: reject}", lambda n: b"%09d\n" % n
     ),
-    "Parse regex": Case(_LINES, _field, "Parse: regex: '(?P<a>[0-9]+)'"),
-    "Parse regex, type": Case(_LINES, _field, "Parse: regex: '(?P<a>.+)', columns: {a: int64}"),
-    "Parse split": Case(_LINES, _field, "Parse: split: {delimiter: ',', names: [a, b]}"),
-    "Parse key_value": Case(_LINES, _field, "Parse: key_value: {keys: [a]}"),
-    "Parse json": Case(_LINES, _number, "Parse: json: true, columns: {n: int64}"),
-    "Check": Case(_TEXT, _field, "Check: expect: a = '1'"),
-    "Select, cast": Case(_TEXT, _field, "Select: columns: {a: cast(a as bigint)}"),
+    "Parse regex": RefusedInput(_LINES, _field, "Parse: regex: '(?P<a>[0-9]+)'"),
+    "Parse regex, type": RefusedInput(_LINES, _field, "Parse: regex: '(?P<a>.+)', columns: {a: int64}"),
+    "Parse split": RefusedInput(_LINES, _field, "Parse: split: {delimiter: ',', names: [a, b]}"),
+    "Parse key_value": RefusedInput(_LINES, _field, "Parse: key_value: {keys: [a]}"),
+    "Parse json": RefusedInput(_LINES, _number, "Parse: json: true, columns: {n: int64}"),
+    "Check": RefusedInput(_TEXT, _field, "Check: expect: a = '1'"),
+    "Select, cast": RefusedInput(_TEXT, _field, "Select: columns: {a: cast(a as bigint)}"),
 }
 
 
-def app_text(case: Case, directory: Path) -> str:
+def app_text(case: RefusedInput, directory: Path) -> str:
     """An app that publishes what a case refuses."""
     refusing = "operator" if case.operator else "reader"
     text = f"""

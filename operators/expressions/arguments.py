@@ -119,7 +119,7 @@ def require_read(tree: Any, text: str) -> None:
                 raise ExpressionError(reason.format(word), text, position_of(found))
 
 
-def note_places(tree: Any, text: str) -> None:
+def note_positions(tree: Any, text: str) -> None:
     """Note for a tree and all that it holds where it begins, and refuse a tree that is nested too deep.
 
     Raises:

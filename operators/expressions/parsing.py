@@ -13,7 +13,7 @@ from sqlglot import exp, parser, tokens
 from sqlglot.errors import ParseError, TokenError
 
 from dagflow.suggestions import did_you_mean
-from operators.expressions.arguments import CHAINED, OPERATORS, note_places, operands_of, position_of, require_read
+from operators.expressions.arguments import CHAINED, OPERATORS, note_positions, operands_of, position_of, require_read
 from operators.expressions.expression_error import ExpressionError
 from operators.expressions.sql_types import (
     BIGINT,
@@ -105,7 +105,7 @@ def parsed_as(text: str, kind: Any = None) -> Any:
         raise _syntax_error(text, error) from None
     except RecursionError:
         raise ExpressionError("it is nested too deep", text, 0) from None
-    note_places(found, text)
+    note_positions(found, text)
     require_read(found, text)
     return found
 

@@ -86,8 +86,8 @@ def _first_reject(batch: RecordBatch, reasons: Mapping[int, str]) -> Reject:
 
 def _rejects(batch: RecordBatch, reasons: Iterable[str]) -> Iterator[Reject]:
     """All records of a batch, as rejects."""
-    places = zip(batch.blocks_of_records(), batch.offsets().tolist(), _raws(batch), reasons, strict=True)
-    for block, offset, raw, reason in places:
+    facts = zip(batch.blocks_of_records(), batch.offsets().tolist(), _raws(batch), reasons, strict=True)
+    for block, offset, raw, reason in facts:
         yield Reject(url_of(block), offset, len(raw) if batch.is_raw else UNKNOWN, reason, raw)
 
 
