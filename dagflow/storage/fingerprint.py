@@ -64,36 +64,6 @@ def fingerprint_at(file: int | str, size_bytes: int) -> int:
     return UNKNOWN if is_short else fingerprint_of_head_and_tail(head, tail)
 
 
-def left_out_from(start: int) -> int:
-    """A mark in place of a fingerprint, below UNKNOWN: nothing of the version was read from start on."""
-    return UNKNOWN - 1 - start
-
-
-AWAY: Final = -(1 << 61)
-"""The highest mark of a version that was gone before it was read; the number of bytes read is subtracted from it."""
-
-REWRITTEN: Final = -(1 << 62)
-"""The highest mark of a version that was gone because the file had other bytes; otherwise as AWAY."""
-
-
-def gone_from(start: int, *, is_rewritten: bool) -> int:
-    """A mark in place of a fingerprint: the version was gone before it was read from start on."""
-    return (REWRITTEN if is_rewritten else AWAY) - start
-
-
-def is_gone(fingerprint: int) -> bool:
-    """Whether a fingerprint is a mark of gone_from()."""
-    return fingerprint <= AWAY
-
-
-def read_until(fingerprint: int, size_bytes: int) -> int:
-    """How many bytes of a version of that size were read: where a tail continues."""
-    if fingerprint >= UNKNOWN:
-        return size_bytes
-    mark = REWRITTEN if fingerprint <= REWRITTEN else AWAY if fingerprint <= AWAY else UNKNOWN - 1
-    return mark - fingerprint
-
-
 def fingerprint_of(data: memoryview) -> int:
     """The result of fingerprint() for a file whose first bytes are given."""
     return fingerprints_of(data, [0], [len(data)])[0]

@@ -4,11 +4,31 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import IntEnum
 
 import numpy as np
 
+from dagflow.storage.fingerprint import UNKNOWN
 from operators.files.file_columns import Column
+
+
+class Fate(IntEnum):
+    """What became of a version of a file that was taken."""
+
+    READ = 0
+    """It was read, or will be."""
+    LEFT_OUT = 1
+    """It could not be read."""
+    GONE = 2
+    """It was gone before all of it was read."""
+    REWRITTEN = 3
+    """It was gone because its file has other bytes."""
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the version was gone, for whatever reason."""
+        return self >= Fate.GONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +68,10 @@ class FileFingerprints:
         names: For each file the rest of its URL, encoded as the file system has it, joined by NULs, which no path has.
         sizes: Length in bytes of the version that was read.
         mtimes: Its modification time in nanoseconds since 1970.
-        fingerprints: Fingerprint of the first and last bytes of each, or the value of left_out_from() for a file that
-            was left out.
+        fingerprints: Fingerprint of the first and last bytes of each.
         waiting: Bytes at the end of each that were left, because they are a record without delimiter.
+        fate: What became of all of them.
+        read_bytes: If they were left out, how many of their first bytes were read.
     """
 
     base: str
@@ -59,6 +80,8 @@ class FileFingerprints:
     mtimes: Column
     fingerprints: Column
     waiting: Column
+    fate: Fate = Fate.READ
+    read_bytes: int = 0
 
     @classmethod
     def of(
@@ -71,6 +94,12 @@ class FileFingerprints:
         waiting: Sequence[int] | None = None,
     ) -> FileFingerprints:
         """The event for files, column by column."""
-        columns = (np.array(column, np.int64) for column in (sizes, mtimes, fingerprints, waiting or [0] * len(sizes)))
+        rows = sizes, mtimes, fingerprints, waiting or [0] * len(sizes)
+        size, mtime, fingerprint, left = (np.array(column, np.int64) for column in rows)
         # The driver holds the events of several windows: a column of a million numbers takes less memory than objects.
-        return cls(base, os.fsencode("\0".join(names)), *columns)
+        return cls(base, os.fsencode("\0".join(names)), size, mtime, fingerprint, left)
+
+    @classmethod
+    def left_out(cls, url: str, size_bytes: int, mtime_ns: int, fate: Fate, read_bytes: int) -> FileFingerprints:
+        """The event for a version that was left out from an offset on."""
+        return replace(cls.of("", [url], [size_bytes], [mtime_ns], [UNKNOWN]), fate=fate, read_bytes=read_bytes)

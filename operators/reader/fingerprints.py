@@ -13,12 +13,10 @@ from dagflow.storage.fingerprint import (
     UNKNOWN,
     fingerprint_of_head_and_tail,
     fingerprints_of,
-    gone_from,
-    left_out_from,
 )
 from dagflow.storage.location import redacted
 from operators.files.metadata import BlockMetadata
-from operators.files.source_events import FileFingerprints, ReadPart
+from operators.files.source_events import Fate, FileFingerprints, ReadPart
 from operators.reader.byte_source import ByteSource
 from operators.reader.scanning.multi_file import BufferedFiles
 
@@ -106,19 +104,19 @@ def require_begun(source: ByteSource, url: str, size_bytes: int, fingerprint: in
 
 
 def skipped_block_fingerprint(block: BlockMetadata, storage: StorageContext) -> FileFingerprints | None:
-    """The mark of a file, or a tail, whose first block was left out; None where it begins with bytes that were read.
+    """The report of a file, or a tail, whose first block was left out; None where it begins with bytes that were read.
 
     The fingerprint of a last block that was read takes precedence: reading of the file continues from its end.
     """
     if block.start and not block.resumes:
         return None
-    return _mark(block, storage, left_out_from(block.start))
+    return _left_out(block, storage, Fate.LEFT_OUT, block.start)
 
 
 def gone_block_fingerprint(
     block: BlockMetadata, start: int, storage: StorageContext, *, is_rewritten: bool
 ) -> FileFingerprints | None:
-    """The mark of a file that was not read from an offset on, because its version was gone.
+    """The report of a file that was not read from an offset on, because its version was gone.
 
     Args:
         block: The first block that was gone.
@@ -127,14 +125,14 @@ def gone_block_fingerprint(
         storage: Reaches the file.
         is_rewritten: Whether the file was there with other bytes.
     """
-    return _mark(block, storage, gone_from(start, is_rewritten=is_rewritten))
+    return _left_out(block, storage, Fate.REWRITTEN if is_rewritten else Fate.GONE, start)
 
 
-def _mark(block: BlockMetadata, storage: StorageContext, mark: int) -> FileFingerprints | None:
+def _left_out(block: BlockMetadata, storage: StorageContext, fate: Fate, start: int) -> FileFingerprints | None:
     version = block.version
     if version.etag or not storage.backend(block.url).is_local:
         return None
-    return FileFingerprints.of("", [block.url], [version.size_bytes], [version.mtime_ns], [mark])
+    return FileFingerprints.left_out(block.url, version.size_bytes, version.mtime_ns, fate, start)
 
 
 def buffered_fingerprints(

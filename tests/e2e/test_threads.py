@@ -21,7 +21,7 @@ from tests.cli.processes import PATIENCE_S, environment
 STATE = """
 import numpy as np
 from operators.splitter.index.entries import SCHEMA, decoded, encoded, entries_of
-entries = entries_of([b"%06d" % number for number in range(20_000)], [np.arange(20_000)] * (len(SCHEMA) - 1))
+entries = entries_of([b"%06d" % number for number in range(20_000)], [np.arange(20_000)] * 5)
 work = lambda: decoded(encoded(entries))
 """
 INDEX = """

@@ -15,16 +15,16 @@ import numpy as np
 import numpy.typing as npt
 
 from dagflow.metrics import names
-from dagflow.storage.fingerprint import UNKNOWN, is_gone
+from dagflow.storage.fingerprint import UNKNOWN
 from dagflow.storage.location import redacted
 from operators.files.rotation_names import uncompressed
+from operators.files.source_events import Fate
 from operators.splitter.changes.changed_files import ChangedFiles, as_rewritten, closing, is_rewritten
 from operators.splitter.changes.comparison import (
     in_larger_steps,
     is_other_file,
     is_tail,
     is_unchanged,
-    noted,
     taken_prefix,
 )
 from operators.splitter.changes.detection_rules import DetectionRules, looks_appended
@@ -202,12 +202,13 @@ class ChangeDetector:
                 lacking += self._find_unfingerprinted(files, own, unchanged)
                 over += self._find_over(files, own, unchanged, now_millis)
                 if self._rules.on_change.needs_fingerprints and files.root.is_local:
-                    is_other = unchanged & (own.waiting_bytes == 0) & is_other_file(files, own)
+                    is_other = unchanged & ~own.waits & is_other_file(files, own)
                     if is_other.any():
                         is_other &= ~in_flight.has(files.index_names)
-                    if (others := np.flatnonzero(is_other & (own.fingerprint > UNKNOWN))).size:
+                    is_known = (own.fate == Fate.READ) & (own.fingerprint != UNKNOWN)
+                    if (others := np.flatnonzero(is_other & is_known)).size:
                         restored.append((files.take(others), own.take(others)))
-                    unchanged &= ~(is_other & (own.fingerprint < UNKNOWN))
+                    unchanged &= ~(is_other & (own.fate != Fate.READ))
                 due += self._select_changed(files, own, unchanged, rules, now_millis)
                 start = end
             if due or lacking or restored or over:
@@ -248,7 +249,7 @@ class ChangeDetector:
         self, files: ListedFiles, entries: IndexEntries, unchanged: npt.NDArray[np.bool_], now_millis: int
     ) -> Iterator[ListedFiles]:
         """The files whose last records have waited for their ends long enough, and are read; with notes."""
-        if not (is_over := unchanged & (entries.waiting_bytes > 0)).any():
+        if not (is_over := unchanged & entries.waits).any():
             return
         # A clock that was set back shows an age as well.
         rules, age_millis = self._rules, abs(now_millis - entries.taken_millis)
@@ -260,8 +261,8 @@ class ChangeDetector:
             before = file.index_names[0] + SHORTER
             # What waits after that as well is a part of a compressed file, which only its writer can complete.
             tried = self._index.find([before]).get(before)
-            if tried is None or tried[:3] != entry[:3] or uncompressed(file.keys[0]) == file.keys[0]:
-                yield replace(closing(file, entry), notes=[noted(file, before, entry)])
+            if tried is None or tried.version != entry.version or uncompressed(file.keys[0]) == file.keys[0]:
+                yield replace(closing(file, entry), notes=[(before, entry)])
 
     def _find_unfingerprinted(
         self, files: ListedFiles, entries: IndexEntries, unchanged: npt.NDArray[np.bool_]
@@ -270,7 +271,11 @@ class ChangeDetector:
         if not (self._rules.on_change.needs_fingerprints and files.root.is_local):
             return
         positions = np.flatnonzero(
-            unchanged & (entries.fingerprint == UNKNOWN) & (files.size_bytes > 0) & (entries.waiting_bytes == 0)
+            unchanged
+            & (entries.fingerprint == UNKNOWN)
+            & (entries.fate == Fate.READ)
+            & (files.size_bytes > 0)
+            & ~entries.waits
         )
         if len(positions):
             lacking = files.take(positions)
@@ -345,9 +350,8 @@ class ChangeDetector:
             elif files.is_directory(0):
                 yield files
             elif is_tail(files, entry, prints):
-                if entry.fingerprint >= UNKNOWN:
-                    yield noted(files, name + SHORTER, entry)
-                yield self._changed.judge(files, entry, entry.fingerprint)
+                notes = [(name + SHORTER, entry)] if entry.fate is Fate.READ else []
+                yield replace(self._changed.judge(files, entry, entry.fingerprint), notes=notes)
             else:
                 self._renames.hold(files, entry)
 
@@ -364,7 +368,7 @@ class ChangeDetector:
         for verdict in sorted(decided, key=lambda each: each.outcome != "moved"):
             files = self._apply_verdict(verdict)
             notes = index_notes.of(verdict, replaces=verdict.source is not None or not files.content_start)
-            self._remember_emitted(notes)
+            self._renames.remember_identities([entry.identity for _, entry in notes])
             step.append(replace(files, notes=notes, discovered_ms=discovered_ms))
         self._remember_emitted(step)
         return step
@@ -385,7 +389,7 @@ class ChangeDetector:
         """The parts read of versions that are replaced or have moved, by name; for a gone tail, the part before it."""
         taken = {each.suspect.name: each.suspect.entry for each in verdicts if each.suspect.entry is not None}
         taken |= {each.source.name: each.source.entry for each in verdicts if each.source is not None}
-        before = self._changed.read_before({name: entry for name, entry in taken.items() if is_gone(entry.fingerprint)})
+        before = self._changed.read_before({name: entry for name, entry in taken.items() if entry.fate.is_gone})
         return {name: before.get(name, ReadVersion(entry, is_part(name))) for name, entry in taken.items()}
 
     def _remember_emitted(self, emitted: Iterable[ListedFiles]) -> None:
@@ -420,7 +424,7 @@ class ChangeDetector:
             is_quiet = verdict.is_copy or self._is_quiet(suspect.stat.mtime_ns // 1_000_000)
             files = replace(files, is_over=is_quiet and not verdict.is_content)
             return self._changed.treat(files, source.name, entry, "appended", is_content=verdict.is_content)
-        if verdict.is_copy or entry.fingerprint < UNKNOWN or self._is_quiet(entry.taken_millis):
+        if verdict.is_copy or entry.fate is not Fate.READ or self._is_quiet(entry.taken_millis):
             return self._changed.rest(files, source.name, entry, is_content=verdict.is_content)
         prints = [entry.fingerprint]
         return replace(files, is_noted=True, fingerprints=prints, waiting_bytes=entry.waiting_bytes, moved_from="")

@@ -9,9 +9,10 @@ from dataclasses import replace
 
 from dagflow.errors import SourceChangedError
 from dagflow.metrics import names
-from dagflow.storage.fingerprint import REWRITTEN, UNKNOWN, gone_from, is_gone, read_until
+from dagflow.storage.fingerprint import UNKNOWN
 from dagflow.storage.location import redacted
 from operators.files.rotation_names import uncompressed
+from operators.files.source_events import Fate
 from operators.splitter.changes.detection_rules import Change, OnChange, change_of
 from operators.splitter.changes.growth_notes import GrowthNotes
 from operators.splitter.index.entries import IndexEntry
@@ -90,21 +91,21 @@ class ChangedFiles:
             entry: The version that was taken.
             is_content: Whether it is the beginning of the content of a compressed file.
         """
-        start, content_start = read_until(entry.fingerprint, entry.size_bytes), 0
-        if entry.fingerprint >= UNKNOWN:
+        start, content_start = entry.read_until, 0
+        if entry.fate is Fate.READ:
             before, is_cut = entry, is_part(name)
         elif name in (found := self.read_before({name: entry})):
             before, is_cut = found[name]
         else:
-            return replace(files, start=start)
-        files = replace(files, is_rotated=files.is_rotated or bool(entry.is_rotated))
+            return replace(files, content_start=start) if is_content else replace(files, start=start)
+        files = replace(files, is_rotated=files.is_rotated or entry.is_rotated)
         if start == files.stats[0].size_bytes and not is_content:
             # Nothing was added; what was left at the end is read, since the file is over.
             return closing(files, before)
         if start and is_cut:
             # A gone block begins behind a record in progress that was left before it.
             start = before.size_bytes
-        if not start and entry.fingerprint > REWRITTEN and self._goes_on_in_content(files.keys[0], name):
+        if not start and entry.fate is not Fate.REWRITTEN and self._goes_on_in_content(files.keys[0], name):
             content_start = max(before.size_bytes, 0)
         is_behind = before.size_bytes == (start or content_start)
         known = before.fingerprint if is_behind and before.fingerprint > UNKNOWN else UNKNOWN
@@ -128,7 +129,7 @@ class ChangedFiles:
             entry: The version that was taken.
         """
         stat = files.stats[0]
-        if not is_gone(entry.fingerprint) or (entry.size_bytes, entry.mtime_ns) != (stat.size_bytes, stat.mtime_ns):
+        if not entry.fate.is_gone or (entry.size_bytes, entry.mtime_ns) != (stat.size_bytes, stat.mtime_ns):
             return None
         rest = self.rest(files, files.index_names[0], entry)
         if entry.identity != stat.identity:
@@ -153,7 +154,7 @@ class ChangedFiles:
         tails = {
             files.index_names[0]: (files, entry)
             for files, entry in changed
-            if is_gone(entry.fingerprint) and files.root.is_local and read_until(entry.fingerprint, 0)
+            if entry.fate.is_gone and files.root.is_local and entry.read_until
         }
         found = self.read_before({name: entry for name, (_, entry) in tails.items()})
         stats = {name: files.stats[0] for name, (files, _) in tails.items()}
@@ -173,7 +174,7 @@ class ChangedFiles:
         known = self._index.find(slots) if slots else {}
         read = {}
         for name, entry in gone.items():
-            limit = read_until(entry.fingerprint, entry.size_bytes)
+            limit = entry.read_until
             slot_entries = [(known[name + slot], slot == PART) for slot in (SHORTER, PART) if name + slot in known]
             # If nothing was read of the content under this name, this may be more than the file's size.
             within = [each for each in slot_entries if not limit or each[0].size_bytes <= limit]
@@ -194,15 +195,14 @@ def closing(files: ListedFiles, entry: IndexEntry) -> ListedFiles:
         files,
         start=entry.size_bytes,
         waiting_bytes=entry.waiting_bytes if is_stored else 0,
-        fingerprints=[entry.fingerprint] if entry.fingerprint > UNKNOWN else (),
-        is_rotated=files.is_rotated or bool(entry.is_rotated),
+        fingerprints=[entry.fingerprint] if entry.fingerprint != UNKNOWN else (),
+        is_rotated=files.is_rotated or entry.is_rotated,
     )
 
 
 def as_rewritten(entry: IndexEntry) -> IndexEntry:
     """A version that was gone, of a file that no longer begins with the bytes that were read before."""
-    start = read_until(entry.fingerprint, entry.size_bytes)
-    return entry._replace(fingerprint=gone_from(start, is_rewritten=True))
+    return entry._replace(fate=Fate.REWRITTEN)
 
 
 def is_rewritten(name: bytes, begun: Mapping[bytes, tuple[FilePrefix, int]], prints: Mapping[FilePrefix, int]) -> bool:

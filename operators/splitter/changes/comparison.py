@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
-from dagflow.storage.fingerprint import AWAY, REWRITTEN, UNKNOWN, file_id_of, read_until
+from dagflow.storage.fingerprint import UNKNOWN, file_id_of
+from operators.files.source_events import Fate
 from operators.splitter.changes.detection_rules import looks_appended
 from operators.splitter.index.entries import IndexEntry
 from operators.splitter.index.fingerprinting import FilePrefix
@@ -27,22 +27,10 @@ def taken_prefix(files: ListedFiles, entry: IndexEntry) -> FilePrefix:
 def is_tail(files: ListedFiles, entry: IndexEntry, prints: Mapping[FilePrefix, int]) -> bool:
     """Whether one file continues the version that was taken, so that its rest is a tail."""
     # A version that was not read, because it was empty or gone, says nothing about the current file.
-    if not (read_until(entry.fingerprint, entry.size_bytes) and looks_appended(entry, files.stats[0])):
+    if not (entry.read_until and looks_appended(entry, files.stats[0])) or entry.fate is Fate.REWRITTEN:
         return False
-    return REWRITTEN < entry.fingerprint <= UNKNOWN or entry.fingerprint == prints.get(taken_prefix(files, entry))
-
-
-def noted(files: ListedFiles, name: bytes, entry: IndexEntry) -> ListedFiles:
-    """A version under any name of the index, to be noted beside one file."""
-    stat = ListedStat(entry.size_bytes, entry.mtime_ns, "", entry.identity)
-    root = replace(files.root, index_prefix=(b"", b""))
-    return replace(
-        ListedFiles.single(root, name, stat),
-        is_noted=True,
-        fingerprints=[entry.fingerprint],
-        waiting_bytes=entry.waiting_bytes,
-        is_rotated=bool(entry.is_rotated),
-    )
+    is_known = entry.fate is Fate.READ and entry.fingerprint != UNKNOWN
+    return not is_known or entry.fingerprint == prints.get(taken_prefix(files, entry))
 
 
 def is_other_file(files: ListedFiles, entries: IndexEntries) -> npt.NDArray[np.bool_]:
@@ -75,7 +63,7 @@ def is_unchanged(files: ListedFiles, entries: IndexEntries) -> npt.NDArray[np.bo
     if not has_etag.any():
         same &= stats.mtime_ns == entries.mtime_ns
         # A file that could not be read is read when it exists again.
-        same &= entries.fingerprint > AWAY
+        same &= entries.fate < Fate.GONE
         return same
     same &= np.where(has_etag, stats.identities == entries.identity, stats.mtime_ns == entries.mtime_ns)
     return same

@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from dagflow.api.properties import Millis
-from dagflow.storage.fingerprint import REWRITTEN, UNKNOWN
+from dagflow.storage.fingerprint import UNKNOWN
+from operators.files.source_events import Fate
 from operators.splitter.index.entries import IndexEntry
 from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.listed_stats import ListedStat, ListedStats
@@ -192,8 +193,8 @@ def change_of(taken: IndexEntry, now: ListedStat, fingerprint: int = UNKNOWN) ->
             fewer. Without a fingerprint of the taken version, a longer rewrite in place counts as an append.
     """
     if looks_appended(taken, now):
-        has_other_bytes = taken.size_bytes > 0 and UNKNOWN < taken.fingerprint != fingerprint
-        is_rewritten = taken.fingerprint <= REWRITTEN or has_other_bytes
+        is_known = taken.size_bytes > 0 and taken.fate is Fate.READ
+        is_rewritten = taken.fate is Fate.REWRITTEN or (is_known and UNKNOWN < taken.fingerprint != fingerprint)
         return "replaced" if is_rewritten else "appended"
     is_same_file = not now.etag and not (taken.identity and now.file_id and taken.identity != now.file_id)
     return "truncated" if is_same_file and now.size_bytes < taken.size_bytes else "replaced"

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagflow.storage.columns import binary_column, bool_column, flags_of, int64_column, positions_in
+from operators.files.source_events import Fate
 
 SCHEMA = pa.schema(
     [
@@ -22,8 +23,9 @@ SCHEMA = pa.schema(
         ("identity", pa.int64()),
         ("taken_millis", pa.int64()),
         ("fingerprint", pa.int64()),
-        ("waiting_bytes", pa.int64()),
-        ("is_rotated", pa.int64()),
+        ("rest_bytes", pa.int64()),
+        ("fate", pa.int8()),
+        ("is_rotated", pa.int8()),
     ]
 )
 # Not empty_table(), which imports pandas where it is installed.
@@ -46,8 +48,10 @@ class IndexEntry(NamedTuple):
         mtime_ns: Modification time in nanoseconds since 1970.
         identity: ListedStat.identity.
         taken_millis: When it was taken, in milliseconds since 1970.
-        fingerprint: Head and tail fingerprint; 0 if unknown; below 0 if a reader skipped the file, see read_until().
-        waiting_bytes: Bytes at its end that a reader has left: a record without delimiter, which waits for its end.
+        fingerprint: Head and tail fingerprint; 0 if unknown.
+        rest_bytes: How many bytes at its end were not read: if the fate is READ, because they are a record without
+            delimiter, which waits for its end.
+        fate: What became of it.
         is_rotated: Whether it was found under another name before: nothing is appended to it for long.
     """
 
@@ -56,14 +60,43 @@ class IndexEntry(NamedTuple):
     identity: int
     taken_millis: int = 0
     fingerprint: int = 0
-    waiting_bytes: int = 0
-    is_rotated: int = 0
+    rest_bytes: int = 0
+    fate: Fate = Fate.READ
+    is_rotated: bool = False
+
+    @classmethod
+    def of(cls, row: Sequence[int]) -> IndexEntry:
+        """The entry of a row of the index."""
+        entry = cls._make(row)
+        return entry._replace(fate=Fate(entry.fate), is_rotated=bool(entry.is_rotated))
+
+    @property
+    def read_until(self) -> int:
+        """Where a tail continues: behind its last byte, or where it was left out."""
+        return self.size_bytes if self.fate is Fate.READ else self.size_bytes - self.rest_bytes
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of a record without delimiter at its end, which waits."""
+        return self.rest_bytes if self.fate is Fate.READ else 0
+
+    @property
+    def version(self) -> tuple[int, int, int]:
+        """The version without what is known of it."""
+        return self.size_bytes, self.mtime_ns, self.identity
 
 
 def entries_of(paths: Sequence[bytes], columns: Sequence[Numbers]) -> pa.Table:
-    """A table of these paths; the columns are those of SCHEMA after the path."""
-    numbers = (int64_column(np.asarray(column, np.int64)) for column in columns)
+    """A table of these paths; the columns are those of SCHEMA after the path, the last ones 0 if they are not given."""
+    given = [*columns, *[np.zeros(len(paths), np.int64)] * (len(SCHEMA) - 1 - len(columns))]
+    numbers = map(number_column, SCHEMA.types[1:], given)
     return pa.Table.from_arrays([binary_column(paths), *numbers], schema=SCHEMA)
+
+
+def number_column(kind: pa.DataType, values: Numbers) -> pa.Array:
+    """A column of the index."""
+    numbers = int64_column(np.asarray(values, np.int64))
+    return numbers if kind == pa.int64() else numbers.cast(kind)
 
 
 def encoded(entries: pa.Table) -> bytes:

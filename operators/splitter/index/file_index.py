@@ -119,8 +119,7 @@ class FileIndex:
             The entries.
         """
         taken = np.full(len(paths), taken_millis, np.int64)
-        nothing = np.zeros(len(paths), np.int64)
-        entries = entries_of(paths, [size_bytes, mtime_ns, identities, taken, fingerprints, nothing, nothing])
+        entries = entries_of(paths, [size_bytes, mtime_ns, identities, taken, fingerprints])
         self._newest_millis = max(self._newest_millis, taken_millis)
         self.record_table(entries)
         return entries

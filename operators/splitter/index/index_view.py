@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from dagflow.storage.columns import binary_column, bool_column, numbers_of, positions_in
 from dagflow.storage.objects import ObjectStore
+from operators.files.source_events import Fate
 from operators.splitter.index.entries import MOVED, SCHEMA, IndexEntry, few_but, within
 from operators.splitter.index.sorted_runs import GROUP_ROWS, Run, RunCursor
 
@@ -130,7 +131,8 @@ class IndexEntries:
     def __init__(self, known: npt.NDArray[np.bool_], columns: npt.NDArray[np.int64]) -> None:
         self.known = known
         self.size_bytes, self.mtime_ns, self.identity, self.taken_millis = columns[:4]
-        self.fingerprint, self.waiting_bytes, self.is_rotated = columns[4:]
+        self.fingerprint, self.rest_bytes, self.fate, self.is_rotated = columns[4:]
+        self.waits = (self.rest_bytes > 0) & (self.fate == Fate.READ)
         self._columns = columns
 
     def slice(self, start: int, end: int) -> IndexEntries:
@@ -146,7 +148,7 @@ class IndexEntries:
 
     def __getitem__(self, position: int) -> IndexEntry | None:
         """The entry of one path, or None."""
-        return IndexEntry(*map(int, self._columns[:, position])) if self.known[position] else None
+        return IndexEntry.of(self._columns[:, position].tolist()) if self.known[position] else None
 
 
 def _known_among(paths: Sequence[bytes], tables: Sequence[pa.Table]) -> set[bytes]:

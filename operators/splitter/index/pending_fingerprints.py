@@ -6,7 +6,7 @@ import itertools
 import os
 import threading
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,24 +15,29 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagflow.storage.columns import binary_column, bool_column, int64_column, numbers_of, positions_in
-from dagflow.storage.fingerprint import AWAY, UNKNOWN, is_gone, read_until
+from dagflow.storage.fingerprint import UNKNOWN
 from dagflow.storage.roots import Roots
-from operators.files.source_events import FileFingerprints, ReadPart
+from operators.files.source_events import Fate, FileFingerprints, ReadPart
 from operators.splitter.index.entries import (
     NO_ENTRIES,
     SCHEMA,
     IndexEntry,
+    Numbers,
     decoded,
     encoded,
     entries_of,
     first_and_last,
     merged,
     newest,
+    number_column,
     without,
 )
 from operators.splitter.index.file_index import FileIndex
 from operators.splitter.index.report_log import ReportLog
 from operators.splitter.index.version_slots import PART
+
+_REPORTED = ("fingerprint", "rest_bytes", "fate")
+"""The columns of an entry that readers report."""
 
 
 class _PendingWindow(NamedTuple):
@@ -206,7 +211,7 @@ class PendingFingerprints:
                 return set()
             self._may_be_gone = False
             known = self._index.find(self._unfinished.column("path").to_pylist())
-        return {path for path, entry in known.items() if is_gone(entry.fingerprint)}
+        return {path for path, entry in known.items() if entry.fate.is_gone}
 
     def report(self, window_id: int, events: Sequence[FileFingerprints], parts: Sequence[ReadPart] = ()) -> None:
         """Complete the entries of the files that were read in a window; a call counts as one report.
@@ -219,7 +224,7 @@ class PendingFingerprints:
         self.reports.begin(window_id)
         with self._lock:
             self._encode_singles()
-            reported = self._with_first_marks(_entries_in(events, self._roots))
+            reported = self._with_first_ranges(_entries_in(events, self._roots))
             if window_id <= self._earlier_runs_window:
                 completed, _ = _completed(self._index.entries_of(reported.column("path")), reported)
             else:
@@ -228,14 +233,13 @@ class PendingFingerprints:
             # Recorded under the lock: a scan that does not find the files in flight finds them in the index.
             self.reports.record(completed)
 
-    def _with_first_marks(self, reported: pa.Table) -> pa.Table:
-        """Reports in which a version that was found gone before keeps its first mark.
+    def _with_first_ranges(self, reported: pa.Table) -> pa.Table:
+        """Reports in which a version that was found gone before keeps the offset from which it was gone.
 
-        A mark gives the offset from which a version was gone; a later block of it reports a higher one.
+        A later block of it reports a higher one.
         """
-        index = SCHEMA.get_field_index("fingerprint")
-        prints = numbers_of(reported.column(index)).copy()
-        rows = np.flatnonzero(prints <= AWAY).tolist()
+        columns = {name: numbers_of(reported.column(name)).copy() for name in ("fate", "rest_bytes")}
+        rows = np.flatnonzero(columns["fate"] >= Fate.GONE).tolist()
         if not rows:
             return reported
         self._may_be_gone = True
@@ -244,9 +248,9 @@ class PendingFingerprints:
         for row, path in zip(rows, paths, strict=True):
             entry = known.get(path)
             version = reported.column("size_bytes")[row].as_py(), reported.column("mtime_ns")[row].as_py()
-            if entry is not None and is_gone(entry.fingerprint) and (entry.size_bytes, entry.mtime_ns) == version:
-                prints[row] = entry.fingerprint
-        return reported.set_column(index, SCHEMA.field(index), int64_column(prints))
+            if entry is not None and entry.fate.is_gone and (entry.size_bytes, entry.mtime_ns) == version:
+                columns["fate"][row], columns["rest_bytes"][row] = entry.fate, entry.rest_bytes
+        return _with_columns(reported, columns)
 
     def _parts_of(self, window_id: int, parts: Sequence[ReadPart]) -> pa.Table:
         """Entries for versions whose rest later windows read; each says how far the version was read."""
@@ -279,7 +283,7 @@ class PendingFingerprints:
             if entries.num_rows and later.may_have_any(*first_and_last(entries)):
                 entries = without(entries, later.entries())
         completed, rest = _completed(entries, reported)
-        # Entries with a fingerprint were pending only in case their files were skipped.
+        # Entries with a fingerprint were pending only in case their files were left out.
         is_lacking = numbers_of(rest.column("fingerprint")) == UNKNOWN
         self._late = _last_taken(rest.filter(bool_column(is_lacking)), self._max_late)
         return merged([completed, *self._skipped(reported)])
@@ -293,7 +297,7 @@ class PendingFingerprints:
 
     def _skipped(self, reported: pa.Table) -> list[pa.Table]:
         """Entries of files whose first blocks were skipped, and whose last blocks are in later windows."""
-        reported = reported.filter(bool_column(numbers_of(reported.column("fingerprint")) < UNKNOWN))
+        reported = reported.filter(bool_column(numbers_of(reported.column("fate")) != Fate.READ))
         if not reported.num_rows:
             return []
         near = [each.entries() for each in self._pending if each.may_have_any(*first_and_last(reported))]
@@ -337,7 +341,7 @@ def _entries_in(events: Sequence[FileFingerprints], roots: Roots) -> pa.Table:
     # Batches are read in any order, but the files in each ascend, and most batches follow each other.
     # A fingerprint of a file's end takes precedence over the report that its first block was skipped.
     # For a gone version, the report of its first block counts.
-    parts.sort(key=lambda event: (event.fingerprints[0] < UNKNOWN, _first_path(event, roots), _gone_from(event)))
+    parts.sort(key=lambda event: (event.fate != Fate.READ, _first_path(event, roots), event.read_bytes))
     by_base = itertools.groupby(parts, lambda event: event.base)
     paths = pa.chunked_array([_paths_of(base, [*group], roots) for base, group in by_base], pa.binary())
     nothing = np.empty(0, np.int64)
@@ -345,13 +349,13 @@ def _entries_in(events: Sequence[FileFingerprints], roots: Roots) -> pa.Table:
     mtimes = np.concatenate([nothing, *(event.mtimes for event in parts)])
     prints = np.concatenate([nothing, *(event.fingerprints for event in parts)])
     waiting = np.concatenate([nothing, *(event.waiting for event in parts)])
+    fates = np.repeat([int(event.fate) for event in parts], [len(event.sizes) for event in parts]).astype(np.int64)
+    read = np.repeat([event.read_bytes for event in parts], [len(event.sizes) for event in parts]).astype(np.int64)
+    rest = np.where(fates == Fate.READ, waiting, sizes - read)
     unknown = np.zeros(len(paths), np.int64)
-    numbers = map(int64_column, (sizes, mtimes, unknown, unknown, prints, waiting, unknown))
+    columns = sizes, mtimes, unknown, unknown, prints, rest, fates, unknown
+    numbers = map(number_column, SCHEMA.types[1:], columns)
     return newest(pa.Table.from_arrays([paths, *numbers], schema=SCHEMA))
-
-
-def _gone_from(event: FileFingerprints) -> int:
-    return read_until(int(event.fingerprints[0]), 0)
 
 
 def _first_path(event: FileFingerprints, roots: Roots) -> bytes:
@@ -387,11 +391,20 @@ def _completed(entries: pa.Table, reported: pa.Table) -> tuple[pa.Table, pa.Tabl
     rest = NO_ENTRIES
     if not found.all():
         rest, entries = entries.filter(bool_column(~found)), entries.filter(bool_column(found))
-    for name in ("fingerprint", "waiting_bytes"):
+    columns = {name: numbers_of(reported.column(name))[positions[is_same]] for name in _REPORTED}
+    # A version that was left out keeps the fingerprint by which it is found elsewhere.
+    prints = columns["fingerprint"]
+    columns["fingerprint"] = np.where(prints == UNKNOWN, numbers_of(entries.column("fingerprint")), prints)
+    return _with_columns(entries, columns), rest
+
+
+def _with_columns(entries: pa.Table, columns: Mapping[str, Numbers]) -> pa.Table:
+    """The entries with other values in some columns."""
+    for name, values in columns.items():
         index = SCHEMA.get_field_index(name)
-        column = int64_column(numbers_of(reported.column(name))[positions[is_same]])
-        entries = entries.set_column(index, SCHEMA.field(index), column)
-    return entries, rest
+        field = SCHEMA.field(index)
+        entries = entries.set_column(index, field, number_column(field.type, values))
+    return entries
 
 
 def _last_taken(entries: pa.Table, max_entries: int) -> pa.Table:

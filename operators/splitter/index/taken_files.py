@@ -56,8 +56,9 @@ class TakenFiles:
 
     def record(self, files: ListedFiles, now_millis: int) -> None:
         """Record files or directories, with their notes; readers report all except noted, empty and remote files."""
-        for note in files.notes:
-            self._record_one(note, now_millis, is_reported=note.root.is_local)
+        for name, entry in files.notes:
+            self.index.record(name, entry._replace(taken_millis=now_millis))
+            self.pending.supersede_one(name, entry)
         is_reported = files.root.is_local
         if len(files) == 1:
             self._record_one(files, now_millis, is_reported=is_reported)
@@ -77,9 +78,9 @@ class TakenFiles:
         stat = files.stats[0]
         is_empty = is_reported and not stat.size_bytes
         fingerprint = EMPTY if is_empty else files.fingerprint(0)
-        waiting_bytes = files.waiting_bytes if files.is_noted else 0
+        rest_bytes = files.waiting_bytes if files.is_noted else 0
         version = stat.size_bytes, stat.mtime_ns, stat.identity
-        entry = IndexEntry(*version, now_millis, fingerprint, waiting_bytes, int(files.is_rotated))
+        entry = IndexEntry(*version, now_millis, fingerprint, rest_bytes, is_rotated=files.is_rotated)
         name = files.index_names[0]
         self.index.record(name, entry)
         if is_reported and stat.size_bytes > 0 and not files.is_noted:

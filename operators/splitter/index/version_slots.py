@@ -56,7 +56,7 @@ def earlier_name(name: bytes, read: ReadVersion, known: Mapping[bytes, IndexEntr
 
     def rank(slot: bytes) -> tuple[bool, int]:
         entry = known.get(slot)
-        return (True, -1) if entry is None else (entry[:3] != read.entry[:3], entry.taken_millis)
+        return (True, -1) if entry is None else (entry.version != read.entry.version, entry.taken_millis)
 
     return min(earlier_names(name, read), key=rank)
 

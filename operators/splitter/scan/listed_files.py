@@ -14,6 +14,7 @@ import numpy.typing as npt
 from dagflow.storage.fingerprint import UNKNOWN
 from operators.files.file_columns import Column
 from operators.files.metadata import FileVersion
+from operators.splitter.index.entries import IndexEntry
 from operators.splitter.scan.listed_stats import ListedStat, ListedStats
 from operators.splitter.scan.scan_roots import Root
 
@@ -38,7 +39,7 @@ class ListedFiles:
         is_rotated: Whether one file was taken under another name before.
         is_over: Whether nothing will be appended, so that a last record without delimiter does not wait.
         is_noted: Whether the versions are only recorded in the index, and no block is read.
-        notes: Versions to be noted together with one file: changes to the index as soon as this file is taken.
+        notes: Entries of the index, with their names, to be noted as soon as one file is taken.
         discovered_ms: When the scan listed them, in milliseconds since 1970; 0 before change detection.
     """
 
@@ -55,7 +56,7 @@ class ListedFiles:
     is_rotated: bool = False
     is_over: bool = False
     is_noted: bool = False
-    notes: Sequence[ListedFiles] = ()
+    notes: Sequence[tuple[bytes, IndexEntry]] = ()
     discovered_ms: int = 0
 
     @classmethod

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from operators.splitter.changes.comparison import noted
 from operators.splitter.changes.renames.verdicts import Source, Verdict
 from operators.splitter.index.entries import MOVED, IndexEntry
 from operators.splitter.index.version_slots import (
@@ -16,7 +15,6 @@ from operators.splitter.index.version_slots import (
     earlier_names,
     shorter_name,
 )
-from operators.splitter.scan.listed_files import ListedFiles
 
 _NOTHING = IndexEntry(MOVED, 0, 0)
 
@@ -62,7 +60,7 @@ class IndexNotes:
         self._earlier_names: dict[bytes, bytes] = {}
         self._found_elsewhere: set[bytes] = set()
 
-    def of(self, verdict: Verdict, *, replaces: bool = True) -> list[ListedFiles]:
+    def of(self, verdict: Verdict, *, replaces: bool = True) -> list[tuple[bytes, IndexEntry]]:
         """The notes for the next file.
 
         Args:
@@ -79,14 +77,14 @@ class IndexNotes:
         if source is not None and not verdict.is_read:
             before = self._read[source.name]
             notes[shorter_name(suspect.name, before)] = before.entry
-        return [noted(suspect.files, name, entry) for name, entry in notes.items()]
+        return list(notes.items())
 
     def _left(self, source: Source) -> Iterable[bytes]:
         """The names that no longer hold a version, because it is known under another one from now on."""
         path = _path_of(source.name)
         if source.taken_name != path:
             # The parts read of the path's newest version are stored beside it, and stay.
-            is_there = self._known.pop(source.name, source.entry)[:3] == source.entry[:3]
+            is_there = self._known.pop(source.name, source.entry).version == source.entry.version
             return [source.name] if is_there else []
         is_newest = any(_is_same(source.entry, each) for each in self._versions_replaced(path))
         if path in self._earlier_names:
@@ -124,4 +122,4 @@ def _path_of(name: bytes) -> bytes:
 
 def _is_same(entry: IndexEntry, other: IndexEntry) -> bool:
     """Whether two entries are of one version; only one of them may know that it was found rewritten."""
-    return entry[:3] == other[:3]
+    return entry.version == other.version

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from dagflow.storage.fingerprint import is_gone
 from dagflow.storage.roots import Roots
 from operators.files.rotation_names import earlier_paths, farther_paths, rotated
 from operators.splitter.changes.renames.known_identities import KnownIdentities
@@ -86,6 +85,10 @@ class RenameDetector:
     def remember_emitted(self, files: ListedFiles) -> None:
         """Remember files that the scan emits."""
         self._known.add(files.stats.file_ids)
+
+    def remember_identities(self, identities: Sequence[int]) -> None:
+        """Remember the identities of versions that the scan notes."""
+        self._known.add(np.array(identities, np.int64))
 
     def hold_suspects(self, files: ListedFiles, view: IndexView) -> ListedFiles:
         """Hold the new files that may be known; the others are returned."""
@@ -187,7 +190,7 @@ class RenameDetector:
         if not parts:
             return entries
         whole = self._index.find(list(parts.values()))
-        done = {part for part, name in parts.items() if name not in whole or not is_gone(whole[name].fingerprint)}
+        done = {part for part, name in parts.items() if name not in whole or not whole[name].fate.is_gone}
         return {name: entry for name, entry in entries.items() if name not in done}
 
     def _source(self, name: bytes, entry: IndexEntry) -> Source:

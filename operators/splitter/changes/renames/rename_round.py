@@ -6,8 +6,9 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
-from dagflow.storage.fingerprint import UNKNOWN, file_id_of, read_until
+from dagflow.storage.fingerprint import UNKNOWN, file_id_of
 from operators.files.rotation_names import earlier_paths, is_shifted
+from operators.files.source_events import Fate
 from operators.splitter.changes.renames.evidence import ContentPrefix, Evidence
 from operators.splitter.changes.renames.inode_versions import InodeVersions
 from operators.splitter.changes.renames.left_files import COPY_GRACE_S, INCOMPLETE_GRACE_S, LeftFiles
@@ -118,9 +119,8 @@ class RenameRound:
             return Verdict(suspect, "later") if self._is_pending(source) else None
         if source.taken_name in self._in_flight:
             return Verdict(suspect, "later")
-        start = read_until(entry.fingerprint, entry.size_bytes)
         self._moved.add(source.taken_name)
-        return Verdict(suspect, "moved", source, start, has_more=start < stat.size_bytes)
+        return Verdict(suspect, "moved", source, entry.read_until, has_more=entry.read_until < stat.size_bytes)
 
     def find_source_by_content(self, suspect: Suspect) -> Verdict | None:
         """The same for a file with the content of one whose name it may have got, or of which it may be a copy."""
@@ -145,7 +145,9 @@ class RenameRound:
                     # The file may have been completed, or its time set, between the listing and the examination.
                     return Verdict(suspect, "later" if self._left.was_left_often(suspect) else "again")
                 self._moved.add(source.taken_name)
-                return Verdict(suspect, "moved", source, entry.size_bytes, found, suspect.is_compressed, is_copy=True)
+                has_more = found or entry.fate is not Fate.READ
+                is_content = suspect.is_compressed
+                return Verdict(suspect, "moved", source, entry.read_until, has_more, is_content, is_copy=True)
             copied.add(source.path)
         if copied:
             self._copies.add(suspect.name)

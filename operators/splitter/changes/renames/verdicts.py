@@ -7,8 +7,9 @@ from collections.abc import Container
 from dataclasses import dataclass
 from typing import Literal
 
-from dagflow.storage.fingerprint import UNKNOWN, file_id_of
+from dagflow.storage.fingerprint import file_id_of
 from operators.files.rotation_names import uncompressed
+from operators.files.source_events import Fate
 from operators.splitter.index.entries import IndexEntry
 from operators.splitter.index.fingerprinting import FilePrefix
 from operators.splitter.index.version_slots import EARLIER, PART, SHORTER
@@ -140,7 +141,7 @@ class Verdict:
     def is_read(self) -> bool:
         """Whether all of it was read, also a last record without delimiter."""
         entry = None if self.source is None else self.source.entry
-        return not (entry is None or self.has_more or entry.waiting_bytes or entry.fingerprint < UNKNOWN)
+        return not (entry is None or self.has_more or entry.rest_bytes or entry.fate is not Fate.READ)
 
 
 def stat_behind_links(path: bytes) -> os.stat_result | None:

@@ -11,7 +11,7 @@ from operators.splitter.index.entries import decoded, encoded, entries_of
 def test_entries_are_read_back_and_many_of_them_are_compressed(count: int, is_smaller: bool) -> None:
     """A few would become larger."""
     numbers = list(range(count))
-    entries = entries_of([b"/in/2024/11/file-%06d.txt" % number for number in numbers], [numbers] * 7)
+    entries = entries_of([b"/in/2024/11/file-%06d.txt" % number for number in numbers], [numbers] * 5)
     data = encoded(entries)
     assert decoded(data).equals(entries)
     assert (len(data) < entries.nbytes // 4) == is_smaller

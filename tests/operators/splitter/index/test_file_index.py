@@ -220,7 +220,7 @@ def test_a_report_counts_more_than_what_a_snapshot_holds_inline(tmp_path: Path) 
     state = index.snapshot()
     fill(index, 0, 2)
     index.snapshot()
-    late = index.record_late(entries_of(paths, [[7] * 3] * 7), 1)
+    late = index.record_late(entries_of(paths, [[7] * 3] * 5), 1)
     assert state.recent
     assert late.run is not None
     resumed = FileIndex(str(tmp_path))
@@ -273,7 +273,7 @@ def test_an_index_forgets_after_its_horizon(tmp_path: Path) -> None:
     index.snapshot()
     fill(index, 600, 700)
     paths = [b"/data/2026/%09d.log" % number for number in range(700)]
-    assert [seen is None for seen in index.view(750).look_up(paths)] == [True] * 750 + [False] * 60
+    assert [seen is None for seen in index.view(750).look_up(paths)] == [True] * 650 + [False] * 50
 
 
 class SlowIndex(FileIndex):
@@ -294,7 +294,7 @@ class SlowIndex(FileIndex):
 ACTS: list[Callable[[FileIndex], object]] = [
     lambda index: index.snapshot(),
     lambda index: index.record(b"z", version(3)),
-    lambda index: index.record_table(entries_of(PATHS, [[3] * len(PATHS)] * 7)),
+    lambda index: index.record_table(entries_of(PATHS, [[3] * len(PATHS)] * 5)),
 ]
 
 

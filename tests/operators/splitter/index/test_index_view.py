@@ -22,7 +22,7 @@ versions = st.dictionaries(st.sampled_from(PATHS), st.sampled_from([MOVED, 1, 2]
 def table_of(sizes: dict[bytes, int]) -> pa.Table:
     """Entries whose columns all hold the size."""
     paths = sorted(sizes)
-    return entries_of(paths, [[sizes[path] for path in paths]] * 7)
+    return entries_of(paths, [[sizes[path] for path in paths]] * 5)
 
 
 def run_of(store: ObjectStore, sizes: dict[bytes, int], file_rows: int) -> Run:

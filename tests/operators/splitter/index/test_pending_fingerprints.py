@@ -17,9 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dagflow.storage.fingerprint import fingerprint, left_out_from
+from dagflow.storage.fingerprint import fingerprint
 from operators import FileSplitterInput
-from operators.files.source_events import FileFingerprints
+from operators.files.source_events import Fate, FileFingerprints
 from operators.splitter.changes import change_detection
 from operators.splitter.index.entries import IndexEntry
 from operators.splitter.index.file_index import FileIndex
@@ -136,7 +136,7 @@ def test_a_fingerprint_counts_more_than_a_skipped_first_block(index: FileIndex, 
     pending.begin_window(1)
     take(index, pending, path)
     end = report_of(path)
-    events = [end, replace(end, fingerprints=np.array([left_out_from(0)]))]
+    events = [end, replace(end, fingerprints=np.array([0]), fate=Fate.LEFT_OUT)]
     pending.report(1, events if is_first else events[::-1])
     seen = known(index, path)
     assert seen is not None

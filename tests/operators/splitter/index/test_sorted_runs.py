@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dagflow.errors import JournalError, MissingError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.objects import ObjectStore
-from operators.splitter.index.entries import SCHEMA, merged, newest
+from operators.splitter.index.entries import entries_of, merged, newest
 from operators.splitter.index.sorted_runs import GROUP_ROWS, Run, RunCursor, RunWriter, compact
 
 paths = st.binary(min_size=1, max_size=3)
@@ -31,7 +31,7 @@ def run_of(store: ObjectStore, values: dict[bytes, int], level: int = 0, file_ro
 def table_of(values: dict[bytes, int]) -> pa.Table:
     """Entries sorted by path."""
     keys = sorted(values)
-    return pa.table([pa.array(keys, pa.binary()), *[pa.array([values[key] for key in keys], pa.int64())] * 7], SCHEMA)
+    return entries_of(keys, [[values[key] for key in keys]] * 5)
 
 
 def read(store: ObjectStore, run: Run, first: bytes = b"", last: bytes = b"\xff" * 9) -> dict[bytes, int]:

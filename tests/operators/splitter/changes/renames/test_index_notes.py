@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from dagflow.storage.fingerprint import gone_from
-from operators.files.source_events import FileFingerprints
+from operators.files.source_events import Fate, FileFingerprints
 from operators.splitter.index.version_slots import EARLIER_SLOTS
 from tests.operators.splitter.changes.renames.restartable_splitter import RestartableSplitter
 from tests.operators.splitter.changes.renames.rotations import compress, rename, shift
@@ -118,7 +117,7 @@ def test_an_earlier_version_that_is_found_leaves_the_newer_one_alone(tmp_path: P
         compress(away)
         away.with_name("away.gz").rename(log.with_name("app.log.2.gz"))
         assert follower.next_scan(commits=False).blocks == []
-        gone = FileFingerprints.of("", [str(first)], [4], [mtime_ns], [gone_from(2, is_rewritten=False)])
+        gone = FileFingerprints.left_out(str(first), 4, mtime_ns, Fate.GONE, 2)
         follower.following.handle_source_events(4, [gone])
         compress(tmp_path / "aside")
         (tmp_path / "aside.gz").rename(log.with_name("app.log.4.gz"))

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dagflow.storage.fingerprint import gone_from, left_out_from
-from operators.files.source_events import FileFingerprints
+from operators.files.source_events import Fate, FileFingerprints
 from operators.splitter.changes.renames.left_files import COPY_GRACE_S
 from tests.operators.splitter.changes.renames.restartable_splitter import RestartableSplitter
 from tests.operators.splitter.changes.renames.rotations import (
@@ -363,7 +362,7 @@ def test_a_tail_that_was_gone_before_it_was_read_is_read_where_it_is_now(
         append(log, b"3\n")
         early = [follower.next_scan(commits=False) for _ in range(3)]
         assert [block for window in early for block in window.blocks] == []
-        gone = FileFingerprints.of("", [str(log)], [4], [mtime_ns], [left_out_from(2)])
+        gone = FileFingerprints.left_out(str(log), 4, mtime_ns, Fate.LEFT_OUT, 2)
         follower.following.handle_source_events(2, [gone])
         assert sorted(read(follower.next_scan()) + read(follower.next_scan())) == [b"2", b"3"]
 
@@ -377,7 +376,7 @@ def test_a_file_of_which_nothing_was_read_may_be_known(tmp_path: Path) -> None:
         log.rename(rotated)
         assert len(follower.scanned().blocks) == 1
         rotated.rename(tmp_path / "away")
-        gone = FileFingerprints.of("", [str(rotated)], [2], [mtime_ns], [gone_from(0, is_rewritten=False)])
+        gone = FileFingerprints.left_out(str(rotated), 2, mtime_ns, Fate.GONE, 0)
         follower.following.handle_source_events(1, [gone])
         write(tmp_path / "away", b"2\n3\n").rename(log)
         assert read(follower.next_scan()) == [b"2", b"3"]

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from dagflow.storage.fingerprint import gone_from
-from operators.files.source_events import FileFingerprints
+from operators.files.source_events import Fate, FileFingerprints
 from tests.operators.splitter.changes.renames.restartable_splitter import RestartableSplitter
 from tests.operators.splitter.changes.renames.rotations import copy_and_truncate
 from tests.operators.splitter.splitter_driver import FollowingDriver, InProcessServices, write
@@ -105,7 +104,7 @@ def test_a_copy_that_is_known_late_goes_on_behind_what_was_read(tmp_path: Path) 
         mtime_ns = log.stat().st_mtime_ns
         copy_and_truncate(log)
         append(log, b"3\n")
-        gone = FileFingerprints.of("", [str(log)], [4], [mtime_ns], [gone_from(2, is_rewritten=True)])
+        gone = FileFingerprints.left_out(str(log), 4, mtime_ns, Fate.REWRITTEN, 2)
         follower.following.handle_source_events(2, [gone])
         services.act = lambda: os.utime(log.with_name("app.log.1"), (2000, 2000))
         for line in (b"4\n", b"5\n", b"6\n"):
