@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from dagflow.cli.number_format import count
 from dagflow.cli.record_table import place
 from dagflow.cli.scaffold.app_text import app_text
+from dagflow.cli.scaffold.column_types import VALUES_BY_EXCEPTION
 from dagflow.cli.scaffold.file_heads import FileHead, plan_of, require_read
 from dagflow.cli.scaffold.format_guess import FormatGuess, guess_format
 from dagflow.engine.preview import Preview, PreviewOptions, preview
@@ -17,6 +18,7 @@ from dagflow.errors import DagflowError
 
 _CHECKED_RECORDS = 1000
 _NAMED_FILES = 2
+_QUOTING = {"escape", "quote", "stray_quotes"}
 _COLUMN = re.compile(r"column '(.*?)' \(")
 
 
@@ -54,7 +56,7 @@ def guess_app(location: str, heads: Sequence[FileHead]) -> AppGuess:
     kind = counts.most_common(1)[0][0]
     of_kind = [guess for guess in guesses if guess.kind == kind]
     # A file without quotes within quotes does not show how they are written.
-    chosen = next((guess for guess in of_kind if "escape" in guess.options), of_kind[0])
+    chosen = next((guess for guess in of_kind if guess.options.keys() & _QUOTING), of_kind[0])
     alike = [head for head, guess in zip(heads, guesses, strict=True) if guess.kind == kind]
     warnings = [
         f"{place(head.url)} {_otherness(guess, chosen)}; give files of one kind only, such as by a glob"
@@ -95,8 +97,7 @@ def _guess(head: FileHead) -> FormatGuess:
 def _proved(format: FormatGuess, location: str, heads: Sequence[FileHead]) -> tuple[FormatGuess, list[str]]:
     """The format, with columns as text if later values contradict their type; and records that are refused even so."""
     refused = [_refused(format, location, head) for head in heads]
-    reasons = [reject.reason for each in refused for reject in each.rejects]
-    wrong = {found[1]: reason for reason in reasons if (found := _COLUMN.search(reason)) is not None}
+    wrong = {name: reason for each in refused for name, reason in _wrong_columns(each, format).items()}
     if format.infers and wrong:
         evidence = (*format.evidence, "columns: infer would refuse objects with other members or types")
         return _proved(replace(format, infers=False, evidence=evidence), location, heads)
@@ -110,6 +111,17 @@ def _proved(format: FormatGuess, location: str, heads: Sequence[FileHead]) -> tu
         for head, each in zip(heads, refused, strict=True)
         if each.rejects
     ]
+
+
+def _wrong_columns(found: Preview, format: FormatGuess) -> dict[str, str]:
+    """The columns that have another type in a file than the format says, with a reason for each.
+
+    A column keeps its type if its values refuse few records of many; a schema that is inferred must fit all.
+    """
+    reasons = [(match[1], each.reason) for each in found.rejects if (match := _COLUMN.search(each.reason)) is not None]
+    rows = found.reject_count + sum(each.given.get("messages", 0) for each in found.operators if each.name == "reader")
+    counts = Counter(name for name, _ in reasons)
+    return {name: why for name, why in reasons if format.infers or counts[name] * VALUES_BY_EXCEPTION > rows}
 
 
 def _refused(format: FormatGuess, location: str, head: FileHead) -> Preview:

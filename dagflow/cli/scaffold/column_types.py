@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -32,6 +32,9 @@ _MOST_DIGITS = 38
 _DOUBLE_DIGITS = 15
 """Any number of up to this many digits has a double of its own."""
 
+VALUES_BY_EXCEPTION = 100
+"""For so many values a column may have one that is not of its type: its row is refused, and the type stays."""
+
 _INT64 = 1 << 63
 _LEAST_DECIMALS = 3
 """Values with as many digits behind the point, two at least, that make a decimal of a number."""
@@ -46,12 +49,14 @@ class ColumnGuess:
         type: Its type as an app writes it: a name, or a mapping with type and format; None where it has none.
         evidence: Why.
         null_words: Words in it that stand for no value.
+        exceptions: How many values are of no type, and are refused.
     """
 
     name: str
     type: Any
     evidence: str
     null_words: tuple[str, ...] = ()
+    exceptions: int = 0
 
     def as_text(self, evidence: str) -> ColumnGuess:
         """The same column as text, for another reason."""
@@ -74,7 +79,28 @@ def guess_column(name: str, values: Sequence[str]) -> ColumnGuess:
         kind, evidence = next(_types(typed), ("string", "")) if typed else ("string", "")
         if kind != "string":
             return ColumnGuess(name, kind, evidence, left_out)
+    if (found := _of_nearly_all(name, present)) is not None:
+        return found
     return ColumnGuess(name, "string", "leading zeros" if any(map(_CODE.fullmatch, present)) else _example(present))
+
+
+def _of_nearly_all(name: str, values: Sequence[str]) -> ColumnGuess | None:
+    """The type of a column in which few values of many are of no type; None for text."""
+    most = len(values) // VALUES_BY_EXCEPTION
+    exceptions: list[str] = []
+    for value in values if most else ():
+        if value not in NULL_WORDS and next(_types([value]), None) is None:
+            exceptions.append(value)
+            if len(exceptions) > most:
+                return None
+    if not exceptions:
+        return None
+    found = guess_column(name, [value for value in values if value not in exceptions])
+    if found.type == "string":
+        return None
+    are = "is" if len(exceptions) == 1 else "are"
+    evidence = f"{len(exceptions):,} of {len(values):,} values {are} refused: {exceptions[0][:_DIGITS]!r}"
+    return replace(found, evidence=f"{found.evidence}; {evidence}", exceptions=len(exceptions))
 
 
 def _types(values: Sequence[str]) -> Iterator[tuple[Any, str]]:

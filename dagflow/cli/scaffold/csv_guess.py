@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import itertools
 import re
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dagflow.cli.scaffold.column_types import ColumnGuess, guess_column
+from dagflow.cli.scaffold.csv_rows import found_rows
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
-_SHARE = 0.97
-"""Part of the rows that have as many fields as most, where they are rows at all."""
-
 _NAME = re.compile(r"[^\W\d][\w .()/%#°-]{0,60}")
 _SEPARATOR = re.compile(rf'"?sep=([{re.escape("".join(DELIMITERS))}])"?', re.IGNORECASE)
 """The line that names the delimiter for Excel; it is no row."""
 
-_ESCAPE = "\\"
 _VALUE = re.compile(r"\s*([+-]?[\d.,]+%?|0x[\da-f]+|\d{4}-\d\d-\d\d.*|true|false)\s*", re.IGNORECASE)
 
 
@@ -30,16 +24,16 @@ class CsvGuess:
 
     Attributes:
         delimiter: What stands between fields.
-        escape: The character that makes a quote within quotes literal; None if quotes are doubled.
+        quoting: The options that say how fields are quoted; none where quotes are doubled within quotes.
         skipped: Lines before the header.
         has_header: Whether the first row names the columns.
         columns: The columns.
         rows: Rows that were looked at.
-        evidence: Why the delimiter, the escape and the header are those.
+        evidence: Why the delimiter, the quoting and the header are those.
     """
 
     delimiter: str
-    escape: str | None
+    quoting: Mapping[str, str]
     skipped: int
     has_header: bool
     columns: tuple[ColumnGuess, ...]
@@ -59,15 +53,14 @@ def guess_csv(text: str, *, is_whole: bool) -> CsvGuess | None:
     first = 0 if named is None else 1
     skipped = first + len(list(itertools.takewhile(lambda line: line.startswith("#"), lines[first:])))
     body = "".join(lines[skipped:])
-    found = [
-        (rows, each, escape)
-        for each in (DELIMITERS if named is None else named[1])
-        if (rows := _rows(body, each, escape := _escape(body, each, is_whole=is_whole), is_whole=is_whole))
-    ]
+    delimiters = DELIMITERS if named is None else named[1]
+    tried = (found_rows(body, each, is_whole=is_whole) for each in delimiters)
+    found = [each for each in tried if each is not None]
     if not found:
         return None
     # The one that cuts rows into most fields.
-    rows, delimiter, escape = max(found, key=lambda each: len(each[0][0]))
+    best = max(found, key=lambda each: len(each.rows[0]))
+    rows, delimiter = best.rows, best.delimiter
     width = len(rows[0])
     evidence = [f"{width} fields between {DELIMITERS[delimiter]} in {len(rows):,} rows"]
     has_header = _is_header(rows)
@@ -75,49 +68,15 @@ def guess_csv(text: str, *, is_whole: bool) -> CsvGuess | None:
     body_rows = rows[1:] if has_header else rows
     columns = [guess_column(name, [row[index] for row in body_rows]) for index, name in enumerate(names)]
     evidence.append("the first row names the columns" if has_header else "the first row is no header")
-    if escape is not None:
-        evidence.append("quotes within quotes have a backslash before them")
+    evidence += best.evidence
     if named is not None:
         evidence.append("the first line names the delimiter for Excel")
     if skipped > first:
         evidence.append(f"{skipped - first} comment lines come first")
-    return CsvGuess(delimiter, escape, skipped, has_header, tuple(columns), len(rows), tuple(evidence))
-
-
-def _escape(text: str, delimiter: str, *, is_whole: bool) -> str | None:
-    """A backslash, where rows are whole only if it makes the quote behind it literal; else None."""
-    if f'{_ESCAPE}"' not in text or _rows(text, delimiter, None, is_whole=is_whole, is_strict=True):
-        return None
-    return _ESCAPE if _rows(text, delimiter, _ESCAPE, is_whole=is_whole, is_strict=True) else None
-
-
-def _rows(text: str, delimiter: str, escape: str | None, *, is_whole: bool, is_strict: bool = False) -> list[list[str]]:
-    """The rows, where nearly all have the same number of fields, at least two; else none.
-
-    Args:
-        text: The rows.
-        delimiter: What stands between fields.
-        escape: The character that makes the next one literal; None for none.
-        is_whole: Whether the last row is whole.
-        is_strict: Whether text after the quote that ends a field means that the text has no rows.
-    """
-    lines = io.StringIO(text, newline="")
-    rows = []
-    try:
-        for row in csv.reader(lines, delimiter=delimiter, escapechar=escape, strict=is_strict):
-            rows += [row] if row else []
-    except csv.Error:
-        # An error in a last row that is cut does not count.
-        if is_whole or lines.read(1):
-            return []
-    if not is_whole:
-        rows = rows[:-1]
-    if len(rows) < 2:
-        return []
-    ((width, count),) = Counter(map(len, rows)).most_common(1)
-    if width < 2 or len(rows[0]) != width or count < _SHARE * len(rows):
-        return []
-    return [row for row in rows if len(row) == width]
+    if best.titles:
+        evidence.append(f"{best.titles} lines of another form come before the header")
+    skipped += best.titles
+    return CsvGuess(delimiter, best.options, skipped, has_header, tuple(columns), len(rows), tuple(evidence))
 
 
 def _is_header(rows: Sequence[Sequence[str]]) -> bool:
@@ -134,6 +93,6 @@ def uneven(lines: Sequence[str]) -> tuple[str, ...]:
     """Why the lines are no rows, although all of them hold a delimiter."""
     for delimiter, name in DELIMITERS.items():
         counts = {line.count(delimiter) + 1 for line in lines if line}
-        if counts and min(counts) > 2:
+        if counts and 2 < min(counts) < max(counts):
             return (f"{min(counts)} to {max(counts)} fields between {name}, and csv wants as many in each row",)
     return ()

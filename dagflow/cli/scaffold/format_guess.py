@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 from collections import Counter
@@ -14,11 +15,35 @@ from dagflow.cli.scaffold.csv_guess import guess_csv, uneven
 from dagflow.errors import DagflowError
 from dagflow.storage.file_kinds import kind_of_content
 
-_STAMPED = re.compile(r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?([.,]\d+)?(Z|[+-]\d\d:?\d\d)?\]? +\S")
-_STAMP_PATTERN = r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d"
+_CLOCK = r"\d{1,2}:\d\d:\d\d"
+_ISO = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d"
+_MONTH = r"[A-Z][a-z]{2}"
+_STAMPS = (
+    rf"\[?{_ISO}",
+    rf"\[?[A-Z]+\]?:? +\[?{_ISO}",
+    rf"<\d+>1 {_ISO}",
+    rf"(<\d+>)?{_MONTH} [ \d]\d {_CLOCK}",
+    rf"\[{_MONTH} {_MONTH} [ \d]\d {_CLOCK}",
+    rf"\S+ \S+ \S+ \[\d\d/{_MONTH}/\d{{4}}:{_CLOCK}",
+    rf"\[?\d{{4}}/\d\d/\d\d {_CLOCK}",
+    rf"\[?\d{{1,2}}[-./](\d{{1,2}}|{_MONTH})[-./]\d{{4}} {_CLOCK}",
+    rf"{_MONTH} \d{{1,2}}, \d{{4}} {_CLOCK}",
+    rf"\d\d-\d\d {_CLOCK}\.\d{{3}}",
+    rf"[A-Z]\d{{4}} {_CLOCK}\.\d",
+    rf"\[?{_CLOCK}[.,]\d{{3}}",
+)
+"""How lines of logs begin: by ISO 8601, with a level before it, and as the programs write that many servers run."""
+_BEHIND_STAMP = r"(:\d\d)?([.,]\d+|\d*)( \d{4})?( [AP]M)?( ?(Z|[+-]\d\d:?\d\d))?\]? +\S"
 _FIELD = re.compile(r"[A-Za-z][\w-]*:(\s|$)")
 _TAG = re.compile(r"""<(/?)([A-Za-z_][\w.:-]*)(?:\s(?:[^<>"']|"[^"]*"|'[^']*')*?)?(/?)>""")
 _MOST_LINES = 1000
+# In this order: the mark of UTF-16 begins that of UTF-32.
+_MARKS = {
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +99,9 @@ def guess_format(head: bytes, *, is_whole: bool) -> FormatGuess:
     if kind := kind_of_content(head):
         raise DagflowError(f"it is {kind}, which no record format reads", hint="convert it to CSV or lines of JSON")
     text, encoding = _decoded(head)
-    if encoding.startswith("utf-16"):
-        return FormatGuess("lines", {"encoding": encoding}, (f"a byte order mark of {encoding}",))
+    if encoding in _MARKS.values():
+        others = "lines can be read in it, rows of csv only in UTF-8, as iconv makes it"
+        return FormatGuess("lines", {"encoding": encoding}, (f"a byte order mark of {encoding}: {others}",))
     if "\0" in text:
         raise DagflowError(
             f"it is binary: a zero byte at offset {head.index(0):,}",
@@ -87,9 +113,9 @@ def guess_format(head: bytes, *, is_whole: bool) -> FormatGuess:
     lines = lines[:_MOST_LINES]
     found = (
         _json(lines)
+        or _log(lines)
         or _xml(text)
         or _document(text)
-        or _log(lines)
         or _csv(text, encoding, is_whole=is_whole)
         or _paragraphs(lines)
     )
@@ -98,8 +124,9 @@ def guess_format(head: bytes, *, is_whole: bool) -> FormatGuess:
 
 def _decoded(head: bytes) -> tuple[str, str]:
     """The text, and its encoding."""
-    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return head.decode("utf-16", "replace"), "utf-16"
+    for mark, encoding in _MARKS.items():
+        if head.startswith(mark):
+            return head.decode(encoding, "replace"), encoding
     for cut in range(4):
         # The last character may be cut.
         try:
@@ -151,13 +178,16 @@ def _document(text: str) -> FormatGuess | None:
 
 
 def _log(lines: list[str]) -> FormatGuess | None:
-    stamped = sum(bool(_STAMPED.match(line)) for line in lines)
-    if not lines or not _STAMPED.match(lines[0]) or stamped < 2:
-        return None
-    if stamped == len(lines):
-        return FormatGuess("lines", {}, (f"each of {stamped:,} lines begins with a time",))
-    evidence = f"{stamped:,} of {len(lines):,} lines begin with a time, and the others continue them"
-    return FormatGuess("regex", {"pattern": _STAMP_PATTERN}, (evidence,))
+    for pattern in _STAMPS if lines else ():
+        stamp = re.compile(pattern + _BEHIND_STAMP)
+        stamped = sum(bool(stamp.match(line)) for line in lines) if stamp.match(lines[0]) else 0
+        if stamped < 2:
+            continue
+        if stamped == len(lines):
+            return FormatGuess("lines", {}, (f"each of {stamped:,} lines begins with a time",))
+        evidence = f"{stamped:,} of {len(lines):,} lines begin with a time, and the others continue them"
+        return FormatGuess("regex", {"pattern": pattern}, (evidence,))
+    return None
 
 
 def _csv(text: str, encoding: str, *, is_whole: bool) -> FormatGuess | None:
@@ -168,8 +198,7 @@ def _csv(text: str, encoding: str, *, is_whole: bool) -> FormatGuess | None:
     evidence = list(found.evidence)
     if found.delimiter != ",":
         options["delimiter"] = found.delimiter
-    if found.escape is not None:
-        options["escape"] = found.escape
+    options |= found.quoting
     if found.skipped:
         options["skip_header"] = found.skipped
     if not found.has_header:

@@ -231,7 +231,7 @@ def test_an_app_reads_files_from_wherever_it_is_started(folder: Path) -> None:
 def test_a_column_is_what_all_files_have(folder: Path) -> None:
     """A type that a later file, or a later row, contradicts becomes text, and the app says why."""
     (folder / "in").mkdir()
-    (folder / "in" / "a.csv").write_text("n,m\n" + "1,1\n" * 100_000 + "1,late\n")
+    (folder / "in" / "a.csv").write_text("n,m\n" + "1,1\n" * 50_000 + "1,late\n" * 1000)
     (folder / "in" / "b.csv").write_text("n,m\nx,2\n")
     code, out, _ = invoke("init", "x", "--from", "in")
     assert (code, out.splitlines()[-2:]) == (0, ["    n: string", "    m: string"])
@@ -298,7 +298,7 @@ def test_files_of_several_kinds_are_distinguished(folder: Path) -> None:
     code, out, err = invoke("init", "x", "--from", "in")
     assert (code, out.splitlines()[0]) == (0, "x/app.yaml: an app for the format csv")
     assert "warning: in/c.txt seems to be something else (lines); give files of one kind only" in err
-    (folder / "in" / "a.csv").write_bytes(b"PAR1")
+    (folder / "in" / "a.csv").write_bytes(b"PAR1\x15")
     for location, message in (("in/a.csv", "in/a.csv: it is Parquet"), ("none", "none: no such file or directory")):
         code, _, err = invoke("init", "y", "--from", location)
         assert (code, message in err) == (1, True)

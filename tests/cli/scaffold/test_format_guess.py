@@ -53,7 +53,6 @@ def test_a_format_is_recognised_by_the_first_bytes(text: str, name: str, options
         (r'"C:\d\"', None),
         (r'"{""a"": ""\""""}"', None),
         (r"a \"q\" b", None),
-        (r'"a" \"b\"', None),
         (r'"a \ b"', None),
     ],
 )
