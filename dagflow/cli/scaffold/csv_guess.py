@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dagflow.cli.scaffold.column_types import ColumnGuess, guess_column
-from dagflow.cli.scaffold.csv_rows import found_rows
+from dagflow.cli.scaffold.row_guess import found_rows
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 _NAME = re.compile(r"[^\W\d][\w .()/%#°-]{0,60}")

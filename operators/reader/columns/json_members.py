@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -255,3 +256,20 @@ def read_options(batch: RecordBatch) -> arrow_json.ReadOptions:
     """Options by which Arrow reads all of a batch at once."""
     borders = borders_of(batch.framed())
     return arrow_json.ReadOptions(use_threads=False, block_size=int(borders[-1] - borders[0]) + 1)
+
+
+def width_of(record: bytes) -> int:
+    """How many members an object has, also within others; those of the objects in one array count once by name."""
+    try:
+        pending: list[tuple[tuple[str, ...], Any]] = [((), msgspec.json.decode(record))]
+    except (msgspec.DecodeError, RecursionError):
+        return 0
+    found: set[tuple[str, ...]] = set()
+    while pending:
+        path, value = pending.pop()
+        if isinstance(value, dict):
+            found.update((*path, name) for name in value)
+            pending += [((*path, name), each) for name, each in value.items() if isinstance(each, dict | list)]
+        elif isinstance(value, list):
+            pending += [((*path, ""), each) for each in value if isinstance(each, dict | list)]
+    return len(found)

@@ -15,11 +15,13 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from dagflow.api.columns.column_typing import StreamColumns
+from dagflow.api.properties import Count
 from dagflow.api.records import RecordBatch
+from dagflow.storage.columns import borders_of
 from operators.reader.byte_source import ByteSource
 from operators.reader.columns.found_members import FoundMembers
 from operators.reader.columns.inference import SAMPLED_BYTES, shapes_of, types_of
-from operators.reader.columns.json_members import JsonMembers, are_braced
+from operators.reader.columns.json_members import JsonMembers, are_braced, width_of
 from operators.reader.columns.types import ColumnTypes, refuse_optional
 from operators.reader.formats.base import ByteAccounting, NullAccounting, Parsed
 from operators.reader.scanning.column_parsing import valid_text, without_refused
@@ -55,6 +57,9 @@ class JsonLines(Delimited):
             "types that most of their values have, for tables whose columns change"
         ),
     ] = None
+    max_columns: Annotated[
+        Count, Field(ge=1, description="maximum members of an object, with those within others, that make columns")
+    ] = 1 << 14
     null_values: Annotated[
         list[str],
         Field(description="strings that mean null, such as ['NULL', NA]", default_factory=list),
@@ -136,6 +141,22 @@ class JsonLines(Delimited):
             self._members = JsonMembers(types_of(decision), tuple(self.null_values), takes_others=False)
 
     def _valid_json(self, batch: RecordBatch, accounting: ByteAccounting) -> RecordBatch:
+        valid = self._valid_values(batch, accounting)
+        if not isinstance(self.columns, str) or not len(valid):
+            return valid
+        lengths = np.diff(borders_of(valid.framed()))
+        is_wide = np.zeros(len(valid), bool)
+        # A name with quotes, a colon, a value and a comma are five bytes at least.
+        for index in np.flatnonzero(lengths > 5 * self.max_columns).tolist():
+            width = width_of(bytes(valid.record[index].as_py()))
+            if width > self.max_columns:
+                is_wide[index] = True
+                reject(
+                    valid, index, f"it has {width:,} columns, more than max_columns, {self.max_columns:,}", accounting
+                )
+        return valid.take(np.flatnonzero(~is_wide)) if is_wide.any() else valid
+
+    def _valid_values(self, batch: RecordBatch, accounting: ByteAccounting) -> RecordBatch:
         if self._are_objects(batch):
             return batch
         records = batch.to_pylist()
