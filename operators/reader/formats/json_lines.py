@@ -144,17 +144,13 @@ class JsonLines(Delimited):
         valid = self._valid_values(batch, accounting)
         if not isinstance(self.columns, str) or not len(valid):
             return valid
-        lengths = np.diff(borders_of(valid.framed()))
-        is_wide = np.zeros(len(valid), bool)
+        reasons: dict[int, str] = {}
         # A name with quotes, a colon, a value and a comma are five bytes at least.
-        for index in np.flatnonzero(lengths > 5 * self.max_columns).tolist():
-            width = width_of(bytes(valid.record[index].as_py()))
+        for row in np.flatnonzero(np.diff(borders_of(valid.framed())) > 5 * self.max_columns).tolist():
+            width = width_of(bytes(valid.record[row].as_py()))
             if width > self.max_columns:
-                is_wide[index] = True
-                reject(
-                    valid, index, f"it has {width:,} columns, more than max_columns, {self.max_columns:,}", accounting
-                )
-        return valid.take(np.flatnonzero(~is_wide)) if is_wide.any() else valid
+                reasons[row] = f"it has {width:,} columns, more than max_columns, {self.max_columns:,}"
+        return without_refused(valid, reasons, accounting)
 
     def _valid_values(self, batch: RecordBatch, accounting: ByteAccounting) -> RecordBatch:
         if self._are_objects(batch):
