@@ -26,6 +26,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shown = re.findall(r"```(?:yaml|python)\n# (\S+)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert [name for name, _ in shown] == [
         "app.yaml",
+        "orders.yaml",
         "my_codecs.py",
         "totals.py",
         "latest.py",
@@ -46,6 +47,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             text.replace("name: common-lines", f"name: x\nattributes: {{checkpoint: {folder}/j}}")
         )
     return folder
+
+
+def test_the_steps_of_the_page_are_valid(folder: Path) -> None:
+    """Its names and partitions are those that the page tells."""
+    plan = load_app(folder / "orders.yaml")
+    assert {name: str(node.partition) for name, node in plan.operators.items()} == {
+        "files": "None",
+        "read": "None",
+        "where": "parallel",
+        "Deduplicator": "by order",
+        "write": "parallel",
+    }
 
 
 def test_the_app_of_the_page_runs(folder: Path) -> None:

@@ -211,6 +211,16 @@ class EmitterBase:
                 sink(each)
 
 
+def fits(source: Port, target: Port) -> bool:
+    """Whether an input port accepts what an output port emits."""
+    given, taken = source.type, target.type
+    if source.carries_records != target.carries_records:
+        return False
+    if given is taken:
+        return True
+    return isinstance(given, type) and isinstance(taken, type) and issubclass(given, taken)
+
+
 class Emitter(EmitterBase, Generic[T]):
     """An operator instance's end of an output port.
 

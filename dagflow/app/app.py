@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from dagflow.api.operator import Operator
 from dagflow.api.partitioning import PartitionPolicy
+from dagflow.api.ports import fits
 from dagflow.app.app_plan import AppPlan
 from dagflow.app.caller import place_of_caller
 from dagflow.app.given_operators import lost_values, require_instance
@@ -22,7 +23,6 @@ from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import AppError, PlanError, Problem, SpecError
 from dagflow.plan.load import logical_plan
 from dagflow.plan.logical import LogicalPlan
-from dagflow.plan.wiring import fits
 from dagflow.runtime.cores import usable_cores
 from dagflow.spec.app_reader import Overrides, read
 from dagflow.spec.app_spec import AppSpec, Endpoint, StreamSpec

@@ -8,7 +8,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dagflow.api.control import ControlOperator
 from dagflow.api.keyed_state import KeyedOperator
 from dagflow.api.partitioning import ByName
-from dagflow.api.properties import property_model
 from dagflow.plan.fusing import fuse
 from dagflow.plan.physical import Edge
 from dagflow.spec.app_spec import AppSpec, KeyedPartition, OperatorSpec
@@ -100,7 +99,7 @@ def _check_keyed_state(
         partition = spec.operators[head].partition
         if partition == 1:
             continue
-        key = _key_of(operator)
+        key = operator.key_column
         if not isinstance(partition, KeyedPartition):
             # Not the head of its stage, which may take in other records than those with the key.
             advice = f"give operator '{name}' partition: {{by: {key or '…'}}}, or partition: 1"
@@ -119,10 +118,3 @@ def _check_keyed_state(
                 f"operator '{name}' keeps state by key, and broadcasts bring the records of a key to all partitions\n"
                 f"    let a stream to operator '{head}' be no broadcast, or give it partition: 1",
             )
-
-
-def _key_of(operator: OperatorSpec) -> str | None:
-    """The column that the operator's property `key` names; None where it has no such property."""
-    assert operator.operator_class is not None  # the caller has looked
-    field = property_model(operator.operator_class).model_fields.get("key")
-    return None if field is None else str(operator.properties.get("key", field.default))

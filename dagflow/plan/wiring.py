@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dagflow.api.capabilities.composite import Composite
 from dagflow.api.control import ControlOperator, InputOperator
 from dagflow.api.operator import Operator
-from dagflow.api.ports import InputPort, OutputPort, Port
+from dagflow.api.ports import InputPort, OutputPort, Port, fits
 from dagflow.plan.fusing import in_topological_order
 from dagflow.plan.partition_checks import check_partitions
 from dagflow.plan.physical import Edge, PortRef
@@ -229,16 +229,6 @@ class _Wiring:
             place = self._spec.streams[closing.stream].place
             words = " -> ".join(f"'{name}'" for name in cycle)
             self._problems.add(place, f"stream '{closing.stream}' closes a cycle: {words}")
-
-
-def fits(source: Port, target: Port) -> bool:
-    """Whether an input port accepts what an output port emits."""
-    given, taken = source.type, target.type
-    if source.carries_records != target.carries_records:
-        return False
-    if given is taken:
-        return True
-    return isinstance(given, type) and isinstance(taken, type) and issubclass(given, taken)
 
 
 def _cycle_through(first: str, graph: nx.DiGraph[str], component: set[str]) -> tuple[str, ...]:

@@ -18,13 +18,14 @@ from dagflow.spec.head_reader import APP_NAME, AppHead, HeadReader
 from dagflow.spec.overrides import apply
 from dagflow.spec.problems import Problems, quoted
 from dagflow.spec.signal_reader import SignalReader
+from dagflow.spec.step_reader import StepReader
 from dagflow.spec.storage_options import storage_of
 from dagflow.spec.yaml_parser import parse_file
 from dagflow.spec.yaml_tree import Mapping, Node, Scalar, kind_of
 from dagflow.storage.pending import Durability
 from dagflow.storage.roots import ONE_ROOT, nested
 
-APP_KEYS = ("name", "attributes", "operators", "streams", "tests")
+APP_KEYS = ("name", "attributes", "steps", "operators", "streams", "tests")
 ATTRIBUTE_KEYS = (
     *("checkpoint", "window_millis", "master", "spark", "storage", "durability", "roots", "retain_windows"),
     *("stall_warning_millis", "task_timeout_millis", "alerts", "lineage", "traces"),
@@ -57,10 +58,12 @@ class AppReader(HeadReader):
         self.check_keys(root, APP_KEYS, "an app")
         CaseReader((), self.environment, self.problems).cases(root, Path(self.file), Path(self.file).parent)
         name, attributes = self.head(root)
-        operators = self.section(root, "operators", required=True)
+        steps = StepReader(self.search_path, self.environment, self.problems)
+        operators, chain = steps.expand(root)
         reader = GraphReader(self.search_path, self.environment, self.problems, self.file)
         operators = apply(operators, overrides, self.environment, self.problems)
         graph = reader.read(operators, self.section(root, "streams"))
+        steps.connect(chain, graph)
         return AppSpec(
             file=self.file,
             name=name,

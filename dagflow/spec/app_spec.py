@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from dagflow.api.operator import Operator
 from dagflow.api.partitioning import Partitioner, PartitionPolicy, StreamCodec
+from dagflow.api.properties import property_model
 from dagflow.spec.class_lookup import author_modules
 from dagflow.spec.problems import Place
 from dagflow.spec.redaction import redact
@@ -135,6 +136,12 @@ class OperatorSpec:
     partition_place: Place
     partitioner: PolicySpec | None = None
     properties_node: Node | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def key_column(self) -> str | None:
+        """The column that the operator's property `key` names; None if it has no such property."""
+        field = None if self.operator_class is None else property_model(self.operator_class).model_fields.get("key")
+        return None if field is None else str(self.properties.get("key", field.default))
 
     def construct(self) -> Operator:
         """A new instance with the app's properties.

@@ -17,6 +17,7 @@ from dagflow.spec.known_names import KnownNames
 from dagflow.spec.property_schema import FROM_ENVIRONMENT, class_names, properties_schema, when
 from dagflow.spec.signal_schema import signals_schema
 from dagflow.spec.spark_master import MASTER_SETTING
+from dagflow.spec.step_schema import steps_schema
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _MAPPING = {"type": ["object", "null"]}
@@ -32,14 +33,18 @@ def json_schema(known: KnownNames | None = None) -> dict[str, Any]:
     """
     names = known or KnownNames()
     definitions = _shared_definitions(names)
+    operators = _operators_schema(names, definitions)
+    classes = {**built_in(OPERATOR), **names.classes}
     properties = {
         "name": {"type": "string", "pattern": rf"^{APP_NAME.pattern}$|\$\{{", "description": "the app's name"},
         "attributes": _attributes_schema(),
-        "operators": _operators_schema(names, definitions),
+        "steps": steps_schema(classes, definitions, operators["additionalProperties"]["else"]["properties"]),
+        "operators": operators,
         "streams": _streams_schema(),
         "tests": _tests_schema(),
     }
-    return _document("dagflow app", ["name", "operators"], properties, definitions)
+    document = _document("dagflow app", ["name"], properties, definitions)
+    return {**document, "anyOf": [{"required": ["operators"]}, {"required": ["steps"]}]}
 
 
 def module_schema(known: KnownNames | None = None) -> dict[str, Any]:

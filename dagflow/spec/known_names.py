@@ -19,6 +19,7 @@ from dagflow.spec.graph_reader import Graph, GraphReader
 from dagflow.spec.module_description import describe_use
 from dagflow.spec.problems import Problems
 from dagflow.spec.property_schema import variants_of
+from dagflow.spec.step_reader import StepReader
 from dagflow.spec.yaml_parser import parse_file
 from dagflow.spec.yaml_tree import Mapping as MappingNode
 from dagflow.spec.yaml_tree import Node, Scalar, kind_of
@@ -58,7 +59,7 @@ def known_names(file: str) -> KnownNames:
     if not isinstance(root, MappingNode):
         raise SpecError(problems.found)
     reader = GraphReader(search_path_of(file), environment, problems, file)
-    section = reader.section(root, "operators")
+    section, _ = StepReader(reader.search_path, environment, problems).expand(root)
     graph = reader.read(section, MappingNode(root.place, {}))
     modules = {path: describe_use(module, name, path) for name, path, module in _uses(graph, section)}
     operators = {name: modules[path] for name, path, _ in _uses(graph, section)}

@@ -1,0 +1,223 @@
+"""Reads `steps`, the short form of a linear app: operators one behind the other, without ports and streams.
+
+The short form is expanded before anything is checked: each step becomes an operator of the long form, whose nodes keep
+the places where they were typed, and neighbours are connected when the classes of the operators are known.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from dagflow.api.control import ControlOperator
+from dagflow.api.keyed_state import KeyedOperator
+from dagflow.api.operator import Operator
+from dagflow.api.partitioning import ByName
+from dagflow.api.ports import fits
+from dagflow.spec.app_spec import Endpoint, KeyedPartition, OperatorSpec, StreamSpec
+from dagflow.spec.graph_reader import Graph
+from dagflow.spec.node_reader import NodeReader
+from dagflow.spec.operator_reader import OPERATOR_KEYS
+from dagflow.spec.problems import Place, listed, quoted
+from dagflow.spec.yaml_tree import Items, Mapping, MappingEntry, Node, Scalar
+from dagflow.suggestions import did_you_mean
+
+STEP_KEYS = ("name", "class", "partition", "partitioner")
+"""The keys of a step that are no properties."""
+
+_OPERATOR_KEYS = tuple(key for key in OPERATOR_KEYS if key != "properties")
+
+
+class ShortName(NamedTuple):
+    """What a short name of a step stands for.
+
+    Attributes:
+        class_name: The built-in operator.
+        property: The property that takes the value; "" if the value is a mapping of properties.
+        list_property: The property that takes the value if it is a list; "" if that makes no difference.
+    """
+
+    class_name: str
+    property: str
+    list_property: str = ""
+
+
+SHORT_NAMES = {
+    "files": ShortName("FileSplitterInput", "files"),
+    "read": ShortName("BlockReader", "format"),
+    "parse": ShortName("Parse", ""),
+    "where": ShortName("Select", "where"),
+    "select": ShortName("Select", "columns", "keep"),
+    "aggregate": ShortName("Aggregate", "columns"),
+    "enrich": ShortName("Enrich", "table"),
+    "check": ShortName("Check", "expect"),
+    "sql": ShortName("Sql", "query"),
+    "write": ShortName("RecordWriter", "path"),
+    "table": ShortName("TableWriter", "table"),
+}
+
+
+class ChainStep(NamedTuple):
+    """An operator in the chain.
+
+    Attributes:
+        operator: Its name.
+        place: Where the step begins.
+    """
+
+    operator: str
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class StepReader(NodeReader):
+    """Expands the steps of an app; mistakes become problems."""
+
+    def expand(self, root: Mapping) -> tuple[Mapping, tuple[ChainStep, ...]]:
+        """The section `operators` with the operators of the steps before the others, and the chain of the steps."""
+        node = root.get("steps")
+        section = self.section(root, "operators", required=node is None)
+        if node is None:
+            return section, ()
+        if not isinstance(node, Items) or not node.items:
+            self.expected("'steps'", "a list of steps, such as `- read: csv`", node)
+            return section, ()
+        entries: dict[str, MappingEntry] = {}
+        chain: list[ChainStep] = []
+        for number, item in enumerate(node.items, 1):
+            if isinstance(item, Mapping):
+                if (named := self._operator(item, f"step {number}", entries, section)) is not None:
+                    chain.append(ChainStep(named, item.place))
+            elif (operator := self._reference(item, f"step {number}", section, chain)) is not None:
+                chain.append(ChainStep(operator, item.place))
+        return replace(section, entries={**entries, **section.entries}), tuple(chain)
+
+    def _reference(self, item: Node, what: str, section: Mapping, chain: list[ChainStep]) -> str | None:
+        """The operator that a step names."""
+        name = self.text(item, what, "a mapping, or the name of an operator below 'operators'")
+        if name is None:
+            return None
+        if any(step.operator == name for step in chain):
+            self.problems.add(item.place, f"{what}: operator {quoted(name)} is a step already")
+            return None
+        if name not in section.entries:
+            hint = did_you_mean(name, section.entries)
+            message = f"{what}: there is no operator {quoted(name)} below 'operators'{hint}"
+            self.problems.add(item.place, message if hint else f"{message}\n    write a class as `- class: {name}`")
+            return None
+        return name
+
+    def _operator(self, step: Mapping, what: str, entries: dict[str, MappingEntry], section: Mapping) -> str | None:
+        """Add the operator of a step to the entries, and return its name."""
+        short_names = [key for key in step.entries if key in SHORT_NAMES and "class" not in step.entries]
+        if "class" not in step.entries and not short_names:
+            keys = [*SHORT_NAMES, "class"]
+            hints = [did_you_mean(key, keys) for key in step.entries if key not in STEP_KEYS]
+            hint = next(filter(None, hints), "")
+            message = f"{what} does not say which operator it is{hint}"
+            self.problems.add(step.place, f"{message}\n    it has one of: {', '.join(keys)}")
+            return None
+        classes = {SHORT_NAMES[name].class_name: name for name in reversed(short_names)}
+        if len(classes) > 1:
+            named = listed([f"{name} ({cls})" for cls, name in reversed(classes.items())])
+            self.problems.add(step.place, f"{what} is one operator, and has {named}; begin a step for each with '-'")
+            return None
+        name = self._name(step, what, short_names, {**entries, **section.entries})
+        if name is None:
+            return None
+        entry = step.entries[short_names[0]] if short_names else step.entries["class"]
+        parts = {key: step.entries[key] for key in _OPERATOR_KEYS if key in step.entries}
+        if short_names:
+            class_name = SHORT_NAMES[short_names[0]].class_name
+            parts["class"] = MappingEntry(entry.key_place, Scalar(entry.key_place, class_name, class_name, class_name))
+        properties = self._properties(step, what, short_names)
+        parts["properties"] = MappingEntry(entry.key_place, Mapping(step.place, properties))
+        entries[name] = MappingEntry(entry.key_place, Mapping(step.place, parts))
+        return name
+
+    def _name(self, step: Mapping, what: str, short_names: list[str], taken: dict[str, MappingEntry]) -> str | None:
+        """The name of a step's operator: its `name`, or its short name or class, with a number where that is taken."""
+        if (node := step.get("name")) is not None:
+            name = self.text(node, f"'name' of {what}")
+            if name in taken:
+                self.problems.add(node.place, f"'name' of {what}: there is an operator {quoted(name)} already")
+                return None
+            return name
+        if short_names:
+            first = short_names[0]
+        else:
+            node = step.entries["class"].value
+            first = (node.text if isinstance(node, Scalar) else "").rpartition(".")[2] or "step"
+        numbers = (first, *(f"{first}-{number}" for number in range(2, len(taken) + 3)))
+        return next(name for name in numbers if name not in taken)
+
+    def _properties(self, step: Mapping, what: str, short_names: list[str]) -> dict[str, MappingEntry]:
+        """The properties of a step's operator."""
+        properties: dict[str, MappingEntry] = {}
+        for key, entry in step.entries.items():
+            if key in STEP_KEYS:
+                continue
+            given = {key: entry}
+            if key in short_names:
+                short = SHORT_NAMES[key]
+                target = (short.list_property if isinstance(entry.value, Items) else "") or short.property
+                if target:
+                    given = {target: entry}
+                elif isinstance(entry.value, Mapping):
+                    given = entry.value.entries
+                else:
+                    self.expected(f"'{key}' of {what}", "a mapping with properties", entry.value)
+                    continue
+            for name, value in given.items():
+                if name in properties:
+                    self.problems.add(value.key_place, f"{what} has the property '{name}' twice")
+                properties[name] = value
+        return properties
+
+    def connect(self, chain: tuple[ChainStep, ...], graph: Graph) -> None:
+        """Add a stream from each step to the next one, and decide the partitions of operators that name none."""
+        for before, step in itertools.pairwise(chain):
+            source, target = graph.operators.get(before.operator), graph.operators.get(step.operator)
+            for end in (before, step):
+                if end.operator in graph.modules:
+                    message = f"operator {quoted(end.operator)} is a module; connect its ports below 'streams'"
+                    self.problems.add(end.place, message)
+            if source is None or target is None:
+                continue
+            out, taken = _ports_between(source.operator_class, target.operator_class)
+            name = f"{source.name}-{target.name}"
+            if name in graph.streams:
+                message = f"the steps have a stream {quoted(name)} already; use another name"
+                self.problems.add(graph.streams[name].place, message)
+            graph.streams[name] = StreamSpec(
+                name,
+                (Endpoint(source.name, out, before.place, f"{source.name}.{out}"),),
+                (Endpoint(target.name, taken, step.place, f"{target.name}.{taken}"),),
+                step.place,
+            )
+            graph.operators[target.name] = _with_partition(source, target)
+
+
+def _ports_between(source: type[Operator] | None, target: type[Operator] | None) -> tuple[str, str]:
+    """The first pair of an output and an input port that fit; required inputs come first, rejects are never meant."""
+    outputs = [] if source is None else [port for name, port in source.output_ports.items() if name != "errors"]
+    inputs = [] if target is None else sorted(target.input_ports.values(), key=lambda port: not port.is_required)
+    fitting = [(given.name, taken.name) for taken in inputs for given in outputs if fits(given, taken)]
+    # The check of the wiring reports ports that do not fit, and those that are not there.
+    return next(iter(fitting), (outputs[0].name if outputs else "output", inputs[0].name if inputs else "input"))
+
+
+def _with_partition(source: OperatorSpec, target: OperatorSpec) -> OperatorSpec:
+    """The operator in the partitions of the one before it, unless its state needs an exchange."""
+    before, cls = source.operator_class, target.operator_class
+    if before is None or cls is None or target.partition is not None or target.partitioner is not None:
+        return target
+    if issubclass(cls, ControlOperator):
+        return target
+    if issubclass(cls, KeyedOperator):
+        key = target.key_column
+        return target if key is None else replace(target, partition=KeyedPartition(ByName(key)))
+    if issubclass(before, ControlOperator) or cls.snapshot is not Operator.snapshot:
+        return target
+    return replace(target, partition="parallel")
