@@ -126,6 +126,7 @@ def summary(snapshot: RunSnapshot) -> str:
     if snapshot.rejected:
         lines.append(f"    rejected: {snapshot.rejected:,}")
     lines += [f"    {line}" for line in left_out_lines(snapshot)]
+    lines += [f"    {line}" for line in rescued_lines(snapshot)]
     if others:
         lines.append(f"    also counted: {', '.join(others)}")
     if snapshot.outputs:
@@ -151,6 +152,15 @@ def faster_locally(snapshot: RunSnapshot) -> list[str]:
 def described_range(skipped: Skipped) -> str:
     """The range of a file that was left out, and why."""
     return f"{on_one_line(redacted(skipped.url))} [{skipped.lost_start}, {skipped.lost_end}): {skipped.reason}"
+
+
+def rescued_lines(snapshot: RunSnapshot) -> list[str]:
+    """Warnings of columns of which a window has rescued every value: mostly they have another type in the table."""
+    return [
+        f"warning: {on_one_line(operator)} has rescued every value of column '{on_one_line(column)}' of a window, "
+        f"{values:,} in all: let the reader give it the type that it has in the table"
+        for (operator, column), values in snapshot.all_rescued.items()
+    ]
 
 
 def left_out_lines(snapshot: RunSnapshot) -> list[str]:

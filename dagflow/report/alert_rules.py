@@ -17,7 +17,7 @@ from dagflow.storage.context import StorageContext
 REJECT_WINDOWS: Final = 100
 """Number of newest windows that the share of rejects is taken from: a burst shows, and passes when it is over."""
 
-Cause = Literal["freshness", "rejects", "backlog", "failure"]
+Cause = Literal["freshness", "rejects", "backlog", "rescued", "failure"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,7 @@ class _WindowRecords(NamedTuple):
         most: The most that left any port.
         window_id: Id of the window.
         retries: Windows whose refused records it took over; those that it accepted lower `rejected`, also below 0.
+        rescued: The columns of which every value was rescued, each with its operator.
     """
 
     rejected: int
@@ -53,6 +54,7 @@ class _WindowRecords(NamedTuple):
     most: int
     window_id: int
     retries: tuple[int, ...]
+    rescued: frozenset[tuple[str, str]] = frozenset()
 
     @classmethod
     def of(cls, counters: Counters, window_id: int, retries: tuple[int, ...]) -> _WindowRecords:
@@ -64,7 +66,13 @@ class _WindowRecords(NamedTuple):
         readers = [each for each in counters.operators.values() if each.counts.get(names.BLOCKS)]
         accepted = sum(n for each in readers for port, n in each.records.items() if port != "errors")
         read = accepted + sum(each.counts.get(names.REJECTED, 0) for each in readers)
-        return cls(counters.total(names.REJECTED), read if readers else None, most, window_id, retries)
+        rescued = frozenset(
+            (name, count.removeprefix(names.ALL_RESCUED))
+            for name, own in counters.operators.items()
+            for count in own.counts
+            if count.startswith(names.ALL_RESCUED)
+        )
+        return cls(counters.total(names.REJECTED), read if readers else None, most, window_id, retries, rescued)
 
 
 class RecentRejects:
@@ -108,6 +116,11 @@ class RecentRejects:
         """
         read = [each.read for each in self._counts if each.read is not None]
         return sum(read) if read else sum(each.most for each in self._counts)
+
+    @property
+    def rescued(self) -> list[tuple[str, str]]:
+        """The columns of which one of these windows has rescued every value, each with its operator."""
+        return sorted({column for each in self._counts for column in each.rescued})
 
     @property
     def share(self) -> float:
@@ -160,6 +173,9 @@ def figures_of(reading: CheckpointReading, limits: AlertSettings, recent: Recent
             f"{limits.rejects:.2%} are allowed"
         )
         yield Finding("rejects", text, recent.share, limits.rejects)
+    if recent.rescued:
+        named = ", ".join(f"'{column}' of {operator}" for operator, column in recent.rescued)
+        yield Finding("rescued", f"every value of a window was rescued of column {named}", len(recent.rescued))
     if limits.backlog_bytes is not None:
         backlog = reading.snapshot.backlog_bytes
         text = f"{backlog:,} bytes of input are not committed, {limits.backlog_bytes:,} are allowed"

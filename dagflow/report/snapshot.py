@@ -250,7 +250,17 @@ class RunSnapshot:
             f"{each.name}:{name}": count
             for each in self._by_name()
             for name, count in sorted(each.counts.items())
-            if name not in names.TOTALS
+            if name not in names.TOTALS and not name.startswith(names.ALL_RESCUED)
+        }
+
+    @property
+    def all_rescued(self) -> dict[tuple[str, str], int]:
+        """How many values of a column were rescued where a window had no other, by operator and column."""
+        return {
+            (each.name, name.removeprefix(names.ALL_RESCUED)): count
+            for each in self._by_name()
+            for name, count in sorted(each.counts.items())
+            if name.startswith(names.ALL_RESCUED)
         }
 
     def total(self, name: str) -> int:

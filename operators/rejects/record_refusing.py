@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
+import pyarrow as pa
 
 from dagflow.api.columns.json_values import json_values
 from dagflow.api.context import OperatorContext
@@ -60,6 +61,20 @@ class RecordRefusing(RejectLimited):
         if self._context is not None:
             self._context.counters[REJECTED] += len(records)
         self.errors.emit(RecordBatch.from_records(records, LINE_FEED, chosen.origin))
+
+    def without(
+        self, batch: RecordBatch, rows: pa.RecordBatch, reasons: Mapping[int, str]
+    ) -> tuple[RecordBatch, pa.RecordBatch, list[int]]:
+        """The records that have no reason to be refused, their rows, and their positions.
+
+        Raises:
+            RecordError: A record is refused, and no stream takes rejects.
+        """
+        kept = [row for row in range(len(batch)) if row not in reasons]
+        if reasons:
+            self.refuse(batch, dict(sorted(reasons.items())))
+            batch, rows = batch.take(np.array(kept, np.int64)), rows.take(pa.array(kept, pa.int64()))
+        return batch, rows, kept
 
     def error_of(self, batch: RecordBatch, reasons: Mapping[int, str], hint: str) -> RecordError:
         """The error of the first record that has a reason, with its place."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
@@ -21,7 +22,7 @@ from dagflow.api.properties import ClientOptions, OneOrMany, OutputName, Size, T
 from dagflow.api.records import UNKNOWN, RecordBatch
 from dagflow.api.transactions import Target, TargetDecision, TransactionalSink
 from dagflow.errors import DagflowError
-from dagflow.metrics.names import IGNORED_VALUES, RESCUED_VALUES
+from dagflow.metrics.names import ALL_RESCUED, IGNORED_VALUES, RESCUED_VALUES
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted, relocated
 from dagflow.storage.pending import PendingFile
@@ -33,7 +34,7 @@ from operators.rescued_values import RESCUED, require_text_of_rescued, rescued_v
 from operators.sink.file_sink import numbered_names, require_own
 from operators.sink.tables.base import Table, TableShape
 from operators.sink.tables.delta_table import DeltaTable
-from operators.sink.tables.expected_columns import require_takes
+from operators.sink.tables.expected_columns import require_takes, require_types
 from operators.sink.tables.fitted_rows import fitted_to, with_rescued
 from operators.sink.tables.fragments import FragmentFiles, united
 from operators.sink.tables.iceberg_table import IcebergTable
@@ -183,6 +184,8 @@ class TableWriter(RecordRefusing, TransactionalSink, HoldsFiles, Relocatable, Co
         """
         self._require_keys(arriving.with_names(self.upsert_by))
         require_text_of_rescued(arriving.schema)
+        if self._shape is not None:
+            require_types(self._table, self._shape, arriving.schema)
         if self._shape is None or arriving.others is not None:
             return
         names = [field.column for field in self._shape.partition_by]
@@ -273,6 +276,8 @@ class TableWriter(RecordRefusing, TransactionalSink, HoldsFiles, Relocatable, Co
     def begin_window(self, window_id: int) -> None:
         """Start the window's files."""
         self._window_id = window_id
+        self._rescued: Counter[str] = Counter()
+        self._filled: set[str] = set()
         self._files.begin_window(window_id)
 
     @input.batch
@@ -283,6 +288,7 @@ class TableWriter(RecordRefusing, TransactionalSink, HoldsFiles, Relocatable, Co
             require_text_of_rescued(batch.to_arrow().schema)
             rows, rescued = self._columns.fit(self._with_metadata(batch), functools.partial(self._place, batch))
             batch, rows = self._held(batch, rows, rescued)
+            self._note_rescued(rows, rescued)
             # Where an app says rescue, the column exists from the beginning; otherwise it is added with the first
             # value.
             if rescued.values or RESCUED in rows.schema.names or "rescue" in (self.on_new_column, self.on_type_change):
@@ -292,9 +298,19 @@ class TableWriter(RecordRefusing, TransactionalSink, HoldsFiles, Relocatable, Co
                 texts = filter(None, rows.column(RESCUED).to_pylist())
                 self._counters[RESCUED_VALUES] += sum(len(rescued_values(text)) for text in texts)
             if self.upsert_by or self.on_type_change == "fail":
-                batch, rows, _ = self._without(batch, rows, dict(self._why_refused(rows)))
+                batch, rows, _ = self.without(batch, rows, dict(self._why_refused(rows)))
             if len(batch):
                 self._files.write(RecordBatch(rows, origin=batch.origin))
+
+    def _note_rescued(self, rows: pa.RecordBatch, rescued: Rescued) -> None:
+        """Note which columns of the table have values, and of which columns values were rescued."""
+        self._filled.update(
+            each
+            for each, column in zip(rows.schema.names, rows.columns, strict=True)
+            if column.null_count < len(column)
+        )
+        for values in rescued.values.values():
+            self._rescued.update(name for name in values if name in rows.schema.names)
 
     def _held(self, batch: RecordBatch, rows: pa.RecordBatch, rescued: Rescued) -> tuple[RecordBatch, pa.RecordBatch]:
         """The records and their rows without values by which the table cannot be partitioned.
@@ -311,23 +327,9 @@ class TableWriter(RecordRefusing, TransactionalSink, HoldsFiles, Relocatable, Co
                 refused |= {row: f"{place}: {shown(texts[row].as_py())} {why}" for row, why in reasons.items()}
             else:
                 rows = rescued.take(rows, name, reasons)
-        batch, rows, kept = self._without(batch, rows, refused)
+        batch, rows, kept = self.without(batch, rows, refused)
         rescued.keep(kept)
         return batch, rows
-
-    def _without(
-        self, batch: RecordBatch, rows: pa.RecordBatch, reasons: Mapping[int, str]
-    ) -> tuple[RecordBatch, pa.RecordBatch, list[int]]:
-        """The records that have no reason to be refused, their rows, and their positions.
-
-        Raises:
-            RecordError: A record is refused, and no stream takes rejects.
-        """
-        kept = [row for row in range(len(batch)) if row not in reasons]
-        if reasons:
-            self.refuse(batch, dict(sorted(reasons.items())))
-            batch, rows = batch.take(np.array(kept, np.int64)), rows.take(pa.array(kept, pa.int64()))
-        return batch, rows, kept
 
     def _require_keys(self, schema: pa.Schema) -> None:
         """Refuse records whose keys are missing, or have values that engines compare in different ways.
@@ -397,6 +399,8 @@ class TableWriter(RecordRefusing, TransactionalSink, HoldsFiles, Relocatable, Co
         """End the window's files."""
         if self._columns.ignored:
             self._counters[IGNORED_VALUES] += self._columns.ignored
+        for name in self._rescued.keys() - self._filled:
+            self._counters[f"{ALL_RESCUED}{name}"] += self._rescued[name]
         self._files.end_window()
 
     @property

@@ -7,11 +7,48 @@ import pyarrow as pa
 from dagflow.errors import DagflowError
 from operators.required_columns import require_columns
 from operators.sink.tables.base import Table, TableShape
+from operators.sink.tables.fitted_columns import goes_into
+from operators.sink.tables.nested_types import nullable_type, table_type
 from operators.sink.tables.partition_fields import IDENTITY
 from operators.sink.tables.table_columns import TableColumns
 from operators.sink.tables.table_files import stored_columns
 from operators.sink.tables.table_names import require_names
 from operators.sink.tables.table_partitions import require_partition_type
+
+
+def require_types(table: Table, shape: TableShape, expected: pa.Schema) -> None:
+    """Refuse columns of which an existing table could take no value.
+
+    Args:
+        table: The table.
+        shape: The shape of the table.
+        expected: The columns whose types are known.
+
+    Raises:
+        ValueError: A column has another type there; the message names all such columns.
+    """
+    there = {} if shape.columns is None else {field.name: nullable_type(field.type) for field in shape.columns}
+    others = [
+        f"'{field.name}' is {there[field.name]} there, and {field.type} in the records"
+        for field in expected
+        if field.name in there and not _may_fit(table, field.type, there[field.name])
+    ]
+    if others:
+        raise ValueError(
+            f"{table.name} could take no value of some columns: {'; '.join(others)}. give them the types of the table, "
+            "with columns of the reader or a cast in a Select, or other names"
+        )
+
+
+def _may_fit(table: Table, kind: pa.DataType, there: pa.DataType) -> bool:
+    """Whether a value of a type may fit into a column of another one, or widen it."""
+    if pa.types.is_null(kind) or (pa.types.is_nested(kind) and pa.types.is_nested(there)):
+        return True
+    try:
+        kind = table_type(kind, table.column_type)
+    except ValueError:
+        return True  # no table of the kind has such a column, which is reported when it arrives
+    return goes_into(kind, there) or table.wider_type(there, kind) is not None
 
 
 def require_takes(table: Table, shape: TableShape, expected: pa.Schema) -> None:

@@ -1,0 +1,78 @@
+"""Columns of which an existing table can take no value, because it has them with other types."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable, Field, Schema
+from deltalake.schema import PrimitiveType
+
+from dagflow.cli.render import summary
+from dagflow.engine.run import run
+from dagflow.plan.load import load_app
+from dagflow.report.alert_rules import figures_of, recent_rejects
+from dagflow.report.reading import read_checkpoint
+from dagflow.runtime.inline import InlineRuntime
+from dagflow.spec.signal_settings import AlertSettings
+from dagflow.storage.context import StorageContext
+from tests.cli.commands.inspected_app import invoke
+
+APP = """\
+name: typed
+attributes: {checkpoint: journal}
+operators:
+  splitter: {class: FileSplitterInput, properties: {files: in}}
+  reader: {class: BlockReader, properties: {format: FORMAT}}
+  table: {class: TableWriter, properties: {table: "delta:table"}, partition: parallel}
+streams:
+  blocks: {from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}
+  rows: {from: reader.messages, to: table.input}
+"""
+TEXTS = "{type: csv, columns: {id: string, d: string}}"
+
+
+@pytest.fixture(autouse=True)
+def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table with a number and a date, and a file of both as text."""
+    monkeypatch.chdir(tmp_path)
+    DeltaTable.create("table", Schema([Field("id", PrimitiveType("long")), Field("d", PrimitiveType("date"))]))
+    Path("in").mkdir()
+    Path("in/a.csv").write_text("id,d\n1,2026-05-01\n2,2026-05-02\n")
+
+
+def validated(format: str) -> tuple[int, str]:
+    """The exit code and the messages of `dagflow validate` for an app with a format."""
+    Path("app.yaml").write_text(APP.replace("FORMAT", format))
+    code, _, messages = invoke("validate", "app.yaml")
+    return code, messages
+
+
+@pytest.mark.parametrize("format", [TEXTS, "csv"])
+def test_types_of_both_sides_are_compared_before_a_run(format: str) -> None:
+    """Types that the app declares, and those of a header; the mistake is at the line of the writer."""
+    code, output = validated(format)
+    assert code == 2 and "app.yaml:6:3: operator 'table' (TableWriter): table delta:" in output
+    assert "'id' is int64 there, and string in the records; 'd' is date32[day] there, and string" in output
+
+
+def test_types_that_may_fit_are_no_mistake() -> None:
+    """A number of fewer bits, and a column that the table lacks."""
+    assert validated("{type: csv, columns: {id: int32, d: date32, more: string}}")[0] == 0
+
+
+def test_a_column_of_which_all_values_are_rescued_is_a_warning() -> None:
+    """In the summary, in the status, and as an alert; one with a value that fits is not."""
+    Path("in/a.csv").unlink()
+    lines = [{"id": "x", "d": "2026-05-01", "n": 1}, {"id": "y", "d": "2026-05-02", "n": "z"}]
+    Path("in/a.json").write_text("\n".join(map(json.dumps, lines)) + "\n")
+    warning = "warning: table has rescued every value of column 'id' of a window, 2 in all"
+    assert validated("{type: json_lines, columns: as_found}")[0] == 0
+    text = summary(run(load_app("app.yaml"), runtime=InlineRuntime))
+    assert warning in text and "column 'n'" not in text
+    assert warning in invoke("status", "app.yaml")[1]
+    storage = StorageContext.default()
+    recent = recent_rejects("journal", storage, 100)
+    texts = {each.cause: each.text for each in figures_of(read_checkpoint("journal", storage), AlertSettings(), recent)}
+    assert "'id' of table" in texts["rescued"]
