@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import zoneinfo
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ import pyarrow as pa
 from pydantic import BeforeValidator, WithJsonSchema
 
 from dagflow.api.properties import PropertyPartError
+from operators.found_values import MAX_DEPTH
 from operators.reader.columns.patterns import TimePattern
 
 _NAMED: Mapping[str, pa.DataType] = {
@@ -130,12 +132,20 @@ def arrow_type(name: str) -> pa.DataType:
     raise ValueError(f"there is no type {name!r}; the types are {TYPES}")
 
 
+_STEPS = {"<": 1, ">": -1}
+
+
 def _nested_type(kind: str, inside: str) -> pa.DataType:
     """The type of arrays or objects.
 
     Raises:
         ValueError: The text is no type such as list<int64> or struct<a: int64>, or holds no type.
     """
+    if (
+        inside.count("<") >= MAX_DEPTH
+        and max(itertools.accumulate(map(_STEPS.get, inside, itertools.repeat(0)))) >= MAX_DEPTH
+    ):
+        raise ValueError(f"{kind}<{inside[:20]}...: lists and structs are nested more than {MAX_DEPTH} levels deep")
     if kind == "list":
         return pa.list_(arrow_type(inside.strip()))
     fields: dict[str, pa.DataType] = {}
