@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from random import Random
 from typing import Any
 
-import pyarrow.dataset as ds
+import duckdb
+import polars
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from pyiceberg.catalog.sql import SqlCatalog
@@ -17,6 +22,7 @@ from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
 from operators.found_values import joined, plain
 from operators.rescued_values import rescued_values
+from tests.strangers.fuzzing import seeds
 
 APP = """
 name: names
@@ -48,27 +54,49 @@ def work(root: Path, kind: str, files: Sequence[Sequence[Record]]) -> list[Recor
     for number, records in enumerate(files):
         (root / "in" / f"{number}.json").write_text("".join(f"{json.dumps(record)}\n" for record in records))
         run(load_app(root / "app.yaml"), runtime=InlineRuntime)
-    return sorted(rows_of(root, kind), key=lambda row: int(row["id"]))
+    return sorted(rows_of(root, kind), key=lambda row: int(values_of(row)["id"]))
 
 
-def rows_of(root: Path, kind: str) -> list[Record]:
-    """The rows of the table."""
+def rows_of(root: Path, kind: str, reader: str = "arrow") -> list[Record]:
+    """The rows of the table, as a reader shows them: the library of its kind, polars or DuckDB."""
+    if reader == "duckdb" or kind == "parquet":
+        files = sorted(str(path) for path in root.rglob("*.parquet"))
+        return [row for file in files for row in _rows_of_file(file, reader)]
     if kind == "delta":
-        rows: list[Record] = DeltaTable(str(root / "table")).to_pyarrow_table().to_pylist()
-        return rows
-    if kind == "parquet":
-        files = ds.dataset(str(root / "table")).files
-        return [row for file in files for row in ds.dataset(file).to_table().to_pylist()]
+        table = polars.read_delta(str(root / "table")).to_arrow() if reader == "polars" else _delta(root)
+        return list(table.to_pylist())
     with SqlCatalog("default", **catalog_in(root)) as catalog:
-        found: list[Record] = catalog.load_table("shop.names").scan().to_arrow().to_pylist()
-    return found
+        handle = catalog.load_table("shop.names")
+        found = polars.scan_iceberg(handle).collect().to_arrow() if reader == "polars" else handle.scan().to_arrow()
+    return list(found.to_pylist())
+
+
+def _delta(root: Path) -> pa.Table:
+    return DeltaTable(str(root / "table")).to_pyarrow_table()
+
+
+def _rows_of_file(path: str, reader: str) -> list[Record]:
+    if reader == "duckdb":
+        with duckdb.connect() as connection:
+            return list(connection.read_parquet(path).to_arrow_table().to_pylist())
+    rows = polars.read_parquet(path).to_arrow() if reader == "polars" else pq.read_table(path)
+    return list(rows.to_pylist())
 
 
 def values_of(row: Record) -> Record:
     """All values of a record, rescued ones and rescued parts of values included."""
     values: Record = plain(row)
     rescued = rescued_values(values.pop("_rescued", "{}"))
-    return {name: joined(values.get(name), rescued.get(name)) for name in [*values, *rescued]}
+    names = [*values, *rescued]
+    found: Record = without_nulls({name: joined(values.get(name), rescued.get(name)) for name in names})
+    return found
+
+
+def without_nulls(value: Any) -> Any:
+    """A value without null members: readers show a missing struct or list in different ways."""
+    if isinstance(value, dict):
+        return {name: inner for name, each in value.items() if (inner := without_nulls(each)) not in (None, {}, [])}
+    return [without_nulls(each) for each in value] if isinstance(value, list) else value
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -97,3 +125,44 @@ def test_columns_of_the_app_come_before_those_that_are_spelled_alike(tmp_path: P
     run(load_app(tmp_path / "app.yaml"), runtime=InlineRuntime)
     rows = sorted(rows_of(tmp_path, "delta"), key=lambda row: int(row["id"]))
     assert [values_of(row) for row in rows] == [{"_RESCUED": 1, "ID": 2, "id": 1, "v": 1}, {"id": 2, "v": "x"}]
+
+
+PIECES = [
+    *("a", "A", "b", "ID", "id", "é", "É", "K", "\u212a", "ß", "ẞ", "İ", "日", "😀", "_", "1"),
+    *("\0", "\t", "\n", "\x1f", "\x7f", "\x85", "\u2028", "\ufeff", " ", ".", "/", "%20", "=", ",", ";", "`"),
+    *('"', "'", "\\\\", "{", "(", "#", "$", "é", "x" * 90, "é" * 100),
+]
+
+
+def some_record(random: Random, number: int) -> Record:
+    """A record with odd names on all levels."""
+
+    def name() -> str:
+        return "".join(random.choices(PIECES, k=random.choice([0, 1, 1, 1, 2, 3])))
+
+    def value(depth: int) -> Any:
+        kind = random.choice(["number", "number", "text", "struct", "list"]) if depth else "number"
+        if kind == "struct":
+            return {name(): value(depth - 1) for _ in range(random.randint(1, 3))}
+        if kind == "list":
+            return [value(depth - 1) for _ in range(random.randint(1, 2))]
+        return random.randint(1, 99) if kind == "number" else random.choice(["x", "y"])
+
+    members = {name(): value(2) for _ in range(random.randint(0, 4))}
+    return {**{key: each for key, each in members.items() if key not in ("id", "_rescued")}, "id": number}
+
+
+@pytest.mark.filterwarnings("ignore::polars.exceptions.PerformanceWarning")
+def test_every_reader_shows_every_value_under_its_name_or_as_rescued(tmp_path: Path) -> None:
+    """Names of random pieces in columns, structs and lists of structs, in all kinds of tables, over three runs."""
+    for seed in seeds(4):
+        random, root = Random(seed), tmp_path / str(seed)
+        root.mkdir()
+        kind, numbers = random.choice(KINDS), iter(range(100))
+        files = [[some_record(random, next(numbers)) for _ in range(random.randint(1, 4))] for _ in range(3)]
+        given = [record for file in files for record in file]
+        work(root, kind, files)
+        for reader in ("arrow", "polars", "duckdb"):
+            found = sorted(map(values_of, rows_of(root, kind, reader)), key=lambda row: int(row["id"]))
+            assert found == given, f"{seed=} {kind=} {reader=}"
+        shutil.rmtree(root)
