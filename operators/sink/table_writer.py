@@ -35,10 +35,11 @@ from operators.sink.file_sink import numbered_names, require_own
 from operators.sink.tables.base import Table, TableShape
 from operators.sink.tables.delta_table import DeltaTable
 from operators.sink.tables.expected_columns import require_takes, require_types
-from operators.sink.tables.fitted_rows import fitted_to, with_rescued
+from operators.sink.tables.fitted_rows import fitted_to
 from operators.sink.tables.fragments import FragmentFiles, united
 from operators.sink.tables.iceberg_table import IcebergTable
 from operators.sink.tables.parquet_dataset import ParquetDataset
+from operators.sink.tables.rescued_column import with_rescued
 from operators.sink.tables.table_columns import (
     OnNewColumn,
     OnTypeChange,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import shutil
 from collections.abc import Sequence
@@ -125,6 +126,28 @@ def test_columns_of_the_app_come_before_those_that_are_spelled_alike(tmp_path: P
     run(load_app(tmp_path / "app.yaml"), runtime=InlineRuntime)
     rows = sorted(rows_of(tmp_path, "delta"), key=lambda row: int(row["id"]))
     assert [values_of(row) for row in rows] == [{"_RESCUED": 1, "ID": 2, "id": 1, "v": 1}, {"id": 2, "v": "x"}]
+
+
+@pytest.mark.parametrize("format", ["parquet", "csv", "json_lines"])
+def test_files_have_no_names_that_their_readers_confuse(tmp_path: Path, format: str) -> None:
+    """Those values are rescued, with their place; JSON has a form for every name."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a").write_text('{"id": 1, "v\\u0000x": 2, "s": {"a": 3}, "ID": 4}\n')
+    app = APP.format(root=tmp_path, table=f"path: {tmp_path}/out, format: {format}").replace("TableW", "RecordW")
+    (tmp_path / "app.yaml").write_text(app)
+    run(load_app(tmp_path / "app.yaml"), runtime=InlineRuntime)
+    (path,) = (tmp_path / "out").glob("[!.]*")
+    if format == "parquet":
+        (row,) = pq.read_table(path).to_pylist()
+    elif format == "csv":
+        (row,) = csv.DictReader(path.read_text().splitlines())
+    else:
+        row = json.loads(path.read_text())
+    whole: dict[str, Record] = {"parquet": {"id": 1, "s": {"a": 3}}, "csv": {"id": "1", "s": '{"a":3}', "ID": "4"}}
+    rescued: dict[str, Record] = {"parquet": {"v\0x": 2, "ID": 4}, "csv": {"v\0x": 2}}
+    given = {"id": 1, "v\0x": 2, "s": {"a": 3}, "ID": 4}
+    assert values_of(row) == {**whole.get(format, given), **rescued.get(format, {})}
+    assert format == "json_lines" or json.loads(row["_rescued"])["_offset"] == 0
 
 
 PIECES = [

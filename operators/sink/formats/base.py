@@ -113,6 +113,10 @@ class SinkFormat(HasProperties, ABC):
         """The format that writes a batch; itself but for formats that choose another one."""
         return self
 
+    def held(self, batch: RecordBatch) -> RecordBatch:
+        """Records as a file can hold them: values under names that it cannot hold are in the column `_rescued`."""
+        return batch
+
     def layout_of(self, batch: RecordBatch) -> Any:
         """Properties that all records of a file share, such as the names of their columns; None for none."""
         return None

@@ -11,7 +11,9 @@ from pydantic import Field
 
 from dagflow.api.columns.json_values import json_values
 from dagflow.api.records import RecordBatch
+from operators.sink.formats.held_names import NamesInHeader, with_held_names
 from operators.sink.formats.text_format import TextFormat
+from operators.sink.tables.table_names import lower_case
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -53,6 +55,10 @@ class CsvSink(TextFormat):
             raise ValueError(f"null_value {self.null_value!r} holds the delimiter, a quote or a newline")
         escaped = f"\\{self.delimiter}" if self.delimiter in r"\]^-[" else self.delimiter
         self._special = f'["\r\n{escaped}]'
+
+    def held(self, batch: RecordBatch) -> RecordBatch:
+        """Any names without a NUL."""
+        return with_held_names(batch, lambda: NamesInHeader(lower_case))
 
     def layout_of(self, batch: RecordBatch) -> list[str]:
         """A file has rows of the same columns."""

@@ -14,6 +14,8 @@ from dagflow.api.properties import Size
 from dagflow.api.records import RecordBatch
 from operators.sink.formats.base import FileEncoder, FileStream, SinkFormat
 from operators.sink.formats.chunks import ChunkedEncoder
+from operators.sink.formats.held_names import with_held_names
+from operators.sink.tables.table_names import TableNames, lower_case
 
 _ZSTD_LEVEL = 2
 """Compared with level 3, writing takes a tenth less time, and files of the benchmarks' columns are 1 % larger."""
@@ -51,6 +53,10 @@ class ParquetSink(SinkFormat):
     def extension(self) -> str:
         """The same for all compressions: the file itself says which."""
         return ".parquet"
+
+    def held(self, batch: RecordBatch) -> RecordBatch:
+        """The names that tables can have."""
+        return with_held_names(batch, lambda: TableNames(lower_case))
 
     def layout_of(self, batch: RecordBatch) -> pa.Schema:
         """Names and types of the columns; other parts of a schema differ from batch to batch."""

@@ -7,33 +7,12 @@ from collections.abc import Collection, MutableMapping, Sequence
 import pyarrow as pa
 
 from dagflow.metrics.names import RESCUED_VALUES
-from operators.rescued_values import RESCUED, rescued_text
 from operators.sink.tables.base import Table
 from operators.sink.tables.fragments import with_columns
 from operators.sink.tables.partition_fields import PartitionField
-from operators.sink.tables.table_columns import Rescued, TableColumns
+from operators.sink.tables.rescued_column import with_rescued
+from operators.sink.tables.table_columns import TableColumns
 from operators.sink.tables.table_partitions import unheld_values
-
-
-def with_rescued(
-    rows: pa.RecordBatch, rescued: Rescued, files: Sequence[str | None], offsets: Sequence[int | None]
-) -> pa.RecordBatch:
-    """Rows with rescued values, beside those that were rescued before.
-
-    Args:
-        rows: The rows.
-        rescued: The values.
-        files: The file of each row.
-        offsets: The offset of each row in its file.
-    """
-    position = rows.schema.get_field_index(RESCUED)
-    texts = rows.column(position).to_pylist() if position >= 0 else [None] * rows.num_rows
-    for row, values in rescued.values.items():
-        texts[row] = rescued_text(values, files[row], offsets[row], texts[row])
-    column = pa.array(texts, pa.string())
-    if position >= 0:
-        return rows.set_column(position, RESCUED, column)
-    return rows.append_column(RESCUED, column)
 
 
 def fitted_to(

@@ -1,0 +1,46 @@
+"""Columns of files whose names readers of a format cannot tell apart, or not read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from dagflow.api.records import RecordBatch
+from dagflow.storage.location import redacted
+from operators.sink.tables.rescued_column import with_rescued
+from operators.sink.tables.table_columns import TableColumns
+from operators.sink.tables.table_names import TableNames
+
+
+def with_held_names(batch: RecordBatch, names: Callable[[], TableNames]) -> RecordBatch:
+    """Records with the values of columns and members that a file cannot hold in the column of rescued values.
+
+    Args:
+        batch: The records.
+        names: Gives the names of a file without columns.
+    """
+    rows, empty = batch.to_arrow(), names()
+    if all(empty.takes(field) for field in rows.schema):
+        return batch
+    fitted, rescued = TableColumns("the file", lambda kind: kind, None, on_new_column="add", names=names()).fit(rows)
+    files: list[str | None] = [None] * len(batch)
+    offsets: list[int | None] = [None] * len(batch)
+    if batch.origin is not None:
+        known = batch.offsets().tolist()
+        for row in rescued.values:
+            if (block := batch.block_of(row)) is not None:
+                files[row], offsets[row] = redacted(block.url), known[row]
+    return RecordBatch(with_rescued(fitted, rescued, files, offsets), origin=batch.origin)
+
+
+class NamesInHeader(TableNames):
+    """The names in the header of a text file: no reader takes a NUL there for text."""
+
+    def why_not(self, column: pa.Field) -> str:
+        """Why a file cannot have a column; "" if it can."""
+        return "a NUL in a header" if "\0" in column.name else ""
+
+    def reduced(self, name: str, kind: pa.DataType, known: pa.DataType | None = None) -> pa.DataType | None:
+        """The type itself: members are JSON."""
+        return kind
