@@ -130,7 +130,7 @@ def test_columns_of_the_app_come_before_those_that_are_spelled_alike(tmp_path: P
 
 @pytest.mark.parametrize("format", ["parquet", "csv", "json_lines"])
 def test_files_have_no_names_that_their_readers_confuse(tmp_path: Path, format: str) -> None:
-    """Those values are rescued, with their place; JSON has a form for every name."""
+    """Values under such names are rescued, with their place; JSON has a form for every name."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a").write_text('{"id": 1, "v\\u0000x": 2, "s": {"a": 3}, "ID": 4}\n')
     app = APP.format(root=tmp_path, table=f"path: {tmp_path}/out, format: {format}").replace("TableW", "RecordW")
