@@ -15,6 +15,7 @@ from sqlglot.errors import ParseError, TokenError
 from dagflow.suggestions import did_you_mean
 from operators.expressions.arguments import CHAINED, OPERATORS, note_positions, operands_of, position_of, require_read
 from operators.expressions.expression_error import ExpressionError
+from operators.expressions.misspelling import with_keyword
 from operators.expressions.sql_types import (
     BIGINT,
     BOOLEAN,
@@ -98,6 +99,13 @@ def parsed_as(text: str, kind: Any = None) -> Any:
         ExpressionError: The text is not SQL, or has parts that nothing reads.
     """
     try:
+        return _read(text, kind)
+    except ExpressionError as error:
+        raise with_keyword(error, text, lambda other: _read(other, kind)) from None
+
+
+def _read(text: str, kind: Any) -> Any:
+    try:
         found = sqlglot.parse_one(text, dialect=SqlDialect, into=kind)
     except TokenError:
         raise ExpressionError("a quote or a comment is not closed", text, len(text.rstrip())) from None
@@ -107,6 +115,9 @@ def parsed_as(text: str, kind: Any = None) -> Any:
         raise ExpressionError("it is nested too deep", text, 0) from None
     note_positions(found, text)
     require_read(found, text)
+    if kind is None and not isinstance(found, exp.Query):
+        reason = "a query is expected, as select country, count(*) as n from input group by country"
+        raise ExpressionError(reason, text, 0)
     return found
 
 

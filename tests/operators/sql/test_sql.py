@@ -192,7 +192,7 @@ def test_a_mistake_is_reported_at_its_place_in_the_app(
     [
         ("select a from input union select b from input", "b", "let both streams go to one port"),
         ("select rank() over (partition by b) as r from input", "rank", "Aggregate groups records"),
-        ("selec a from input", "from", "'from' is not expected here"),
+        ("selec a from input", "selec", "'selec' is not expected here; did you mean 'select'?"),
         ("select a from input qualify b", "b", "qualify is not available"),
         ("delete from input", "delete", "a query is expected"),
         ("select a from input group by rollup(z)", "z", "rollup is not available"),

@@ -1,0 +1,60 @@
+"""A misspelt keyword is named, with the keyword that is meant."""
+
+from __future__ import annotations
+
+import pytest
+
+from operators import Sql
+from operators.expressions.expression import Expression
+from operators.expressions.expression_error import ExpressionError
+
+QUERIES = {
+    "selct a, b from input": ("selct", "select"),
+    "selct a form input wher a > 1": ("selct", "select"),
+    "select a form input": ("form", "from"),
+    "select a from input wher a > 1": ("wher", "where"),
+    "select a, count(*) as n from input gruop by a": ("gruop", "group"),
+    "select a, count(*) as n from input groupby a": ("groupby", "group by"),
+    "select a from input oder by a limit 3": ("oder", "order"),
+    "select a from input order by a dsc limit 3": ("dsc", "desc"),
+    "select a from input order by a limt 3": ("limt", "limit"),
+    "select a, count(*) as n from input group by a havng count(*) > 1": ("havng", "having"),
+}
+EXPRESSIONS = {
+    "a = 1 adn b = 2": ("adn", "and"),
+    "a lik 'x%'": ("lik", "like"),
+    "a beetween 1 and 2": ("beetween", "between"),
+    "case whn a then b end": ("whn", "when"),
+    "case when a then b ese c end": ("ese", "else"),
+    "nto a": ("nto", "not"),
+    "a is nto null": ("nto", "not"),
+    "extrct(year from a)": ("extrct", "extract"),
+    "intervall '1' day": ("intervall", "interval"),
+}
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_a_misspelt_keyword_of_a_query_is_named(query: str) -> None:
+    """With its column; a query that has no other mistake is read with the keyword that is suggested."""
+    word, keyword = QUERIES[query]
+    with pytest.raises(ExpressionError, match=f"'{word}' is not expected here; did you mean '{keyword}'\\?") as caught:
+        Sql(query=query)
+    assert caught.value.offset == query.index(word)
+    if "form input wher" not in query:
+        Sql(query=query.replace(word, keyword))
+
+
+@pytest.mark.parametrize("text", EXPRESSIONS)
+def test_a_misspelt_keyword_of_an_expression_is_named(text: str) -> None:
+    """The same for expressions."""
+    word, keyword = EXPRESSIONS[text]
+    with pytest.raises(ExpressionError, match=f"'{word}' is not expected here; did you mean '{keyword}'\\?"):
+        Expression.of(text)
+    Expression.of(text.replace(word, keyword))
+
+
+@pytest.mark.parametrize(("text", "what"), [("a,b", "','"), ("a b", "'b'"), ("a form", "'form'")])
+def test_a_word_that_no_keyword_explains_is_not_blamed(text: str, what: str) -> None:
+    """A suggestion is made only where the text can be read with it."""
+    with pytest.raises(ExpressionError, match=f"^{what} is not expected here, at"):
+        Expression.of(text)
