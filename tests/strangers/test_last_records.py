@@ -80,7 +80,9 @@ def follower_of(folder: Path, content: bytes, **properties: Any) -> tuple[Restar
     return RestartableSplitter(folder, **properties), log
 
 
-@pytest.mark.parametrize(("rotate", "restarts", "properties"), CASES, ids=str)
+@pytest.mark.parametrize(
+    ("rotate", "restarts", "properties"), CASES, ids=lambda value: getattr(value, "__name__", str(value))
+)
 def test_a_rotated_log_is_read_to_its_end(
     tmp_path: Path, rotate: Callable[[Path], None], restarts: bool, properties: dict[str, Any]
 ) -> None:
