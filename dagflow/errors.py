@@ -47,6 +47,11 @@ def cut_text(text: str, limit: int = MAX_TEXT) -> str:
     return f"{text[: limit - tail]} … {size} left out … {text[-tail:]}"
 
 
+def own_name(operator: str) -> str:
+    """The name of an operator that its author has given: what dagflow puts behind it names a part of it."""
+    return operator.partition("/")[0]
+
+
 def text_of(error: BaseException) -> str:
     """The text of an exception that may be of any class, cut where it is long."""
     try:
@@ -187,7 +192,9 @@ class OperatorError(DagflowError):
 
     def _located(self) -> str:
         place = [f"window {self.window_id}"] if self.window_id >= 0 else []
-        place.append(f"operator '{self.operator}'" + (f" partition {self.partition}" if self.partition >= 0 else ""))
+        place.append(
+            f"operator '{own_name(self.operator)}'" + (f" partition {self.partition}" if self.partition >= 0 else "")
+        )
         text = f"{', '.join(place)}: {self.message}"
         if self.line:
             text += f"\n    at {self.line}"

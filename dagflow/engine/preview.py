@@ -21,7 +21,7 @@ from dagflow.engine.preview_chain import PreviewChain, PreviewLimits
 from dagflow.engine.preview_port import PreviewPort, find_port, part_before
 from dagflow.engine.preview_results import PreviewReject, PreviewResults
 from dagflow.engine.preview_source import PreviewInput
-from dagflow.errors import DagflowError, OperatorError, PlanError, Problem
+from dagflow.errors import DagflowError, OperatorError, PlanError, Problem, own_name
 from dagflow.execution.program import Program
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import PortRef
@@ -121,7 +121,8 @@ class Preview:
     def notes(self) -> Iterator[str]:
         """Why a run would end with the refused records: one line for each operator that refused some."""
         for name in self.ends_run:
-            yield f"operator '{name}': a run ends at the first record that is refused; connect its port errors"
+            operator = own_name(name)
+            yield f"operator '{operator}': a run ends at the first record that is refused; connect its port errors"
 
     def _repr_html_(self) -> str:
         """The records as a table, for a notebook; and what ended the preview."""

@@ -36,6 +36,7 @@ from dagflow.errors import (
     RunStoppedError,
     SourceChangedError,
     StorageError,
+    own_name,
 )
 from dagflow.execution.messages import TaskResult
 from dagflow.journal.events import WindowReplay
@@ -316,8 +317,8 @@ def why_not_alone(planned: WindowPlan, state: JournalState) -> JournalError | No
     if not (held := [*planned.holds, *planned.closes]):
         return None
     return JournalError(
-        f"window {planned.window_id} is part of a result of operator '{held[0]}' over several windows, and cannot be "
-        "processed again alone",
+        f"window {planned.window_id} is part of a result of operator '{own_name(held[0])}' over several windows, and "
+        "cannot be processed again alone",
         url="journal",
         hint=PUT_BACK if remover_of({}, state) else START_OVER,
     )
@@ -372,25 +373,28 @@ def _obstacle(app: PlacedApp, removers: Collection[str]) -> JournalError | None:
         for name in stage.operators:
             if is_stateful(app.operators[name]):
                 return JournalError(
-                    f"operator '{name}' has state, and the journal does not keep the state before a window",
+                    f"operator '{own_name(name)}' has state, and the journal does not keep the state before a window",
                     url="journal",
                     hint=START_OVER,
                 )
     for name, target in targets_of(app.operators, app.storage).items():
         if why := target.why_not_replayed:
-            return JournalError(f"operator '{name}' writes to {target.name}: {why}", url="journal", hint=ANOTHER_TABLE)
+            return JournalError(
+                f"operator '{own_name(name)}' writes to {target.name}: {why}", url="journal", hint=ANOTHER_TABLE
+            )
     for name in waits_for_results(app.plan, app.operators):
         if name not in removers:
             return JournalError(
-                f"operator '{name}' works on the results of all windows in order, and cannot process one of them again",
+                f"operator '{own_name(name)}' works on the results of all windows in order, and cannot process one of "
+                "them again",
                 url="journal",
                 hint=START_OVER,
             )
     for name, each in accumulators(app.operators).items():
         if each.over != "window":
             return JournalError(
-                f"operator '{name}' gives results over several windows, and a window that is processed again would "
-                "give one of its own",
+                f"operator '{own_name(name)}' gives results over several windows, and a window that is processed again "
+                "would give one of its own",
                 url="journal",
                 hint=f"say over: window, where each window is to give a result of its own; otherwise {START_OVER}",
             )

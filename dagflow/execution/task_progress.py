@@ -16,6 +16,7 @@ import msgspec
 from msgspec import structs
 
 from dagflow.api.context import Progress
+from dagflow.errors import own_name
 from dagflow.metrics.operator_report import OperatorReport
 
 REPORT_EVERY_S = 0.2
@@ -45,7 +46,7 @@ class TaskActivity(msgspec.Struct, frozen=True, array_like=True):
     attempt: int = -1
 
     def __str__(self) -> str:
-        operator = f", operator '{self.operator}'" if self.operator else ", stage" + f" {self.stage}"
+        operator = f", operator '{own_name(self.operator)}'" if self.operator else ", stage" + f" {self.stage}"
         return f"window {self.window_id}{operator} partition {self.partition}"
 
 

@@ -173,7 +173,7 @@ def test_no_replay_is_advised_to_an_app_with_results_over_windows(folder: Path) 
     """It would give a result for each window, which only a new run can put together."""
     counting = changed("by: record").replace("RecordFilter", "CountBy")
     last = notices_of(counting)[-1]
-    assert "only a run with --fresh makes it again, because operator 'filter/unifier' gives results over" in last
+    assert "only a run with --fresh makes it again, because operator 'filter' gives results over" in last
 
 
 def test_a_result_over_the_run_is_made_again_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -296,9 +296,7 @@ def test_parts_go_when_they_are_published(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_part_of_a_result_is_not_processed_again_alone(tmp_path: Path, window: int) -> None:
     """Neither a window that added to it nor the one that published it; starting over makes it anew."""
     run(counting(tmp_path), runtime=InlineRuntime)
-    with pytest.raises(
-        JournalError, match="part of a result of operator 'counts/unifier' over several windows"
-    ) as caught:
+    with pytest.raises(JournalError, match="part of a result of operator 'counts' over several windows") as caught:
         replay_windows(counting(tmp_path, "window"), RunOptions(), [window], runtime=InlineRuntime)
     assert "start over with --fresh" in caught.value.hint
     run(counting(tmp_path), RunOptions(fresh=True), runtime=InlineRuntime)
@@ -310,7 +308,7 @@ def test_a_new_result_over_windows_is_not_made_of_single_ones(tmp_path: Path, ov
     """A replay would give one for each window, and gives it where the app says that it is to."""
     run(passing(tmp_path), runtime=InlineRuntime)
     before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
-    with pytest.raises(JournalError, match=r"'counts/unifier' gives results over several .*\n.*say over: window"):
+    with pytest.raises(JournalError, match=r"'counts' gives results over several .*\n.*say over: window"):
         replay_windows(counting(tmp_path, over), RunOptions(), [2, 3], runtime=InlineRuntime)
     assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
     replay_windows(counting(tmp_path, "window"), RunOptions(), range(1, 7), runtime=InlineRuntime)

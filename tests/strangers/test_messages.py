@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from dagflow.cli.record_table import Column, listed_columns, table
-from dagflow.errors import AppError, Problem
+from dagflow.errors import AppError, OperatorError, Problem
 from dagflow.testing.operators import run_operator
 from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.byte_source import BufferSlice
@@ -169,5 +170,35 @@ def test_a_tag_that_never_occurs_is_said(tag: str, is_said: bool, caplog: pytest
         read_cut(made, content, block_size)
         said = [record.getMessage() for record in caplog.records]
         # The first bytes that are held show the names.
-        names = "'r', 'Item'" if chunk_bytes > len(content) else "'r'"
+        names = "'r', 'Item'" if chunk_bytes > 1 else "'r'"
         assert said == ([f"no element {tag}, only {names} url=memory.bin"] if is_said else [])
+
+
+def test_an_operator_has_the_name_that_its_author_gave(tmp_path: Path) -> None:
+    """A query is several operators, and its author knows one."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.csv").write_text("k,v\na,1\nb,2\n")
+    (tmp_path / "app.yaml").write_text("""
+name: query
+attributes: {checkpoint: journal}
+operators:
+  splitter: {class: FileSplitterInput, properties: {files: in}}
+  reader: {class: BlockReader, properties: {format: {type: csv, columns: {v: int64}}}}
+  q: {class: Sql, properties: {query: "select k, sum(v) as s from input group by k order by s limit 1"}}
+  writer: {class: RecordWriter, properties: {path: out}}
+streams:
+  blocks: {from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}
+  rows: {from: reader.messages, to: q.input}
+  sums: {from: q.output, to: writer.input}
+""")
+    for arguments, shown in (
+        (["preview"], r"\n    q +1 of 2\n?$"),
+        (["run", "--local", "--workers", "1"], "q.output 1\n"),
+    ):
+        command = [sys.executable, "-m", "dagflow", *arguments, "app.yaml"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+        said = done.stdout + done.stderr
+        assert "q/" not in said
+        assert re.search(shown, said), said
+    error = OperatorError("process() raised", operator="q/top", window_id=1, partition=0)
+    assert str(error) == "window 1, operator 'q' partition 0: process() raised"

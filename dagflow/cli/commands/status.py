@@ -15,6 +15,7 @@ from dagflow.cli.number_format import brief, clock, count, duration, part, size
 from dagflow.cli.output import definitions, on_one_line
 from dagflow.cli.render import described_range, left_out_lines, rescued_lines
 from dagflow.cli.shared_options import Settings, store_option, verbose_option
+from dagflow.errors import own_name
 from dagflow.journal.reader import read_state
 from dagflow.journal.run_progress import RunProgress
 from dagflow.report.input_ranges import InputRange
@@ -118,7 +119,9 @@ def _note_open(windows: Collection[int], held_results: Iterable[str]) -> None:
             f"{min(windows)}, and has not finished; if it is not at work, the next run or replay finishes it"
         )
     for name in held_results:
-        output.note(f"a result of operator '{name}' over several windows is held back; a run to the end publishes it")
+        output.note(
+            f"a result of operator '{own_name(name)}' over several windows is held back; a run to the end publishes it"
+        )
 
 
 NOT_READ = "no window has read such a file"

@@ -61,7 +61,7 @@ class Xml(RecordFormat):
         self._outside = re.compile(_ASIDE + rb"|<!DOCTYPE|<" + tag + rb"(?=[ \t\r\n/>])")
         self._inside = re.compile(_ASIDE + rb"|</" + tag + rb"(?=[ \t\r\n>])|<" + tag + rb"(?=[ \t\r\n/>])")
         self._reached: tuple[object, int, int, int] = (None, 0, 0, 0)
-        self._has_element, self._names = False, list[bytes]()
+        self._has_element, self._names = True, list[bytes]()
 
     @property
     def _reach(self) -> int:
@@ -100,8 +100,6 @@ class Xml(RecordFormat):
                 self._refuse(block, position + following, len(data) - following, is_torn)
             position += following
             if view.is_at_end:
-                if not self._has_element and limit >= source.size_bytes:
-                    self._warn(block)
                 if is_torn:
                     _skip(max(covered, block.start), position, accounting)
                     covered = source.size_bytes
@@ -113,6 +111,8 @@ class Xml(RecordFormat):
             held = self.chunk_bytes if following else 2 * held
         # The end of a compressed file is known only when it was read.
         _skip(max(covered, block.start), min(limit, source.size_bytes), accounting)
+        if 0 < source.size_bytes <= limit and not self._has_element:
+            self._warn(block)
         self._reached = (file, block.end, position, covered)
 
     def _warn(self, block: BlockMetadata) -> None:
@@ -124,6 +124,7 @@ class Xml(RecordFormat):
         """Where the search for elements begins; a file that cannot be searched is refused as a whole."""
         if not _WIDE.match(read_exactly(source, 0, 4).tobytes()):
             return 0
+        self._has_element = True  # as far as is known
         if block.start == 0:
             raw = read_exactly(source, 0, SHOWN_BYTES).tobytes()
             accounting.reject(0, size_read_from(source, 4), "XML in UTF-16 or UTF-32 cannot be read", raw)

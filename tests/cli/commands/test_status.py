@@ -231,6 +231,6 @@ def test_a_result_that_waits_for_the_end_of_the_run_is_shown(folder: Path) -> No
         run(load_app("app.yaml"), runtime=lambda program: InlineRuntime(program, before=before))
     code, _, err = invoke("status", "journal")
     assert code == 0
-    assert "a result of operator 'filter/unifier' over several windows is held back" in err
+    assert "a result of operator 'filter' over several windows is held back" in err
     run(load_app("app.yaml"), runtime=InlineRuntime)
     assert invoke("status", "journal")[2] == ""
