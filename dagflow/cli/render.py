@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 
 from dagflow.api.context import Skipped
 from dagflow.api.rejects.reject import REJECTS
@@ -85,7 +85,7 @@ def is_busy(snapshot: RunSnapshot) -> bool:
 def bottleneck(snapshot: RunSnapshot) -> str:
     """Which operator most of the tasks' time goes to, in words; "" before any has worked for long."""
     # The driver works beside the tasks, and may wait for Java to start.
-    busy_s: Counter[str] = Counter()
+    busy_s: defaultdict[str, float] = defaultdict(float)
     for each in snapshot.live_operators:
         if each.stage:
             busy_s[own_name(each.name)] += each.busy_s

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -25,6 +24,7 @@ from operators.reader.columns.types import ColumnType
 from operators.reader.formats import RECORD_FORMATS
 from operators.testing import block_of, read_cut
 from operators.transform.parse import Parse
+from tests.cli.processes import environment
 
 
 def reasons(format: Any, content: bytes) -> list[str]:
@@ -115,18 +115,16 @@ streams:
     (tmp_path / "app.yaml").write_text(app)
     temporary = tmp_path / "tmp"
     temporary.mkdir()
-    environment = os.environ | {"TMPDIR": str(temporary)}
+    own = environment(TMPDIR=str(temporary))
     command = [sys.executable, "-m", "dagflow", "preview", "-v", "app.yaml"]
     port = ["--at", "slow.output"]
-    with subprocess.Popen(command + port, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True) as killed:
+    with subprocess.Popen(command + port, cwd=tmp_path, env=own, stderr=subprocess.PIPE, text=True) as killed:
         assert killed.stderr is not None
         while "here" not in killed.stderr.readline():
             assert killed.poll() is None
         killed.send_signal(signal.SIGKILL)
     assert list(temporary.iterdir())
-    subprocess.run(
-        [*command, "--at", "reader.messages"], cwd=tmp_path, env=environment, check=True, capture_output=True
-    )
+    subprocess.run([*command, "--at", "reader.messages"], cwd=tmp_path, env=own, check=True, capture_output=True)
     assert list(temporary.iterdir()) == []
 
 
@@ -196,7 +194,7 @@ streams:
         (["run", "--local", "--workers", "1"], "q.output 1\n"),
     ):
         command = [sys.executable, "-m", "dagflow", *arguments, "app.yaml"]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+        done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True)
         said = done.stdout + done.stderr
         assert "q/" not in said
         assert re.search(shown, said), said

@@ -111,3 +111,23 @@ def test_the_suffix_that_a_file_has_is_named(name: str, suffix: str, tmp_path: P
     (tmp_path / name).write_bytes(b"plain\n")
     with pytest.raises(DagflowError, match=f"its name ends in {suffix}, but its content is not"):
         steps_of(tmp_path / name, "lines")
+
+
+def widely(suffix: str, data: bytes) -> bytes:
+    """Data compressed with a window of 512 MiB."""
+    if suffix == "xz":
+        return lzma.compress(data, filters=[{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 512 << 20}])
+    # The header of a frame, whose window is 512 MiB, and one block with the data as they are.
+    block = (len(data) << 3 | 1).to_bytes(3, "little") + data
+    return b"\x28\xb5\x2f\xfd\x00" + bytes([19 << 3]) + block
+
+
+@pytest.mark.parametrize("suffix", ["zst", "xz"])
+def test_a_window_that_is_too_large_is_named_and_a_smaller_one_is_read(suffix: str, tmp_path: Path) -> None:
+    """The file is not damaged."""
+    path = tmp_path / f"a.{suffix}"
+    path.write_bytes(widely(suffix, b"a\n"))
+    with pytest.raises(DagflowError, match="a window of more than 128 MiB, which must be held to read it"):
+        steps_of(path, "lines")
+    path.write_bytes(compressed(suffix, b"a\n"))
+    assert sum(len(batch) for step in steps_of(path, "lines") for batch in step.batches) == 1
