@@ -231,6 +231,22 @@ class Skipped:
             object.__setattr__(self, "lost_end", self.end)
 
 
+class WaitingEnd(NamedTuple):
+    """Bytes at the end of a file that a reader has left, because they may go on.
+
+    Attributes:
+        url: The file.
+        waiting_bytes: How many they are.
+        file_id: Its inode number; 0 where unknown.
+        since_ms: When that was committed, in milliseconds since 1970.
+    """
+
+    url: str
+    waiting_bytes: int
+    file_id: int = 0
+    since_ms: int = 0
+
+
 class MovedRange(NamedTuple):
     """A range of a file that a reader found under another name, and has read, or left out again.
 
@@ -328,6 +344,7 @@ class OperatorContext:
             sum fails. A key with the value UNKNOWN_SUM is not checked.
         skipped: The ranges that a reader has left out; journaled with the window.
         moved: The ranges that a reader has found under other names than those that they were planned under.
+        waiting: The ends of files that a reader has left, because they may go on.
         refused: The positions of refused records, from operators that can read them again; see RejectRetrier.
         source_events: Events about the window's tuples for control operators, picklable; None where none listens. See
             SourceEventListener.
@@ -355,6 +372,7 @@ class OperatorContext:
     accounting: Counter[str] = field(default_factory=Counts)
     skipped: list[Skipped] = field(default_factory=list)
     moved: list[MovedRange] = field(default_factory=list)
+    waiting: list[WaitingEnd] = field(default_factory=list)
     refused: RefusedLog = field(default_factory=RefusedLog)
     source_events: list[Any] | None = None
     progress: Progress = field(default_factory=Progress)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from datetime import UTC, datetime
 
 from dagflow.api.context import Skipped
 from dagflow.api.rejects.reject import REJECTS
@@ -169,6 +170,19 @@ def rescued_lines(snapshot: RunSnapshot) -> list[str]:
         f"{values:,} in all: let the reader give it the type that it has in the table"
         for (operator, column), values in snapshot.all_rescued.items()
     ]
+
+
+def waiting_lines(snapshot: RunSnapshot) -> list[str]:
+    """The ends of files that wait for their rest: how many there are, and the oldest ones."""
+    if not snapshot.waiting:
+        return []
+    shown = []
+    for end in snapshot.waiting[:_NEWEST_RANGES]:
+        since = datetime.fromtimestamp(end.since_ms / 1000, UTC).isoformat(" ", "seconds")
+        shown.append(f"    {on_one_line(redacted(end.url))}: {end.waiting_bytes:,} bytes since {since}")
+    rest = len(snapshot.waiting) - len(shown)
+    more = [f"    and {rest:,} more"] if rest else []
+    return [f"waiting at the ends of {count(len(snapshot.waiting), 'file')}:", *shown, *more]
 
 
 def left_out_lines(snapshot: RunSnapshot) -> list[str]:

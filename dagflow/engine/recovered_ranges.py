@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from dagflow.api.context import MovedRange, Skipped
+from dagflow.api.context import MovedRange, Skipped, WaitingEnd
 from dagflow.api.ports import unbatched
 from dagflow.api.sources import SourceRange, is_source_range, moved_from_of
 from dagflow.execution.messages import TaskResult
@@ -30,6 +30,24 @@ def recovered(left_out: LeftOut, planned: WindowPlan, results: Sequence[TaskResu
     moved = _joined(each for result in results for each in result.moved)
     read = set(_read_under_their_names(left_out, planned, [each for result in results for each in result.skipped]))
     return [each for each in left_out.newest if each in read or _is_within(each, moved)]
+
+
+def ended(waiting: Sequence[WaitingEnd], planned: WindowPlan) -> list[WaitingEnd]:
+    """The ends of files that were left, and that a window reads, or whose files are other ones by now.
+
+    Args:
+        waiting: The ends.
+        planned: The window.
+    """
+    if not waiting:
+        return []
+    read: set[str | int] = set()
+    for _, _, item in planned_tuples(planned):
+        for block in unbatched((item,)):
+            if is_source_range(block):
+                read |= {block.url, moved_from_of(block) or block.url, block.version.file_id}
+    read.discard(0)
+    return [end for end in waiting if end.url in read or end.file_id in read]
 
 
 def recovered_by_replay(left_out: LeftOut, before: WindowIntent, skipped: Sequence[Skipped]) -> list[Skipped]:

@@ -19,7 +19,7 @@ from dagflow.engine.operator_state import OperatorStates
 from dagflow.engine.output_directories import OutputDirectories
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.publication import Publication
-from dagflow.engine.recovered_ranges import recovered
+from dagflow.engine.recovered_ranges import ended, recovered
 from dagflow.engine.segments import SegmentStore
 from dagflow.engine.side_inputs import SideInputs
 from dagflow.engine.window_codec import WindowCodec, require_names_apart
@@ -30,6 +30,7 @@ from dagflow.execution.messages import TaskResult
 from dagflow.journal.journal import Journal, now_ms
 from dagflow.journal.planned_tuples import planned_tuples
 from dagflow.journal.saved_state import CommittedState, SavedState
+from dagflow.journal.waiting_ends import KEPT_ENDS
 from dagflow.journal.windows import WindowIntent, WindowPlan
 from dagflow.metrics.counters import Counters, OperatorCounters
 from dagflow.storage.location import redacted
@@ -145,6 +146,8 @@ class WindowCommitter:
             files=files,
             columns={operator: list(each.changes) for operator, each in sorted(decisions.items()) if each.changes},
             recovered=recovered(self._journal.state.left_out, planned, results),
+            waiting=[end._replace(since_ms=now_ms()) for result in results for end in result.waiting][-KEPT_ENDS:],
+            ended=ended(self._journal.state.waiting, planned),
             state=CommittedState(
                 partitions=self._states.after(window_id, results),
                 control=dict(control.states),

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dagflow.api.context import MovedRange, SideData, Skipped, VersionKey
+from dagflow.api.context import MovedRange, SideData, Skipped, VersionKey, WaitingEnd
 from dagflow.api.records import RecordBatch
 from dagflow.api.sources import FileSources
 from dagflow.errors import DagflowError
@@ -69,6 +69,7 @@ class TaskResult:
         accounting: Byte accounting: by operator, sums by key that must be zero over all tasks and windows.
         skipped: The ranges that were left out, and why.
         moved: The ranges that were found under other names; see OperatorContext.moved.
+        waiting: The ends of files that were left; see OperatorContext.waiting.
         read_in_part: Versions of files that it read in part; see OperatorContext.gone.
         refused: Where refused records are, by operator, as written by RefusedRecords.to_bytes().
         source_events: Events for control operators that listen to them.
@@ -93,6 +94,7 @@ class TaskResult:
     started_ms: int = 0
     skipped: tuple[Skipped, ...] = ()
     moved: tuple[MovedRange, ...] = ()
+    waiting: tuple[WaitingEnd, ...] = ()
     source_events: tuple[Any, ...] = ()
     sources: tuple[FileSources | None, ...] = ()
     parts: Mapping[str, bytes] = field(default_factory=dict)

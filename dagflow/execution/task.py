@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import structs
 
 from dagflow.api.capabilities.accumulator import Accumulator
-from dagflow.api.context import Counts, MovedRange, OperatorContext, Skipped, VersionKey
+from dagflow.api.context import Counts, MovedRange, OperatorContext, Skipped, VersionKey, WaitingEnd
 from dagflow.api.operator import Operator, PreScan, PreScanner
 from dagflow.api.records import RecordBatch
 from dagflow.api.rejects.refused_records import RefusedLog
@@ -81,6 +81,7 @@ class StageTask:
         self._accounting: dict[str, Counts] = {name: Counts() for name in stage.operators}
         self._skipped: list[Skipped] = []
         self._moved: list[MovedRange] = []
+        self._waiting: list[WaitingEnd] = []
         self._read_in_part: set[VersionKey] = set()
         self._refused: dict[str, RefusedLog] = {}
         self._source_events: list[Any] | None = [] if program.has_source_listener else None
@@ -172,6 +173,7 @@ class StageTask:
                 accounting=self._accounting[name],
                 skipped=self._skipped,
                 moved=self._moved,
+                waiting=self._waiting,
                 refused=self._refused.setdefault(name, RefusedLog()),
                 source_events=self._source_events,
                 progress=self._progress,
@@ -283,6 +285,7 @@ class StageTask:
             started_ms=started_ms,
             skipped=tuple(self._skipped),
             moved=tuple(self._moved),
+            waiting=tuple(self._waiting),
             source_events=tuple(self._source_events or ()),
             parts=self._held,
             read_in_part=frozenset(self._read_in_part),

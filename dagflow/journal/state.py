@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, assert_never
 
+from dagflow.api.context import WaitingEnd
 from dagflow.journal.app_facts import AppFacts
 from dagflow.journal.events import (
     Cleared,
@@ -28,6 +29,7 @@ from dagflow.journal.held_files import HeldFiles
 from dagflow.journal.left_out import LeftOut
 from dagflow.journal.saved_state import Booked, CommittedState, ControlState
 from dagflow.journal.typed_json import to_json
+from dagflow.journal.waiting_ends import ends_after
 from dagflow.journal.windows import ColumnHistory, PartitionDecision, Receipt, Window, WindowIntent, WindowPlan
 from dagflow.metrics import names
 from dagflow.metrics.counters import Counters
@@ -106,6 +108,7 @@ class JournalState:
         partitions: Partition counts by stage head.
         decisions: The newest partition decisions of the plans.
         left_out: Ranges that windows have left out.
+        waiting: Ends of files that windows have left, because they may go on.
         reprocessing: Done windows whose files are being replaced, by window id.
         replays: How many replays were decided.
         reprocessed: The objects that hold the results of replays, by window id.
@@ -149,6 +152,7 @@ class JournalState:
     partitions: dict[str, PartitionCounts] = field(default_factory=dict)
     decisions: list[PartitionDecision] = field(default_factory=list)
     left_out: LeftOut = field(default_factory=LeftOut)
+    waiting: list[WaitingEnd] = field(default_factory=list)
     reprocessing: dict[int, WindowReplay] = field(default_factory=dict)
     replays: int = 0
     reprocessed: dict[int, str] = field(default_factory=dict)
@@ -273,6 +277,7 @@ class JournalState:
         self.last_committed_ms = intent.committed_ms
         self.committed_state = intent.state
         self.left_out = self.left_out.after(intent.skipped, intent.recovered)
+        self.waiting = ends_after(self.waiting, intent.waiting, intent.ended)
         self.retried += plan.retries
         published = [before.held_results[name].since_window for name in plan.closes if name in before.held_results]
         self.held.commit(plan, intent, min(published, default=0))
@@ -323,6 +328,7 @@ class JournalState:
         self.retried = [each for each in self.retried if each not in plan.retries]
         # The reverse of the commit: what it had read of earlier windows counts as left out again, and its own does not.
         self.left_out = self.left_out.after(intent.recovered, intent.skipped)
+        self.waiting = ends_after(self.waiting, intent.ended, intent.waiting)
         self.held.take_back(window_id)
         self.columns = [each for each in self.columns if each.window_id != window_id]
         self.totals.subtract(plan.counters)

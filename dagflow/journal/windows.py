@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, ClassVar, Final
 
-from dagflow.api.context import Skipped
+from dagflow.api.context import Skipped, WaitingEnd
 from dagflow.api.transactions import ColumnChange
 from dagflow.journal.saved_state import CommittedState, ControlState
 from dagflow.metrics.counters import Counters
@@ -172,6 +172,8 @@ class WindowIntent:
         committed_ms: When this was written, in milliseconds since 1970.
         recovered: Ranges that earlier windows had left out, and this one has read; for a replayed window, ranges that
             it had left out itself.
+        waiting: The ends of files that it has left, because they may go on.
+        ended: The ends that earlier windows had left, and this one has read.
         refused: Where the records are that operators refused.
         held: Files that the window holds back until a later one takes them.
         columns: The changes that its files make to the columns of targets, by operator.
@@ -192,6 +194,8 @@ class WindowIntent:
     finished_ms: int = 0
     committed_ms: int = 0
     recovered: list[Skipped] = field(default_factory=list)
+    waiting: list[WaitingEnd] = field(default_factory=list)
+    ended: list[WaitingEnd] = field(default_factory=list)
     refused: list[RefusedPart] = field(default_factory=list)
     held: list[PendingFile] = field(default_factory=list)
     columns: dict[str, list[ColumnChange]] = field(default_factory=dict)

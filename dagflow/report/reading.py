@@ -14,6 +14,9 @@ from dagflow.report.status import status
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, redacted
 
+WAIT_S = 3600.0
+"""Seconds after which the end of a file has waited too long for the rest of its record."""
+
 
 @dataclass(frozen=True, slots=True)
 class CheckpointReading:
@@ -48,6 +51,20 @@ class CheckpointReading:
         driver = None if self.snapshot is None else self.snapshot.driver
         unwatched_s = 0.0 if driver is None or driver.is_at_work else self._since(driver.last_beat_ms)
         return max(self.oldest_unpublished_s, unwatched_s)
+
+    def waits_too_long(self, allowed_s: float = WAIT_S) -> str:
+        """Which end of a file has waited for more than some seconds, as a clause; "" for none.
+
+        Only the end that has waited longest is named, with the number of others.
+        """
+        waiting = () if self.snapshot is None else self.snapshot.waiting
+        late = [end for end in waiting if self._since(end.since_ms) > allowed_s]
+        if not late:
+            return ""
+        oldest = min(late, key=lambda end: end.since_ms)
+        others = f", and of {len(late) - 1:,} other files" if len(late) > 1 else ""
+        waited = f"{self._since(oldest.since_ms):,.0f} s"
+        return f"{oldest.waiting_bytes:,} bytes at the end of {redacted(oldest.url)}{others} wait for {waited}"
 
     def table_lags(self) -> dict[str, tuple[int, float]]:
         """How many committed windows a table does not show, and for how many seconds the oldest waits, by operator."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from dagflow.api.context import WaitingEnd
 from dagflow.journal.left_out import LeftOut
 from dagflow.journal.run_progress import RunningWindow, RunProgress, RunRates
 from dagflow.journal.state import JournalState, PartitionCounts
@@ -134,6 +135,7 @@ class RunSnapshot:
         reprocessing: Windows whose files a replay has decided to replace, and not all replaced; only of a journal.
         held_results: Operators whose results over several windows are held back; only of a journal.
         driver: The process that drives the runs, or did; only of a journal, and None where no heartbeat is known.
+        waiting: Ends of files that all runs together have left, because they may go on, the oldest first.
         left_out: Ranges of files that all runs together have left out, and no later window has read.
         spark_start_s: Seconds that the run waited for a Spark of this machine to start; 0 without one. Only at the end.
         targets: State of the transactional targets, by operator.
@@ -175,6 +177,7 @@ class RunSnapshot:
     held_results: tuple[str, ...] = ()
     driver: DriverReport | None = None
     left_out: LeftOut = field(default_factory=LeftOut)
+    waiting: tuple[WaitingEnd, ...] = ()
     spark_start_s: float = 0.0
     targets: dict[str, Receipt] = field(default_factory=dict)
     waits_for: str = ""
@@ -310,6 +313,7 @@ class RunSnapshot:
                 "bytes": self.left_out.bytes,
                 "newest": [asdict(each) | {"url": redacted(each.url)} for each in self.left_out.newest[-SHOWN_RANGES:]],
             },
+            "waiting": [end._asdict() | {"url": redacted(end.url)} for end in self.waiting[:SHOWN_RANGES]],
             "busy_seconds": {each.name: round(each.busy_s, 3) for each in self.operators if each.busy_s},
         }
 
@@ -373,6 +377,7 @@ def snapshot_of(journal: JournalState, counters: Counters) -> RunSnapshot:
         waiting_bytes=max(totals.total(names.WAITING_BYTES) - totals.total(names.RESUMED_BYTES), 0),
         outputs=tuple(map(redacted, journal.outputs)),
         left_out=journal.left_out,
+        waiting=tuple(journal.waiting),
         targets=dict(journal.receipts),
         groups={name: HeldGroup.of(files) for name, files in journal.held.waiting.items()},
         backlog_bytes=journal.uncommitted_bytes,

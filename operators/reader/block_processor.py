@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dagflow.api.context import UNKNOWN_SUM, MovedRange, OperatorContext
+from dagflow.api.context import UNKNOWN_SUM, MovedRange, OperatorContext, WaitingEnd
 from dagflow.api.records import LINE_FEED, Origin, RecordBatch
 from dagflow.api.sources import accounting_key
 from dagflow.errors import MissingError, RecordError, SourceChangedError, StorageError, TransientStorageError
@@ -144,6 +144,8 @@ class BlockProcessor:
             if isinstance(fingerprint, ReadPart) and events and fingerprint.goes_on_behind(events[-1]):
                 events.pop()
             events.append(fingerprint)
+        if accounting.waiting_bytes:
+            self._context.waiting.append(WaitingEnd(block.url, accounting.waiting_bytes, block.version.file_id))
         if block.moved_from:
             start, end = block.content_start or block.start, accounting.read_until
             self._context.moved.append(MovedRange(block.moved_from, start, end))

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dagflow.api.context import OperatorContext
+from dagflow.api.context import OperatorContext, WaitingEnd
 from dagflow.api.records import RecordBatch
 from dagflow.metrics.names import BLOCKS, BYTES
 from dagflow.storage.location import redacted
@@ -205,6 +205,10 @@ class SmallFileBatchReader:
         """Account for files that were read."""
         context, indices = self._context, files.indices
         waiting, left_out = self._accounting.waiting, self._accounting.left_out_urls
+        for index in indices.tolist() if waiting else ():
+            if waiting_bytes := waiting.get(files.batch.url(index), 0):
+                block = files.batch.block(index)
+                context.waiting.append(WaitingEnd(block.url, waiting_bytes, block.version.file_id))
         events = context.source_events
         if events is not None and (event := buffered_fingerprints(files, context.storage, waiting)) is not None:
             events.append(event)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dagflow.api.context import Skipped
+from dagflow.api.context import Skipped, WaitingEnd
 from dagflow.errors import JournalError
 from dagflow.journal.app_facts import OperatorFacts
 from dagflow.journal.events import (
@@ -261,6 +261,7 @@ def test_a_repair_undoes_a_commit(steps: list[str], retention: JournalRetention)
     before = copy.deepcopy(journal.state)
     intent = replace(intent_of(w, "x", "y", total=w), counters=emitted("r", "n", w), busy_s={"r": 0.5})
     intent = replace(intent, skipped=[Skipped("in/bad", 0, 9, "gone")], recovered=before.left_out.newest[:1])
+    intent = replace(intent, waiting=[WaitingEnd("in/bad", 3)], ended=before.waiting[:1])
     journal.append(intent)
     journal.append(Repair(w))
     for state in (journal.state, read_state(store)):
@@ -275,6 +276,7 @@ def test_a_repair_undoes_a_commit(steps: list[str], retention: JournalRetention)
             "intents",
             "committing",
             "left_out",
+            "waiting",
         ):
             assert getattr(state, name) == getattr(before, name)
         assert state.totals.total("f") == before.totals.total("f")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import random
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,10 +13,14 @@ from typing import Any
 import pytest
 from backports import zstd
 
+from dagflow.cli.render import waiting_lines
+from dagflow.report.reading import read_checkpoint
+from dagflow.storage.context import StorageContext
 from operators.splitter import FileSplitterInput
 from tests.operators.splitter.changes.renames.restartable_splitter import RestartableSplitter
 from tests.operators.splitter.splitter_driver import SplitterDriver
 from tests.properties.test_growing_files import append, read
+from tests.strangers.test_rotations_and_kills import LogHistory
 
 
 def gone_to(name: str, log: Path) -> Path:
@@ -157,3 +162,26 @@ def test_a_later_run_to_completion_reads_what_waits(tmp_path: Path, name: str) -
     services = replace(splitter.services, follow=False)
     driver = SplitterDriver(FileSplitterInput(files=str(log.parent)), services, splitter.state)
     assert read(driver.everything()) == [b"last"]
+
+
+def test_what_waits_too_long_is_named(tmp_path: Path) -> None:
+    """As long as it waits, under the name that the file had; a window that reads it ends that."""
+    history = LogHistory(tmp_path, random.Random(0))
+    history.use("wait")
+    history.begun = {}
+    log = tmp_path / "in" / "app.log"
+    log.with_name("web.log").unlink()
+    log.write_bytes(b"first\nlast")
+    history.run_to_the_end()
+    reading = read_checkpoint(str(tmp_path / "journal"), StorageContext.default())
+    assert reading.snapshot is not None
+    assert [(end.url, end.waiting_bytes) for end in reading.snapshot.waiting] == [(str(log), 4)]
+    assert reading.waits_too_long() == ""
+    late = replace(reading, now_s=reading.now_s + 4000)
+    assert late.waits_too_long().startswith(f"4 bytes at the end of {log} wait for 4,00")
+    assert f"    {log}: 4 bytes since " in waiting_lines(reading.snapshot)[1]
+    renamed(log)
+    history.run_to_the_end()
+    reading = read_checkpoint(str(tmp_path / "journal"), StorageContext.default())
+    assert reading.snapshot is not None
+    assert reading.snapshot.waiting == ()

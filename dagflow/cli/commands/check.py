@@ -13,7 +13,7 @@ from dagflow.cli.shared_options import Seconds, Settings, store_option, verbose_
 from dagflow.errors import DagflowError
 from dagflow.report.alert_rules import RecentRejects, exceeded_limits, recent_rejects
 from dagflow.report.endpoints import reason_against
-from dagflow.report.reading import CheckpointReading, read_checkpoint
+from dagflow.report.reading import WAIT_S, CheckpointReading, read_checkpoint
 from dagflow.spec.problems import quoted
 from dagflow.spec.signal_reader import share_of
 from dagflow.spec.signal_settings import AlertSettings
@@ -63,8 +63,9 @@ def command(
     """Print one line about the health of CHECKPOINT, or of the checkpoint of the app file APP.
 
     Ends with 0 if it is healthy, and with 1 if not: the journal cannot be read, the newest run failed, was killed,
-    or is stalled, or a limit is exceeded. Limits that are not given are those of the app's `alerts`, if an app is
-    given. The figures after the bar are in the format of Nagios.
+    or is stalled, a limit is exceeded, or the end of a file has waited for its rest for longer than --max-age, or an
+    hour. Limits that are not given are those of the app's `alerts`, if an app is given. The figures after the bar are
+    in the format of Nagios.
     """
     location, storage, limits = _subject(settings, checkpoint, app)
     limits = replace(
@@ -74,9 +75,17 @@ def command(
         backlog_bytes=limits.backlog_bytes if max_backlog is None else max_backlog,
     )
     reading = read_checkpoint(location, storage, with_archive=True)
+    allowed_s = WAIT_S if limits.freshness_millis is None else limits.freshness_millis / 1000
     recent = _recent(location, storage, reading, limits)
     reasons = list(
-        filter(None, [reason_against(reading), *(each.text for each in exceeded_limits(reading, limits, recent))])
+        filter(
+            None,
+            [
+                reason_against(reading),
+                reading.waits_too_long(allowed_s),
+                *(each.text for each in exceeded_limits(reading, limits, recent)),
+            ],
+        )
     )
     app_name = reading.checkpoint if reading.snapshot is None else reading.snapshot.app
     state = "" if reading.snapshot is None else reading.snapshot.state

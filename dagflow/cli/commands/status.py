@@ -13,7 +13,7 @@ from dagflow.cli.driver_text import describe_driver
 from dagflow.cli.locations import journal_required, locate
 from dagflow.cli.number_format import brief, clock, count, duration, part, size
 from dagflow.cli.output import definitions, on_one_line
-from dagflow.cli.render import described_range, left_out_lines, rescued_lines
+from dagflow.cli.render import described_range, left_out_lines, rescued_lines, waiting_lines
 from dagflow.cli.shared_options import Settings, store_option, verbose_option
 from dagflow.errors import own_name
 from dagflow.journal.reader import read_state
@@ -243,4 +243,5 @@ def _describe(summary: RunSnapshot) -> str:
     failure = [f"error: {summary.driver.error}"] if summary.driver is not None and summary.driver.error else []
     stalls = [f"stalled: {each}" for each in summary.driver.stalls] if summary.driver is not None else []
     urls = [f"output: {on_one_line(url)}" for url in summary.outputs]
-    return "\n".join([definitions(rows), *rescued_lines(summary), *left_out_lines(summary), *urls, *stalls, *failure])
+    lines = [*rescued_lines(summary), *left_out_lines(summary), *waiting_lines(summary)]
+    return "\n".join([definitions(rows), *lines, *urls, *stalls, *failure])
