@@ -210,10 +210,8 @@ FOLLOWED = {
     "test_state_of_another_key_is_refused_until_the_key_is_set_back",
     "set them back, and change them when": "engine/test_held_results.py::"
     "test_other_properties_do_not_go_on_with_a_held_result",
-    "declare the types of all columns in the reader": f"{TABLES}"
-    "test_a_record_whose_key_is_of_another_type_is_rejected_as_declared",
-    "take them into … with on_type_change: rescue": "runs/test_changing_columns.py::"
-    "test_values_that_the_reader_has_put_aside_are_treated_alike",
+    "give them the types of the table": "strangers/test_other_types.py::"
+    "test_columns_of_other_types_arrive_as_the_error_advises",
     # tables that records are joined with
     "check namespace and name": BEFORE,
     "check the path: something must have written to it": BEFORE,
@@ -243,8 +241,6 @@ FOLLOWED = {
     "test_a_decided_window_goes_into_the_table_that_it_was_decided_for",
     "leave one of them out, or give it another name": "runs/test_names_that_differ_in_case.py::"
     "test_columns_of_json_that_differ_in_case_are_named_in_the_app",
-    "drop such records upstream": "runs/test_names_of_iceberg.py::"
-    "test_a_record_below_all_multiples_is_dropped_upstream",
     "leave one of them out: let the columns of a JSON reader": "runs/test_names_that_differ_in_case.py::"
     "test_members_that_differ_in_case_are_refused_before_they_are_decided",
     "put those that no newer record has replaced": "runs/test_late_records.py::"

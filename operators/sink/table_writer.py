@@ -50,7 +50,7 @@ from operators.sink.tables.table_columns import (
 )
 from operators.sink.tables.table_files import TableFiles
 from operators.sink.tables.table_groups import UPSERT_BYTES, GroupLimits, TableGroups, TableMerger
-from operators.sink.tables.table_partitions import unheld_values
+from operators.sink.tables.table_partitions import unheld_values, with_empty_as_null
 
 MetadataColumn = Literal["file", "offset", "window"]
 
@@ -317,10 +317,12 @@ class TableWriter(RecordRefusing, TransactionalSink, HoldsFiles, Relocatable, Co
         """The records and their rows without values by which the table cannot be partitioned.
 
         Such a value is rescued as others are. With on_type_change: fail, and in a column where null is no value, its
-        record is refused.
+        record is refused. An empty text, which readers take for null, becomes null where that is a value.
         """
         refused: dict[int, str] = {}
-        unheld = unheld_values(rows, self._partition_by, in_files=self._table.stores_partition_columns)
+        fields, in_files = self._partition_by, self._table.stores_partition_columns
+        rows = with_empty_as_null(rows, fields, self._columns.required, in_files=in_files)
+        unheld = unheld_values(rows, fields, in_files=in_files)
         for name, reasons in unheld.items():
             if self.on_type_change == "fail" or name in self.upsert_by or name in self._columns.required:
                 texts = rows.column(name).cast(pa.string())

@@ -132,14 +132,10 @@ def test_a_column_called_as_a_partition_gets_another_name(
 
 
 @pytest.mark.parametrize("kind", ["int32", "int64"])
-def test_a_record_below_all_multiples_is_dropped_upstream(tmp_path: Path, kind: str) -> None:
-    """The error names the column and the transform, and nothing of the window is in the table."""
+def test_a_number_below_all_multiples_is_rescued(tmp_path: Path, kind: str) -> None:
+    """Its record arrives, in the partition of null, and so do the others."""
     least, partition = -(2 ** (int(kind[3:]) - 1)), "'truncate(10, n)'"
     put(tmp_path, a=f'{{"id": 1, "n": {least}}}\n{{"id": 2, "n": {least + 8}}}\n')
-    typed = f"{{type: json_lines, columns: {{id: int64, n: {kind}}}}}"
-    reason = rf"partition_by: truncate\(10, n\) has no value for {least}, which 'n' of {kind} holds: it would be less"
-    message = refusal(lambda: work(tmp_path, typed, partition=partition), reason)
-    assert "partition by another column or transform, or drop such records upstream" in message
-    assert decided(tmp_path) == 0
-    select = f"{{where: 'n > {least}'}}"
-    assert work(tmp_path, typed, select, partition) == [{"id": 2, "n": least + 8}]
+    rows = work(tmp_path, f"{{type: json_lines, columns: {{id: int64, n: {kind}}}}}", partition=partition)
+    assert [(row["id"], row["n"]) for row in rows] == [(1, None), (2, least + 8)]
+    assert f'"n": {least}' in str(rows[0]["_rescued"]) and rows[1]["_rescued"] is None

@@ -269,23 +269,20 @@ def test_a_table_that_is_partitioned_otherwise_says_by_what(tmp_path: Path) -> N
     assert DeltaTable(str(tmp_path / "table")).metadata().partition_columns == ["k"]
 
 
-def test_a_record_whose_key_is_of_another_type_is_rejected_as_declared(tmp_path: Path) -> None:
+def test_a_record_whose_key_is_of_another_type_is_taken_aside(tmp_path: Path) -> None:
     """The table keeps all other records, and none takes the place of another one."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.json").write_text('{"id":1,"n":1}\n{"id":2,"n":2}\n')
     (tmp_path / "in" / "b.json").write_text('{"id":3,"n":3}\n{"id":"A-7","n":4}\n{"id":"A-8","n":5}\n{"id":4,"n":6}\n')
 
-    def upserted(columns: str, operator: str = "", stream: str = "") -> None:
-        text = UPSERTS.format(root=tmp_path, columns=columns, operator=operator, stream=stream)
+    def upserted(operator: str = "", stream: str = "") -> None:
+        text = UPSERTS.format(root=tmp_path, columns="as_found", operator=operator, stream=stream)
         (tmp_path / "app.yaml").write_text(text)
         run(load_app(tmp_path / "app.yaml"), runtime=InlineRuntime)
 
-    text = refusal(
-        lambda: upserted("as_found"), "declare the types of all columns in the reader and connect its port errors"
-    )
-    assert f"'id' of the record {tmp_path}/in/b.json:15 is \"A-7\", and int64 in table delta:" in text
-    stream = "\n  errors: {from: reader.errors, to: rejects.input}"
-    upserted("{id: int64, n: int64}", REJECTS % (tmp_path / "rejects"), stream)
+    text = refusal(upserted, "to take such records aside, connect the port errors of this operator")
+    assert f"{tmp_path}/in/b.json offset 15: column 'id' (int64): \"A-7\" does not fit into table delta:" in text
+    upserted(REJECTS % (tmp_path / "rejects"), "\n  errors: {from: table.errors, to: rejects.input}")
     assert numbers(f"delta:{tmp_path / 'table'}") == [1, 2, 3, 6]
     rejected = [path.read_text() for path in (tmp_path / "rejects").iterdir() if path.is_file()]
     assert ["A-7" in text and "A-8" in text for text in rejected] == [True]

@@ -57,6 +57,32 @@ def test_types_of_both_sides_are_compared_before_a_run(format: str) -> None:
     assert "'id' is int64 there, and string in the records; 'd' is date32[day] there, and string" in output
 
 
+REMEDIES = {
+    "columns": ("{type: csv, columns: {id: int64, d: date32}}", ""),
+    "cast": (TEXTS, "columns: {id: cast(id as bigint), d: cast(d as date)}"),
+    "rename": ("{type: csv, columns: {id: int64, d: string}}", "rename: {d: other}"),
+}
+
+
+@pytest.mark.parametrize("remedy", REMEDIES)
+def test_columns_of_other_types_arrive_as_the_error_advises(remedy: str) -> None:
+    """With types in the reader, with a cast, or under other names."""
+    assert "with columns of the reader or a cast in a Select, or other names" in validated(TEXTS)[1]
+    format, select = REMEDIES[remedy]
+    app = APP.replace("FORMAT", format)
+    if select:
+        app = app.replace("  table: {", f"  select: {{class: Select, properties: {{{select}}}}}\n  table: {{")
+        app = app.replace("to: table.input", "to: select.input}\n  typed: {from: select.output, to: table.input")
+    Path("app.yaml").write_text(app)
+    run(load_app("app.yaml"), runtime=InlineRuntime)
+    days = ["2026-05-01", "2026-05-02"]
+    rows = sorted(DeltaTable("table").to_pyarrow_table().to_pylist(), key=lambda row: int(row["id"]))
+    column = "other" if remedy == "rename" else "d"
+    assert [(row["id"], str(row[column]), row.get("_rescued")) for row in rows] == [
+        (number, day, None) for number, day in enumerate(days, 1)
+    ]
+
+
 def test_types_that_may_fit_are_no_mistake() -> None:
     """A number of fewer bits, and a column that the table lacks."""
     assert validated("{type: csv, columns: {id: int32, d: date32, more: string}}")[0] == 0

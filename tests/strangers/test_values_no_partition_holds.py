@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
+from deltalake import DeltaTable, Schema
 
 from dagflow.engine.run import run
 from dagflow.errors import DagflowError
@@ -35,7 +36,7 @@ streams:
 """
 ERRORS = "\n  rejects: {{class: RecordWriter, properties: {{path: {root}/rejects}}, partition: parallel}}"
 STREAM = "\n  bad: {from: table.errors, to: rejects.input}"
-UNHELD = ["", "__HIVE_DEFAULT_PARTITION__", "x" * 254, "日" * 85, "/" * 85]
+UNHELD = ["__HIVE_DEFAULT_PARTITION__", "x" * 254, "日" * 85, "/" * 85]
 HELD = ["a", "x" * 253, "日" * 84, "/" * 84, ".", "..", "\0", None]
 
 
@@ -83,10 +84,29 @@ def test_a_value_that_no_directory_can_show_is_rescued(tmp_path: Path, kind: str
         assert k is None and rescued is not None and json.loads(rescued)["k"] == value
 
 
+@pytest.mark.parametrize("kind", ["delta", "parquet"])
+@pytest.mark.parametrize("mode", ["widen", "fail"])
+def test_an_empty_text_is_null_where_only_a_directory_shows_it(tmp_path: Path, kind: str, mode: str) -> None:
+    """As Spark writes it and all readers read it, so that a field that is left empty costs nothing."""
+    done = work(tmp_path, kind, ["", "a", None], on_type_change=mode)
+    assert by_number(tmp_path, kind) == {0: (None, None), 1: ("a", None), 2: (None, None)}
+    assert "rescued_values" not in str(done)
+
+
+def test_an_empty_text_is_refused_where_the_table_allows_no_null(tmp_path: Path) -> None:
+    """The others arrive."""
+    schema = pa.schema([("n", pa.int64()), pa.field("k", pa.string(), nullable=False), ("s", pa.string())])
+    DeltaTable.create(str(tmp_path / "table"), Schema.from_arrow(schema), partition_by=["k"])
+    with pytest.raises(DagflowError, match=r"column 'k' \(string\): '' is empty, which means null in names of dir"):
+        work(tmp_path, "delta", ["a", ""])
+    assert work(tmp_path, "delta", ["a", ""], has_errors=True).rejected == 1
+    assert by_number(tmp_path, "delta") == {0: ("a", None)}
+
+
 def test_a_table_whose_files_hold_the_values_takes_all_texts(tmp_path: Path) -> None:
     """Its directories show nothing, so that nothing is rescued."""
-    assert work(tmp_path, "iceberg", [*UNHELD, *HELD]).state == "completed"
-    assert by_number(tmp_path, "iceberg") == {n: (value, None) for n, value in enumerate([*UNHELD, *HELD])}
+    assert work(tmp_path, "iceberg", ["", *UNHELD, *HELD]).state == "completed"
+    assert by_number(tmp_path, "iceberg") == {n: (value, None) for n, value in enumerate(["", *UNHELD, *HELD])}
 
 
 @pytest.mark.parametrize("upsert_by", [[], ["k"]])
@@ -96,7 +116,8 @@ def test_such_a_record_is_rejected_where_its_value_must_not_be_missing(tmp_path:
     values = ["a", *UNHELD, "b"]
     with pytest.raises(DagflowError, match="connect the port errors of this operator") as error:
         work(tmp_path, "delta", values, **properties)
-    assert "column 'k' (string): '' is empty" in str(error.value) and "offset 29" in str(error.value)
+    text = str(error.value)
+    assert "column 'k' (string): '__HIVE_DEFAULT_PARTITION__' is " in text and "offset 29" in text
     assert work(tmp_path, "delta", values, has_errors=True, **properties).rejected == len(UNHELD)
     rejects = [json.loads(line) for file in (tmp_path / "rejects").iterdir() for line in file.read_text().splitlines()]
     assert [json.loads(base64.b64decode(each["raw"]))["k"] for each in rejects] == UNHELD

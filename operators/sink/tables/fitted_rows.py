@@ -12,7 +12,7 @@ from operators.sink.tables.fragments import with_columns
 from operators.sink.tables.partition_fields import PartitionField
 from operators.sink.tables.rescued_column import with_rescued
 from operators.sink.tables.table_columns import TableColumns
-from operators.sink.tables.table_partitions import unheld_values
+from operators.sink.tables.table_partitions import unheld_values, with_empty_as_null
 
 
 def fitted_to(
@@ -37,7 +37,9 @@ def fitted_to(
         ValueError: A key would have to be rescued, or the app says that the run ends where a value does not fit.
     """
     fitted, rescued = columns.fit(rows)
-    unheld = unheld_values(fitted, partition_by, in_files=table.stores_partition_columns)
+    in_files = table.stores_partition_columns
+    fitted = with_empty_as_null(fitted, partition_by, columns.required, in_files=in_files)
+    unheld = unheld_values(fitted, partition_by, in_files=in_files)
     for name, reasons in unheld.items():
         fitted = rescued.take(fitted, name, reasons)
     if keys := {name for values in rescued.values.values() for name in values} & {*table.upsert_by}:

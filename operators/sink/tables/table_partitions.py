@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -105,6 +105,27 @@ def _type_error(name: str, kind: object) -> ValueError:
 def _fitting(name: str) -> str:
     """A name of a directory, or a shorter one from which no reader has to take the value; see unheld_values()."""
     return name if len(name.encode()) <= NAME_BYTES else shortened(name, name.encode())
+
+
+def with_empty_as_null(
+    rows: pa.RecordBatch, fields: Sequence[PartitionField], required: Iterable[str], *, in_files: bool
+) -> pa.RecordBatch:
+    """Rows with null for empty texts that names of directories do not distinguish from null.
+
+    Args:
+        rows: The rows.
+        fields: The partition fields.
+        required: Columns that allow no null; their texts stay.
+        in_files: Whether the data files hold the values; their texts stay.
+    """
+    names = set() if in_files else {field.column for field in fields} - {*required}
+    for name in names & {*rows.schema.names}:
+        position = rows.schema.get_field_index(name)
+        column, field = rows.column(position), rows.schema.field(position)
+        if pa.types.is_string(field.type):
+            column = pc.if_else(pc.equal(column, ""), pa.scalar(None, field.type), column)
+            rows = rows.set_column(position, field, column)
+    return rows
 
 
 def unheld_values(
