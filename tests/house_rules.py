@@ -90,6 +90,8 @@ SLOW_MODULES = (
     "operators.reader.columns.compiled_objects",
     "operators.lookup.delta_reader",
     "operators.lookup.iceberg_reader",
+    "dagflow.telemetry.lineage",
+    "dagflow.telemetry.traces",
     "operators.sink.tables.delta_target",
     "operators.sink.tables.iceberg_target",
 )

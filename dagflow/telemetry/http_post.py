@@ -21,18 +21,21 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 _OPENER = urllib.request.build_opener(_NoRedirect)
 
 
-def post(target: HttpTarget, body: bytes, timeout_s: float = TIMEOUT_S) -> str:
-    """Send a JSON body.
+def post(
+    target: HttpTarget, body: bytes, timeout_s: float = TIMEOUT_S, *, content_type: str = "application/json"
+) -> str:
+    """Send a body.
 
     Args:
         target: The address.
-        body: JSON.
+        body: The body.
         timeout_s: Seconds that a connection, and each answer, may take.
+        content_type: What the body is.
 
     Returns:
         "" where the body was accepted; otherwise why not, without the address.
     """
-    headers = {"Content-Type": "application/json", "User-Agent": "dagflow", **target.headers}
+    headers = {"Content-Type": content_type, "User-Agent": "dagflow", **target.headers}
     request = urllib.request.Request(target.url, body, headers, method="POST")  # the app's own URL of HTTP
     try:
         with _OPENER.open(request, timeout=timeout_s):

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Final, Literal
+from typing import Final
+
+from openlineage.client.event_v2 import Job, Run, RunEvent, RunState
+from openlineage.client.facet_v2 import (
+    error_message_run,
+    input_statistics_input_dataset,
+    job_type_job,
+    output_statistics_output_dataset,
+    processing_engine_run,
+)
+from openlineage.client.serde import Serde
 
 from dagflow.errors import cut_text
 from dagflow.plan.logical import LogicalPlan
@@ -15,7 +23,7 @@ from dagflow.report.snapshot import RunSnapshot
 from dagflow.spec.signal_settings import HttpTarget, LineageSettings
 from dagflow.telemetry.event_queue import EventQueue
 from dagflow.telemetry.http_post import post
-from dagflow.telemetry.lineage_datasets import Dataset, DatasetLocations, datasets_of
+from dagflow.telemetry.lineage_datasets import PRODUCER, DatasetLocations, datasets_of
 
 MOST_EVENT_BYTES: Final = 64 << 10
 """Bytes of the largest event: a larger one loses the lineage of its columns, then all columns, then its datasets."""
@@ -24,13 +32,8 @@ MOST_EVENTS: Final = 20
 FIRST_RUNNING_S: Final = 60.0
 """When the first RUNNING event is due; each next one is after twice the time, so a month has sixteen."""
 
-SPEC: Final = "https://openlineage.io/spec"
-PRODUCER: Final = "urn:dagflow"
-_SCHEMA_URL: Final = f"{SPEC}/2-0-2/OpenLineage.json#/$defs/RunEvent"
 _MOST_ERROR_CHARACTERS: Final = 2000
-
-EventType = Literal["START", "RUNNING", "COMPLETE", "ABORT", "FAIL"]
-_END: Final[Mapping[str, EventType]] = {"completed": "COMPLETE", "stopped": "ABORT"}
+_END: Final[Mapping[str, RunState]] = {"completed": RunState.COMPLETE, "stopped": RunState.ABORT}
 
 
 class LineageReporter:
@@ -62,12 +65,11 @@ class LineageReporter:
         redact: Callable[[str], str] = str,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._namespace = settings.namespace
-        self._app = app.name
         self._run_id = run_id
-        self._engine = _facet("1-1-1", "ProcessingEngineRunFacet", name="dagflow", version=version)
+        self._engine = processing_engine_run.ProcessingEngineRunFacet(version, "dagflow", producer=PRODUCER)
         kind = "STREAMING" if follows else "BATCH"
-        self._job_type = _facet("2-0-4", "JobTypeJobFacet", processingType=kind, integration="DAGFLOW", jobType="JOB")
+        job_type = job_type_job.JobTypeJobFacet(kind, "DAGFLOW", "JOB", producer=PRODUCER)
+        self._job = Job(settings.namespace, app.name, {"jobType": job_type})
         self._redact = redact
         self._inputs, self._outputs = datasets_of(app, locations)
         self._queue: EventQueue[bytes] = EventQueue("lineage events", str(settings.target), _sent_to(settings.target))
@@ -78,7 +80,7 @@ class LineageReporter:
 
     def started(self) -> None:
         """Report that the run has begun."""
-        self._report("START", None)
+        self._report(RunState.START, None)
 
     def progress(self, snapshot: RunSnapshot) -> None:
         """Report that the run is at work, if that is due; called a few times a second."""
@@ -86,7 +88,7 @@ class LineageReporter:
             return
         self._interval_s *= 2
         self._next_s = self._now() + self._interval_s
-        self._report("RUNNING", snapshot)
+        self._report(RunState.RUNNING, snapshot)
 
     def ended(self, last: RunSnapshot | None, state: str, error: str, by_s: float) -> None:
         """Report how the run ended, and wait a moment until that is sent.
@@ -97,49 +99,59 @@ class LineageReporter:
             error: Why it failed.
             by_s: Until when to wait, by time.monotonic().
         """
-        self._report(_END.get(state, "FAIL"), last, self._redact(error) if state == "failed" else "")
+        self._report(_END.get(state, RunState.FAIL), last, self._redact(error) if state == "failed" else "")
         self._queue.close(by_s)
 
-    def _report(self, kind: EventType, snapshot: RunSnapshot | None, error: str = "") -> None:
+    def _report(self, kind: RunState, snapshot: RunSnapshot | None, error: str = "") -> None:
         self._events += 1
-        inputs, outputs = self._inputs, self._outputs
-        body = self._event(kind, snapshot, error, inputs, outputs)
-        for smaller in (_without_sources, _without_columns, _without_datasets):
-            if len(body) <= MOST_EVENT_BYTES:
-                break
-            inputs, outputs = smaller(inputs), smaller(outputs)
-            body = self._event(kind, snapshot, error, inputs, outputs)
+        if snapshot is not None:
+            self._add_statistics(snapshot)
+        body = self._event(kind, error)
+        for facet in ("columnLineage", "schema"):
+            if len(body) > MOST_EVENT_BYTES:
+                for dataset in (*self._inputs, *self._outputs):
+                    (dataset.facets or {}).pop(facet, None)
+                body = self._event(kind, error)
+        if len(body) > MOST_EVENT_BYTES:
+            self._inputs, self._outputs = [], []
+            body = self._event(kind, error)
         self._queue.add(body)
 
-    def _event(
-        self,
-        kind: EventType,
-        snapshot: RunSnapshot | None,
-        error: str,
-        inputs: Sequence[Dataset],
-        outputs: Sequence[Dataset],
-    ) -> bytes:
-        facets: dict[str, Any] = {"processing_engine": self._engine}
-        if error:
-            message = cut_text(error, _MOST_ERROR_CHARACTERS)
-            facets["errorMessage"] = _facet(
-                "1-0-1", "ErrorMessageRunFacet", message=message, programmingLanguage="PYTHON"
+    def _add_statistics(self, snapshot: RunSnapshot) -> None:
+        """Give the figures of the run to its input and its output, where there is only one."""
+        if len(self._inputs) == 1:
+            read = input_statistics_input_dataset.InputStatisticsInputDatasetFacet(
+                snapshot.records_read, snapshot.bytes, snapshot.files, producer=PRODUCER
             )
-        event = {
-            "eventType": kind,
-            "eventTime": datetime.now(UTC).isoformat(timespec="milliseconds"),
-            "producer": PRODUCER,
-            "schemaURL": _SCHEMA_URL,
-            "run": {"runId": self._run_id, "facets": facets},
-            "job": {"namespace": self._namespace, "name": self._app, "facets": {"jobType": self._job_type}},
-            "inputs": [_input(each, snapshot if len(inputs) == 1 else None) for each in inputs],
-            "outputs": [_output(each, snapshot if len(outputs) == 1 else None) for each in outputs],
-        }
-        return json.dumps(event, ensure_ascii=False).encode(errors="replace")
+            self._inputs[0].inputFacets = {"inputStatistics": read}
+        if len(self._outputs) == 1:
+            published = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
+                fileCount=snapshot.published_files, producer=PRODUCER
+            )
+            self._outputs[0].outputFacets = {"outputStatistics": published}
+
+    def _event(self, kind: RunState, error: str) -> bytes:
+        run = Run(self._run_id, {"processing_engine": self._engine})
+        if error and run.facets is not None:
+            message = cut_text(error, _MOST_ERROR_CHARACTERS)
+            run.facets["errorMessage"] = error_message_run.ErrorMessageRunFacet(message, "PYTHON", producer=PRODUCER)
+        event = RunEvent(
+            eventType=kind,
+            eventTime=datetime.now(UTC).isoformat(timespec="milliseconds"),
+            producer=PRODUCER,
+            run=run,
+            job=self._job,
+            inputs=self._inputs,
+            outputs=self._outputs,
+        )
+        return Serde.to_json(event, ensure_ascii=False).encode(errors="replace")
 
 
 def _sent_to(target: HttpTarget) -> Callable[[Sequence[bytes]], str]:
-    """Sends each event by itself: the interface of OpenLineage takes one."""
+    """Sends each event by itself: the interface of OpenLineage takes one.
+
+    The transport of OpenLineage's client would show the URL, and carry credentials to where an answer redirects it.
+    """
 
     def send(events: Sequence[bytes]) -> str:
         refused = ""
@@ -148,55 +160,3 @@ def _sent_to(target: HttpTarget) -> Callable[[Sequence[bytes]], str]:
         return refused
 
     return send
-
-
-def _facet(revision: str, kind: str, **values: Any) -> dict[str, Any]:
-    return {"_producer": PRODUCER, "_schemaURL": f"{SPEC}/facets/{revision}/{kind}.json#/$defs/{kind}", **values}
-
-
-def _dataset(dataset: Dataset) -> dict[str, Any]:
-    facets: dict[str, Any] = {}
-    if dataset.columns:
-        fields = [{"name": name, "type": kind} for name, kind in dataset.columns]
-        facets["schema"] = _facet("1-2-0", "SchemaDatasetFacet", fields=fields)
-    if dataset.sources:
-        made_of = {
-            column: {
-                "inputFields": [{"namespace": space, "name": name, "field": field} for space, name, field in parts]
-            }
-            for column, parts in dataset.sources
-        }
-        facets["columnLineage"] = _facet("1-2-0", "ColumnLineageDatasetFacet", fields=made_of)
-    return {"namespace": dataset.namespace, "name": dataset.name, "facets": facets}
-
-
-def _input(dataset: Dataset, snapshot: RunSnapshot | None) -> dict[str, Any]:
-    """A dataset that is read; with the figures of the input if it is the only one."""
-    described = _dataset(dataset)
-    if snapshot is not None:
-        read = {"rowCount": snapshot.records_read, "size": snapshot.bytes, "fileCount": snapshot.files}
-        described["inputFacets"] = {"inputStatistics": _facet("1-0-0", "InputStatisticsInputDatasetFacet", **read)}
-    return described
-
-
-def _output(dataset: Dataset, snapshot: RunSnapshot | None) -> dict[str, Any]:
-    """A dataset that is published into; the only one with how many files."""
-    described = _dataset(dataset)
-    if snapshot is not None:
-        published = {"fileCount": snapshot.published_files}
-        described["outputFacets"] = {
-            "outputStatistics": _facet("1-0-2", "OutputStatisticsOutputDatasetFacet", **published)
-        }
-    return described
-
-
-def _without_sources(datasets: Sequence[Dataset]) -> list[Dataset]:
-    return [replace(each, sources=()) for each in datasets]
-
-
-def _without_columns(datasets: Sequence[Dataset]) -> list[Dataset]:
-    return [replace(each, columns=()) for each in datasets]
-
-
-def _without_datasets(datasets: Sequence[Dataset]) -> list[Dataset]:
-    return []

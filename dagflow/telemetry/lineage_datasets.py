@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
+from openlineage.client.event_v2 import InputDataset, OutputDataset
+from openlineage.client.facet_v2 import DatasetFacet, column_lineage_dataset, schema_dataset
 
 from dagflow.api.columns.column_typing import ColumnTraced
 from dagflow.api.rejects.reject import REJECTS
@@ -26,25 +27,10 @@ MOST_COLUMNS: Final = 300
 DatasetLocations = Mapping[str, tuple[Sequence[str], Sequence[str]]]
 """The locations that each operator reads, and those that it publishes into."""
 
+PRODUCER: Final = "urn:dagflow"
+
 FieldOfInput = tuple[str, str, str]
 """A column of an input: the namespace and the name of the dataset, and its own name."""
-
-
-@dataclass(frozen=True, slots=True)
-class Dataset:
-    """A root that is read, or a table or directory that is published into.
-
-    Attributes:
-        namespace: Its store.
-        name: Its name there.
-        columns: Its columns with their types, where they are known.
-        sources: For each of these the columns of inputs that it is made of; empty for an input.
-    """
-
-    namespace: str
-    name: str
-    columns: tuple[tuple[str, str], ...] = ()
-    sources: tuple[tuple[str, tuple[FieldOfInput, ...]], ...] = ()
 
 
 def dataset_name(url: str) -> tuple[str, str]:
@@ -58,7 +44,7 @@ def dataset_name(url: str) -> tuple[str, str]:
     return f"{scheme}://{authority}", (f"/{path}" if scheme in ("hdfs", "sftp", "ssh") else path) or "/"
 
 
-def datasets_of(app: LogicalPlan, locations: DatasetLocations) -> tuple[list[Dataset], list[Dataset]]:
+def datasets_of(app: LogicalPlan, locations: DatasetLocations) -> tuple[list[InputDataset], list[OutputDataset]]:
     """The inputs and outputs of an app.
 
     Args:
@@ -67,12 +53,12 @@ def datasets_of(app: LogicalPlan, locations: DatasetLocations) -> tuple[list[Dat
     """
     columns = _Columns(app, locations)
     inputs = [
-        Dataset(*dataset_name(url), columns=columns.read_by(name))
+        InputDataset(*dataset_name(url), facets=columns.read_by(name))
         for name, (read, _) in locations.items()
         for url in dict.fromkeys(read)
     ]
     outputs = [
-        Dataset(*dataset_name(url), *columns.published_by(name))
+        OutputDataset(*dataset_name(url), facets=columns.published_by(name))
         for name, (_, published) in locations.items()
         for url in dict.fromkeys(published)
     ]
@@ -88,28 +74,36 @@ class _Columns:
         self._known = stream_columns(app, Problems())
         self._found: dict[tuple[PortRef, str], tuple[FieldOfInput, ...]] = {}
 
-    def read_by(self, splitter: str) -> tuple[tuple[str, str], ...]:
+    def read_by(self, splitter: str) -> dict[str, DatasetFacet]:
         """The columns of the records that are read from the files of a splitter."""
         for name in self._below(splitter):
             operator = self._app.operators[name].operator
             if is_record_source(operator):
                 for port in operator.output_ports:
                     if port != REJECTS and (known := self._known.get(PortRef(name, port))) is not None:
-                        return _typed(known.schema)
-        return ()
+                        return _described(known.schema)
+        return {}
 
-    def published_by(
-        self, sink: str
-    ) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, tuple[FieldOfInput, ...]], ...]]:
+    def published_by(self, sink: str) -> dict[str, DatasetFacet]:
         """The columns that arrive at a sink, and the sources of each."""
         arriving = [(edge.source, self._known.get(edge.source)) for edge in self._into(sink)]
         schema = next((known.schema for _, known in arriving if known is not None), pa.schema([]))
-        typed = _typed(schema)
+        facets = _described(schema)
         made_of = {
             name: dict.fromkeys(part for source, _ in arriving for part in self._sources(source, name))
-            for name, _ in typed
+            for name in schema.names[:MOST_COLUMNS]
         }
-        return typed, tuple((name, tuple(parts)) for name, parts in made_of.items() if parts)
+        sources = {
+            name: column_lineage_dataset.Fields(
+                [column_lineage_dataset.InputField(*part, transformations=None) for part in parts]
+            )
+            for name, parts in made_of.items()
+            if parts
+        }
+        if sources:
+            lineage = column_lineage_dataset.ColumnLineageDatasetFacet(sources, dataset=None, producer=PRODUCER)
+            facets["columnLineage"] = lineage
+        return facets
 
     def _sources(self, port: PortRef, column: str) -> tuple[FieldOfInput, ...]:
         """The columns of inputs that a column of a stream is made of."""
@@ -150,5 +144,10 @@ def _reached(start: str, arcs: Sequence[tuple[str, str]]) -> list[str]:
     return found
 
 
-def _typed(schema: pa.Schema) -> tuple[tuple[str, str], ...]:
-    return tuple((field.name, str(field.type)) for field in list(schema)[:MOST_COLUMNS])
+def _described(schema: pa.Schema) -> dict[str, DatasetFacet]:
+    """The facet of a dataset's columns with their types; nothing where they are not known."""
+    fields = [
+        schema_dataset.SchemaDatasetFacetFields(field.name, str(field.type), fields=None)
+        for field in list(schema)[:MOST_COLUMNS]
+    ]
+    return {"schema": schema_dataset.SchemaDatasetFacet(fields, producer=PRODUCER)} if fields else {}

@@ -7,12 +7,13 @@ import functools
 import importlib.metadata
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
+from typing import TYPE_CHECKING
 
-from dagflow.errors import RunStoppedError
+from dagflow.errors import DagflowError, RunStoppedError
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window
 from dagflow.plan.logical import LogicalPlan
@@ -22,11 +23,13 @@ from dagflow.report.snapshot import RunSnapshot
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
 from dagflow.telemetry.alert_monitor import AlertMonitor
-from dagflow.telemetry.event_queue import CLOSE_S, EventQueue
-from dagflow.telemetry.lineage import LineageReporter
-from dagflow.telemetry.lineage_datasets import DatasetLocations
+from dagflow.telemetry.event_queue import CLOSE_S
 from dagflow.telemetry.metrics_server import MetricsServer
-from dagflow.telemetry.traces import WindowTrace, trace_queue
+
+if TYPE_CHECKING:
+    from dagflow.telemetry.lineage import LineageReporter
+    from dagflow.telemetry.lineage_datasets import DatasetLocations
+    from dagflow.telemetry.traces import TraceReporter
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,9 @@ class RunSignals:
         address: Where metrics are served; None for nowhere.
         locations: Gives what each operator reads and publishes; asked only where lineage is reported.
         notice: Takes a message for people.
+
+    Raises:
+        DagflowError: The packages for lineage or traces are missing.
     """
 
     def __init__(
@@ -83,11 +89,17 @@ class RunSignals:
             store = storage.objects(checkpoint)
             live = self._source.from_memory
             self._alerts = AlertMonitor(app.name, settings.alerts, live, store, earlier, redact)
-        self._traces: EventQueue[WindowTrace] | None = None
+        self._traces: TraceReporter | None = None
         if settings.traces is not None:
-            self._traces = trace_queue(settings.traces, app.name, redacted(checkpoint), run_id, version)
+            with _extra("traces"):
+                # Its packages are optional, and take most of a second.
+                from dagflow.telemetry.traces import TraceReporter
+            self._traces = TraceReporter(settings.traces, app.name, redacted(checkpoint), run_id, version)
         self._lineage: LineageReporter | None = None
         if settings.lineage is not None:
+            with _extra("lineage"):
+                # Its package is optional, and takes most of a second.
+                from dagflow.telemetry.lineage import LineageReporter
             self._lineage = LineageReporter(
                 settings.lineage, app, locations(), run_id, version, follows=follows, redact=redact
             )
@@ -131,7 +143,7 @@ class RunSignals:
         if self._alerts is not None and window.intent is not None:
             self._alerts.committed(window.intent.counters, window.plan)
         if self._traces is not None:
-            self._traces.add(WindowTrace.of(window))
+            self._traces.committed(window)
 
 
 @functools.cache
@@ -141,6 +153,16 @@ def _version() -> str:
         return importlib.metadata.version("dagflow")
     except importlib.metadata.PackageNotFoundError:
         return "unknown"
+
+
+@contextlib.contextmanager
+def _extra(attribute: str) -> Iterator[None]:
+    """What an attribute of the app needs is imported only for it, from an extra of the same name."""
+    try:
+        yield
+    except ImportError as error:
+        hint = f"install it with: pip install 'dagflow[{attribute}]'"
+        raise DagflowError(f"'{attribute}' of the app needs a package that is missing: {error}", hint=hint) from error
 
 
 def _state_of(last: RunSnapshot | None, error: BaseException | None) -> str:

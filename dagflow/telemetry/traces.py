@@ -1,4 +1,4 @@
-"""Windows as traces of OpenTelemetry: OTLP over HTTP, in JSON.
+"""Windows as traces of OpenTelemetry: OTLP over HTTP.
 
 Each window is a trace of its own, with a span for the window and one below it for each phase. A trace that spanned a
 run that follows its input for months could be neither sampled nor shown.
@@ -6,21 +6,22 @@ run that follows its input for months could be neither sampled nor shown.
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import SpanContext
 
 from dagflow.journal.windows import PHASES, Window
 from dagflow.metrics import names
 from dagflow.spec.signal_settings import HttpTarget
 from dagflow.telemetry.event_queue import EventQueue
 from dagflow.telemetry.http_post import post
-
-_INTERNAL = 1
-_SCOPE = "dagflow"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,50 +58,33 @@ class WindowTrace:
         }
         return cls(plan.window_id, tuple(moments), figures)
 
-    def spans(self) -> list[dict[str, Any]]:
-        """The spans, as OTLP's JSON has them: ids in hex, times in nanoseconds as text."""
-        trace, root = os.urandom(16).hex(), os.urandom(8).hex()
-        attributes = [_attribute("dagflow.window", self.window_id)]
-        whole = _span(trace, root, "window", self.moments_ms[0], self.moments_ms[-1])
-        whole["attributes"] = attributes + [_attribute(name, value) for name, value in self.figures.items()]
-        spans = [whole]
-        for phase, (start_ms, end_ms) in zip(PHASES, pairwise(self.moments_ms), strict=True):
-            span = _span(trace, os.urandom(8).hex(), f"window {phase}", start_ms, end_ms)
-            spans.append({**span, "parentSpanId": root, "attributes": attributes})
-        return spans
+    def spans(self, resource: Resource, scope: InstrumentationScope) -> Iterator[ReadableSpan]:
+        """The span of the window, and those of its phases below it."""
+        ids = RandomIdGenerator()
+        trace_id, root = ids.generate_trace_id(), ids.generate_span_id()
+
+        def span(name: str, span_id: int, start_ms: int, end_ms: int, **attributes: int) -> ReadableSpan:
+            return ReadableSpan(
+                name,
+                SpanContext(trace_id, span_id, is_remote=False),
+                None if span_id == root else SpanContext(trace_id, root, is_remote=False),
+                resource,
+                {"dagflow.window": self.window_id, **attributes},
+                start_time=start_ms * 1_000_000,
+                end_time=end_ms * 1_000_000,
+                instrumentation_scope=scope,
+            )
+
+        yield span("window", root, self.moments_ms[0], self.moments_ms[-1], **self.figures)
+        for phase, moments_ms in zip(PHASES, pairwise(self.moments_ms), strict=True):
+            yield span(f"window {phase}", ids.generate_span_id(), *moments_ms)
 
 
-def _span(trace: str, span: str, name: str, start_ms: int, end_ms: int) -> dict[str, Any]:
-    return {
-        "traceId": trace,
-        "spanId": span,
-        "name": name,
-        "kind": _INTERNAL,
-        "startTimeUnixNano": str(start_ms * 1_000_000),
-        "endTimeUnixNano": str(end_ms * 1_000_000),
-    }
+class TraceReporter:
+    """Sends the traces of a run's windows; no call waits.
 
-
-def _attribute(key: str, value: str | int) -> dict[str, Any]:
-    return {"key": key, "value": {"intValue": str(value)} if isinstance(value, int) else {"stringValue": value}}
-
-
-def otlp_request(traces: Sequence[WindowTrace], resource: Sequence[tuple[str, str]], version: str) -> bytes:
-    """The body of an ExportTraceServiceRequest.
-
-    Args:
-        traces: The windows.
-        resource: Attributes of the run.
-        version: The version of dagflow.
-    """
-    spans = [span for trace in traces for span in trace.spans()]
-    scoped = {"scope": {"name": _SCOPE, "version": version}, "spans": spans}
-    described = {"attributes": [_attribute(key, value) for key, value in resource]}
-    return json.dumps({"resourceSpans": [{"resource": described, "scopeSpans": [scoped]}]}).encode()
-
-
-def trace_queue(target: HttpTarget, app: str, checkpoint: str, run_id: str, version: str) -> EventQueue[WindowTrace]:
-    """A queue that sends the traces of a run's windows.
+    The HTTP is dagflow's own: OpenTelemetry's exporter shows the URL, logs each failure, takes a redirection for a
+    success, and adds headers from the environment, which may be meant for another collector.
 
     Args:
         target: The address.
@@ -109,8 +93,23 @@ def trace_queue(target: HttpTarget, app: str, checkpoint: str, run_id: str, vers
         run_id: The run's own id.
         version: The version of dagflow.
     """
-    resource = [
-        *(("service.name", app), ("service.namespace", _SCOPE), ("service.version", version)),
-        *(("service.instance.id", run_id), ("dagflow.checkpoint", checkpoint)),
-    ]
-    return EventQueue("traces", str(target), lambda traces: post(target, otlp_request(traces, resource, version)))
+
+    def __init__(self, target: HttpTarget, app: str, checkpoint: str, run_id: str, version: str) -> None:
+        self._target = target
+        service = {"name": app, "namespace": "dagflow", "version": version, "instance.id": run_id}
+        attributes = {f"service.{name}": value for name, value in service.items()}
+        self._resource = Resource({**attributes, "dagflow.checkpoint": checkpoint})
+        self._scope = InstrumentationScope("dagflow", version)
+        self._queue = EventQueue("traces", str(target), self._send)
+
+    def committed(self, window: Window) -> None:
+        """Take in a window that is published."""
+        self._queue.add(WindowTrace.of(window))
+
+    def close(self, by_s: float) -> None:
+        """Wait a moment, until `by_s` by time.monotonic(), until all traces are sent."""
+        self._queue.close(by_s)
+
+    def _send(self, traces: Sequence[WindowTrace]) -> str:
+        spans = [span for trace in traces for span in trace.spans(self._resource, self._scope)]
+        return post(self._target, encode_spans(spans).SerializeToString(), content_type="application/x-protobuf")

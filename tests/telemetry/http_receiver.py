@@ -17,7 +17,7 @@ class HttpReceiver(ThreadingHTTPServer):
 
     Attributes:
         status: What it answers.
-        bodies: What it got, as JSON.
+        bodies: What it got: values of JSON, or bytes.
         sizes: The lengths of these bodies.
         headers: The headers of each request.
     """
@@ -43,7 +43,8 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         """Keep a request and answer it."""
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.server.bodies.append(json.loads(body))
+        is_json = self.headers["Content-Type"] == "application/json"
+        self.server.bodies.append(json.loads(body) if is_json else body)
         self.server.sizes.append(len(body))
         self.server.headers.append(dict(self.headers))
         self.send_response(self.server.status)

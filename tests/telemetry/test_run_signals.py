@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -95,3 +97,34 @@ def test_tests_and_tries_of_an_app_send_nothing(folder: Path) -> None:
         assert server.bodies == []
         run(load_app("app.yaml"), runtime=InlineRuntime)
     assert server.bodies
+
+
+def test_packages_of_a_signal_are_imported_for_it_alone(folder: Path) -> None:
+    """A run without signals does not load them; where they are missing, a run with a signal names the extra."""
+    done = subprocess.run([sys.executable, "-c", _WITHOUT_PACKAGES], capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    for attribute in ("lineage", "traces"):
+        assert f"'{attribute}' of the app needs a package that is missing" in done.stdout
+        assert f"pip install 'dagflow[{attribute}]'" in done.stdout
+    assert "published" not in done.stdout
+
+
+_WITHOUT_PACKAGES = """
+import sys
+from pathlib import Path
+from dagflow.engine.run import run
+from dagflow.errors import DagflowError
+from dagflow.runtime.inline import InlineRuntime
+from tests.telemetry.app import orders
+
+if __name__ == "__main__":
+    assert run(orders(Path.cwd()), runtime=InlineRuntime).state == "completed"
+    assert not {"openlineage", "opentelemetry", "requests"} & sys.modules.keys()
+    sys.modules.update(openlineage=None, opentelemetry=None)
+    for attribute in ("lineage", "traces"):
+        try:
+            run(orders(Path.cwd(), f"{attribute}: {{url: 'http://localhost:1'}}"), runtime=InlineRuntime)
+            print("published")
+        except DagflowError as error:
+            print(error, error.hint)
+"""

@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-import base64
-import json
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from google.protobuf import json_format  # type: ignore[import-untyped]  # its stubs are another package
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from dagflow.engine.run import run
 from dagflow.journal.windows import PHASES, Window, WindowIntent, WindowPlan
 from dagflow.runtime.inline import InlineRuntime
-from dagflow.telemetry.traces import WindowTrace, otlp_request
+from dagflow.telemetry.traces import WindowTrace
 from tests.telemetry.app import orders
 from tests.telemetry.http_receiver import receiving
-
-
-def parsed(body: object) -> ExportTraceServiceRequest:
-    """A request as a collector reads it; ids are hex in OTLP's JSON, and base64 in that of protobuf."""
-    text = json.dumps(body)
-    for match in {span[key] for span in spans_of(body) for key in ("traceId", "spanId")}:
-        text = text.replace(match, base64.b64encode(bytes.fromhex(match)).decode())
-    request = ExportTraceServiceRequest()
-    json_format.Parse(text, request)
-    return request
-
-
-def spans_of(body: object) -> list[dict[str, str]]:
-    """The spans of a request."""
-    assert isinstance(body, dict)
-    return [span for each in body["resourceSpans"] for scope in each["scopeSpans"] for span in scope["spans"]]
 
 
 def test_each_window_of_a_run_is_a_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,11 +23,11 @@ def test_each_window_of_a_run_is_a_trace(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.chdir(tmp_path)
     with receiving() as server:
         done = run(orders(tmp_path, f"traces: {{url: '{server.url}', headers: {{Key: k}}}}"), runtime=InlineRuntime)
-    requests = [parsed(body) for body in server.bodies]
+    requests = [ExportTraceServiceRequest.FromString(body) for body in server.bodies]
     resource = {each.key: each.value.string_value for each in requests[0].resource_spans[0].resource.attributes}
     assert resource["service.name"] == "orders"
     assert resource["dagflow.checkpoint"] == str(tmp_path / "journal")
-    assert server.headers[0]["Key"] == "k"
+    assert (server.headers[0]["Key"], server.headers[0]["Content-Type"]) == ("k", "application/x-protobuf")
     spans = [
         span for each in requests for of in each.resource_spans for scope in of.scope_spans for span in scope.spans
     ]
@@ -63,4 +47,7 @@ def test_no_phase_ends_before_it_begins() -> None:
     intent = WindowIntent(3, started_ms=900, finished_ms=0, committed_ms=2_000)
     trace = WindowTrace.of(Window(WindowPlan(3, planned_ms=1_000), intent, published_ms=1_500))
     assert trace.moments_ms == (1_000, 1_000, 1_000, 1_000, 2_000, 2_000)
-    assert len(spans_of(json.loads(otlp_request([trace, trace], [("a", "b")], "1")))) == 12
+    spans = list(trace.spans(Resource({}), InstrumentationScope("dagflow")))
+    assert [(span.start_time, span.end_time) for span in spans[1:]] == [
+        (start * 1_000_000, end * 1_000_000) for start, end in pairwise(trace.moments_ms)
+    ]
