@@ -152,10 +152,13 @@ class AppFile:
     def _asked(self, arguments: Sequence[str]) -> dict[str, Any]:
         # -P: files in the directory must not hide modules of Python or dagflow.
         command = [sys.executable, "-P", "-m", "dagflow.web.app_process", *arguments]
+        # The process ends with this one, which may be killed: then the other end of its stdin is closed.
+        stdin, held = os.pipe()
         try:
-            done = subprocess.run(
-                command, cwd=self._directory, capture_output=True, timeout=LOOK_S, check=False, stdin=subprocess.DEVNULL
-            )
+            with open(stdin, "rb") as end, open(held, "wb"):
+                done = subprocess.run(
+                    command, cwd=self._directory, capture_output=True, timeout=LOOK_S, check=False, stdin=end
+                )
             found = json.loads(done.stdout)
         except (OSError, subprocess.TimeoutExpired, ValueError) as error:
             logger.warning("an app could not be looked at app=%s error=%s", self.path, type(error).__name__)

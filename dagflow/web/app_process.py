@@ -36,6 +36,7 @@ from dagflow.spec.shown_text import shown_value
 from dagflow.spec.yaml_tree import Mapping
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, redacted
+from dagflow.web.pages_process import end_with_stdin
 
 SAMPLE = 20
 _MOST_TEXT = 400
@@ -192,4 +193,5 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
+    end_with_stdin()
     sys.exit(main(sys.argv[1:]))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from dagflow.errors import DagflowError
-from dagflow.report.endpoints import ENDPOINTS
+from dagflow.report.endpoints import ENDPOINTS, Answer
 from dagflow.web.api import Api, as_json, body_of, status_of
 from dagflow.web.change_events import Events
 from dagflow.web.checkpoints import Checkpoint
@@ -36,6 +36,8 @@ MOST_AT_WORK = 4
 """Requests that are worked at together; further ones wait."""
 
 _MOST_HEADER_BYTES = 32 << 10
+
+_GONE = Response(status_code=499)
 
 STATIC = Path(str(files("dagflow.web") / "static"))
 
@@ -52,18 +54,20 @@ def application(checkpoints: Mapping[str, Checkpoint], token: str = "", hosts: I
     events = Events(checkpoints, api.looks)
     workers = anyio.CapacityLimiter(MOST_AT_WORK)
 
+    async def worked(request: Request, work: Callable[[], Response]) -> Response:
+        async with workers:
+            # An answer without a reader would keep others waiting.
+            return _GONE if await request.is_disconnected() else await anyio.to_thread.run_sync(work)
+
     async def resource(request: Request) -> Response:
         path, values = request.path_params["path"], _values_of(request)
-        status, value = await anyio.to_thread.run_sync(_answered, api, path, values, limiter=workers)
-        return _Json(value, status)
+        return await worked(request, lambda: _answered(api, path, values))
 
     async def stream(request: Request) -> Response:
         return StreamingResponse(events.stream(), media_type="text/event-stream")
 
     async def plain(request: Request) -> Response:
-        readings = await anyio.to_thread.run_sync(api.readings, limiter=workers)
-        answer = ENDPOINTS[request.url.path](readings)
-        return Response(answer.body, answer.status, media_type=answer.content_type)
+        return await worked(request, lambda: _plain(ENDPOINTS[request.url.path](api.readings())))
 
     routes = [
         Route("/api/v1/events", stream),
@@ -83,11 +87,15 @@ def _values_of(request: Request) -> dict[str, str]:
     return dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True, errors="surrogateescape"))
 
 
-def _answered(api: Api, path: str, values: Mapping[str, str]) -> tuple[int, Any]:
+def _answered(api: Api, path: str, values: Mapping[str, str]) -> Response:
     try:
-        return 200, api.answer(path, values)
+        return _Json(api.answer(path, values))
     except DagflowError as error:
-        return status_of(error), body_of(error)
+        return _Json(body_of(error), status_of(error))
+
+
+def _plain(answer: Answer) -> Response:
+    return Response(answer.body, answer.status, media_type=answer.content_type)
 
 
 class _Json(Response):

@@ -14,6 +14,9 @@ from dagflow.web.checkpoints import Checkpoint
 LOOK_S = 0.4
 BEAT_S = 5.0
 
+MOST_PAGES = 64
+"""The streams of further ones end at once: they would take the connections of other requests."""
+
 
 class Events:
     """The changes of some checkpoints, for any number of pages.
@@ -34,6 +37,8 @@ class Events:
 
     async def stream(self) -> AsyncIterator[str]:
         """The events of one page as server-sent events, until it goes away, or the server ends."""
+        if len(self._pages) >= MOST_PAGES:
+            return
         queue: asyncio.Queue[str] = asyncio.Queue(maxsize=100)
         self._pages.add(queue)
         if self._looking is None or self._looking.done():

@@ -74,7 +74,7 @@ def _serve(descriptor: int) -> None:
         signal.signal(number, signal.SIG_IGN)
     os.nice(_NICE)
     shown, address = pickle.load(sys.stdin.buffer)
-    threading.Thread(target=_end_with_driver, daemon=True).start()
+    end_with_stdin()
     # Slow to import, which the driver does not wait for.
     from dagflow.web.application import application, serve, server_of
 
@@ -83,9 +83,16 @@ def _serve(descriptor: int) -> None:
         serve(server_of(application(checkpoints, address.token, [address.host])), listening)
 
 
-def _end_with_driver() -> None:
-    sys.stdin.buffer.read()
-    os._exit(0)
+def end_with_stdin() -> None:
+    """End this process when stdin is closed: the process that holds its other end has ended."""
+
+    def wait() -> None:
+        # Not by sys.stdin, which a thread that reads may not keep at the end of Python.
+        while os.read(0, 1):
+            pass
+        os._exit(0)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import http.client
 import os
@@ -12,13 +13,18 @@ from pathlib import Path
 from types import MappingProxyType
 
 import pytest
+from starlette.types import Message
 
+from dagflow.journal.state import JournalState
 from dagflow.report.reading import CheckpointReading
 from dagflow.storage.context import StorageContext
+from dagflow.storage.objects import ObjectStore
 from dagflow.telemetry.metrics_server import MOST_CONNECTIONS as MOST_OF_METRICS
 from dagflow.telemetry.metrics_server import MetricsServer
 from dagflow.web.address import Address
-from dagflow.web.checkpoints import CheckpointLocation
+from dagflow.web.application import application
+from dagflow.web.change_events import MOST_PAGES
+from dagflow.web.checkpoints import Checkpoint, CheckpointLocation
 from dagflow.web.connection import MOST_CONNECTIONS
 from dagflow.web.server import Server
 from tests.web.conftest import folder
@@ -26,6 +32,14 @@ from tests.web.conftest import folder
 __all__ = ["folder"]
 
 HALF = b"GET / HTTP/1.1\r\nHost: localhost\r\n"
+HTTP = b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+HOST = [(b"host", b"localhost")]
+HANGING = """\
+import threading
+from operators import Select
+alive = open("alive", "wb")
+threading.Event().wait()
+"""
 PATIENCE_S = 60.0
 
 
@@ -45,12 +59,12 @@ def answer(address: Address, path: str, headers: Mapping[str, str] = MappingProx
         return connection.getresponse().status
 
 
-def connected(port: int, count: int, stack: contextlib.ExitStack) -> list[socket.socket]:
-    """Connections that have sent half of a request."""
+def connected(port: int, count: int, stack: contextlib.ExitStack, sent: bytes = HALF) -> list[socket.socket]:
+    """Connections that have sent a request, or a half of one."""
     clients = [stack.enter_context(socket.create_connection(("127.0.0.1", port), PATIENCE_S)) for _ in range(count)]
     for client in clients:
         with contextlib.suppress(ConnectionError):
-            client.sendall(HALF)
+            client.sendall(sent)
     return clients
 
 
@@ -80,6 +94,55 @@ def test_half_open_requests_take_no_descriptor_of_the_run_and_end(address: Addre
         assert closed(clients, 40)
         assert closed(clients, len(clients))
         assert answer(address, "/healthz") == 200
+
+
+def test_pages_that_follow_leave_room_for_others(address: Address) -> None:
+    """Streams of events without a reader, more than there may be connections, take a part of them only."""
+    with contextlib.ExitStack() as stack:
+        clients = connected(address.port, MOST_CONNECTIONS + 40, stack, b"GET /api/v1/events" + HTTP)
+        assert closed(clients, len(clients) - MOST_PAGES)
+        assert answer(address, "/api/v1/app") == 200
+
+
+def test_nothing_is_done_for_a_connection_that_is_closed(folder: Path) -> None:
+    """Thousands of requests, on connections that are closed at once, keep no other one waiting."""
+    asked: list[str] = []
+
+    class Watched(Checkpoint):
+        def journal(self) -> tuple[ObjectStore, JournalState]:
+            asked.append(self.id)
+            return super().journal()
+
+    checkpoint = Watched("sample", "out/sample.journal", StorageContext.default())
+    scope = {"type": "http", "method": "GET", "path": "/api/v1/windows", "query_string": b"", "headers": HOST}
+    statuses: list[int] = []
+
+    async def receive() -> Message:
+        return {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        statuses.append(message.get("status", 0))
+
+    asyncio.run(application({"sample": checkpoint})(scope, receive, send))
+    assert asked == []
+    assert 200 not in statuses
+
+
+def test_what_looks_at_an_app_ends_with_the_pages(folder: Path) -> None:
+    """Also while a module of the app hangs, for the process of the pages is killed."""
+    (folder / "hanging.py").write_text(HANGING)
+    app = (folder / "app.yaml").read_text()
+    (folder / "app.yaml").write_text(app.replace("class: Select,", "class: hanging.Select,"))
+    os.mkfifo(folder / "alive")
+    place = CheckpointLocation("out/sample.journal", StorageContext.default())
+    with contextlib.ExitStack() as stack:
+        with Server([place], is_apart=True).running() as address:
+            connected(
+                address.port, 1, stack, b"GET /api/v1/sample?port=filter.output HTTP/1.1\r\nHost: localhost\r\n\r\n"
+            )
+            alive = stack.enter_context((folder / "alive").open("rb"))
+        assert select.select([alive], [], [], PATIENCE_S)[0]
+        assert alive.read() == b""
 
 
 def test_other_sites_get_no_answer(address: Address) -> None:
