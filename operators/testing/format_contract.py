@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import itertools
 import json
 import zlib
@@ -12,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
+from dagflow.storage.wide_text import HEAD_BYTES, wide_encoding
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.formats import RECORD_FORMATS
@@ -226,8 +226,8 @@ class FormatContract(ABC):
 
 
 def is_marked(content: bytes) -> bool:
-    """Whether the first bytes are a mark of UTF-16 or UTF-32: then most formats refuse the file."""
-    return content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE))
+    """Whether the first bytes show UTF-16 or UTF-32: then most formats refuse the file."""
+    return wide_encoding(content[:HEAD_BYTES])[0] != ""
 
 
 def _new(spec: object, chunk_bytes: int) -> RecordFormat:

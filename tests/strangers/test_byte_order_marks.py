@@ -1,4 +1,4 @@
-"""Files whose first bytes name their encoding, in every text format, with every separator."""
+"""Files whose first bytes name its encoding, in every text format, with every separator."""
 
 from __future__ import annotations
 
@@ -56,19 +56,40 @@ FORMATS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("format", FORMATS, ids=str)
 @pytest.mark.parametrize("encoding", WIDE)
-def test_a_format_that_reads_bytes_refuses_files_of_wider_units(format: dict[str, Any], encoding: str) -> None:
+@pytest.mark.parametrize("has_mark", [True, False])
+def test_a_format_that_reads_bytes_refuses_files_of_wider_units(
+    format: dict[str, Any], encoding: str, has_mark: bool
+) -> None:
     """As one reject, wherever blocks are cut, or an error that says what to do: rows of NULs have no meaning."""
     made = RECORD_FORMATS.make(format)
-    content = marked("a,b\n1,2\n", encoding)
+    content = marked("日本,b\n1,2\n", encoding)[0 if has_mark else len(MARKS[encoding]) :]
+    shown = f"{encoding[:6].upper()}, by its byte order mark" if has_mark else f"{encoding.upper()}, by the zero bytes"
     for size in (1, 3, len(content)):
         assert read_cut(made, content, size) == ([], [(0, len(content))])
     accounting = BlockAccounting(URL, Counter(), None)
     block = block_of(content, 2, len(content))
     remedy = (
-        "name their encoding" if "lines" in made.name and made.name != "json_lines" else "to UTF-8 first, as with iconv"
+        "name its encoding" if "lines" in made.name and made.name != "json_lines" else "to UTF-8 first, as with iconv"
     )
-    with pytest.raises(HeaderError, match=f"the file is in {encoding[:6].upper()}, by its byte order mark; .*{remedy}"):
+    with pytest.raises(HeaderError, match=f"the file is in {shown}.*; .*{remedy}"):
         list(made.read(MemorySource(content), block, accounting))
+
+
+def test_the_characters_decide_the_byte_order_where_no_mark_does() -> None:
+    """The name of the encoding may leave it open, and zeros in lines of bytes mean nothing."""
+    for encoding in WIDE:
+        made = RECORD_FORMATS.make({"type": "lines", "encoding": encoding[:6]})
+        for size in (1, 5, 100):
+            assert read_cut(made, "日,1\né\n".encode(encoding), size)[0][1][1] == "é".encode()
+
+
+@pytest.mark.parametrize(
+    "content", [b"\0a,b\n", b"a\0\nb\0\n", b"\0\0\0a\n", b"a\n\0\n", b"x\0\xff\n", b"a\0", b"\0\0"]
+)
+def test_zeros_in_text_of_bytes_are_no_wide_encoding(content: bytes) -> None:
+    """Lines may hold any bytes."""
+    records, rejects = read_cut(RECORD_FORMATS.make("lines"), content, 3)
+    assert (b"".join(record + b"\n" for _, record in records)[: len(content)], rejects) == (content, [])
 
 
 @pytest.mark.parametrize("format", FORMATS, ids=str)

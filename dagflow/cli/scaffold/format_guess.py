@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import json
 import re
 from collections import Counter
@@ -14,6 +13,7 @@ from dagflow.cli.scaffold.column_types import ColumnGuess
 from dagflow.cli.scaffold.csv_guess import guess_csv, uneven
 from dagflow.errors import DagflowError
 from dagflow.storage.file_kinds import kind_of_content
+from dagflow.storage.wide_text import wide_encoding
 
 _CLOCK = r"\d{1,2}:\d\d:\d\d"
 _ISO = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d"
@@ -37,13 +37,6 @@ _BEHIND_STAMP = r"(:\d\d)?([.,]\d+|\d*)( \d{4})?( [AP]M)?( ?(Z|[+-]\d\d:?\d\d))?
 _FIELD = re.compile(r"[A-Za-z][\w-]*:(\s|$)")
 _TAG = re.compile(r"""<(/?)([A-Za-z_][\w.:-]*)(?:\s(?:[^<>"']|"[^"]*"|'[^']*')*?)?(/?)>""")
 _MOST_LINES = 1000
-# In this order: the mark of UTF-16 begins that of UTF-32.
-_MARKS = {
-    codecs.BOM_UTF32_LE: "utf-32",
-    codecs.BOM_UTF32_BE: "utf-32",
-    codecs.BOM_UTF16_LE: "utf-16",
-    codecs.BOM_UTF16_BE: "utf-16",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +91,11 @@ def guess_format(head: bytes, *, is_whole: bool) -> FormatGuess:
     """
     if kind := kind_of_content(head):
         raise DagflowError(f"it is {kind}, which no record format reads", hint="convert it to CSV or lines of JSON")
-    text, encoding = _decoded(head)
-    if encoding in _MARKS.values():
+    wide, evidence = wide_encoding(head)
+    if wide:
         others = "lines can be read in it, rows of csv only in UTF-8, as iconv makes it"
-        return FormatGuess("lines", {"encoding": encoding}, (f"a byte order mark of {encoding}: {others}",))
+        return FormatGuess("lines", {"encoding": wide}, (f"it is in {wide}, {evidence}: {others}",))
+    text, encoding = _decoded(head)
     if "\0" in text:
         raise DagflowError(
             f"it is binary: a zero byte at offset {head.index(0):,}",
@@ -124,9 +118,6 @@ def guess_format(head: bytes, *, is_whole: bool) -> FormatGuess:
 
 def _decoded(head: bytes) -> tuple[str, str]:
     """The text, and its encoding."""
-    for mark, encoding in _MARKS.items():
-        if head.startswith(mark):
-            return head.decode(encoding, "replace"), encoding
     for cut in range(4):
         # The last character may be cut.
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections import Counter
 from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Literal, cast
@@ -29,6 +28,7 @@ from operators.reader.scanning.file_view import Bytes, FileView, read_exactly
 from operators.reader.scanning.positions import positions_of
 from operators.reader.scanning.quote_scan import QuoteScan, RowEntry, newlines_outside
 from operators.reader.scanning.quoting import OUTSIDE, Dialect, Transition, quoting_of
+from operators.reader.scanning.refused_files import encoding_of
 from operators.reader.scanning.search import BYTE, LF
 from operators.reader.scanning.stray_quotes import ADVICE, rows_with_strays, stray_quotes, unclosed_quote
 from operators.reader.scanning.terminated import Terminators
@@ -166,14 +166,10 @@ class Csv(Delimited):
         self._has_strays = self.stray_quotes == "reject" and len(stray_quotes(data, self._dialect, quoting)[0]) > 0
         return newlines_outside(data, is_at_end, quoting, OUTSIDE)
 
-    def refused_encoding(self, source: ByteSource) -> str:
-        """See Delimited; none if the app names an encoding."""
-        return super().refused_encoding(source) if self.encoding is None else ""
-
     def read(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
         """The rows that begin in a block, given its entry state; none in a file with a bad head."""
         self._entered = (block.start, block.entry_state)
-        head = self._head_of(source, block) if self.header and not self.refused_encoding(source) else None
+        head = self._head_of(source, block) if self.header and not encoding_of(source)[0] else None
         if head is not None and head.problem:
             head.refuse(source, block, accounting)
             return
@@ -235,11 +231,8 @@ class Csv(Delimited):
         try:
             names = self._rows.header(data.tobytes().decode(self._charset.name).encode())
         except UnicodeDecodeError as error:
-            problem = f"not valid {self._charset.name}: {error.reason} at byte {error.start}; " + (
-                "it is UTF-16, as its byte order mark says: convert the file to UTF-8 first, as with iconv"
-                if data[:2].tobytes() in (BOM_UTF16_LE, BOM_UTF16_BE)
-                else "name its encoding with encoding"
-            )
+            why = f"not valid {self._charset.name}: {error.reason} at byte {error.start}"
+            problem = f"{why}; name its encoding with encoding"
             return CsvHead(start, start + length, problem=problem)
         except pa.ArrowInvalid as error:
             return CsvHead(start, start + length, problem=str(error))

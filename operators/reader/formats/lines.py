@@ -11,15 +11,16 @@ from pydantic import Field
 
 from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.records import Origin, RecordBatch
+from dagflow.storage.wide_text import HEAD_BYTES
 from operators.dotted_paths import imported
 from operators.files.metadata import BlockMetadata
-from operators.reader.byte_source import ByteSource
+from operators.reader.byte_source import ByteSource, whole_of
 from operators.reader.formats.base import ByteAccounting, Parsed
 from operators.reader.scanning.charset import BadBytes, Charset, Decoder
 from operators.reader.scanning.delimited import Delimited
 from operators.reader.scanning.file_view import Bytes, read_exactly
 from operators.reader.scanning.multi_file import BufferedFiles, MultiFileReader
-from operators.reader.scanning.refused_files import WIDE_BYTES
+from operators.reader.scanning.positions import contains
 from operators.reader.scanning.search import (
     BYTE,
     NEWLINES,
@@ -31,7 +32,10 @@ from operators.reader.scanning.search import (
     overlaps_itself,
     without_overlaps,
 )
-from operators.reader.scanning.terminated import BYTE_ORDER_MARK, Terminators
+from operators.reader.scanning.terminated import Terminators
+
+_FIRST_OF_MARKS = (0xEF, 0xFE, 0xFF)
+"""The first bytes of byte order marks, but for zeros."""
 
 
 class Lines(Delimited):
@@ -39,6 +43,7 @@ class Lines(Delimited):
 
     name: ClassVar[str] = "lines"
     needs_size = False
+    wide_remedy = "name its encoding, as encoding: {}"
 
     delimiter: Annotated[
         str | None, Field(min_length=1, description="delimiter that ends a record; default: LF, CR LF and CR")
@@ -64,6 +69,7 @@ class Lines(Delimited):
         """Prepare the scan for delimiter and encoding."""
         self._validate = None if self.validate is None else _function(self.validate)
         self._url = ""
+        self.is_narrow = self.encoding is None and self.delimiter is None
         self._use(Charset.named(self.encoding) if self.encoding else None)
 
     def _use(self, charset: Charset | None) -> None:
@@ -81,20 +87,12 @@ class Lines(Delimited):
         """The delimiter, or the three newlines."""
         return self._table
 
-    @property
-    def wide_remedy(self) -> str:
-        """See Delimited."""
-        return "name their encoding, as encoding: utf-16"
-
-    def refused_encoding(self, source: ByteSource) -> str:
-        """See Delimited; none if the app names an encoding, or a delimiter of bytes."""
-        return super().refused_encoding(source) if self.encoding is None and self.delimiter is None else ""
-
     def begin(self, source: ByteSource) -> int:
         """The length of the byte order mark, which may also set the byte order of the charset."""
         if self.encoding is None:
             return super().begin(source)
-        charset, mark_bytes = Charset.named(self.encoding).for_file(read_exactly(source, 0, 4).tobytes())
+        head = read_exactly(whole_of(source), 0, HEAD_BYTES).tobytes()
+        charset, mark_bytes = Charset.named(self.encoding).for_file(head)
         if charset != self._charset:
             self._use(charset)
         return mark_bytes
@@ -186,9 +184,10 @@ class MultiFileLines(MultiFileReader):
         sizes = files.sizes
         has_bytes = sizes > 0
         starts, stops = files.borders[:-1][has_bytes], files.borders[1:][has_bytes]
-        # A hole is no part of the first line, nor is a byte order mark, which may refuse the file. A CR at the end of a
-        # file and an LF at the beginning of the next are two newlines, but look like one here.
-        has_heads = np.isin(data[starts], (BYTE_ORDER_MARK[0], 0, *WIDE_BYTES)).any()
+        # A byte order mark is no part of the first line, nor is a hole, and text in wide units, of which zeros are a
+        # part, may be refused. A CR at the end of a file and an LF at the beginning of the next are two newlines, but
+        # look like one here.
+        has_heads = np.isin(data[starts], _FIRST_OF_MARKS).any() or contains(data, 0)
         if not len(starts) or has_heads or (data[stops - 1] != self.endings[0]).any():
             return None
         found = self._format.find(data, True)

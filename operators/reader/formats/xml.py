@@ -16,12 +16,13 @@ from dagflow.api.records import LINE_FEED, RECORD, Origin, RecordBatch
 from dagflow.errors import RecordError
 from dagflow.storage.location import redacted
 from operators.files.metadata import BlockMetadata
-from operators.reader.byte_source import ByteSource, size_read_from
+from operators.reader.byte_source import ByteSource
 from operators.reader.columns.typing import shown
 from operators.reader.formats.base import SHOWN_BYTES, ByteAccounting, RecordFormat
-from operators.reader.scanning.file_view import FileView, read_exactly
+from operators.reader.scanning.file_view import FileView
 from operators.reader.scanning.framing import pieces_of
 from operators.reader.scanning.positions import Positions
+from operators.reader.scanning.refused_files import encoding_of, refuse_file
 
 logger = logging.getLogger(__name__)
 
@@ -32,8 +33,6 @@ _REST_OF_TAG = re.compile(rb"""(?:[^>"']|"[^"]*"|'[^']*')*>""")
 # A bracket in a comment, an instruction or quotes closes nothing. Atomic: each is read in one way only.
 _SUBSET = rb"""\[(?>[^\]"'<]+|"[^"]*"|'[^']*'|<!--.*?-->|<\?.*?\?>|<(?!!--|\?))*+\]"""
 _REST_OF_DOCTYPE = re.compile(rb"""(?:[^\[>"']|"[^"]*"|'[^']*')*(?:""" + _SUBSET + rb"""\s*)?>""", re.DOTALL)
-_WIDE = re.compile(rb"\xff\xfe|\xfe\xff|\0\0(?:\xfe\xff|\0<)|<\0(?:\0\0|[^\0]\0)|\0<\0[^\0]", re.DOTALL)
-"""First bytes of files in UTF-16 and UTF-32, with and without a byte order mark; not those of a hole of zero bytes."""
 
 
 class Xml(RecordFormat):
@@ -122,17 +121,17 @@ class Xml(RecordFormat):
 
     def _begin(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> int:
         """Where the search for elements begins; a file that cannot be searched is refused as a whole."""
-        if not _WIDE.match(read_exactly(source, 0, 4).tobytes()):
+        encoding, evidence = encoding_of(source)
+        if not encoding:
             return 0
         self._has_element = True  # as far as is known
-        if block.start == 0:
-            raw = read_exactly(source, 0, SHOWN_BYTES).tobytes()
-            accounting.reject(0, size_read_from(source, 4), "XML in UTF-16 or UTF-32 cannot be read", raw)
+        reason = f"the file is in {encoding.upper()}, {evidence}; convert such files to UTF-8 first, as with iconv"
+        refuse_file(source, block, accounting, reason)
         return source.size_bytes
 
     def complete_end(self, source: ByteSource) -> int | None:
         """The start of the element or comment that is in progress, found from the beginning of the file."""
-        if _WIDE.match(read_exactly(source, 0, 4).tobytes()):
+        if encoding_of(source)[0]:
             return None
         view = FileView(source)
         position, held = 0, self.chunk_bytes

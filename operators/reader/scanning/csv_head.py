@@ -57,7 +57,7 @@ def problem_of(names: list[str], declared: Mapping[str, ColumnType], count: int 
     absent = [name for name, kind in declared.items() if not kind.is_optional and name not in names]
     got = ", ".join(names)
     if any("\0" in name for name in names):
-        return "it holds NUL bytes, as text in UTF-16 does"
+        return "it holds NUL bytes"
     if twice:
         return f"column '{twice[0]}' is there twice; got {got}"
     if absent:

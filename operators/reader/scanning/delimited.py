@@ -18,7 +18,7 @@ from operators.reader.formats.base import BATCH_RECORDS, HOLE, ByteAccounting
 from operators.reader.scanning.file_view import Bytes, FileView
 from operators.reader.scanning.framing import frame_adjacent, one_unended
 from operators.reader.scanning.long_records import LongRecords, OnLong
-from operators.reader.scanning.refused_files import marked_encoding, refuse_file
+from operators.reader.scanning.refused_files import encoding_of, refuse_file
 from operators.reader.scanning.terminated import TerminatedFormat, Terminators
 
 logger = logging.getLogger(__name__)
@@ -31,6 +31,13 @@ class Delimited(TerminatedFormat):
     """
 
     is_text = True
+
+    # Without annotations, so that they are no options.
+    is_narrow = True
+    """Whether files in UTF-16 and UTF-32 are refused, whose newlines are more than one byte each."""
+
+    wide_remedy = "convert such files to UTF-8 first, as with iconv"
+    """How such files can be read; `{}` stands for their encoding."""
 
     keep_delimiter: Annotated[bool, Field(description="whether records keep the delimiter that ends them")] = False
     max_record: Annotated[
@@ -47,8 +54,9 @@ class Delimited(TerminatedFormat):
         limit = min(block.end, source.size_bytes)
         if block.start >= limit:
             return
-        if encoding := self.refused_encoding(source):
-            reason = f"the file is in {encoding}, by its byte order mark; {self.wide_remedy}"
+        encoding, evidence = encoding_of(source) if self.is_narrow else ("", "")
+        if encoding:
+            reason = f"the file is in {encoding.upper()}, {evidence}; {self.wide_remedy.format(encoding)}"
             refuse_file(source, block, accounting, reason)
             return
         floor = self.first_record(source, block)
@@ -95,15 +103,6 @@ class Delimited(TerminatedFormat):
             accounting.skip(block.start, start - block.start, HOLE)
         if start < end:
             accounting.skip(start, end - start, "header")
-
-    @property
-    def wide_remedy(self) -> str:
-        """How files in UTF-16 and UTF-32 can be read."""
-        return "convert such files to UTF-8 first, as with iconv"
-
-    def refused_encoding(self, source: ByteSource) -> str:
-        """The encoding of a file whose newlines are more than one byte each, by its mark; "" if it has none."""
-        return marked_encoding(source)
 
     def is_long(self, data: Bytes) -> bool:
         """Whether the record at the start of a stretch without terminators is too long."""

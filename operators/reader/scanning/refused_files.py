@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-import codecs
-
+from dagflow.storage.wide_text import HEAD_BYTES, wide_encoding
 from operators.files.metadata import BlockMetadata
-from operators.reader.byte_source import ByteSource, size_read_from
+from operators.reader.byte_source import ByteSource, size_read_from, whole_of
 from operators.reader.formats.base import SHOWN_BYTES, ByteAccounting, HeaderError
 from operators.reader.scanning.file_view import read_exactly
 
-# In this order: the mark of UTF-16 begins that of UTF-32.
-_WIDE_MARKS = {
-    codecs.BOM_UTF32_LE: "UTF-32",
-    codecs.BOM_UTF32_BE: "UTF-32",
-    codecs.BOM_UTF16_LE: "UTF-16",
-    codecs.BOM_UTF16_BE: "UTF-16",
-}
-WIDE_BYTES = tuple({mark[0] for mark in _WIDE_MARKS})
-"""The first bytes of byte order marks of UTF-16 and UTF-32."""
 
-
-def marked_encoding(source: ByteSource) -> str:
-    """The encoding with units of several bytes that a byte order mark names; "" without such a mark."""
-    head = read_exactly(source, 0, 4).tobytes()
-    return next((name for mark, name in _WIDE_MARKS.items() if head.startswith(mark)), "")
+def encoding_of(source: ByteSource) -> tuple[str, str]:
+    """The encoding of wide units that a file is in, and what shows it; two empty texts if it is in none."""
+    return wide_encoding(read_exactly(whole_of(source), 0, HEAD_BYTES).tobytes())
 
 
 def refuse_file(
