@@ -75,14 +75,6 @@ def test_a_format_that_reads_bytes_refuses_files_of_wider_units(
         list(made.read(MemorySource(content), block, accounting))
 
 
-def test_the_characters_decide_the_byte_order_where_no_mark_does() -> None:
-    """The name of the encoding may leave it open, and zeros in lines of bytes mean nothing."""
-    for encoding in WIDE:
-        made = RECORD_FORMATS.make({"type": "lines", "encoding": encoding[:6]})
-        for size in (1, 5, 100):
-            assert read_cut(made, "日,1\né\n".encode(encoding), size)[0][1][1] == "é".encode()
-
-
 @pytest.mark.parametrize(
     "content", [b"\0a,b\n", b"a\0\nb\0\n", b"\0\0\0a\n", b"a\n\0\n", b"x\0\xff\n", b"a\0", b"\0\0"]
 )

@@ -86,12 +86,6 @@ def test_other_text_between_fields_is_refused_and_read_by_the_advice(option: str
         assert found["output"] == [{"a": "1", "b": "2"}]
 
 
-def test_a_header_in_utf16_is_named() -> None:
-    """A mark says which encoding it is."""
-    (reason,) = reasons("csv", "a,b\n1,2\n".encode("utf-16"))
-    assert "it is UTF-16, as its byte order mark says" in reason
-
-
 def test_a_killed_preview_leaves_nothing_for_ever(tmp_path: Path) -> None:
     """The next one removes what it has left."""
     (tmp_path / "slow.py").write_text(

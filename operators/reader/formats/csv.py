@@ -65,8 +65,9 @@ class Csv(Delimited):
     delimiter: Annotated[Character, Field(description="separator of fields")] = ","
     quote: Annotated[
         str,
+        AfterValidator(lambda text: text if text == "none" else _one_character(text)),
         Field(
-            pattern=r"^([\x01-\x7e]|none)$",
+            json_schema_extra={"pattern": r"^([\x01-\x7e]|none)$"},
             description="character around quoted fields; none where quotes are characters like any other",
         ),
     ] = '"'

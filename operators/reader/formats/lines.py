@@ -11,10 +11,9 @@ from pydantic import Field
 
 from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.records import Origin, RecordBatch
-from dagflow.storage.wide_text import HEAD_BYTES
 from operators.dotted_paths import imported
 from operators.files.metadata import BlockMetadata
-from operators.reader.byte_source import ByteSource, whole_of
+from operators.reader.byte_source import ByteSource
 from operators.reader.formats.base import ByteAccounting, Parsed
 from operators.reader.scanning.charset import BadBytes, Charset, Decoder
 from operators.reader.scanning.delimited import Delimited
@@ -91,8 +90,7 @@ class Lines(Delimited):
         """The length of the byte order mark, which may also set the byte order of the charset."""
         if self.encoding is None:
             return super().begin(source)
-        head = read_exactly(whole_of(source), 0, HEAD_BYTES).tobytes()
-        charset, mark_bytes = Charset.named(self.encoding).for_file(head)
+        charset, mark_bytes = Charset.named(self.encoding).for_file(read_exactly(source, 0, 4).tobytes())
         if charset != self._charset:
             self._use(charset)
         return mark_bytes

@@ -15,7 +15,6 @@ import pyarrow as pa
 from dagflow.api.records import Delimiters, Origin, RecordBatch
 from dagflow.errors import RecordError
 from dagflow.storage.columns import borders_of
-from dagflow.storage.wide_text import wide_encoding
 from operators.reader.formats.base import ByteAccounting, Rejects
 from operators.reader.scanning.search import BYTE, CodeUnit
 
@@ -69,14 +68,11 @@ class Charset:
         return cls(name)
 
     def for_file(self, head: bytes) -> tuple[Charset, int]:
-        """The charset of one file, whose first bytes may show the byte order, and the length of a mark."""
-        names = _ANY_ORDER.get(self.name, (self.name,))
-        for name in names:
+        """The charset of one file, whose first bytes may mark the byte order, and the length of that mark."""
+        for name in _ANY_ORDER.get(self.name, (self.name,)):
             mark = _MARKS.get(name)
             if mark is not None and head.startswith(mark):
                 return Charset(name), len(mark)
-        if (shown := wide_encoding(head)[0]) in names:
-            return Charset(shown), 0
         return Charset(_ANY_ORDER[self.name][sys.byteorder == "big"] if self.name in _ANY_ORDER else self.name), 0
 
     @property
