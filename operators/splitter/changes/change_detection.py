@@ -30,10 +30,11 @@ from operators.splitter.changes.comparison import (
 from operators.splitter.changes.detection_rules import DetectionRules, looks_appended
 from operators.splitter.changes.fingerprint_lookahead import FingerprintLookahead, WholeStep
 from operators.splitter.changes.growth_notes import GrowthNotes
+from operators.splitter.changes.renames.cases import Continuing
+from operators.splitter.changes.renames.copies import COPY_GRACE_S
+from operators.splitter.changes.renames.found_files import FileDecision
 from operators.splitter.changes.renames.index_notes import IndexNotes, names_to_know
-from operators.splitter.changes.renames.left_files import COPY_GRACE_S
 from operators.splitter.changes.renames.rename_detector import RenameDetector
-from operators.splitter.changes.renames.verdicts import Verdict
 from operators.splitter.index.entries import IndexEntry
 from operators.splitter.index.file_index import FileIndex
 from operators.splitter.index.fingerprinting import FilePrefix, prefixes_of, take_fingerprints
@@ -345,7 +346,7 @@ class ChangeDetector:
             elif view is None or not files.root.is_local:
                 yield files
             elif entry is None:
-                if len(unknown := self._renames.hold_suspects(files, view)):
+                if len(unknown := self._renames.hold_known(files, view)):
                     yield unknown
             elif files.is_directory(0):
                 yield files
@@ -356,39 +357,39 @@ class ChangeDetector:
                 self._renames.hold(files, entry)
 
     def _resolve_held(self) -> WholeStep:
-        """The verdicts on the files that were held, each with the notes for the index."""
-        verdicts = self._renames.resolve_held()
+        """The files that were held, with what is read of them, and with the notes for the index."""
+        decisions = self._renames.decide_held()
         step = WholeStep()
-        known = [each for each in verdicts if each.outcome not in ("later", "again")]
-        self._incomplete += len(verdicts) - len(known)
+        known = [each for each in decisions if each.answer not in (Continuing.LATER, Continuing.AGAIN)]
+        self._incomplete += len(decisions) - len(known)
         decided = self._still_present(known)
         read = self._find_read_versions(decided)
         index_notes = IndexNotes(decided, read, self._index.find(names_to_know(read)) if read else {})
         discovered_ms = self._clock.now_millis()
-        for verdict in sorted(decided, key=lambda each: each.outcome != "moved"):
-            files = self._apply_verdict(verdict)
-            notes = index_notes.of(verdict, replaces=verdict.source is not None or not files.content_start)
+        for decision in sorted(decided, key=lambda each: each.answer is not Continuing.CONTINUES):
+            files = self._apply(decision)
+            notes = index_notes.of(decision, replaces=decision.version is not None or not files.content_start)
             self._renames.remember_identities([entry.identity for _, entry in notes])
             step.append(replace(files, notes=notes, discovered_ms=discovered_ms))
         self._remember_emitted(step)
         return step
 
-    def _still_present(self, verdicts: Sequence[Verdict]) -> list[Verdict]:
-        """The verdicts on files that still exist, with the fingerprints that are needed before they are read."""
-        step = [each.suspect.files for each in verdicts if not each.is_read]
+    def _still_present(self, decisions: Sequence[FileDecision]) -> list[FileDecision]:
+        """The decisions about files that still exist, with the fingerprints that are needed before they are read."""
+        step = [decision.file.files for decision in decisions if not decision.is_read]
         marked = iter(self._lookahead.add_at_once(step))
-        found = []
-        for verdict in verdicts:
-            if verdict.is_read:
-                found.append(verdict)
+        present = []
+        for decision in decisions:
+            if decision.is_read:
+                present.append(decision)
             elif len(files := next(marked)):
-                found.append(replace(verdict, suspect=replace(verdict.suspect, files=files)))
-        return found
+                present.append(replace(decision, file=replace(decision.file, files=files)))
+        return present
 
-    def _find_read_versions(self, verdicts: Sequence[Verdict]) -> dict[bytes, ReadVersion]:
+    def _find_read_versions(self, decisions: Sequence[FileDecision]) -> dict[bytes, ReadVersion]:
         """The parts read of versions that are replaced or have moved, by name; for a gone tail, the part before it."""
-        taken = {each.suspect.name: each.suspect.entry for each in verdicts if each.suspect.entry is not None}
-        taken |= {each.source.name: each.source.entry for each in verdicts if each.source is not None}
+        taken = {each.file.name: each.file.entry for each in decisions if each.file.entry is not None}
+        taken |= {each.version.name: each.version.entry for each in decisions if each.version is not None}
         before = self._changed.read_before({name: entry for name, entry in taken.items() if entry.fate.is_gone})
         return {name: before.get(name, ReadVersion(entry, is_part(name))) for name, entry in taken.items()}
 
@@ -398,34 +399,34 @@ class ChangeDetector:
             if files.root.is_local:
                 self._renames.remember_emitted(files)
 
-    def _apply_verdict(self, verdict: Verdict) -> ListedFiles:
-        """A file that was held, with what its verdict says is read or noted."""
-        suspect, source = verdict.suspect, verdict.source
-        if verdict.outcome == "changed":
-            assert suspect.entry is not None
-            return self._changed.judge(suspect.files, suspect.entry, UNKNOWN)
-        if source is None:
+    def _apply(self, decision: FileDecision) -> ListedFiles:
+        """A file that was held, with what is read or noted of it."""
+        file, version = decision.file, decision.version
+        if decision.answer is Continuing.CHANGED:
+            assert file.entry is not None
+            return self._changed.judge(file.files, file.entry, UNKNOWN)
+        if version is None:
             # It has the name of a rotation; nothing is appended to a compressed log for long.
-            return replace(suspect.files, is_rotated=suspect.is_compressed)
+            return replace(file.files, is_rotated=file.is_compressed)
         self._counters[names.changed("renamed")] += 1
         logger.info(
             "file was taken before, and has moved since url=%s before=%s bytes=%d",
-            redacted(suspect.files.url(0)),
-            redacted(os.fsdecode(source.path)),
-            verdict.start,
+            redacted(file.files.url(0)),
+            redacted(os.fsdecode(version.path)),
+            version.entry.read_until,
         )
-        files, entry = replace(suspect.files, is_rotated=True), source.entry
-        if verdict.is_read:
-            return replace(files, is_noted=True, fingerprints=[] if verdict.is_content else [entry.fingerprint])
-        files = replace(files, moved_from=os.fsdecode(source.path))
-        if verdict.has_more:
+        files, entry = replace(file.files, is_rotated=True), version.entry
+        if decision.is_read:
+            return replace(files, is_noted=True, fingerprints=[] if decision.is_content else [entry.fingerprint])
+        files = replace(files, moved_from=os.fsdecode(version.path))
+        if decision.has_more:
             # A renamed file may still be written to: if its last record waits, a later scan finds it unchanged. A
             # compressed file may be incomplete: its reader knows whether the log in it is over.
-            is_quiet = verdict.is_copy or self._is_quiet(suspect.stat.mtime_ns // 1_000_000)
-            files = replace(files, is_over=is_quiet and not verdict.is_content)
-            return self._changed.treat(files, source.name, entry, "appended", is_content=verdict.is_content)
-        if verdict.is_copy or entry.fate is not Fate.READ or self._is_quiet(entry.taken_millis):
-            return self._changed.rest(files, source.name, entry, is_content=verdict.is_content)
+            is_quiet = decision.is_copy or self._is_quiet(file.stat.mtime_ns // 1_000_000)
+            files = replace(files, is_over=is_quiet and not decision.is_content)
+            return self._changed.treat(files, version.name, entry, "appended", is_content=decision.is_content)
+        if decision.is_copy or entry.fate is not Fate.READ or self._is_quiet(entry.taken_millis):
+            return self._changed.rest(files, version.name, entry, is_content=decision.is_content)
         prints = [entry.fingerprint]
         return replace(files, is_noted=True, fingerprints=prints, waiting_bytes=entry.waiting_bytes, moved_from="")
 

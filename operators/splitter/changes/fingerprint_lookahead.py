@@ -15,7 +15,7 @@ from dagflow.metrics import names
 from dagflow.storage.fingerprint import UNKNOWN
 from operators.splitter.changes.comparison import has_changed
 from operators.splitter.changes.detection_rules import DetectionRules
-from operators.splitter.changes.renames.left_files import MAX_REPEATS
+from operators.splitter.changes.renames.copies import MAX_REPEATS
 from operators.splitter.index.fingerprinting import FilePrefix, prefixes_of, take_fingerprints
 from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.workers import InTasks

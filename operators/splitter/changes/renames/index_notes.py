@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from operators.splitter.changes.renames.verdicts import Source, Verdict
+from operators.splitter.changes.renames.found_files import FileDecision, TakenVersion
 from operators.splitter.index.entries import MOVED, IndexEntry
 from operators.splitter.index.version_slots import (
     EARLIER,
@@ -41,52 +41,53 @@ class IndexNotes:
     be taken in any window, and by any run.
 
     Args:
-        verdicts: The verdicts on the files.
+        decisions: What the files are.
         read: The parts of versions that were read, by name.
         known: The entries of names_to_know().
     """
 
     def __init__(
-        self, verdicts: Sequence[Verdict], read: Mapping[bytes, ReadVersion], known: Mapping[bytes, IndexEntry]
+        self, decisions: Sequence[FileDecision], read: Mapping[bytes, ReadVersion], known: Mapping[bytes, IndexEntry]
     ) -> None:
         self._read = read
-        self._replaced = {each.suspect.name: each.suspect.entry for each in verdicts if each.suspect.entry is not None}
-        sources = {each.source.name for each in verdicts if each.source is not None}
+        files = [decision.file for decision in decisions]
+        self._replaced = {file.name: file.entry for file in files if file.entry is not None}
+        continued = {decision.version.name for decision in decisions if decision.version is not None}
         self._known = {
-            name: entry._replace(taken_millis=_NEVER_MILLIS) if name in sources else entry
+            name: entry._replace(taken_millis=_NEVER_MILLIS) if name in continued else entry
             for name, entry in known.items()
         }
         # By path: the name of the version that the path held before these files were taken.
         self._earlier_names: dict[bytes, bytes] = {}
         self._found_elsewhere: set[bytes] = set()
 
-    def of(self, verdict: Verdict, *, replaces: bool = True) -> list[tuple[bytes, IndexEntry]]:
+    def of(self, decision: FileDecision, *, replaces: bool = True) -> list[tuple[bytes, IndexEntry]]:
         """The notes for the next file.
 
         Args:
-            verdict: The verdict on the file.
+            decision: What the file is.
             replaces: Whether the file is another version than the one under its name; otherwise both continue
                 the same earlier version, and nothing was read of the one under its name.
         """
-        suspect, source = verdict.suspect, verdict.source
+        file, version = decision.file, decision.version
         notes: dict[bytes, IndexEntry] = {}
-        if source is not None:
-            notes.update(dict.fromkeys(self._left(source), _NOTHING))
-        if suspect.entry is not None and replaces:
-            notes.update(self._set_aside(suspect.name))
-        if source is not None and not verdict.is_read:
-            before = self._read[source.name]
-            notes[shorter_name(suspect.name, before)] = before.entry
+        if version is not None:
+            notes.update(dict.fromkeys(self._left(version), _NOTHING))
+        if file.entry is not None and replaces:
+            notes.update(self._set_aside(file.name))
+        if version is not None and not decision.is_read:
+            before = self._read[version.name]
+            notes[shorter_name(file.name, before)] = before.entry
         return list(notes.items())
 
-    def _left(self, source: Source) -> Iterable[bytes]:
+    def _left(self, version: TakenVersion) -> Iterable[bytes]:
         """The names that no longer hold a version, because it is known under another one from now on."""
-        path = _path_of(source.name)
-        if source.taken_name != path:
+        path = _path_of(version.name)
+        if version.taken_name != path:
             # The parts read of the path's newest version are stored beside it, and stay.
-            is_there = self._known.pop(source.name, source.entry).version == source.entry.version
-            return [source.name] if is_there else []
-        is_newest = any(_is_same(source.entry, each) for each in self._versions_replaced(path))
+            is_there = self._known.pop(version.name, version.entry).version == version.entry.version
+            return [version.name] if is_there else []
+        is_newest = any(_is_same(version.entry, entry) for entry in self._versions_replaced(path))
         if path in self._earlier_names:
             if not is_newest:
                 return []
@@ -94,7 +95,7 @@ class IndexNotes:
             return [self._earlier_names[path]]
         if is_newest:
             self._found_elsewhere.add(path)
-        return [source.name, *self._slots(path)]
+        return [version.name, *self._slots(path)]
 
     def _set_aside(self, path: bytes) -> Mapping[bytes, IndexEntry]:
         """The version that a path held, under a name of its own, unless it was found elsewhere."""

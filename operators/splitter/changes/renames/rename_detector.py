@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
 from dagflow.storage.roots import Roots
 from operators.files.rotation_names import earlier_paths, farther_paths, rotated
+from operators.splitter.changes.renames.cases import NAME_CASES, PAIR_CASES, Continuing, decide
+from operators.splitter.changes.renames.copies import Copies, LeftFiles
+from operators.splitter.changes.renames.found_files import FileDecision, FoundFile, TakenVersion
 from operators.splitter.changes.renames.known_identities import KnownIdentities
-from operators.splitter.changes.renames.left_files import LeftFiles
-from operators.splitter.changes.renames.rename_round import RenameRound
-from operators.splitter.changes.renames.verdicts import Source, Suspect, Verdict
+from operators.splitter.changes.renames.pair_facts import KnownVersions, OwnName, Pair
 from operators.splitter.index.entries import IndexEntry
 from operators.splitter.index.file_index import FileIndex
 from operators.splitter.index.index_view import IndexView
@@ -50,7 +51,7 @@ class RenameDetector:
         self._left = LeftFiles(clock)
         self._known = KnownIdentities(index)
         self._known_names: dict[bytes, bool] = {}
-        self._held: list[Suspect] = []
+        self._held: list[FoundFile] = []
 
     @property
     def has_more(self) -> bool:
@@ -80,7 +81,7 @@ class RenameDetector:
 
     def hold(self, files: ListedFiles, entry: IndexEntry | None) -> None:
         """Hold one file."""
-        self._held.append(Suspect(files, entry))
+        self._held.append(FoundFile(files, entry))
 
     def remember_emitted(self, files: ListedFiles) -> None:
         """Remember files that the scan emits."""
@@ -90,18 +91,18 @@ class RenameDetector:
         """Remember the identities of versions that the scan notes."""
         self._known.add(np.array(identities, np.int64))
 
-    def hold_suspects(self, files: ListedFiles, view: IndexView) -> ListedFiles:
+    def hold_known(self, files: ListedFiles, view: IndexView) -> ListedFiles:
         """Hold the new files that may be known; the others are returned."""
-        suspicious = np.zeros(len(files), bool)
+        may_be_known = np.zeros(len(files), bool)
         if not view.is_empty:
-            suspicious = rotated(files.keys, lambda paths: self._known_among(files, paths, view))
-        suspicious |= self._known.may_have(files.stats.file_ids) & (files.size_bytes > 0)
-        suspicious &= files.size_bytes >= 0
-        if not suspicious.any():
+            may_be_known = rotated(files.keys, lambda paths: self._known_among(files, paths, view))
+        may_be_known |= self._known.may_have(files.stats.file_ids) & (files.size_bytes > 0)
+        may_be_known &= files.size_bytes >= 0
+        if not may_be_known.any():
             return files
-        for position in np.flatnonzero(suspicious).tolist():
+        for position in np.flatnonzero(may_be_known).tolist():
             self.hold(files.slice(position, position + 1), None)
-        return files.take(np.flatnonzero(~suspicious))
+        return files.take(np.flatnonzero(~may_be_known))
 
     def _known_among(self, files: ListedFiles, paths: Sequence[bytes], view: IndexView) -> set[bytes]:
         name_by_path = {path: files.root.index_name(path) for path in paths}
@@ -115,74 +116,98 @@ class RenameDetector:
         known |= {name for name in beyond if self._known_names.get(name)}
         return {path for path, name in name_by_path.items() if name in known}
 
-    def resolve_held(self) -> list[Verdict]:
-        """The verdicts on the files that are held, in their order; none is held afterwards."""
-        suspects, self._held = self._held, []
-        if not suspects:
+    def decide_held(self) -> list[FileDecision]:
+        """What the files are that are held, in their order; none is held afterwards."""
+        files, self._held = self._held, []
+        if not files:
             return []
-        # Before the index is read, which has all later reports.
-        current = RenameRound(self._pending, self._left, self._in_tasks)
-        given = self._known.are_recent([suspect.stat.file_id for suspect in suspects])
-        steady = [each for each in suspects if self._left.was_left_often(each) or each.is_still_there(given)]
+        known = KnownVersions(self._pending, self._left, self._in_tasks)
+        emitted = self._known.are_recent([file.stat.file_id for file in files])
+        steady = [file for file in files if self._left.was_left_often(file) or file.is_still_there(emitted)]
         by_name = self._find_by_name(steady)
-        current.add_by_name(by_name, self._find_recent(by_name))
-        current.set_by_identity(self._find_by_identity(steady))
-        current.fetch_evidence(steady)
+        known.add_by_name(by_name, self._find_recent(by_name))
+        known.set_by_inode(self._find_by_inode(steady))
+        known.fetch(steady)
         # If several files begin with a version, for example one that is only a header, the oldest is the version's
         # file.
-        steady.sort(key=lambda each: each.stat.mtime_ns)
-        found = {id(each): current.find_source(each) for each in steady}
-        found.update(current.leave_copies([each for each in steady if found[id(each)] is None]))
-        if strangers := [each for each in steady if found[id(each)] is None and farther_paths(each.path)]:
-            self._look_farther(strangers, current)
-            found.update((id(each), current.find_source_by_content(each)) for each in strangers)
-            found.update(current.leave_copies([each for each in strangers if found[id(each)] is None]))
+        steady.sort(key=lambda file: file.stat.mtime_ns)
+        decisions = {id(file): decision for file in steady if (decision := _decision(known.versions_of(file), known))}
+        self._leave_copies([file for file in steady if id(file) not in decisions], known, decisions)
+        strangers = [file for file in steady if id(file) not in decisions and farther_paths(file.path)]
+        if strangers:
+            self._look_farther(strangers, known)
+            for file in strangers:
+                if decision := _decision(known.named_before(file), known):
+                    decisions[id(file)] = decision
+            self._leave_copies([file for file in strangers if id(file) not in decisions], known, decisions)
         # Whether a file was replaced, or moved, is known when all others have been examined.
-        return [current.decide(each, found.get(id(each), Verdict(each, "again"))) for each in suspects]
+        is_steady = set(map(id, steady))
+        return [self._decide(file, decisions.get(id(file)), known, is_there=id(file) in is_steady) for file in files]
 
-    def _find_by_identity(self, suspects: Sequence[Suspect]) -> dict[int, list[Source]]:
+    def _leave_copies(
+        self, files: Sequence[FoundFile], known: KnownVersions, decisions: dict[int, FileDecision]
+    ) -> None:
+        """Leave files for later scans that may be copies in progress."""
+        copies = Copies(files, known.beginnings)
+        for file in files:
+            grace_s = copies.grace_s(file, is_copy=file.name in known.copies)
+            if grace_s and self._left.leave_new_copy(file, grace_s):
+                decisions[id(file)] = FileDecision(file, Continuing.LATER)
+
+    def _decide(
+        self, file: FoundFile, decision: FileDecision | None, known: KnownVersions, *, is_there: bool
+    ) -> FileDecision:
+        """What a file is, if it continues no version under another name."""
+        if decision is None:
+            answer = decide(NAME_CASES, OwnName(file, known)) if is_there else Continuing.AGAIN
+            decision = FileDecision(file, answer)
+        if decision.answer is Continuing.AGAIN:
+            self._left.leave_for_next_scan(file)
+        return decision
+
+    def _find_by_inode(self, files: Sequence[FoundFile]) -> dict[int, list[TakenVersion]]:
         """The versions with the inodes of some files, or of the files that had their names before; longest first."""
-        found: dict[int, list[Source]] = {}
-        wanted = {suspect.stat.file_id for suspect in suspects}
-        wanted |= {suspect.entry.identity for suspect in suspects if suspect.entry is not None}
+        by_inode: dict[int, list[TakenVersion]] = {}
+        wanted = {file.stat.file_id for file in files}
+        wanted |= {file.entry.identity for file in files if file.entry is not None}
         for name, entry in self._without_read_parts(self._index.with_identities(sorted(wanted))).items():
-            found.setdefault(entry.identity, []).append(self._source(name, entry))
-        for sources in found.values():
-            sources.sort(key=lambda source: (-source.entry.size_bytes, source.is_earlier))
-        return found
+            by_inode.setdefault(entry.identity, []).append(self._version(name, entry))
+        for versions in by_inode.values():
+            versions.sort(key=lambda version: (-version.entry.size_bytes, version.is_earlier))
+        return by_inode
 
     def _find_by_name(
-        self, suspects: Sequence[Suspect], paths_before: Callable[[bytes], list[bytes]] = earlier_paths
-    ) -> dict[bytes, list[Source]]:
+        self, files: Sequence[FoundFile], paths_before: Callable[[bytes], list[bytes]] = earlier_paths
+    ) -> dict[bytes, list[TakenVersion]]:
         """The versions under former names of files before a rotation, by their current names."""
-        names = {each.name: [each.files.root.index_name(path) for path in paths_before(each.path)] for each in suspects}
-        keys = {before: [before + slot for slot in SLOTS] for each in names.values() for before in each}
-        entries = self._without_read_parts(self._index.find([key for each in keys.values() for key in each]))
+        names = {file.name: [file.files.root.index_name(path) for path in paths_before(file.path)] for file in files}
+        keys = {before: [before + slot for slot in SLOTS] for befores in names.values() for before in befores}
+        entries = self._without_read_parts(self._index.find([key for slots in keys.values() for key in slots]))
         # For each path the longest first: a file that continues a tail continues the part read before it as well.
         known = {
-            before: sorted((key for key in each if key in entries), key=lambda key: -entries[key].size_bytes)
-            for before, each in keys.items()
+            before: sorted((key for key in slots if key in entries), key=lambda key: -entries[key].size_bytes)
+            for before, slots in keys.items()
         }
         return {
-            name: [self._source(key, entries[key]) for before in each for key in known[before]]
-            for name, each in names.items()
+            name: [self._version(key, entries[key]) for before in befores for key in known[before]]
+            for name, befores in names.items()
         }
 
-    def _look_farther(self, suspects: Sequence[Suspect], current: RenameRound) -> None:
-        """Add candidates for compressed files from many rotations ago."""
-        farther = self._find_by_name(suspects, farther_paths)
+    def _look_farther(self, files: Sequence[FoundFile], known: KnownVersions) -> None:
+        """Add the versions that compressed files from many rotations ago may continue."""
+        farther = self._find_by_name(files, farther_paths)
         may_be = {
-            each.name: [source for source in farther[each.name] if not each.is_older_than(source.entry)]
-            for each in suspects
+            file.name: [version for version in farther[file.name] if not file.is_older_than(version.entry)]
+            for file in files
         }
         if any(may_be.values()):
-            current.add_by_name(may_be, self._find_recent(may_be))
-            current.fetch_evidence(suspects)
+            known.add_by_name(may_be, self._find_recent(may_be))
+            known.fetch(files)
 
-    def _find_recent(self, sources: Mapping[bytes, Sequence[Source]]) -> set[int]:
-        """The identities among those of versions that this scan has emitted."""
-        identities = [source.entry.identity for each in sources.values() for source in each]
-        return self._known.are_recent(identities) if identities else set()
+    def _find_recent(self, versions: Mapping[bytes, Sequence[TakenVersion]]) -> set[int]:
+        """The inodes among those of versions that this scan has emitted."""
+        inodes = [version.entry.identity for others in versions.values() for version in others]
+        return self._known.are_recent(inodes) if inodes else set()
 
     def _without_read_parts(self, entries: dict[bytes, IndexEntry]) -> dict[bytes, IndexEntry]:
         """Entries without parts of versions that were read to the end after all."""
@@ -193,6 +218,22 @@ class RenameDetector:
         done = {part for part, name in parts.items() if name not in whole or not whole[name].fate.is_gone}
         return {name: entry for name, entry in entries.items() if name not in done}
 
-    def _source(self, name: bytes, entry: IndexEntry) -> Source:
+    def _version(self, name: bytes, entry: IndexEntry) -> TakenVersion:
         path = os.fsencode(self._roots.expand(os.fsdecode(name.partition(EARLIER)[0])))
-        return Source(name, path, entry)
+        return TakenVersion(name, path, entry)
+
+
+def _decision(pairs: Iterable[Pair], known: KnownVersions) -> FileDecision | None:
+    """What a file is by the first version that it continues, or that leaves it undecided; None if there is none."""
+    for pair in pairs:
+        answer = decide(PAIR_CASES, pair)
+        if answer is Continuing.CONTINUES:
+            known.moved.add(pair.version.taken_name)
+            is_copy = not pair.same_inode
+            return FileDecision(pair.file, answer, pair.version, pair.has_more, pair.is_content, is_copy)
+        if answer in (Continuing.LATER, Continuing.AGAIN):
+            return FileDecision(pair.file, answer)
+        if answer is Continuing.COPY:
+            pair.is_copy = True
+            known.copies.add(pair.file.name)
+    return None

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from operators.files.source_events import Fate, FileFingerprints
-from operators.splitter.changes.renames.left_files import COPY_GRACE_S
+from operators.splitter.changes.renames.copies import COPY_GRACE_S
 from tests.operators.splitter.changes.renames.restartable_splitter import RestartableSplitter
 from tests.operators.splitter.changes.renames.rotations import (
     ROTATIONS,

@@ -9,9 +9,13 @@ from pathlib import Path
 import pytest
 
 from dagflow.storage.fingerprint import file_id_of
-from operators.splitter.changes.renames import inode_versions
-from operators.splitter.changes.renames.inode_versions import InodeVersions
-from operators.splitter.changes.renames.verdicts import Source, Suspect, stat_behind_links
+from operators.splitter.changes.renames import found_files
+from operators.splitter.changes.renames.found_files import (
+    FoundFile,
+    TakenVersion,
+    VersionsOfInode,
+    stat_behind_links,
+)
 from operators.splitter.index.entries import IndexEntry
 from operators.splitter.index.version_slots import SLOTS
 from operators.splitter.scan.listed_files import ListedFiles
@@ -20,15 +24,15 @@ from operators.splitter.scan.local_listing import LocalLister
 from operators.splitter.scan.scan_roots import Root
 
 
-def suspect_of(root: Path, path: bytes) -> Suspect:
+def suspect_of(root: Path, path: bytes) -> FoundFile:
     """A file as a scan of a directory lists it."""
     now = os.stat(path)
     stat = ListedStat(now.st_size, now.st_mtime_ns, "", file_id_of(now.st_ino))
     found = Root(str(root), "directory", os.fsencode(root), LocalLister())
-    return Suspect(ListedFiles.single(found, path, stat), None)
+    return FoundFile(ListedFiles.single(found, path, stat), None)
 
 
-def left_one_by_one(sources: list[Source], suspect: Suspect) -> list[Source]:
+def left_one_by_one(sources: list[TakenVersion], suspect: FoundFile) -> list[TakenVersion]:
     """The same, with a look at each version for each file."""
     stat, left = suspect.stat, []
     for source in sources:
@@ -68,11 +72,13 @@ def test_versions_are_those_of_a_look_at_each(tmp_path: Path, seed: int) -> None
     identity = file_id_of(os.stat(first).st_ino)
     times = [os.stat(first).st_mtime_ns + change for change in (-1, 0, 0, 1)]
     sources = [
-        Source(os.fsencode(path) + dice.choice((b"", b"", *SLOTS)), os.fsencode(path), IndexEntry(size, time, identity))
+        TakenVersion(
+            os.fsencode(path) + dice.choice((b"", b"", *SLOTS)), os.fsencode(path), IndexEntry(size, time, identity)
+        )
         for path in dice.choices([first, *paths], k=20)
         for size, time in [(dice.choice((0, 4, 8, 8, 9)), dice.choice(times))]
     ]
-    versions = InodeVersions(identity, sources)
+    versions = VersionsOfInode(identity, sources)
     files = [os.fsencode(path) for path in (first, *paths) if not path.is_symlink() and path.exists()]
     for suspect in (suspect_of(root, path) for path in files):
         if suspect.stat.file_id == identity:
@@ -87,15 +93,15 @@ def test_names_of_a_hard_link_are_looked_at_once(tmp_path: Path, monkeypatch: py
         looks.append(path)
         return stat_behind_links(path)
 
-    monkeypatch.setattr(inode_versions, "stat_behind_links", look)
+    monkeypatch.setattr(found_files, "stat_behind_links", look)
     first = tmp_path / "00"
     first.write_bytes(b"1")
     paths = [os.fsencode(first), *(os.fsencode(tmp_path / f"{number:02}") for number in range(1, 50))]
     for path in paths[1:]:
         os.link(first, path)
     now = os.stat(first)
-    sources = [Source(path, path, IndexEntry(1, now.st_mtime_ns, file_id_of(now.st_ino))) for path in paths[:25]]
-    versions = InodeVersions(file_id_of(now.st_ino), sources)
+    sources = [TakenVersion(path, path, IndexEntry(1, now.st_mtime_ns, file_id_of(now.st_ino))) for path in paths[:25]]
+    versions = VersionsOfInode(file_id_of(now.st_ino), sources)
     for path in paths[25:]:
         assert list(versions.left(suspect_of(tmp_path, path))) == []
     assert sorted(looks) == paths[:25]

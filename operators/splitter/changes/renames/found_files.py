@@ -1,26 +1,25 @@
-"""The verdicts on files that may be known under another name."""
+"""Files that may be known under another name, the versions that they may continue, and what is decided of them."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Container
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from functools import cached_property
 
 from dagflow.storage.fingerprint import file_id_of
 from operators.files.rotation_names import uncompressed
 from operators.files.source_events import Fate
+from operators.splitter.changes.renames.cases import Continuing
 from operators.splitter.index.entries import IndexEntry
 from operators.splitter.index.fingerprinting import FilePrefix
 from operators.splitter.index.version_slots import EARLIER, PART, SHORTER
 from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.listed_stats import ListedStat
 
-Outcome = Literal["new", "moved", "changed", "later", "again"]
-
 
 @dataclass(frozen=True, slots=True)
-class Suspect:
+class FoundFile:
     """A listed file that may be known under another name.
 
     Attributes:
@@ -59,6 +58,13 @@ class Suspect:
         """Whether it has an earlier time than a version; compressing programs keep times, some of them in seconds."""
         return self.stat.mtime_ns // 1_000_000_000 < entry.mtime_ns // 1_000_000_000
 
+    def may_be(self, entry: IndexEntry) -> bool:
+        """Whether it may be the file of a version, by size and time: neither shorter nor older."""
+        stat = self.stat
+        is_same = (entry.size_bytes, entry.mtime_ns) == (stat.size_bytes, stat.mtime_ns)
+        has_grown = entry.size_bytes < stat.size_bytes and entry.mtime_ns <= stat.mtime_ns
+        return entry.size_bytes > 0 and (is_same or has_grown)
+
     def is_behind(self, path: bytes) -> bool:
         """Whether another path leads through links to the name under which the scan reads this file.
 
@@ -70,16 +76,17 @@ class Suspect:
         common = os.path.commonpath([path, os.path.dirname(self.files.root.base)])
         return real == os.path.join(os.path.realpath(common), os.path.relpath(self.path, common))
 
-    def is_still_there(self, given: Container[int]) -> bool:
+    def is_still_there(self, emitted: Container[int]) -> bool:
         """Whether the listed file still exists, and is not shorter.
 
         Args:
-            given: Identities of files that the scan emitted: one of these with a single link had another name then.
+            emitted: Identities of files that the scan has emitted. Such a file with a single link was renamed while the
+                scan ran, and is known under its former name.
         """
         now = stat_behind_links(self.path)
         if now is None or file_id_of(now.st_ino) != self.stat.file_id or now.st_size < self.stat.size_bytes:
             return False
-        return self.stat.file_id not in given or now.st_nlink > 1
+        return self.stat.file_id not in emitted or now.st_nlink > 1
 
     def is_exactly_as_listed(self) -> bool:
         """Whether the listed version still exists."""
@@ -89,7 +96,7 @@ class Suspect:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class TakenVersion:
     """A version that was taken, and that may be under another name now.
 
     Attributes:
@@ -114,25 +121,22 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """The verdict on a suspect.
+class FileDecision:
+    """What a held file is.
 
     Attributes:
-        suspect: The suspect.
-        outcome: A new file; one that moved here from another name; a change of the file that was taken under its
-            name; not known before a later scan; or not known because it changed during this one.
-        source: The version that it was under its former name.
-        start: How many bytes were read under the other name; for a compressed file, of its content.
-        has_more: Whether it has bytes behind these.
+        file: The file.
+        answer: CONTINUES, NEW, CHANGED, LATER or AGAIN.
+        version: The version that it continues.
+        has_more: Whether it has bytes behind those that were read of the version.
         is_content: Whether the content of a compressed file was recognised. The inode proves nothing then: the file may
             have got that of the uncompressed file.
         is_copy: Whether it is another file than the one that was read, which nothing is appended to.
     """
 
-    suspect: Suspect
-    outcome: Outcome
-    source: Source | None = None
-    start: int = 0
+    file: FoundFile
+    answer: Continuing
+    version: TakenVersion | None = None
     has_more: bool = False
     is_content: bool = False
     is_copy: bool = False
@@ -140,14 +144,66 @@ class Verdict:
     @property
     def is_read(self) -> bool:
         """Whether all of it was read, also a last record without delimiter."""
-        entry = None if self.source is None else self.source.entry
+        entry = None if self.version is None else self.version.entry
         return not (entry is None or self.has_more or entry.rest_bytes or entry.fate is not Fate.READ)
+
+
+class VersionsOfInode:
+    """Versions with one inode number, in the order in which they are tried.
+
+    A file of many hard links has a version under each of its names. They are examined once, and not for each file of
+    that inode.
+
+    Args:
+        file_id: The inode number.
+        versions: The versions, longest first.
+    """
+
+    def __init__(self, file_id: int, versions: Sequence[TakenVersion]) -> None:
+        self.versions = versions
+        self._file_id = file_id
+
+    def left(self, file: FoundFile) -> Iterator[TakenVersion]:
+        """The versions that have left their names and that a file of this inode may be, even if they are back."""
+        # If the newest version of the name is this very file, the file was changed in place, and was not away.
+        is_back = file.name not in self._names
+        for position in sorted({*self._away, *self._positions.get(file.path, ())}):
+            version = self.versions[position]
+            if not file.may_be(version.entry):
+                continue
+            if version.path == file.path:
+                has_left = is_back and version.taken_name != file.name
+            else:
+                has_left = not self._is_at(version.path) or file.is_behind(version.path)
+            if has_left:
+                yield version
+
+    @cached_property
+    def _names(self) -> frozenset[bytes]:
+        return frozenset(version.name for version in self.versions)
+
+    @cached_property
+    def _positions(self) -> dict[bytes, list[int]]:
+        positions: dict[bytes, list[int]] = {}
+        for position, version in enumerate(self.versions):
+            positions.setdefault(version.path, []).append(position)
+        return positions
+
+    @cached_property
+    def _away(self) -> list[int]:
+        """Positions of versions whose paths no longer are names of the file, or lead to it only through links."""
+        paths = {path for path in self._positions if not self._is_at(path) or os.path.realpath(path) != path}
+        return [position for position, version in enumerate(self.versions) if version.path in paths]
+
+    def _is_at(self, path: bytes) -> bool:
+        now = stat_behind_links(path)
+        return now is not None and file_id_of(now.st_ino) == self._file_id
 
 
 def stat_behind_links(path: bytes) -> os.stat_result | None:
     """The current version of the file that a path leads to; None if there is none, or it cannot be examined.
 
-    The file may have another name now, and a link under this one: see Suspect.is_behind().
+    The file may have another name now, and a link under this one: see FoundFile.is_behind().
     """
     try:
         return os.stat(path)

@@ -1,4 +1,4 @@
-"""Evidence that tasks report about the content of files: the driver itself opens none."""
+"""The beginnings of files and of their content, which tasks report: the driver itself opens none."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Content(NamedTuple):
 NO_CONTENT = Content(0, 0, False)
 
 
-class Evidence:
+class Beginnings:
     """Fingerprints of files, requested together if possible, and only once each.
 
     Args:

@@ -1,0 +1,145 @@
+"""Files that a scan leaves for later scans, and how long: copies in progress, and files that change."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from dagflow.storage.fingerprint import file_id_of
+from operators.files.rotation_names import earlier_paths
+from operators.splitter.changes.renames.beginnings import Beginnings, ContentPrefix
+from operators.splitter.changes.renames.found_files import FoundFile, stat_behind_links
+from operators.splitter.index.fingerprinting import FilePrefix
+from operators.splitter.scan.clock import Clock
+from operators.splitter.scan.listed_stats import ListedStat
+
+COPY_GRACE_S = 1.0
+"""Seconds for which a copy of a log beside it must stay unchanged to be a file of its own, not a rotation under way."""
+
+INCOMPLETE_GRACE_S = 10.0
+"""Seconds for a copy that is shorter than the log, because a compressing program may write slowly."""
+
+MAX_REPEATS = 3
+"""How many times a file that changes while it is scanned is left for another scan."""
+
+
+class LeftFiles:
+    """Files that are left for later scans: copies until they stay unchanged, and files that change during a scan.
+
+    Args:
+        clock: The time.
+
+    Attributes:
+        has_more: Whether files that changed while they were scanned are left for a scan that follows at once.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        # Copies of files that still exist: the time since which each is unchanged.
+        self._waiting: dict[bytes, tuple[ListedStat, float]] = {}
+        self._still_waiting: dict[bytes, tuple[ListedStat, float]] = {}
+        self._repeats: Counter[bytes] = Counter()
+        self.has_more = False
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether copies are left until they have been unchanged for COPY_GRACE_S."""
+        return bool(self._waiting)
+
+    def begin_scan(self) -> None:
+        """Begin a scan."""
+        self._still_waiting = {}
+        self.has_more = False
+
+    def end_scan(self) -> None:
+        """End a scan, after it has left all files that it leaves."""
+        self._waiting = self._still_waiting
+        if not self.has_more:
+            self._repeats.clear()
+
+    def leave_for_next_scan(self, file: FoundFile) -> None:
+        """Leave a file that changed while it was scanned."""
+        self._repeats[file.name] += 1
+        self.has_more = True
+
+    def was_left_often(self, file: FoundFile) -> bool:
+        """Whether a file was left MAX_REPEATS times, so that the present answer counts."""
+        return self._repeats[file.name] >= MAX_REPEATS
+
+    def leave_new_copy(self, file: FoundFile, grace_s: float) -> bool:
+        """Leave a copy that changed recently; returns whether it was left."""
+        now_s = self._clock.elapsed_s()
+        stat, since_s = self._waiting.get(file.name, (None, now_s))
+        if stat != file.stat:
+            since_s = now_s
+        if now_s - since_s >= grace_s:
+            return False
+        self._still_waiting[file.name] = (file.stat, since_s)
+        return True
+
+
+class Copies:
+    """Files beside others whose bytes they have: copies, which may be in progress.
+
+    Args:
+        files: The files; they continue no version that was taken.
+        beginnings: Gives the bytes of files.
+    """
+
+    def __init__(self, files: Sequence[FoundFile], beginnings: Beginnings) -> None:
+        self._beginnings = beginnings
+        self._originals = {id(file): list(_files_before(file)) for file in files}
+        pairs = [(file, original) for file in files for original in self._originals[id(file)]]
+        compressed = [pair for pair in pairs if pair[0].is_compressed]
+        beginnings.fetch_contents(ContentPrefix(file.path, original.size_bytes) for file, original in compressed)
+        beginnings.fetch(prefix for pair in pairs for prefix in self._prefixes(*pair))
+
+    def grace_s(self, file: FoundFile, *, is_copy: bool) -> float:
+        """How many seconds a file must stay unchanged; 0 if it is no copy.
+
+        Args:
+            file: The file.
+            is_copy: Whether it has all bytes of a version whose file still has them.
+        """
+        shares = [self._share(file, original) for original in self._originals[id(file)]]
+        if any(share is not None and share < 1 for share in shares):
+            return INCOMPLETE_GRACE_S
+        return COPY_GRACE_S if is_copy or 1 in shares else 0.0
+
+    def _prefixes(self, file: FoundFile, original: FilePrefix) -> Iterator[FilePrefix]:
+        """The bytes to compare in a file and in another one, of which it may be a copy."""
+        size_bytes = self._size_within(file, original)
+        if size_bytes is not None:
+            yield original._replace(size_bytes=size_bytes)
+            if not file.is_compressed:
+                yield file.prefix(size_bytes)
+
+    def _size_within(self, file: FoundFile, original: FilePrefix) -> int | None:
+        """The size of a file, or of its decompressed content; None if that is larger than another file."""
+        if file.is_compressed:
+            content = self._beginnings.content(ContentPrefix(file.path, original.size_bytes))
+            return None if content.has_more else content.size_bytes
+        size_bytes = file.stat.size_bytes
+        return size_bytes if size_bytes <= original.size_bytes else None
+
+    def _share(self, file: FoundFile, original: FilePrefix) -> float | None:
+        """Which share of another file a file has, from its beginning on; None if it has other bytes."""
+        size_bytes = self._size_within(file, original)
+        if size_bytes is None:
+            return None
+        if file.is_compressed:
+            own = self._beginnings.content(ContentPrefix(file.path, original.size_bytes)).fingerprint
+        else:
+            own = self._beginnings.fingerprint(file.prefix(size_bytes))
+        if size_bytes and self._beginnings.fingerprint(original._replace(size_bytes=size_bytes)) != own:
+            return None
+        return size_bytes / original.size_bytes if original.size_bytes else 1
+
+
+def _files_before(file: FoundFile) -> Iterator[FilePrefix]:
+    """Existing files under the former names of a file, of which it may be a copy."""
+    for path in earlier_paths(file.path):
+        now = stat_behind_links(path)
+        if now is not None and path != file.path and not file.is_behind(path) and os.path.isfile(path):
+            yield FilePrefix(path, now.st_size, file_id_of(now.st_ino))
