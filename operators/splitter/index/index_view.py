@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -125,30 +126,37 @@ class IndexEntries:
 
     Args:
         known: For each path, whether a version was taken.
-        columns: The attributes of IndexEntry for the known paths, one row each.
+        columns: The attributes of IndexEntry for the known paths.
     """
 
-    def __init__(self, known: npt.NDArray[np.bool_], columns: npt.NDArray[np.int64]) -> None:
+    def __init__(self, known: npt.NDArray[np.bool_], columns: Sequence[npt.NDArray[Any]]) -> None:
         self.known = known
         self.size_bytes, self.mtime_ns, self.identity, self.taken_millis = columns[:4]
         self.fingerprint, self.rest_bytes, self.fate, self.is_rotated = columns[4:]
-        self.waits = (self.rest_bytes > 0) & (self.fate == Fate.READ)
         self._columns = columns
+
+    @property
+    def waits(self) -> npt.NDArray[np.bool_]:
+        """For each path whether a record at the end of the version waits."""
+        if not self.rest_bytes.any():
+            return np.zeros(len(self.known), bool)
+        waits: npt.NDArray[np.bool_] = (self.rest_bytes > 0) & (self.fate == Fate.READ)
+        return waits
 
     def slice(self, start: int, end: int) -> IndexEntries:
         """The entries of the paths [start, end)."""
-        return IndexEntries(self.known[start:end], self._columns[:, start:end])
+        return IndexEntries(self.known[start:end], [column[start:end] for column in self._columns])
 
     def take(self, positions: npt.NDArray[np.intp]) -> IndexEntries:
         """The entries of the paths at some positions."""
-        return IndexEntries(self.known[positions], self._columns[:, positions])
+        return IndexEntries(self.known[positions], [column[positions] for column in self._columns])
 
     def __iter__(self) -> Iterator[IndexEntry | None]:
         return (self[position] for position in range(len(self.known)))
 
     def __getitem__(self, position: int) -> IndexEntry | None:
         """The entry of one path, or None."""
-        return IndexEntry.of(self._columns[:, position].tolist()) if self.known[position] else None
+        return IndexEntry.of([int(column[position]) for column in self._columns]) if self.known[position] else None
 
 
 def _known_among(paths: Sequence[bytes], tables: Sequence[pa.Table]) -> set[bytes]:
@@ -159,22 +167,26 @@ def _known_among(paths: Sequence[bytes], tables: Sequence[pa.Table]) -> set[byte
     return set(itertools.compress(paths, known))
 
 
-def _joined(paths: Sequence[bytes], tables: Sequence[pa.Table]) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
+def _joined(
+    paths: Sequence[bytes], tables: Sequence[pa.Table]
+) -> tuple[npt.NDArray[np.bool_], Sequence[npt.NDArray[Any]]]:
     """For each path whether a table has it, and the attributes from the first table that does."""
     count = len(paths)
     tables = [table for table in tables if table.num_rows]
     if not tables:
-        return np.zeros(count, bool), np.zeros((len(IndexEntry._fields), count), np.int64)
+        return np.zeros(count, bool), [np.zeros(count, np.int64)] * len(IndexEntry._fields)
     wanted = binary_column(paths)
     if sum(table.num_rows for table in tables) == count:
         # If nothing has changed, as usual, the tables have exactly these paths.
         entries = pa.concat_tables(sorted(tables, key=lambda table: table.column("path")[0].as_py()))
         if entries.column("path").equals(pa.chunked_array([wanted])):
-            return np.ones(count, bool), np.stack([numbers_of(entries.column(name)) for name in SCHEMA.names[1:]])
+            return np.ones(count, bool), [numbers_of(entries.column(name)) for name in SCHEMA.names[1:]]
     entries = pa.concat_tables(tables)
     # Of equal paths the first is found, and newer tables come first.
     known, chosen = positions_in(wanted, entries.column("path"))
-    columns = np.zeros((len(IndexEntry._fields), count), np.int64)
-    for column, name in zip(columns, SCHEMA.names[1:], strict=True):
-        column[known] = numbers_of(entries.column(name))[chosen]
+    columns: list[npt.NDArray[Any]] = []
+    for name in SCHEMA.names[1:]:
+        values = numbers_of(entries.column(name))[chosen]
+        columns.append(np.zeros(count, values.dtype))
+        columns[-1][known] = values
     return known, columns
