@@ -8,7 +8,7 @@ from typing import Literal
 from dagflow.api.context import UNKNOWN_SUM, Cause, MovedRange, OperatorContext, Skipped, VersionKey
 from dagflow.api.sources import accounting_key
 from dagflow.errors import CredentialsError, DagflowError, MissingError, RecordError, SourceChangedError
-from dagflow.metrics.names import LEFT_OUT_BYTES, SKIPPED, SKIPPED_BYTES, VANISHED
+from dagflow.metrics.names import LEFT_OUT_BYTES, RESUMED_BYTES, SKIPPED, SKIPPED_BYTES, VANISHED
 from dagflow.storage.location import redacted
 from operators.files.metadata import BlockMetadata
 from operators.files.source_events import FileFingerprints
@@ -117,6 +117,9 @@ class ErrorPolicy:
     def _leave_out(self, block: BlockMetadata, error: DagflowError, cause: Cause) -> None:
         context, version = self._context, block.version
         lost_start, lost_end = owned_range(block, expected_compression(block, self._compression))
+        if block.closes:
+            lost_start = block.tail_start
+            context.counters[RESUMED_BYTES] += lost_end - lost_start
         skipped = Skipped(
             url=block.url,
             start=block.start,

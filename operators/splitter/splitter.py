@@ -401,6 +401,7 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
             read_fingerprint=files.read_fingerprint,
             moved_from=files.moved_from,
             begins_at_cut=files.begins_at_cut,
+            is_gone=files.is_gone,
         )
         return self._cutter.begin(file, relative_path)
 

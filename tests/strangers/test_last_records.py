@@ -185,3 +185,22 @@ def test_what_waits_too_long_is_named(tmp_path: Path) -> None:
     reading = read_checkpoint(str(tmp_path / "journal"), StorageContext.default())
     assert reading.snapshot is not None
     assert reading.snapshot.waiting == ()
+
+
+@pytest.mark.parametrize("content", [b"n\n", b"other bytes, and more of them\n"], ids=["truncated", "rewritten"])
+def test_a_last_record_that_is_lost_is_listed_as_left_out(tmp_path: Path, content: bytes) -> None:
+    """A file that was truncated or rewritten no longer has the record that waited; no byte waits then."""
+    history = LogHistory(tmp_path, random.Random(0))
+    history.use("wait")
+    log = tmp_path / "in" / "app.log"
+    log.with_name("web.log").unlink()
+    log.write_bytes(b"first\nlast")
+    history.run_to_the_end()
+    log.write_bytes(content)
+    final = history.run_to_the_end()
+    assert [(lost.url, lost.lost_start, lost.lost_end) for lost in final.left_out.newest] == [(str(log), 6, 10)]
+    lines = [line for path in (tmp_path / "out").iterdir() for line in path.read_bytes().splitlines()]
+    assert sorted(lines) == sorted([b"first", content.strip()])
+    reading = read_checkpoint(str(tmp_path / "journal"), StorageContext.default())
+    assert reading.snapshot is not None
+    assert (reading.snapshot.waiting_bytes, reading.snapshot.waiting) == (0, ())

@@ -19,7 +19,7 @@ from dagflow.storage.fingerprint import UNKNOWN
 from dagflow.storage.location import redacted
 from operators.files.rotation_names import uncompressed
 from operators.files.source_events import Fate
-from operators.splitter.changes.changed_files import ChangedFiles, as_rewritten, closing, is_rewritten
+from operators.splitter.changes.changed_files import ChangedFiles, as_rewritten, closing, is_rewritten, lost_end
 from operators.splitter.changes.comparison import (
     in_larger_steps,
     is_other_file,
@@ -368,6 +368,9 @@ class ChangeDetector:
         discovered_ms = self._clock.now_millis()
         for decision in sorted(decided, key=lambda each: each.answer is not Continuing.CONTINUES):
             files = self._apply(decision)
+            entry = decision.file.entry
+            if decision.answer is Continuing.CHANGED and entry is not None and entry.waiting_bytes:
+                step.append(replace(lost_end(files, entry), discovered_ms=discovered_ms))
             notes = index_notes.of(decision, replaces=decision.version is not None or not files.content_start)
             self._renames.remember_identities([entry.identity for _, entry in notes])
             step.append(replace(files, notes=notes, discovered_ms=discovered_ms))

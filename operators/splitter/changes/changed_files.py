@@ -20,6 +20,7 @@ from operators.splitter.index.file_index import FileIndex
 from operators.splitter.index.fingerprinting import FilePrefix
 from operators.splitter.index.version_slots import EARLIER, PART, SHORTER, ReadVersion, is_part
 from operators.splitter.scan.listed_files import ListedFiles
+from operators.splitter.scan.listed_stats import ListedStat
 
 logger = logging.getLogger(__name__)
 
@@ -198,6 +199,17 @@ def closing(files: ListedFiles, entry: IndexEntry) -> ListedFiles:
         fingerprints=[entry.fingerprint] if entry.fingerprint != UNKNOWN else (),
         is_rotated=files.is_rotated or entry.is_rotated,
     )
+
+
+def lost_end(files: ListedFiles, entry: IndexEntry) -> ListedFiles:
+    """The end of a version that waits, and whose file has other bytes now: it is listed as left out.
+
+    Args:
+        files: The file as it is now.
+        entry: The version that was taken.
+    """
+    version = ListedStat(entry.size_bytes, entry.mtime_ns, "", entry.identity)
+    return replace(closing(ListedFiles.single(files.root, files.keys[0], version), entry), is_gone=True)
 
 
 def as_rewritten(entry: IndexEntry) -> IndexEntry:

@@ -38,6 +38,7 @@ class ListedFiles:
         waiting_bytes: Bytes before start that are a record without delimiter, and read now because the file is over.
         is_rotated: Whether one file was taken under another name before.
         is_over: Whether nothing will be appended, so that a last record without delimiter does not wait.
+        is_gone: Whether the version is gone, so that the end of it is listed as left out.
         is_noted: Whether the versions are only recorded in the index, and no block is read.
         notes: Entries of the index, with their names, to be noted as soon as one file is taken.
         discovered_ms: When the scan listed them, in milliseconds since 1970; 0 before change detection.
@@ -55,6 +56,7 @@ class ListedFiles:
     waiting_bytes: int = 0
     is_rotated: bool = False
     is_over: bool = False
+    is_gone: bool = False
     is_noted: bool = False
     notes: Sequence[tuple[bytes, IndexEntry]] = ()
     discovered_ms: int = 0

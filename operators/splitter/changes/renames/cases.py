@@ -55,7 +55,7 @@ PAIR_CASES: Sequence[RotationCase] = (
     _case(
         Continuing.LATER,
         "only its fingerprint tells it from a new file with the inode",
-        **{"same_inode": True, "same_bytes": None, "same_version": False, "is_awaited": True},
+        **{"same_inode": True, "same_bytes": None, "same_version": False, "is_to_be_reported": True},
     ),
     _case(
         Continuing.OTHER,
@@ -64,7 +64,7 @@ PAIR_CASES: Sequence[RotationCase] = (
     ),
     _case(Continuing.LATER, "how much of it is read is not known yet", same_inode=True, in_flight=True),
     _case(Continuing.CONTINUES, "it was renamed", same_inode=True),
-    _case(Continuing.LATER, "its bytes are not known yet", same_bytes=None, is_awaited=True),
+    _case(Continuing.LATER, "its bytes are not known yet", same_bytes=None, is_to_be_reported=True),
     _case(Continuing.OTHER, "its bytes are not known", same_bytes=None),
     _case(Continuing.OTHER, "it has other bytes", same_bytes=False),
     _case(Continuing.AGAIN, "the scan has seen both names of a file", seen_now=True, left_often=False),

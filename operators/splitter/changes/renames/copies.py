@@ -89,8 +89,8 @@ class Copies:
 
     def __init__(self, files: Sequence[FoundFile], beginnings: Beginnings) -> None:
         self._beginnings = beginnings
-        self._originals = {id(file): list(_files_before(file)) for file in files}
-        pairs = [(file, original) for file in files for original in self._originals[id(file)]]
+        self._others = {id(file): list(_files_before(file)) for file in files}
+        pairs = [(file, original) for file in files for original in self._others[id(file)]]
         compressed = [pair for pair in pairs if pair[0].is_compressed]
         beginnings.fetch_contents(ContentPrefix(file.path, original.size_bytes) for file, original in compressed)
         beginnings.fetch(prefix for pair in pairs for prefix in self._prefixes(*pair))
@@ -102,7 +102,7 @@ class Copies:
             file: The file.
             is_copy: Whether it has all bytes of a version whose file still has them.
         """
-        shares = [self._share(file, original) for original in self._originals[id(file)]]
+        shares = [self._share(file, original) for original in self._others[id(file)]]
         if any(share is not None and share < 1 for share in shares):
             return INCOMPLETE_GRACE_S
         return COPY_GRACE_S if is_copy or 1 in shares else 0.0

@@ -223,7 +223,7 @@ class Pair:
         return FilePrefix(path, entry.size_bytes, file_id) if any(map(may_be_of, self._own)) else "other"
 
     @property
-    def is_awaited(self) -> bool:
+    def is_to_be_reported(self) -> bool:
         """Whether a reader will report the fingerprint of the version."""
         return bool(self._known.pending.are_pending([self.version.name])[0])
 

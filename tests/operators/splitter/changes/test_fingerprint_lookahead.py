@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.operators.splitter.changes.renames.rotations import copy_and_truncate
-from tests.operators.splitter.changes.renames.test_verdicts import BusyServices
+from tests.operators.splitter.changes.renames.test_copies import BusyServices
 from tests.operators.splitter.splitter_driver import FollowingDriver, write
 from tests.properties.test_growing_files import append, read
 

@@ -30,9 +30,7 @@ def names_in(cases: Sequence[RotationCase]) -> list[str]:
 
 
 @TABLES
-def test_each_combination_of_facts_has_an_answer_and_each_case_decides_one(
-    cases: Sequence[RotationCase], kind: type
-) -> None:
+def test_each_combination_has_an_answer_and_each_case_decides_one(cases: Sequence[RotationCase], kind: type) -> None:
     """No combination is left out, and no case is hidden behind those above it."""
     names, deciding = names_in(cases), set()
     for values in itertools.product(*(VALUES.get(name, (True, False)) for name in names)):
