@@ -34,6 +34,11 @@ _NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?")
 _DIGITS_BOUND = 10**38
 
 
+def is_found(field: pa.Field) -> bool:
+    """Whether a reader has found the type of a column."""
+    return bool((field.metadata or {}).keys() >= FOUND.keys())
+
+
 class Unheld(str):
     """A number that no type holds, as it is written."""
 

@@ -6,7 +6,7 @@ import base64
 import contextlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -38,6 +38,18 @@ def place_in(text: str, values: Mapping[str, Any]) -> str:
     """The text of other values of the record of a text."""
     members = _members_in(text)
     return _text({**_named(values), **{name: members.get(name) for name in (FILE, OFFSET)}})
+
+
+def renamed_values(text: str, names: Iterable[tuple[str, str]]) -> str | None:
+    """The text with values under other names; None where none is left.
+
+    Args:
+        text: The text.
+        names: Pairs of the name of a value, and of one that it gets; values without any are left out.
+    """
+    values = rescued_values(text)
+    values = {new: values[name] for name, new in names if name in values}
+    return place_in(text, values) if values else None
 
 
 def _named(values: Mapping[str, Any]) -> dict[str, Any]:

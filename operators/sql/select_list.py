@@ -9,7 +9,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from dagflow.api.columns.column_typing import StreamColumns
-from operators.transform.select import Select, SelectPlan, require_once
+from operators.transform.select import Select, SelectPlan
 
 COLUMN, STAR = "column", "star"
 
@@ -53,8 +53,7 @@ class SelectList(Select):
         layout: list[tuple[str, int | None]] = []
         for kind, name in self.items:
             layout += [(name, None)] if kind == COLUMN else self._star(schema, name)
-        require_once([name for name, _ in layout])
-        return SelectPlan(where, computed, tuple(layout))
+        return SelectPlan.of(schema, where, computed, layout)
 
     def _star(self, schema: pa.Schema, table: str) -> list[tuple[str, int | None]]:
         found: list[tuple[str, int | None]] = []

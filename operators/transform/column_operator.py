@@ -17,6 +17,7 @@ from dagflow.api.records import RecordBatch
 from operators.expressions.binding import functions_in_duckdb
 from operators.expressions.syntax import Node
 from operators.expressions.vectors import Codes
+from operators.found_values import is_found
 from operators.rejects.record_refusing import RecordRefusing
 
 Plan = TypeVar("Plan")
@@ -38,7 +39,8 @@ class ColumnOperator(RecordRefusing, ColumnTraced, Explained, Generic[Plan]):
     output = OutputPort()
     errors = OutputPort()
 
-    _plans: dict[pa.Schema, Plan] | None = None
+    # By schema, and by which columns have a type that a reader has found.
+    _plans: dict[tuple[pa.Schema | bool, ...], Plan] | None = None
 
     def setup(self, context: OperatorContext) -> None:
         """Take the counters, and which ports are connected."""
@@ -66,9 +68,10 @@ class ColumnOperator(RecordRefusing, ColumnTraced, Explained, Generic[Plan]):
         """The plan for these columns, made once."""
         if self._plans is None:
             self._plans = {}
-        known = self._plans.get(schema)
+        key = schema, *map(is_found, schema)
+        known = self._plans.get(key)
         if known is None:
-            known = self._plans[schema] = self.plan(schema)
+            known = self._plans[key] = self.plan(schema)
         return known
 
     def columns_at(self, port: str, arriving: StreamColumns | None) -> StreamColumns | None:

@@ -16,8 +16,10 @@ from dagflow.api.records import RecordBatch
 from dagflow.suggestions import did_you_mean
 from operators.expressions.bound import Bound
 from operators.expressions.expression import ExpressionText, OptionalExpression
-from operators.expressions.syntax import Node
+from operators.expressions.syntax import ColumnName, Node, columns_in
 from operators.expressions.vectors import Codes, Rows, merged
+from operators.found_values import is_found
+from operators.rescued_values import RESCUED, renamed_values
 from operators.transform.column_operator import ColumnOperator
 
 
@@ -28,12 +30,57 @@ class SelectPlan:
     Attributes:
         where: The condition of records that are kept; None for all.
         computed: The expressions, by the name of their column.
-        layout: For each emitted column its name, and the index of its column in the records; None if it is computed.
+        layout: For each emitted column its field, and the index of its column in the records; None if it is computed.
+        rescued: Pairs of the name of a column, and of one under which values of it that a reader has put aside are
+            passed on.
     """
 
     where: Bound | None
     computed: dict[str, Bound]
-    layout: tuple[tuple[str, int | None], ...]
+    layout: tuple[tuple[pa.Field, int | None], ...]
+    rescued: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def of(
+        cls, schema: pa.Schema, where: Bound | None, computed: dict[str, Bound], layout: list[tuple[str, int | None]]
+    ) -> SelectPlan:
+        """The plan for a layout of names, in which columns whose types a reader has found remain such columns.
+
+        A value that the reader has put aside is passed on if its column is, or if another one is computed of that.
+
+        Raises:
+            ValueError: Two columns would have one name.
+        """
+        found = {field.name: index for index, field in enumerate(schema) if is_found(field)}
+        fields: list[tuple[pa.Field, int | None]] = []
+        rescued = [(RESCUED, RESCUED)]
+        used: list[str] = []
+        for name, index in layout:
+            if index is None:
+                names = columns_in(computed[name].node, schema.names)
+                is_name = isinstance(computed[name].node, ColumnName)
+                index = found.get(names[0]) if is_name else None
+                used += names
+            if index is None:
+                fields.append((pa.field(name, computed[name].type), None))
+            else:
+                fields.append((schema.field(index).with_name(name), index))
+                rescued.append((schema.names[index], name))
+        known = {name for pair in rescued for name in pair}
+        rescued += [(name, name) for name in used if name not in known]
+        if RESCUED in found and found[RESCUED] not in (index for _, index in fields):
+            fields.append((schema.field(found[RESCUED]), found[RESCUED]))
+        require_once([field.name for field, _ in fields])
+        return cls(where, computed, tuple(fields), tuple(rescued))
+
+    def passed_on(self, columns: pa.RecordBatch, index: int) -> pa.Array:
+        """A column that is not computed."""
+        column = columns.column(index)
+        field = columns.schema.field(index)
+        if field.name != RESCUED or not is_found(field):
+            return column
+        texts = [None if text is None else renamed_values(text, self.rescued) for text in column.to_pylist()]
+        return pa.array(texts, column.type)
 
 
 class Select(ColumnOperator[SelectPlan]):
@@ -92,10 +139,11 @@ class Select(ColumnOperator[SelectPlan]):
 
         failures = merged(*(vector.failures for vector in vectors.values()))
         arrays = [
-            rows.spread(vectors[name].values) if index is None else rows.columns.column(index)
-            for name, index in plan.layout
+            rows.spread(vectors[field.name].values) if index is None else plan.passed_on(rows.columns, index)
+            for field, index in plan.layout
         ]
-        selected = kept.with_columns(pa.RecordBatch.from_arrays(arrays, [name for name, _ in plan.layout]))
+        schema = pa.schema([field for field, _ in plan.layout])
+        selected = kept.with_columns(pa.RecordBatch.from_arrays(arrays, schema=schema))
         if failures is not None:
             selected = selected.filter(self.accepted(kept, failures, reason))
         self.output.emit(selected)
@@ -121,10 +169,7 @@ class Select(ColumnOperator[SelectPlan]):
         names = [name for expression in expressions for name in expression.columns(known)]
         schema = arriving.with_names([*names, *(self.keep or ()), *(self.drop or ()), *self.rename])
         plan = self.plan(schema)
-        fields = [
-            (name, plan.computed[name].type if index is None else schema.field(index).type)
-            for name, index in plan.layout
-        ]
+        fields = [pa.field(field.name, field.type) for field, _ in plan.layout]
         return StreamColumns(pa.schema(fields), arriving.others if self.keep is None else None)
 
     def columns_used(self, port: str, column: str, arriving: StreamColumns) -> Iterable[str]:
@@ -154,8 +199,7 @@ class Select(ColumnOperator[SelectPlan]):
                 layout.append((self.rename.get(name, name), index))
         present = {name for name, _ in layout}
         layout += [(name, None) for name in computed if name not in present]
-        require_once([name for name, _ in layout])
-        return SelectPlan(where, computed, tuple(layout))
+        return SelectPlan.of(schema, where, computed, layout)
 
 
 def _require(has: Sequence[str], names: Sequence[str], what: str) -> None:

@@ -56,6 +56,7 @@ def publish(
     more: str = "",
     columns: str = "as_found",
     errors: bool = False,
+    select: str = "",
 ) -> RunSnapshot:
     """Bring the input into a table, and what is refused into files."""
     table = f"table: '{kind}:{root}/table'"
@@ -67,6 +68,9 @@ def publish(
             f'  errors: {{class: RecordWriter, properties: {{path: "{root}/errors"}}, partition: parallel}}\nstreams:'
         )
         text = text.replace("streams:", writer) + "  rejects: {from: reader.errors, to: errors.input}\n"
+    if select:
+        text = text.replace("  table:", f"  select: {{class: {select}}}\n  table:")
+        text = text.replace("table.input", "select.input}\n  rows: {from: select.output, to: table.input")
     (root / "app.yaml").write_text(text)
     return run(load_app(str(root / "app.yaml")), runtime=InlineRuntime)
 
@@ -125,6 +129,28 @@ def test_a_value_fits_its_column_wherever_it_is_cut(
         arrive(tmp_path / "two", "b", lines[1:])
         publish(tmp_path / "two", kind, **cut)
         assert held(tmp_path / "two", kind) == expected
+
+
+SELECTS = [
+    ("Select, properties: {rename: {d: z}, drop: e}", "z"),
+    ("Select, properties: {keep: [i, d], where: i >= 0}", "d"),
+    ("Select, properties: {columns: {z: d, n: i + 1}, keep: i}", "z"),
+    ('Sql, properties: {query: "select i, d as z from input"}', "z"),
+]
+
+
+@pytest.mark.parametrize(("operator", "name"), SELECTS)
+@pytest.mark.parametrize("block", [8, 1 << 20])
+def test_columns_that_a_select_passes_on_are_the_same_for_every_cut(
+    operator: str, name: str, block: int, tmp_path: Path
+) -> None:
+    """What a reader has put aside follows its column under another name, and is dropped with it."""
+    values = [("1", "[1]"), ('"x"', "2"), ('"y"', "3"), ("[]", "[]")]
+    arrive(tmp_path, "a", [f'{{"i":{i},"d":{d},"e":{e}}}' for i, (d, e) in enumerate(values)])
+    publish(tmp_path, block=block, select=operator)
+    rows: list[Row] = [{"i": 0, "_rescued": {name: 1}}, {"i": 1, name: "x"}, {"i": 2, name: "y"}]
+    expected = [*rows, {"i": 3, "_rescued": {name: []}}]
+    assert [{key: value for key, value in row.items() if key != "n"} for row in held(tmp_path)] == expected
 
 
 @pytest.mark.parametrize("value", ["[]", "{}", "[null]", '{"x":null}', '{"x":[]}', "null"])

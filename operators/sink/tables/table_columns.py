@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.found_values import FOUND, Census, is_undecided, with_numbers
+from operators.found_values import Census, is_found, is_undecided, with_numbers
 from operators.rescued_values import RESCUED, place_in, rescued_values
 from operators.sink.tables.decided_types import Proposal, new_type, place_key, wider_for
 from operators.sink.tables.fitted_columns import FittedColumn, GivenColumn, fit, plain_value, why_not
@@ -339,7 +339,7 @@ def joined_with(there: pa.DataType, kind: pa.DataType) -> pa.DataType:
 
 def given_columns(batch: pa.RecordBatch) -> dict[str, GivenColumn]:
     """The columns of a batch; values that a reader has put aside, because of the others in its batch, are back."""
-    found = {field.name for field in batch.schema if (field.metadata or {}).keys() >= FOUND.keys()}
+    found = {field.name for field in batch.schema if is_found(field)}
     rest: dict[str, dict[int, Any]] = {}
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     if RESCUED in found:
