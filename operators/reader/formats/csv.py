@@ -43,6 +43,10 @@ def _one_character(text: str) -> str:
     )
 
 
+def _character_or_none(text: str) -> str:
+    return text if text == "none" else _one_character(text)
+
+
 Character = Annotated[str, AfterValidator(_one_character), Field(json_schema_extra={"pattern": r"^[\x01-\x7e]$"})]
 
 
@@ -65,7 +69,7 @@ class Csv(Delimited):
     delimiter: Annotated[Character, Field(description="separator of fields")] = ","
     quote: Annotated[
         str,
-        AfterValidator(lambda text: text if text == "none" else _one_character(text)),
+        AfterValidator(_character_or_none),
         Field(
             json_schema_extra={"pattern": r"^([\x01-\x7e]|none)$"},
             description="character around quoted fields; none where quotes are characters like any other",
