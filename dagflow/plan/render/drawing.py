@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, TypeVar
 
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import Edge, Exchange, PhysicalPlan, Routing, Stage
+
+FrameKey = TypeVar("FrameKey", bound=Hashable)
 
 ArrowKind = Literal["control", "inside", "report"] | Routing
 
@@ -134,7 +136,15 @@ def drawing_of(
         redact: Removes secrets from a text; what is drawn may be clipped or wrapped afterwards.
     """
     arrows = arrows_of(physical)
-    columns = _columns(logical, physical, arrows)
+    heads = {name: stage.head for stage in physical.stages for name in stage.operators}
+    frame = {name: heads.get(name, name) for name in logical.operators}
+    steps = [
+        (arrow.edge.source.operator, arrow.edge.target.operator, int(arrow.kind != "control"))
+        for arrow in arrows
+        if arrow.kind != "inside"
+    ]
+    column_of = columns_of(frame, steps)
+    columns = {name: column_of[frame[name]] for name in frame}
     driver = sorted({columns[name] for name in physical.control})
     frames = [
         Frame(
@@ -201,18 +211,20 @@ def arrows_of(physical: PhysicalPlan) -> list[Arrow]:
     return arrows
 
 
-def _columns(logical: LogicalPlan, physical: PhysicalPlan, arrows: list[Arrow]) -> dict[str, int]:
-    """For each operator the column of its frame."""
-    heads = {name: stage.head for stage in physical.stages for name in stage.operators}
-    frame = {name: heads.get(name, name) for name in logical.operators}
-    columns = dict.fromkeys(frame, 0)
-    crossing = [arrow for arrow in arrows if arrow.kind != "inside"]
-    # The frames are acyclic, so as many rounds as there are operators are enough for every column.
-    for _ in logical.operators:
+def columns_of(frame_of: Mapping[str, FrameKey], arrows: Iterable[tuple[str, str, int]]) -> dict[FrameKey, int]:
+    """The column of each frame, so that arrows lead to higher ones.
+
+    Args:
+        frame_of: The frame of each operator.
+        arrows: The source and the target of each arrow between frames, and by how many columns it leads on at least.
+    """
+    columns = dict.fromkeys(frame_of.values(), 0)
+    between = [(frame_of[source], frame_of[target], step) for source, target, step in arrows]
+    # The frames are acyclic, so as many rounds as there are frames are enough for every column.
+    for _ in columns:
         before = dict(columns)
-        for arrow in crossing:
-            source, target = frame[arrow.edge.source.operator], frame[arrow.edge.target.operator]
-            columns[target] = max(columns[target], columns[source] + (arrow.kind != "control"))
+        for source, target, step in between:
+            columns[target] = max(columns[target], columns[source] + step)
         if columns == before:
             break
-    return {name: columns[frame[name]] for name in frame}
+    return columns

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from html import escape
 
 from dagflow.plan.render.drawing import Drawing, Frame
-from dagflow.plan.render.layout import layout_of
-from dagflow.plan.render.picture import Box, Route
-from dagflow.plan.render.sizes import CLASS, FRAME_PAD, LABEL, LINE_HEIGHT, MAX_TEXT, NAME, TITLE_TOP
-from dagflow.plan.render.svg_style import LEGEND_ROW, ROOT, legend_lines, legend_rows, style
+from dagflow.plan.render.layout import Box, Group, Parts, Size, layout_of
+from dagflow.plan.render.svg_style import LABEL, LEGEND_ROW, ROOT, legend_lines, legend_rows, style
 from dagflow.plan.render.text_metrics import clipped, text_width, wrapped
 
+NAME, CLASS, TITLE, SUBTITLE = 14.0, 12.0, 14.0, 12.0
+"""Font sizes."""
+MAX_TEXT = 210.0
+"""Width of a name or a label, at most; longer ones are clipped."""
+_TITLE_TEXT = 112.0
+"""Width of the lines of a frame's title, at most, and of an operator, at least: the title fits above a single one."""
+_TITLE_LINES = 4
+_FRAME_PAD = 20.0
+_TITLE_TOP, _TITLE_PAD = 21.0, 10.0
+"""Pixels above the first baseline of a frame's title, and below the last."""
+_LINE_HEIGHT = 16.0
+_BOX_HEIGHT, _BOX_PAD = 50.0, 14.0
+_LABEL_HEIGHT, _LABEL_PAD = 20.0, 7.0
 MAX_WIDTH = 1200.0
 """Width in pixels: about what a page shows without a scroll bar."""
 _MARGIN = 24.0
@@ -30,7 +41,7 @@ def svg(drawing: Drawing) -> str:
 
 def _lines(drawing: Drawing) -> Iterator[str]:
     room = MAX_WIDTH - 2 * _MARGIN
-    layout = layout_of(drawing, room)
+    layout = layout_of(lambda is_downward: parts_of(drawing, is_downward), room)
     title = clipped(drawing.app, _APP, room, is_bold=True)
     inside = max(layout.width, text_width(title, _APP, is_bold=True), _LEAST_WIDTH)
     caption = list(wrapped(drawing.caption, _CAPTION, inside))
@@ -51,14 +62,14 @@ def _lines(drawing: Drawing) -> Iterator[str]:
     yield '<rect class="canvas" width="100%" height="100%"/>'
     yield f'<text class="app" x="{_MARGIN:.0f}" y="34">{escape(title)}</text>'
     yield f'<g transform="translate({_MARGIN + (inside - layout.width) / 2:.1f} {_HEADER:.0f})">'
-    for frame, lines, box in zip(drawing.frames, layout.titles, layout.frames, strict=True):
-        yield from _frame_lines(frame, lines, box)
-    for route in layout.routes:
-        yield _path(route, is_downward=layout.is_downward)
+    for frame, box in zip(drawing.frames, layout.frames, strict=True):
+        yield from _frame_lines(frame, box)
+    for index, arrow in enumerate(drawing.arrows):
+        yield f'<path class="arrow {arrow.style}" d="{layout.path(index)}"/>'
     for name, box in layout.boxes.items():
         yield from _box_lines(name, drawing.classes[name], box)
-    for route in layout.routes:
-        yield from _label_lines(route)
+    for arrow, box in zip(drawing.arrows, layout.labels, strict=True):
+        yield from _label_lines(arrow.short_label, box)
     yield "</g>"
     yield from legend_lines(legend, _MARGIN, below)
     below += LEGEND_ROW * len(legend) + _GAP / 2
@@ -68,18 +79,57 @@ def _lines(drawing: Drawing) -> Iterator[str]:
     yield "</svg>"
 
 
+def parts_of(drawing: Drawing, is_downward: bool) -> Parts:
+    """The parts of a drawing with their sizes."""
+
+    def flowing(width: float, height: float) -> Size:
+        return (height, width) if is_downward else (width, height)
+
+    def title_room(frame: Frame) -> float:
+        lines = title_lines(frame)
+        height = _TITLE_TOP + _LINE_HEIGHT * (len(lines) - 1) + _TITLE_PAD - _FRAME_PAD
+        width = max(text_width(lines[0], TITLE, is_bold=True), *(text_width(line, SUBTITLE) for line in lines[1:]), 0)
+        return _FRAME_PAD + width if is_downward else height
+
+    return Parts(
+        groups=[Group(frame.operators, frame.column, title_room(frame)) for frame in drawing.frames],
+        arrows=[(arrow.edge.source.operator, arrow.edge.target.operator) for arrow in drawing.arrows],
+        operators={name: flowing(_box_width(name, text), _BOX_HEIGHT) for name, text in drawing.classes.items()},
+        labels=[
+            flowing(min(text_width(arrow.short_label, LABEL), MAX_TEXT) + 2 * _LABEL_PAD, _LABEL_HEIGHT)
+            for arrow in drawing.arrows
+        ],
+        pad=_FRAME_PAD,
+        is_downward=is_downward,
+    )
+
+
+def title_lines(frame: Frame) -> list[str]:
+    """The lines of a frame's title: above its content, or on the left, where no arrow crosses it."""
+    lines = [frame.title, *wrapped(frame.subtitle, SUBTITLE, _TITLE_TEXT)]
+    if len(lines) > _TITLE_LINES:
+        lines[_TITLE_LINES - 1 :] = [" ".join(lines[_TITLE_LINES - 1 :])]
+    return [lines[0], *(clipped(line, SUBTITLE, _TITLE_TEXT) for line in lines[1:])]
+
+
+def _box_width(name: str, class_name: str) -> float:
+    text = max(text_width(name, NAME, is_bold=True), text_width(class_name, CLASS))
+    return max(min(text, MAX_TEXT) + 2 * _BOX_PAD, _TITLE_TEXT)
+
+
 def _rectangle(kind: str, box: Box, radius: int) -> str:
     place = f'x="{box.x:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" height="{box.height:.1f}"'
     return f'<rect class="{kind}" {place} rx="{radius}"/>'
 
 
-def _frame_lines(frame: Frame, lines: Sequence[str], box: Box) -> Iterator[str]:
-    x, y = box.x + FRAME_PAD, box.y + TITLE_TOP
-    yield f"<g>{_whole(frame.subtitle, ' '.join(lines[1:]))}"
+def _frame_lines(frame: Frame, box: Box) -> Iterator[str]:
+    x, y = box.x + _FRAME_PAD, box.y + _TITLE_TOP
+    first, *others = title_lines(frame)
+    yield f"<g>{_whole(frame.subtitle, ' '.join(others))}"
     yield _rectangle("driver" if frame.is_driver else "stage", box, 10)
-    yield f'<text class="title" x="{x:.1f}" y="{y:.1f}">{escape(lines[0])}</text>'
-    for number, line in enumerate(lines[1:], 1):
-        yield f'<text class="subtitle" x="{x:.1f}" y="{y + LINE_HEIGHT * number:.1f}">{escape(line)}</text>'
+    yield f'<text class="title" x="{x:.1f}" y="{y:.1f}">{escape(first)}</text>'
+    for number, line in enumerate(others, 1):
+        yield f'<text class="subtitle" x="{x:.1f}" y="{y + _LINE_HEIGHT * number:.1f}">{escape(line)}</text>'
     yield "</g>"
 
 
@@ -97,25 +147,7 @@ def _whole(text: str, shown: str) -> str:
     return f"<title>{escape(text)}</title>" if shown != text else ""
 
 
-def _path(route: Route, *, is_downward: bool) -> str:
-    (x, y), *others = route.points
-    parts = [f"M{x:.1f} {y:.1f}"]
-    for next_x, next_y in others:
-        if x == next_x or y == next_y:
-            parts.append(f"L{next_x:.1f} {next_y:.1f}")
-        elif is_downward:
-            bend = (y + next_y) / 2
-            parts.append(f"C{x:.1f} {bend:.1f} {next_x:.1f} {bend:.1f} {next_x:.1f} {next_y:.1f}")
-        else:
-            bend = (x + next_x) / 2
-            parts.append(f"C{bend:.1f} {y:.1f} {bend:.1f} {next_y:.1f} {next_x:.1f} {next_y:.1f}")
-        x, y = next_x, next_y
-    return f'<path class="arrow {route.arrow.style}" d="{" ".join(parts)}"/>'
-
-
-def _label_lines(route: Route) -> Iterator[str]:
-    box = route.label
-    text = route.arrow.short_label
+def _label_lines(text: str, box: Box) -> Iterator[str]:
     shown = clipped(text, LABEL, MAX_TEXT)
     yield f"<g>{_whole(text, shown)}{_rectangle('tag', box, 5)}"
     middle = box.x + box.width / 2

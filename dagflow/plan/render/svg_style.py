@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from html import escape
 
 from dagflow.plan.render.drawing import ArrowStyle, Drawing
-from dagflow.plan.render.sizes import LABEL
 from dagflow.plan.render.text_metrics import text_width
 
+LABEL = 11.5
+"""The font size of labels."""
 ROOT = "dagflow-plan"
 """The class of the picture's root, so that its styles touch nothing else on a page."""
 

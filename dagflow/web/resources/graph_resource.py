@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
+import math
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -17,6 +19,9 @@ from dagflow.journal.windows import Window
 from dagflow.metrics import names
 from dagflow.plan.fusing import Fusion, fuse
 from dagflow.plan.physical import Edge, PortRef
+from dagflow.plan.render.drawing import columns_of
+from dagflow.plan.render.layout import Group, Parts, place
+from dagflow.plan.render.svg import MAX_WIDTH
 from dagflow.report.snapshot import OperatorFigures, RunSnapshot
 from dagflow.web.app_files import AppFile
 from dagflow.web.checkpoints import Checkpoint
@@ -29,6 +34,12 @@ WINDOWS = 50
 
 BOTTLENECK = 0.4
 """Share of the time of all tasks from which on an operator is called the bottleneck."""
+
+CARD, FIGURES, LANE = (172.0, 80.0), (92.0, 44.0), (0.0, 0.0)
+"""The width and the height of an operator on the page, of the figures of a stream, and of one without figures."""
+
+PAD, TITLE = 14.0, 20.0
+"""Pixels between a stage's frame and its operators, and for its title."""
 
 _STREAM = re.compile(r"(?P<source>.+) -> (?P<target>.+?)(?P<all> \(to all\))?")
 
@@ -53,13 +64,14 @@ def graph(checkpoint: Checkpoint, app: AppFile) -> dict[str, Any]:
     snapshot = checkpoint.read().snapshot or RunSnapshot(checkpoint.id)
     store, state = checkpoint.journal()
     if state.facts is None:
-        return {"bottleneck": None, "stages": [], "nodes": [], "edges": [], "windows": 0}
+        return {"bottleneck": None, "stages": [], "nodes": [], "edges": [], "layouts": [], "windows": 0}
     windows = [each for each in itertools.islice(newest_windows(store, state), WINDOWS) if each.intent is not None]
     edges = [_edge(text) for text in state.facts.streams]
     fusion = _fusion(state.facts, edges)
     figures = {each.name: each for each in snapshot.operators}
     times = _times_of(windows, fusion)
     details = app.operators()
+    streams = [_shown_edge(each, fusion, figures, edges, _rates(windows), app.streams()) for each in edges]
     nodes = [
         _node(name, state, fusion, figures.get(name), times, edges, details.get(name, {})) for name in fusion.ordered
     ]
@@ -77,8 +89,57 @@ def graph(checkpoint: Checkpoint, app: AppFile) -> dict[str, Any]:
             for head in dict.fromkeys(fusion.heads[name] for name in fusion.ordered if name in fusion.heads)
         ],
         "nodes": nodes,
-        "edges": [_shown_edge(each, fusion, figures, edges, _rates(windows), app.streams()) for each in edges],
+        "edges": streams,
+        "layouts": _layouts(
+            tuple((name, fusion.heads.get(name, "")) for name in fusion.ordered),
+            tuple(
+                (edge.source.operator, edge.target.operator, shown["records"] is not None)
+                for edge, shown in zip(edges, streams, strict=True)
+            ),
+        ),
     }
+
+
+@functools.lru_cache(maxsize=64)
+def _layouts(nodes: tuple[tuple[str, str], ...], edges: tuple[tuple[str, str, bool], ...]) -> list[dict[str, Any]]:
+    """Where a page draws the graph: from left to right, and from top to bottom.
+
+    Args:
+        nodes: Each operator with the head of its stage, upstream first; operators in the driver have no frame.
+        edges: The source and the target of each stream, and whether it has figures.
+    """
+    frame_of = {name: ("stage", head) if head else ("driver", name) for name, head in nodes}
+    between = [(source, target, 1) for source, target, _ in edges if frame_of[source] != frame_of[target]]
+    columns = columns_of(frame_of, between)
+    layouts = []
+    for is_downward in (False, True):
+        sizes = [(width, height) if not is_downward else (height, width) for width, height in (CARD, FIGURES, LANE)]
+        parts = Parts(
+            groups=[
+                Group([name for name in frame_of if frame_of[name] == frame], column, 0 if is_downward else TITLE)
+                for frame, column in columns.items()
+            ],
+            arrows=[(source, target) for source, target, _ in edges],
+            operators=dict.fromkeys(frame_of, sizes[0]),
+            labels=[sizes[1 if has_figures else 2] for _, _, has_figures in edges],
+            pad=PAD + TITLE * is_downward,
+            is_downward=is_downward,
+        )
+        layout = place(parts, MAX_WIDTH if is_downward else math.inf)
+        frames = zip(columns, layout.frames, strict=True)
+        layouts.append(
+            {
+                "width": layout.width,
+                "height": layout.height,
+                "nodes": layout.boxes,
+                "stages": {name: box for (kind, name), box in frames if kind == "stage"},
+                "edges": [
+                    {"path": layout.path(index), "label": [box.x + box.width / 2, box.y + box.height / 2]}
+                    for index, box in enumerate(layout.labels)
+                ],
+            }
+        )
+    return layouts
 
 
 def _edge(text: str) -> Edge:

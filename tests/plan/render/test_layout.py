@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Iterator
 from html import unescape
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -15,10 +16,9 @@ from hypothesis import strategies as st
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.placement import place
 from dagflow.plan.render.drawing import Drawing, drawing_of
-from dagflow.plan.render.layout import layout_of
-from dagflow.plan.render.picture import Box, Layout
-from dagflow.plan.render.sizes import CLASS, LABEL, NAME, SUBTITLE
-from dagflow.plan.render.svg import MAX_WIDTH, svg
+from dagflow.plan.render.layout import Box, Layout, layout_of, spread, total
+from dagflow.plan.render.svg import CLASS, MAX_WIDTH, NAME, SUBTITLE, parts_of, svg, title_lines
+from dagflow.plan.render.svg_style import LABEL
 from dagflow.plan.render.text_metrics import text_width
 from dagflow.spec.app_spec import Partition
 from tests.plan.dags import Head, Work, plan_of
@@ -30,6 +30,11 @@ ROOM = MAX_WIDTH - 48
 def drawing(logical: LogicalPlan) -> Drawing:
     """The drawing of a plan, with a caption."""
     return drawing_of(logical, place(logical), {}, "all input: 3 files, 12 blocks, 21 KB")
+
+
+def laid_out(picture: Drawing, room: float = ROOM) -> Layout:
+    """The layout of a drawing's parts."""
+    return layout_of(lambda is_downward: parts_of(picture, is_downward), room)
 
 
 def apart(one: Box, other: Box) -> bool:
@@ -52,17 +57,16 @@ def within(inner: Box, outer: Box) -> bool:
     )
 
 
-def titles(layout: Layout) -> Iterator[Box]:
+def titles(picture: Drawing, layout: Layout) -> Iterator[Box]:
     """Where the titles of the frames are."""
-    for lines, frame in zip(layout.titles, layout.frames, strict=True):
+    for lines, frame in zip(map(title_lines, picture.frames), layout.frames, strict=True):
         width = max(text_width(lines[0], 14, is_bold=True), *(text_width(line, SUBTITLE) for line in lines[1:]), 0)
         yield Box(frame.x + 20, frame.y + 7, width, 16.0 * len(lines))
 
 
 def require_clear(picture: Drawing, layout: Layout) -> None:
     """Check that each part of a picture has its place for itself."""
-    labels = [route.label for route in layout.routes]
-    solid = [*layout.boxes.values(), *labels, *titles(layout)]
+    solid = [*layout.boxes.values(), *layout.labels, *titles(picture, layout)]
     assert all(apart(one, other) for one, other in itertools.combinations(solid, 2))
     assert all(apart(one, other) for one, other in itertools.combinations(layout.frames, 2))
     canvas = Box(0, 0, layout.width, layout.height)
@@ -73,11 +77,11 @@ def require_clear(picture: Drawing, layout: Layout) -> None:
         others = [each for each in layout.boxes.values() if each not in own]
         assert all(apart(each, box) for each in others)
         # A label is in a frame or outside of it; its border crosses none.
-        assert all(apart(label, box) or within(label, box) for label in labels)
-    for route in layout.routes:
-        along = [y if layout.is_downward else x for x, y in route.points]
+        assert all(apart(label, box) or within(label, box) for label in layout.labels)
+    for line in layout.lines:
+        along = [y if layout.is_downward else x for x, y in line]
         assert along == sorted(along)
-        assert all(-0.01 <= x <= layout.width + 0.01 and -0.01 <= y <= layout.height + 0.01 for x, y in route.points)
+        assert all(-0.01 <= x <= layout.width + 0.01 and -0.01 <= y <= layout.height + 0.01 for x, y in line)
 
 
 @settings(max_examples=150)
@@ -85,7 +89,7 @@ def require_clear(picture: Drawing, layout: Layout) -> None:
 def test_nothing_lies_on_anything_else(logical: LogicalPlan) -> None:
     """Boxes, labels, titles and frames are apart and on the canvas, which is as wide as a page."""
     picture = drawing(logical)
-    layout = layout_of(picture, ROOM)
+    layout = laid_out(picture)
     require_clear(picture, layout)
     assert layout.width <= ROOM
 
@@ -95,7 +99,7 @@ def test_nothing_lies_on_anything_else(logical: LogicalPlan) -> None:
 def test_a_narrow_picture_is_clear_too(logical: LogicalPlan, room: float) -> None:
     """Rows of operators, labels and frames are broken."""
     picture = drawing(logical)
-    require_clear(picture, layout_of(picture, room))
+    require_clear(picture, laid_out(picture, room))
 
 
 @settings(max_examples=60)
@@ -103,12 +107,12 @@ def test_a_narrow_picture_is_clear_too(logical: LogicalPlan, room: float) -> Non
 def test_arrows_pass_no_box_but_those_that_they_join(logical: LogicalPlan) -> None:
     """Where an arrow runs straight past a row, there is nothing of that row."""
     picture = drawing(logical)
-    layout = layout_of(picture, ROOM)
-    for route in layout.routes:
-        ends = {route.arrow.edge.source.operator, route.arrow.edge.target.operator}
+    layout = laid_out(picture)
+    for index, arrow in enumerate(picture.arrows):
+        ends = {arrow.edge.source.operator, arrow.edge.target.operator}
         others = [box for name, box in layout.boxes.items() if name not in ends]
-        others += [other.label for other in layout.routes if other is not route]
-        inner = route.points[1:-1]
+        others += [label for other, label in enumerate(layout.labels) if other != index]
+        inner = layout.lines[index][1:-1]
         for (x, y), (next_x, next_y) in zip(inner[::2], inner[1::2], strict=True):
             line = Box(min(x, next_x), min(y, next_y), abs(next_x - x), abs(next_y - y))
             assert all(apart(line, box) for box in others)
@@ -131,7 +135,7 @@ def parallel(count: int) -> list[Partition]:
 def test_a_wide_plan_is_broken_into_rows(count: int) -> None:
     """However many operators stand side by side."""
     picture = drawing(wide(count))
-    layout = layout_of(picture, ROOM)
+    layout = laid_out(picture)
     require_clear(picture, layout)
     assert layout.width <= ROOM
 
@@ -140,8 +144,8 @@ def test_a_long_plan_runs_downward_and_a_short_one_to_the_right() -> None:
     """A picture is no wider than a page, and no taller than it must be."""
     short = plan_of([Head, Work, Work], [None, None, "parallel"], [(0, 1), (1, 2)])
     long = plan_of([Head, *[Work] * 12], [None] * 13, [(index, index + 1) for index in range(12)])
-    assert not layout_of(drawing(short), ROOM).is_downward
-    assert layout_of(drawing(long), ROOM).is_downward
+    assert not laid_out(drawing(short)).is_downward
+    assert laid_out(drawing(long)).is_downward
 
 
 def test_a_picture_of_a_hundred_operators_is_drawn_in_seconds() -> None:
@@ -150,7 +154,7 @@ def test_a_picture_of_a_hundred_operators_is_drawn_in_seconds() -> None:
     partitions = [partition for _ in range(33) for partition in (None, *parallel(2))]
     picture = drawing(plan_of([Head, *[Work] * 99], [None, *partitions], arcs))
     start = time.process_time()
-    layout = layout_of(picture, ROOM)
+    layout = laid_out(picture)
     assert time.process_time() - start < 10
     require_clear(picture, layout)
 
@@ -161,7 +165,7 @@ def test_no_text_is_wider_than_its_box(name: str) -> None:
     """Names of any length and any script; what is clipped is whole where a pointer rests on it."""
     picture = drawing(plan_of([Head, Work], [None, None], [(0, 1)]))
     long = Drawing(name, dict.fromkeys(picture.classes, name), picture.frames, picture.arrows, name)
-    layout = layout_of(long, ROOM)
+    layout = laid_out(long)
     require_clear(long, layout)
     text = svg(long)
     shown = {unescape(each) for each in re.findall(r'<text class="class"[^>]*>([^<]*)</text>', text)}
@@ -197,3 +201,30 @@ def test_labels_and_names_are_as_large_as_the_layout_takes_them_for() -> None:
     text = svg(drawing(plan_of([Head, Work], [None, None], [(0, 1)])))
     for kind, size in {"name": NAME, "class": CLASS, "label": LABEL, "subtitle": SUBTITLE}.items():
         assert f".dagflow-plan .{kind} {{ font-size: {size:g}px" in text
+
+
+INTERVALS = st.lists(
+    st.tuples(st.floats(-500, 1500), st.floats(1, 200), st.floats(0, 30)), min_size=1, max_size=12
+).map(lambda found: tuple(map(list, zip(*found, strict=True))))
+
+
+@given(INTERVALS, st.floats(0, 500))
+def test_intervals_are_apart_and_within_bounds(intervals: tuple[list[float], ...], more: float) -> None:
+    """Whatever they want, if there is room."""
+    wanted, sizes, gaps = intervals
+    end = total(sizes, gaps) + more
+    middles = spread(wanted, sizes, gaps, 0.0, end)
+    spans = [(middle - size / 2, middle + size / 2) for middle, size in zip(middles, sizes, strict=True)]
+    assert spans[0][0] >= -1e-6 and spans[-1][1] <= end + 1e-6
+    for (one, other), (gap, next_gap) in zip(pairwise(spans), pairwise(gaps), strict=True):
+        assert other[0] - one[1] >= (gap + next_gap) / 2 - 1e-6
+
+
+def test_what_has_room_gets_what_it_wants() -> None:
+    """Nothing is moved without need."""
+    assert spread([10, 50, 90], [10, 10, 10], [4, 4, 4], 0, 100) == [10, 50, 90]
+
+
+def test_neighbours_that_want_the_same_place_share_the_way() -> None:
+    """Both are moved as far."""
+    assert spread([50, 50], [10, 10], [2, 2], 0, 100) == pytest.approx([44, 56])

@@ -48,3 +48,23 @@ def test_rates_do_not_count_the_time_between_two_runs(folder: Path, monkeypatch:
     begun_ms = min(each["times"]["started_ms"] for each in windows)
     seconds = (max(each["times"]["published_ms"] for each in windows) - begun_ms) / 1000
     assert edge["rows_per_second"] == round(edge["records"] / seconds, 1)
+
+
+def test_a_graph_is_laid_out_in_both_directions(folder: Path) -> None:
+    """Each operator is within the frame of its stage, and each stream has a line."""
+    found = ask("graph")
+    assert len(found["layouts"]) == 2
+    for layout in found["layouts"]:
+        assert layout["nodes"].keys() == {node["name"] for node in found["nodes"]}
+        assert len(layout["edges"]) == len(found["edges"]) > 2
+        for stage in found["stages"]:
+            left, top, width, height = layout["stages"][stage["name"]]
+            for name in stage["operators"]:
+                x, y, card_width, card_height = layout["nodes"][name]
+                assert left < x and x + card_width < left + width
+                assert top < y and y + card_height < top + height
+        for edge in layout["edges"]:
+            x, y = edge["label"]
+            assert edge["path"].startswith("M") and 0 < x < layout["width"] and 0 < y < layout["height"]
+    across, down = found["layouts"]
+    assert across["width"] > across["height"] and down["width"] < down["height"]

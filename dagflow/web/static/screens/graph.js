@@ -32,6 +32,7 @@ export function GraphScreen({ route, app }) {
               nodes=${data.nodes.map((node) => drawn(node, data.bottleneck))}
               edges=${data.edges.map((edge) => drawnEdge(edge))}
               stages=${data.stages.map((stage) => ({ name: stage.name, title: `stage ${stage.name} × ${stage.partitions ?? 0}` }))}
+              layouts=${data.layouts}
               selected=${route.params.node}
               linkOf=${(name) => changed(route, { node: name })}
             />
