@@ -28,6 +28,7 @@ from operators.sink.table_writer import TableWriter
 from operators.splitter.splitter import FileSplitterInput
 from operators.transform.record_filter import RecordFilter
 from tests.cli.processes import PATIENCE_S, environment
+from tests.nightly import examples
 
 ROOT = Path(__file__).parents[2]
 APPS = sorted((ROOT / "apps").glob("*.yaml"))
@@ -83,7 +84,7 @@ KINDS: dict[str | None, Any] = {
 """Values of `partition`, by how YAML writes them."""
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 100), st.sampled_from(list(KINDS))), min_size=1, max_size=6))
 def test_any_tree_has_the_same_plan_in_code_and_yaml(steps: list[tuple[int, str | None]]) -> None:
     """Filters hang below any earlier one, with any partition; code and YAML agree about plan and mistakes."""

@@ -103,6 +103,7 @@ LOCAL_FAULTS: list[Fault] = [kill_executor, kill_python, kill_worker, restart_ma
 NETWORK_FAULTS: list[Fault] = [cut_host, stop_host]
 
 
+@pytest.mark.nightly
 def test_a_run_survives_dying_executors_and_hosts_and_a_new_master(cluster_run: ClusterRun) -> None:
     """With one fault after the other in one run, the output equals that of grep."""
     cluster_run.write("exchanged", files=60)

@@ -60,6 +60,7 @@ def fill(path: Path) -> None:
             file.write(bytes(1 << 12))
 
 
+@pytest.mark.nightly
 @also_on_spark
 def test_runs_end_at_a_full_a_read_only_and_a_missing_disk_and_go_on(
     tmp_path: Path, disk: Callable[[str], Path], options: Sequence[str]
@@ -117,6 +118,7 @@ def set_clock(tmp_path: Path) -> Callable[[int], dict[str, str]]:
     return set_to
 
 
+@pytest.mark.nightly
 @also_on_spark
 def test_a_clock_that_jumps_loses_and_repeats_nothing(
     tmp_path: Path, set_clock: Callable[[int], dict[str, str]], options: Sequence[str]

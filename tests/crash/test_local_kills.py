@@ -44,6 +44,7 @@ def test_killed_local_runs_publish_every_record_once(tmp_path: Path) -> None:
     assert counts.middle >= 4, counts
 
 
+@pytest.mark.nightly
 def test_counts_over_times_survive_kills(tmp_path: Path) -> None:
     """What windows hold back dies with nothing: results over 0.7 s, and one over the run, count each line once."""
     (kind,) = (kind for kind in KINDS if kind.name == "counts")
@@ -55,6 +56,7 @@ def test_counts_over_times_survive_kills(tmp_path: Path) -> None:
     assert counts.total >= 3, counts
 
 
+@pytest.mark.nightly
 def test_state_survives_kills_and_other_numbers_of_partitions(tmp_path: Path) -> None:
     """With another number of partitions at each start, unique lines equal sort -u, and counts equal uniq."""
     make_folder(tmp_path, files=16)
@@ -81,6 +83,7 @@ def test_state_survives_kills_and_other_numbers_of_partitions(tmp_path: Path) ->
     assert not re.search("Traceback", (tmp_path / "run.log").read_text())
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_local_runs_and_spark_continue_each_other(tmp_path: Path) -> None:
     """A run of either kind that is killed in the middle is continued by one of the other kind."""

@@ -90,7 +90,7 @@ def require_no_secret(tmp_path: Path, root: str) -> None:
     assert len(held) > 10 and not [data for data in held if SECRET.encode() in data]
 
 
-@pytest.mark.parametrize("kind", ["delta", "iceberg", "parquet"])
+@pytest.mark.parametrize("kind", ["delta", pytest.param("iceberg", marks=pytest.mark.nightly), "parquet"])
 def test_a_store_that_loses_answers_has_every_record_once(
     tmp_path: Path, s3_server: str, s3_root: str, kind: str
 ) -> None:

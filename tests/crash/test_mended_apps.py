@@ -49,6 +49,7 @@ def lost_file(source: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> None
         run(files_app(source, root), runtime=InlineRuntime)
 
 
+@pytest.mark.nightly
 def test_a_crash_of_a_repair_and_the_run_behind_it_is_mended(quick_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At any disk change: where the window still cannot be published it is repaired again; all is there once.
 

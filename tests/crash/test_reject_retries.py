@@ -14,10 +14,12 @@ from dagflow.runtime.inline import InlineRuntime
 from dagflow.testing.faults import InjectedCrash, crashing_disk
 from tests.crash.restored import restored_afterwards
 from tests.engine.test_reject_retry import CASES, refused, replay, rows, write_app
+from tests.nightly import every
 
 
+@every(5)
 @pytest.mark.parametrize("name", ["rows of CSV in many blocks", "many small files"])
-def test_a_crash_at_any_disk_change_doubles_nothing(name: str, quick_disk: Path) -> None:
+def test_a_crash_at_any_disk_change_doubles_nothing(name: str, quick_disk: Path, step: int) -> None:
     """A replay that dies before any change of the disk is finished by the next replay, or by the next run."""
     whole = CASES[name]
     # Fewer blocks: each crash costs a run of its own.
@@ -31,7 +33,7 @@ def test_a_crash_at_any_disk_change_doubles_nothing(name: str, quick_disk: Path)
         write_app(chosen, chosen.old)
         run(load_app("app.yaml"), runtime=InlineRuntime)
         write_app(chosen, chosen.new)
-    for at in range(2000):
+    for at in range(0, 2000, step):
         with restored_afterwards(root), contextlib.chdir(root):
             if not at:
                 replay()

@@ -175,6 +175,7 @@ def decided(quick_disk: Path) -> tuple[Path, dict[str, str]]:
     raise AssertionError("no replay died in the right place")
 
 
+@pytest.mark.nightly
 def test_status_reports_a_dead_replay_and_the_next_run_completes_it(
     quick_disk: Path, both: tuple[Shown, Shown]
 ) -> None:

@@ -23,9 +23,10 @@ ROWS: list[dict[str, Any]] = [
 """In the first two windows tasks bring a column with two types, so that both run again."""
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "commit",
-    [pytest.param({"every_millis": 0}, marks=pytest.mark.nightly, id="each window"), pytest.param(None, id="a group")],
+    [pytest.param({"every_millis": 0}, id="each window"), pytest.param(None, id="a group")],
 )
 def test_each_value_is_there_once_whatever_dies(commit: dict[str, int] | None, quick_disk: Path) -> None:
     """In its column or rescued, in the same rows as after a run that does not die."""

@@ -84,6 +84,7 @@ def log_of(folder: Path) -> str:
     return log
 
 
+@pytest.mark.nightly
 @also_on_spark
 def test_of_drivers_that_take_over_a_bucket_exactly_one_completes(
     home: Path, s3_root: str, options: Sequence[str]
@@ -117,6 +118,7 @@ def test_of_drivers_that_take_over_a_bucket_exactly_one_completes(
         assert {host for _, host in reported} <= {os.uname().nodename}
 
 
+@pytest.mark.nightly
 @also_on_spark
 def test_another_machine_goes_on_with_nothing_but_the_checkpoint(
     home: Path, s3_root: str, options: Sequence[str]

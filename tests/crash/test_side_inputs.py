@@ -16,6 +16,7 @@ from tests.engine.test_side_inputs import add_input, app, copies, put_table, ver
 pytestmark = pytest.mark.crash
 
 
+@pytest.mark.nightly
 def test_a_crash_at_any_change_of_the_disk_keeps_one_version(quick_disk: Path) -> None:
     """Where the table changes before each run; nothing is left of the copies."""
     for at in range(1, 500):

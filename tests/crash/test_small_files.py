@@ -11,6 +11,7 @@ from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.concatenated import INDEX_SUFFIX
 from dagflow.testing.faults import InjectedCrash, crashing_disk
 from tests.crash.apps import leftovers
+from tests.nightly import every
 from tests.operators.reader.test_small_file_batch_reader import written
 from tests.operators.sink.test_merger import app_in, source_files_of
 
@@ -37,12 +38,13 @@ def published(root: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in found if not path.name.endswith(INDEX_SUFFIX)}
 
 
-def test_a_crash_at_any_disk_change_loses_and_repeats_no_source_file(quick_disk: Path) -> None:
+@every(10)
+def test_a_crash_at_any_disk_change_loses_and_repeats_no_source_file(quick_disk: Path, step: int) -> None:
     """At each moment each source file exists or is merged; after a restart all are merged once."""
     merges(grown(quick_disk / "undisturbed"))
     expected = published(quick_disk / "undisturbed")
     assert source_files_of(quick_disk / "undisturbed") == CONTENTS
-    for at in range(1, MOST_CALLS):
+    for at in range(1, MOST_CALLS, step):
         root = grown(quick_disk / str(at))
         with crashing_disk(str(root), at) as faults, contextlib.suppress(InjectedCrash):
             merges(root)

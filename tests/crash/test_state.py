@@ -20,6 +20,7 @@ from operators.stateful.deduplicator import Deduplicator
 from operators.stateful.key_counter import KeyCounter
 from tests.crash.apps import leftovers, published, records_of, require_part_of
 from tests.engine.test_operator_state import WORDS, by_record, keyed_app
+from tests.nightly import IS_NIGHTLY, every
 
 MOST_CALLS = 2000
 
@@ -49,10 +50,9 @@ def dies(root: Path, name: str, at: int) -> bool:
 @pytest.mark.parametrize(
     ("name", "step"),
     [
-        ("deduplicator", 1),
-        ("counter", 5),
-        ("counts of the run", 3),
-        pytest.param("counts of the run", 1, marks=pytest.mark.nightly),
+        ("deduplicator", 1 if IS_NIGHTLY else 10),
+        ("counter", 5 if IS_NIGHTLY else 20),
+        ("counts of the run", 1 if IS_NIGHTLY else 20),
     ],
 )
 def test_a_crash_at_any_disk_change_does_not_alter_state(quick_disk: Path, name: str, step: int) -> None:
@@ -77,9 +77,10 @@ def test_a_crash_at_any_disk_change_does_not_alter_state(quick_disk: Path, name:
     pytest.fail("the run never came through")
 
 
-def test_state_moves_with_its_keys_after_a_death_at_any_moment(quick_disk: Path) -> None:
+@every(20)
+def test_state_moves_with_its_keys_after_a_death_at_any_moment(quick_disk: Path, step: int) -> None:
     """With another number of partitions after the crash, no key passes twice, and none is missing."""
-    for at in range(1, MOST_CALLS, 5):
+    for at in range(1, MOST_CALLS, step):
         root = quick_disk / str(at)
         has_died = dies(root, "deduplicator", at)
         for partitions in (3, 1):

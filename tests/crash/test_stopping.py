@@ -107,6 +107,7 @@ def test_a_signal_ends_a_replay_and_nothing_is_replaced(
     require_whole(tmp_path)
 
 
+@pytest.mark.nightly
 def test_a_signal_ends_a_run_that_waits_for_its_master(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark would try for a minute: the exit code is 130, no process is left, and what was planned is read later."""
     make_folder(tmp_path, files=2)
@@ -130,6 +131,7 @@ def ask(folder: Path, command: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
+@pytest.mark.nightly
 @also_on_spark
 def test_of_two_drivers_one_goes_on_and_the_other_says_who(tmp_path: Path, options: Sequence[str]) -> None:
     """A second run is refused; with --take-over the first ends with 1 and names the second's process."""

@@ -41,6 +41,7 @@ from tests.engine.table_app import (
 )
 from tests.engine.table_app import app as words_app
 from tests.execution.sample_operators import SampleWords, TextSample
+from tests.nightly import every
 
 MOST_CALLS = 500
 KINDS = {
@@ -101,9 +102,10 @@ def test_a_replay_replaces_the_rows_of_its_window_alone(tmp_path: Path, kind: st
     assert not list(tmp_path.rglob(".dagflow-pending/*"))
 
 
+@every(4)
 @pytest.mark.parametrize("kind", ["delta", pytest.param("iceberg", marks=pytest.mark.nightly), "delta-groups"])
 def test_a_replay_that_dies_anywhere_is_done_once_or_not_at_all(
-    monkeypatch: pytest.MonkeyPatch, quick_disk: Path, kind: str
+    monkeypatch: pytest.MonkeyPatch, quick_disk: Path, kind: str, step: int
 ) -> None:
     """At every moment readers see the old rows or the new ones; where it was decided the next run finishes it."""
     make, rows_of = KINDS[kind]
@@ -111,7 +113,7 @@ def test_a_replay_that_dies_anywhere_is_done_once_or_not_at_all(
     work(make(made, TEXTS))
     old, new = words(TEXTS), sorted([*loud(FIRST), *words(SECOND)])
     seen = set()
-    for at in range(1, MOST_CALLS):
+    for at in range(1, MOST_CALLS, step):
         with restored_afterwards(made):
             with crashing_disk(str(made), at) as faults, contextlib.suppress(InjectedCrash):
                 with_faults(monkeypatch, faults)

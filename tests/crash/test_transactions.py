@@ -33,9 +33,10 @@ from tests.engine.table_app import (
     with_faults,
     work,
 )
+from tests.nightly import IS_NIGHTLY
 
 MOST_CALLS = 500
-STEPS = {"iceberg": 4, "delta-groups": 4, "iceberg-groups": 7}
+STEPS = {"delta": 4, "iceberg": 16, "parquet": 4, "database": 4, "delta-groups": 16, "iceberg-groups": 32}
 """Of the many changes of slow tables one in so many is tried, and all of them every night. 3 does not divide it, so
 that some have two deaths."""
 
@@ -49,11 +50,7 @@ KINDS = {
 
 def steps(*kinds: str) -> list[Any]:
     """Each kind with the step between the changes that are tried."""
-    quick = [pytest.param(kind, STEPS.get(kind, 1), id=kind) for kind in kinds]
-    return [
-        *quick,
-        *(pytest.param(kind, 1, id=f"all-{kind}", marks=pytest.mark.nightly) for kind in kinds if kind in STEPS),
-    ]
+    return [pytest.param(kind, 1 if IS_NIGHTLY else STEPS.get(kind, 1), id=kind) for kind in kinds]
 
 
 def deaths(at: int, later: int) -> tuple[int, ...]:

@@ -35,6 +35,7 @@ def require_expected(app: str, place: Path) -> int:
     return len(wanted)
 
 
+@pytest.mark.nightly
 def test_an_app_with_a_module_of_its_own_publishes_what_is_expected(place: Path) -> None:
     """The published directory equals the expected one to the byte; a second run finds nothing to do."""
     command = ["run", f"apps/{WITH_OWN_MODULE}.yaml", "--json"]

@@ -39,6 +39,7 @@ streams:
 """
 
 
+@pytest.mark.nightly
 def test_totals_of_a_second_day_take_the_place_of_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each shop has the total of the newest run that had it, for pyiceberg, polars and DuckDB."""
     (tmp_path / "app.yaml").write_text(APP)

@@ -50,6 +50,7 @@ def records(folder: Path) -> list[str]:
     return sorted(line for path in (folder / "out").glob("*") for line in path.read_text().splitlines())
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("files", [3, 40])
 def test_files_with_high_inode_numbers_are_read_once(tmp_path: Path, high_inodes: dict[str, str], files: int) -> None:
     """Also after they were renamed and appended to, each alone and in batches, small ones and such of many blocks."""

@@ -34,7 +34,7 @@ def test_a_local_run_publishes_and_a_second_one_finds_nothing_new(folder: Path) 
     assert not loaded & {"pyspark", "py4j", "networkx", "fsspec", "rich"}
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=pytest.mark.nightly)])
 def test_a_failure_shows_the_line_and_the_record(folder: Path, workers: str) -> None:
     """Where the author's code raised, and on what; then the command that goes on."""
     options = ["--local", "--workers", workers, "--set", "keep.poison='line 7'"]
@@ -50,6 +50,7 @@ def test_a_failure_shows_the_line_and_the_record(folder: Path, workers: str) -> 
     assert published(folder) == LINES
 
 
+@pytest.mark.nightly
 def test_a_breakpoint_opens_a_debugger_in_one_process(folder: Path) -> None:
     """With --workers 1 the debugger has the terminal; in a process of its own the error names that option."""
     (folder / "sample_ops.py").write_text(OPERATORS.replace('raise LookupError("poison")', "breakpoint()"))
@@ -96,6 +97,7 @@ def test_options_that_do_not_fit_are_refused(folder: Path, options: list[str], m
     assert not (folder / "journal").exists()
 
 
+@pytest.mark.nightly
 def test_a_local_replay_makes_the_same_files(folder: Path) -> None:
     """Replaying needs no Spark either."""
     assert dagflow_command(["run", "app.yaml", "--local"], cwd=folder).returncode == 0

@@ -114,7 +114,14 @@ def test_everything_may_be_in_a_bucket_and_no_credential_shows_anywhere(
         assert not [text for text in written if credential in text]
 
 
-@pytest.mark.parametrize("arguments", [["run", "app.yaml", "--json"], ["-v", "run", "app.yaml"], ["plan", "app.yaml"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run", "app.yaml", "--json"],
+        pytest.param(["-v", "run", "app.yaml"], marks=pytest.mark.nightly),
+        ["plan", "app.yaml"],
+    ],
+)
 def test_no_error_shows_a_credential(arguments: list[str], tmp_path: Path, s3_server: str) -> None:
     """No credential of environment or file is shown, not even in a traceback."""
     storage = STORAGE.format(endpoint=s3_server, key=KEY, secret="${STORE_SECRET}")
@@ -138,6 +145,7 @@ def test_everything_may_be_in_hdfs(hdfs_root: str, tmp_path: Path) -> None:
     assert records(hdfs_root) == expected
 
 
+@pytest.mark.nightly
 def test_a_missing_package_is_named_with_the_extra_that_brings_it(tmp_path: Path) -> None:
     """The error for each known store names its extra."""
     for scheme, extra, module in (("gs", "gcs", "gcsfs"), ("abfs", "azure", "adlfs")):

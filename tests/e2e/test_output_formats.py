@@ -59,6 +59,7 @@ def rows_of(folder: Path, suffix: str, read: Callable[[bytes], pa.Table]) -> pa.
     return pa.concat_tables(map(read, files.values())).sort_by("order")
 
 
+@pytest.mark.nightly
 def test_all_formats_hold_the_same_values(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Read by other libraries than those that wrote them; without Spark each file has the same name and bytes."""
     first = dagflow_command(["run", "apps/orders_to_parquet.yaml", "--json"], cwd=place)

@@ -100,6 +100,7 @@ def has_a_task_ended(folder: Path) -> bool:
     return False
 
 
+@pytest.mark.nightly
 def test_status_shows_how_far_a_window_is_that_runs_in_another_process(folder: Path) -> None:
     """What a task has read and emitted, before anything is committed; when the run is over, nothing runs."""
     with held_run(folder) as process:

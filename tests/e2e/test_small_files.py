@@ -17,6 +17,7 @@ ROOT = Path(__file__).parent.parent.parent
 pytestmark = [pytest.mark.spark, pytest.mark.e2e]
 
 
+@pytest.mark.nightly
 def test_merged_directories_return_every_source_file(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """There is one merged file a directory; `dagflow extract` lists and returns each source file."""
     (place / "data" / "notes" / "2024-01-01" / "note.gz").write_bytes(gzip.compress(b"packed"))

@@ -19,7 +19,9 @@ PLAIN = {"LC_ALL": "C", "LANG": "C", "HOME": "/proc", "XDG_CACHE_HOME": "/proc/c
 """No encoding for names beyond ASCII, and a home in which not even root can make a file."""
 
 
-on_both = pytest.mark.parametrize("options", [pytest.param([], marks=pytest.mark.spark, id="Spark"), ["--local"]])
+on_both = pytest.mark.parametrize(
+    "options", [pytest.param([], marks=[pytest.mark.spark, pytest.mark.nightly], id="Spark"), ["--local"]]
+)
 
 
 @on_both
@@ -34,6 +36,7 @@ def test_a_run_needs_no_home_no_locale_and_no_plain_names(tmp_path: Path, option
     assert published(folder) == LINES
 
 
+@pytest.mark.nightly
 def test_a_run_goes_on_where_the_locale_cannot_name_its_app_file(tmp_path: Path) -> None:
     """The journal holds the name as text; the second run finds the file by its bytes, and the third one as before."""
     make_sample(tmp_path)

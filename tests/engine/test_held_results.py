@@ -41,6 +41,7 @@ from operators.aggregate.top_n import TopN
 from operators.transform.select import Select
 from tests.engine.sample_app import TextSource, edge
 from tests.engine.test_operator_state import TEXTS, WORDS, keyed_app, until
+from tests.nightly import examples
 
 STORAGE = StorageContext.default()
 
@@ -92,7 +93,7 @@ def counted(texts: Sequence[bytes]) -> Counter[str]:
     return Counter(b" ".join(texts).decode().split())
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(
     st.lists(st.lists(st.sampled_from([b"a", b"b", b"cc"]), max_size=4), min_size=1, max_size=24),
     st.lists(st.integers(1, 14), max_size=3),

@@ -37,6 +37,7 @@ from operators.stateful.deduplicator import Deduplicator
 from operators.stateful.key_counter import KeyCounter
 from tests.engine.sample_app import TextSource, app_of, edge, published
 from tests.execution.sample_operators import SampleWords, Total
+from tests.nightly import examples
 
 STORAGE = StorageContext.default()
 
@@ -101,7 +102,7 @@ def run_through(
 COUNTS = st.lists(st.integers(1, 5), min_size=1, max_size=4)
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(COUNTS)
 def test_no_key_passes_twice_whatever_the_number_of_partitions(counts: list[int]) -> None:
     """What was seen is remembered where the key's records arrive next."""
@@ -110,7 +111,7 @@ def test_no_key_passes_twice_whatever_the_number_of_partitions(counts: list[int]
         assert published(Path(folder)) == sorted(set(WORDS))
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(COUNTS)
 def test_counts_go_on_whatever_the_number_of_partitions(counts: list[int]) -> None:
     """Each count of each key is emitted at most once, the last is right, and no count is emitted that never was."""

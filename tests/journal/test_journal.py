@@ -21,6 +21,7 @@ from dagflow.storage.objects import ObjectStore
 from dagflow.testing.faults import Faults, InjectedCrash, InjectedPause, Moment, crashing_disk
 from tests.journal.samples import plan_of
 from tests.journal.toy import RETENTION, Toy, published_numbers, require_complete, require_partial
+from tests.nightly import examples
 
 MOST_PAUSES = 200
 
@@ -220,7 +221,7 @@ def test_every_window_is_archived_once_whichever_call_is_the_last(
 DEATHS = st.lists(st.tuples(st.integers(1, 40), st.sampled_from(["before", "after", "lost_reply"])), max_size=8)
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(deaths=DEATHS)
 def test_recovery_may_die_too(quick_path: Path, deaths: list[tuple[int, Moment]]) -> None:
     """Any sequence of deaths, each in the recovery from the one before, ends with every number once."""

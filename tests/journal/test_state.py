@@ -43,6 +43,7 @@ from dagflow.storage.context import StorageContext
 from dagflow.storage.objects import ObjectStore
 from dagflow.storage.pending import PendingFile
 from tests.journal.samples import counted, emitted, intent_of, plan_of
+from tests.nightly import IS_NIGHTLY, examples
 
 STEPS = st.lists(st.sampled_from(["plan", "replan", "intent", "done", "flush", "maintain", "reopen"]), max_size=40)
 KEEP = st.builds(JournalRetention, st.integers(1, 5), st.integers(3, 20))
@@ -91,7 +92,7 @@ def require_legal(store: ObjectStore, state: JournalState) -> None:
     assert state.committed_state.byte_accounting.get("sum", 0) == state.last_committed
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(steps=STEPS, retention=KEEP)
 def test_any_prefix_of_a_log_replays_to_a_legal_state(steps: list[str], retention: JournalRetention) -> None:
     """Whatever was cut off at the end, what is left is a state that a driver was in."""
@@ -111,7 +112,7 @@ def test_any_prefix_of_a_log_replays_to_a_legal_state(steps: list[str], retentio
         last = now
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(steps=STEPS, retention=KEEP)
 def test_retention_changes_nothing_that_is_asked_for(steps: list[str], retention: JournalRetention) -> None:
     """A journal that is made smaller all the time says the same as one that keeps every record."""
@@ -124,7 +125,7 @@ def test_retention_changes_nothing_that_is_asked_for(steps: list[str], retention
             assert getattr(small.state, name) == getattr(large.state, name)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(steps=STEPS)
 def test_a_snapshot_with_the_log_after_it_says_what_the_whole_log_says(steps: list[str]) -> None:
     """Wherever the snapshot was taken, applying the later records gives the same state."""
@@ -234,7 +235,8 @@ INTENTS = st.builds(
 )
 
 
-@settings(max_examples=60)
+# Each of them takes most of a second.
+@settings(max_examples=60 if IS_NIGHTLY else 4)
 @given(plan=PLANS, intent=INTENTS, urls=st.lists(TEXT, max_size=2))
 def test_any_state_comes_back_as_it_was_written(plan: WindowPlan, intent: WindowIntent, urls: list[str]) -> None:
     """Every field, also text that is not UTF-8 and bytes, of states before and after a commit, and of records."""
@@ -247,7 +249,7 @@ def test_any_state_comes_back_as_it_was_written(plan: WindowPlan, intent: Window
         assert Record.from_json(decode(encode(record.to_json()), "log/1"), "log/1") == record
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(steps=STEPS, retention=KEEP)
 def test_a_repair_undoes_a_commit(steps: list[str], retention: JournalRetention) -> None:
     """Whatever came before, the state is that of the plan, but for the files that may be published; also from disk."""

@@ -9,11 +9,12 @@ from hypothesis import given, settings
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import Edge
 from dagflow.plan.placement import place
+from tests.nightly import examples
 from tests.plan.dags import Control, Head, Work, plan_of
 from tests.strategies import logical_plans
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(logical_plans())
 def test_each_edge_is_in_exactly_one_place(logical: LogicalPlan) -> None:
     """Between control operators, inside a stage, into a stage, or a report: one of them, once."""
@@ -28,7 +29,7 @@ def test_each_edge_is_in_exactly_one_place(logical: LogicalPlan) -> None:
     assert Counter(exchanged) == Counter(edge for stage in physical.stages for edge in stage.outputs)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(logical_plans())
 def test_each_operator_runs_in_exactly_one_place_upstream_first(logical: LogicalPlan) -> None:
     """Control operators in the driver, the others in one stage each; no edge leads backwards."""
@@ -43,7 +44,7 @@ def test_each_operator_runs_in_exactly_one_place_upstream_first(logical: Logical
         assert all(order.index(edge.source.operator) < order.index(edge.target.operator) for edge in edges)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(logical_plans())
 def test_levels_ascend_along_every_exchange(logical: LogicalPlan) -> None:
     """A stage stands exactly one level above the highest that it takes in; stages are numbered by level."""
@@ -60,7 +61,7 @@ def test_levels_ascend_along_every_exchange(logical: LogicalPlan) -> None:
         assert all(exchange.edge.target.operator == stage.head for exchange in stage.inputs)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(logical_plans())
 def test_what_is_parallel_runs_with_its_upstream(logical: LogicalPlan) -> None:
     """Whatever stands behind the head of a stage is parallel, and takes in from that stage alone."""

@@ -16,6 +16,7 @@ from dagflow.runtime.inline import InlineRuntime
 from dagflow.spec.app_spec import KeyedPartition
 from tests.engine.dags import RandomDag
 from tests.engine.test_driver import crashing
+from tests.nightly import examples
 from tests.strategies import running_dags
 
 
@@ -30,7 +31,7 @@ def lines_of(files: dict[str, bytes]) -> list[bytes]:
     return sorted(line for content in files.values() for line in content.splitlines())
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(running_dags())
 def test_every_writer_publishes_the_expected_records(dag: RandomDag) -> None:
     """Unions, fan-out and exchanges neither lose nor repeat records; a key has one partition."""
@@ -47,7 +48,7 @@ def test_every_writer_publishes_the_expected_records(dag: RandomDag) -> None:
         assert all(len(partitions) == 1 for partitions in homes.values())
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(running_dags(), st.integers(1, 4))
 def test_a_run_that_died_publishes_the_very_same_files(dag: RandomDag, window: int) -> None:
     """Names and bytes do not depend on whether, and in which window, the driver died."""
@@ -61,8 +62,9 @@ def test_a_run_that_died_publishes_the_very_same_files(dag: RandomDag, window: i
         assert published_inline(dag, torn) == whole
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
-@settings(max_examples=8)
+@settings(max_examples=examples(8))
 @given(running_dags())
 def test_spark_publishes_the_very_same_files(spark_context: Any, dag: RandomDag) -> None:
     """Names and bytes do not depend on whether windows run in this process or on Spark."""

@@ -17,6 +17,7 @@ from dagflow.journal.planned_tuples import decode_tuples, encode_tuples
 from dagflow.metrics.names import RESUMED_BYTES, WAITING_BYTES
 from operators.files.metadata import BlockMetadata
 from operators.reader.block_reader import BlockReader
+from tests.nightly import examples
 from tests.operators.splitter.splitter_driver import EmittedWindow, FollowingDriver, InProcessServices, write
 
 
@@ -45,7 +46,7 @@ def append(path: Path, content: bytes) -> None:
         file.write(content)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     appends=st.lists(
         st.tuples(st.sampled_from("ab"), st.text("x\n\r", max_size=6).map(str.encode), st.booleans()), max_size=12

@@ -25,6 +25,7 @@ from operators.reader.formats import RECORD_FORMATS
 from operators.reader.formats.base import RecordFormat
 from operators.reader.growing import GrowingFileReader, resumed_block
 from operators.testing import URL, MemorySource, Records, read_cut
+from tests.nightly import examples
 from tests.operators.reader.test_growing import FORMATS
 from tests.operators.splitter.splitter_driver import write
 
@@ -129,7 +130,7 @@ def test_a_compressed_file_that_grows_before_the_read_is_read_once(tmp_path: Pat
     assert published(tmp_path) == [b"1", b"1", b"2", b"2", b"3", b"3", b"4", b"4"]
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.data())
 def test_a_file_that_grew_after_its_plan_gives_each_record_once(data: st.DataObject) -> None:
     """Whatever the cuts: a version's last record waits, and the next version has it whole; the bytes add up."""
@@ -146,7 +147,7 @@ def test_a_file_that_grew_after_its_plan_gives_each_record_once(data: st.DataObj
     assert sorted(set(records)) == sorted(whole) if "pattern" in options else sorted(records) == sorted(whole)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.data())
 def test_blocks_that_saw_a_file_before_and_after_it_grew_add_up(data: st.DataObject) -> None:
     """Nothing is lost, and each byte is accounted for, whichever blocks were read before the append."""

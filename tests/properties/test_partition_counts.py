@@ -12,6 +12,7 @@ from dagflow.engine.run import run
 from dagflow.runtime.inline import InlineRuntime
 from operators.reader.block_reader import BlockReader
 from tests.crash.apps import files_app, published
+from tests.nightly import examples
 
 LINES = st.lists(st.sampled_from([b"", b".", b".hidden", b"a", b"some words", b"x" * 40]), max_size=60)
 
@@ -26,7 +27,7 @@ def output(source: Path, root: Path, partitions: int, name: str, blocks: int) ->
     return published(root / "out")
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(
     files=st.lists(LINES, min_size=1, max_size=4), counts=st.lists(st.integers(1, 9), min_size=2, max_size=3),
     blocks=st.integers(1, 12),

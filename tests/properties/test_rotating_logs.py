@@ -21,6 +21,7 @@ from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.base import Runtime
 from dagflow.runtime.inline import InlineRuntime
+from tests.nightly import examples
 from tests.operators.splitter.changes.renames.rotations import (
     ROTATIONS,
     copy_and_truncate,
@@ -145,4 +146,4 @@ class RotatingLogs(RuleBasedStateMachine):
 
 
 TestRotatingLogs = RotatingLogs.TestCase
-TestRotatingLogs.settings = settings(max_examples=25, stateful_step_count=15, deadline=None)
+TestRotatingLogs.settings = settings(max_examples=examples(25), stateful_step_count=15, deadline=None)

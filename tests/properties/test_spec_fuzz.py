@@ -16,6 +16,7 @@ from dagflow.errors import AppError, Problem
 from dagflow.plan.load import check, load_app
 from dagflow.plan.placement import place
 from dagflow.plan.render.explain import explain
+from tests.nightly import examples
 from tests.spec.apps import SAMPLES, VALID
 
 BUILT_IN = (Path("apps") / "block_reader.yaml").read_text()
@@ -129,7 +130,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("fuzz") / "app.yaml"
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(app=st.sampled_from(APPS), seed=st.integers(0, 2**32), count=st.integers(1, 4))
 def test_a_mutated_app_is_valid_or_explained(file: Path, app: str, seed: int, count: int) -> None:
     """Keys are dropped, renamed and retyped, streams rewired, scalars made huge."""
@@ -141,7 +142,7 @@ def test_a_mutated_app_is_valid_or_explained(file: Path, app: str, seed: int, co
     outcome(file)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     app=st.sampled_from(APPS),
     where=st.floats(0, 1),
@@ -158,7 +159,7 @@ def test_bytes_thrown_into_an_app_are_explained(file: Path, app: str, where: flo
     outcome(file)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(data=st.binary(max_size=300))
 def test_any_bytes_are_explained(file: Path, data: bytes) -> None:
     """A file of garbage is no app."""
@@ -166,7 +167,7 @@ def test_any_bytes_are_explained(file: Path, data: bytes) -> None:
     assert outcome(file)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(
     override=st.one_of(
         st.text(max_size=30),

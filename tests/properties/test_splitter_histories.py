@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operators.files.metadata import BlockMetadata
+from tests.nightly import examples
 from tests.operators.splitter.splitter_driver import FollowingDriver
 
 PATHS = st.sampled_from(["a", "b", "b.txt", "c/a", "c/d/e", "c-"])
@@ -87,7 +88,7 @@ def merged(blocks: list[BlockMetadata], block_size: int) -> tuple[int, int]:
     return blocks[0].start, blocks[-1].end
 
 
-@settings(max_examples=60, deadline=None)  # a tree is written for each
+@settings(max_examples=examples(60), deadline=None)  # a tree is written for each
 @given(
     rounds=st.lists(st.lists(ACTS, max_size=6), min_size=1, max_size=5),
     block_size=st.integers(1, 50),

@@ -30,6 +30,7 @@ from dagflow.runtime.base import Runtime
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.backends.s3.client import S3Client
 from dagflow.storage.context import StorageContext
+from tests.nightly import examples
 from tests.operators.splitter.splitter_driver import write
 from tests.properties.test_grown_files import app_over, at_window, published
 
@@ -258,7 +259,7 @@ SPLITTERS = [
 ]
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(ROUNDS, st.sampled_from(SPLITTERS), st.sampled_from(["", "waits", "compressed"]))
 @example(
     rounds=[

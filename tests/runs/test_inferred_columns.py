@@ -18,6 +18,7 @@ from dagflow.errors import DagflowError
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
 from tests.engine.test_driver import crashing
+from tests.nightly import examples
 from tests.operators.reader.test_byte_accounting import published, run_app
 
 INFER = "format: {type: json_lines, columns: infer}"
@@ -90,7 +91,7 @@ OBJECTS = st.dictionaries(st.sampled_from("ab"), VALUES).map(lambda each: json.d
 LINES = st.lists(OBJECTS | st.sampled_from([b"", b"no", b'{"a":1,"a":1}', b'{"a":1e999}']), max_size=6)
 
 
-@settings(max_examples=15)  # each runs an app four times
+@settings(max_examples=examples(15))  # each runs an app four times
 @given(st.lists(LINES.map(b"\n".join), min_size=1, max_size=3))
 def test_any_cut_of_any_files_gives_the_same(contents: list[bytes]) -> None:
     """Records, rejects and columns."""

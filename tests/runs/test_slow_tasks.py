@@ -50,6 +50,7 @@ class Straggler(Operator):
         (Path(self.folder) / str(self._window_id)).touch()
 
 
+@pytest.mark.nightly
 def test_a_straggler_does_not_hold_the_next_windows_back(tmp_path: Path, spark_context: Any) -> None:
     """Five windows run through while a task of the first one stands; all are committed in order."""
     (tmp_path / "in").mkdir()

@@ -18,6 +18,7 @@ from dagflow.runtime.inline import InlineRuntime
 from operators.stateful.deduplicator import Deduplicator
 from tests.engine.sample_app import edge, published
 from tests.engine.test_operator_state import COUNTS, WORDS, by_record, keyed_app, run_through
+from tests.nightly import examples
 
 
 class CountsDeliveries(KeyedOperator):
@@ -88,7 +89,7 @@ def broadcast_app(root: Path, operator: Operator, count: int, behind: Operator |
     return replace(app, operators=operators, edges=edges)
 
 
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 @given(COUNTS)
 def test_state_by_key_may_be_beside_a_broadcast(counts: list[int]) -> None:
     """Each partition counts the broadcasts of its own keys, whatever the number of partitions."""
@@ -98,7 +99,7 @@ def test_state_by_key_may_be_beside_a_broadcast(counts: list[int]) -> None:
         assert {word: max(int(n) for other, n in pairs if other == word) for word, _ in pairs} == Counter(WORDS)
 
 
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 @given(COUNTS)
 def test_state_by_key_may_be_behind_an_operator_with_a_broadcast(counts: list[int]) -> None:
     """It gets the records that went by key, in the same partition."""

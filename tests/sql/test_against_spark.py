@@ -126,6 +126,7 @@ def test_beginnings_are_those_of_spark_where_clocks_change(session: Any) -> None
     assert wrong == []
 
 
+@pytest.mark.nightly
 def test_what_is_refused_spark_refuses_as_well(session: Any) -> None:
     """The first record that is refused fails in Spark, but for what is listed."""
     from pyspark.errors import PySparkException

@@ -20,6 +20,7 @@ from dagflow.errors import MissingError, SourceChangedError
 from dagflow.storage.file_stat import FileStat
 from dagflow.storage.read_ahead import MARGIN_BYTES, PART_BYTES, ReadAhead, Stretch
 from dagflow.storage.request_threads import REQUESTS
+from tests.nightly import examples
 from tests.storage.shared import STORAGE
 
 SIZES = st.sampled_from([0, 1, MARGIN_BYTES, 3 * MARGIN_BYTES + 1, PART_BYTES, 2 * PART_BYTES + 7])
@@ -77,7 +78,7 @@ def bytes_from(file: Any, start: int, end: int) -> bytes:
     return bytes(buffer[: file.read_into(start, memoryview(buffer))])
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(sizes=st.lists(SIZES, min_size=1, max_size=4), data=st.data())
 def test_any_range_is_that_of_the_file(sizes: list[int], data: st.DataObject) -> None:
     """Announced or not, in order or not, before, across and beyond what was fetched."""

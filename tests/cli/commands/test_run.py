@@ -142,6 +142,7 @@ def test_a_run_accounts_for_itself_and_a_second_one_finds_nothing_new(folder: Pa
     assert published(folder) == LINES
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 @pytest.mark.e2e
 def test_a_failed_run_says_how_to_continue_and_is_continued(folder: Path) -> None:
@@ -162,6 +163,7 @@ def test_a_failed_run_says_how_to_continue_and_is_continued(folder: Path) -> Non
     assert published(folder) == LINES
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 @pytest.mark.e2e
 def test_a_stopped_run_ends_cleanly_and_is_continued(folder: Path) -> None:

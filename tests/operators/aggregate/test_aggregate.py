@@ -20,6 +20,7 @@ from dagflow.api.records import RecordBatch
 from dagflow.errors import OperatorError
 from dagflow.testing.operators import run_operator
 from operators.aggregate.aggregate import Aggregate
+from tests.nightly import examples
 
 SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64()), ("x", pa.decimal128(9, 2)), ("d", pa.float64())])
 ROWS = st.lists(
@@ -67,7 +68,7 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(ROWS, min_size=1, max_size=4))
 def test_results_are_those_of_duckdb_over_all_partitions(shares: list[list[dict[str, Any]]]) -> None:
     """Each group once, in order of keys with null last; NaN is the largest number."""

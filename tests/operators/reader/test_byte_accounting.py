@@ -28,6 +28,7 @@ from operators.reader.byte_source import ByteSource
 from operators.reader.formats.base import ByteAccounting, Parsed
 from operators.reader.formats.lines import Lines
 from operators.reader.scanning.framing import frame_one
+from tests.nightly import examples
 from tests.operators.reader.compression.test_opening import COMPRESS, SUFFIX
 
 APP = """
@@ -267,7 +268,7 @@ def test_every_byte_of_a_run_is_accounted_for_whatever_the_blocks(
 ) -> None:
     """Bytes are records, delimiters, rejects and skips; the sums of a run say so, in files and in batches."""
 
-    @settings(max_examples=8)
+    @settings(max_examples=examples(8))
     @given(
         st.lists(st.lists(st.sampled_from(PIECES), max_size=12).map(b"".join), min_size=1, max_size=3),
         st.integers(1, 9),

@@ -18,6 +18,7 @@ from operators.reader.compression.stream import CorruptArchiveError, IncompleteA
 from operators.reader.content import ContentReader
 from operators.reader.formats import RECORD_FORMATS
 from operators.testing import MemorySource, Records, read_cut
+from tests.nightly import examples
 from tests.operators.reader.compression.test_opening import COMPRESS, SUFFIX, skippable
 
 FORMATS: list[Any] = [
@@ -46,7 +47,7 @@ def read_version(
     return records
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(
     compression=st.sampled_from(sorted(COMPRESS)),
     format=st.sampled_from(FORMATS),

@@ -27,6 +27,7 @@ from operators.reader.growing import GrowingFileReader, resumed_block
 from operators.reader.scanning.file_view import read_exactly
 from operators.reader.scanning.framing import frame_one
 from operators.testing import URL, MemorySource, Records, read_cut
+from tests.nightly import examples
 
 FORMATS: list[tuple[Any, list[bytes]]] = [
     ("lines", [b"\r", b"\n", b"a", b"\xef\xbb\xbf"]),
@@ -76,7 +77,7 @@ def read_version(
     return records
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(st.data())
 def test_a_growing_file_gives_each_record_once(data: st.DataObject) -> None:
     """Whenever it is looked at, however it is cut: the records of the last version; the last one may wait.

@@ -27,6 +27,7 @@ from operators.reader.formats import RECORD_FORMATS
 from operators.reader.on_error import ErrorPolicy
 from operators.reader.rate_limit import RateLimiter
 from operators.reader.small_file_batch_reader import SmallFileBatchReader
+from tests.nightly import examples
 from tests.operators.reader.compression.test_opening import COMPRESS, skippable
 from tests.serving import serving
 from tests.storage.shared import STORAGE, put
@@ -81,7 +82,7 @@ def read(reader: BlockReader, items: Sequence[BlockMetadata | SmallFileBatch]) -
 def test_a_batch_gives_what_its_blocks_give(format: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Records, offsets, blocks and delimiters are those of the files read one by one: no border is lost or made."""
 
-    @settings(max_examples=60)  # files are written, on a disk that others use
+    @settings(max_examples=examples(60))  # files are written, on a disk that others use
     @given(CONTENTS, st.integers(1, 20))
     def check(contents: list[bytes], buffer_bytes: int) -> None:
         batch = batch_of(written(tmp_path_factory.mktemp("batch"), contents))
@@ -190,7 +191,7 @@ def test_a_large_file_that_is_not_as_planned_is_left_out_too(tmp_path: Path) -> 
     assert [skipped.url for skipped in context.skipped] == [str(path)]
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     contents=st.lists(st.sampled_from([b"", b"a\nb\n", b"c"]), min_size=1, max_size=5),
     bad=st.sets(st.integers(0, 4)),

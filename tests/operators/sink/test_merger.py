@@ -28,6 +28,7 @@ from dagflow.storage.context import StorageContext
 from dagflow.testing.operators import MemoryOutputs, OperatorHarness
 from operators import BlockReader, FileMerger
 from operators.sink.grouping import Grouping
+from tests.nightly import examples
 from tests.operators.reader.test_small_file_batch_reader import batch_of, written
 from tests.operators.splitter.splitter_driver import write
 
@@ -120,7 +121,7 @@ def test_parquet_has_a_row_for_each_file(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.integers(0, 30), max_size=25), st.integers(1, 40))
-@settings(max_examples=60)  # files are written, on a disk that others use
+@settings(max_examples=examples(60))  # files are written, on a disk that others use
 def test_no_merged_file_exceeds_its_size_and_no_source_file_is_cut(
     tmp_path_factory: pytest.TempPathFactory, sizes: list[int], max_bytes: int
 ) -> None:

@@ -19,6 +19,7 @@ from operators.files.small_file_batch import SmallFileBatch
 from operators.splitter.batching import BatchRules, SmallFileBatcher
 from operators.splitter.index.entries import decoded
 from operators.splitter.scan.listed_files import ListedFiles
+from tests.nightly import examples
 from tests.operators.splitter.splitter_driver import FollowingDriver, InProcessServices, SplitterDriver, write
 
 
@@ -167,7 +168,7 @@ def unheard(splitter: FileSplitterInput, services: InProcessServices) -> tuple[l
     return windows, (state.cutter, versions, counters)
 
 
-@settings(max_examples=60)  # a tree is written for each, on a disk that others use
+@settings(max_examples=examples(60))  # a tree is written for each, on a disk that others use
 @given(
     st.lists(st.tuples(st.sampled_from(["", "a/", "b/", "b/c/"]), st.integers(0, 40)), max_size=30),
     st.sampled_from(["divided", "whole"]),

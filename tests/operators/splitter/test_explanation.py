@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from dagflow.errors import MissingError
 from dagflow.storage.context import StorageContext
 from operators import FileSplitterInput
+from tests.nightly import examples
 from tests.operators.splitter.splitter_driver import SplitterDriver
 from tests.storage.shared import put
 
@@ -39,7 +40,7 @@ PATTERNS = st.sampled_from([None, r".*\.log", "a.*", r"[^.]*"])
 ROOTS = st.sampled_from([".", "sub", "*.log", "**/*.log", "sub/*", "a.log", "*"])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.sets(NAMES, min_size=1), ROOTS, PATTERNS, PATTERNS, st.booleans())
 def test_an_explanation_is_what_the_scan_does(
     names: set[str], root: str, keeps: str | None, ignores: str | None, recursive: bool

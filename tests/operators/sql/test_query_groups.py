@@ -21,6 +21,7 @@ from operators.expressions.expression_error import ExpressionError
 from operators.sql.query_groups import Groups
 from operators.sql.sql import Sql
 from tests.engine.test_operator_state import until
+from tests.nightly import examples
 
 TABLE = pa.table(
     {
@@ -87,7 +88,7 @@ def queries(draw: st.DrawFn) -> str:
 
 
 @given(queries())
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 def test_groups_are_those_that_duckdb_gives(query: str) -> None:
     """Also refused is what it refuses, and nothing else but what would depend on columns that may come or not."""
     ours, theirs = rows_of(query), in_duckdb(query)

@@ -26,6 +26,7 @@ from dagflow.plan.load import load_app
 from dagflow.storage.context import StorageContext
 from dagflow.testing.operators import OperatorHarness, run_operator
 from operators.transform.enrich import Enrich
+from tests.nightly import examples
 
 RATES = "country,rate,name\nDE,1.5,Germany\nFR,2,\n"
 ORDERS = [
@@ -108,7 +109,7 @@ KEYS = st.lists(st.tuples(st.sampled_from([1, 2, 3, None]), st.sampled_from(["x"
 
 
 @given(KEYS, KEYS, st.booleans())
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_a_join_gives_what_duckdb_gives(table: Any, records: Any, is_inner: bool) -> None:
     """By several columns, of other types than the table's, with nulls and with several rows of a key."""
     left = pa.table(

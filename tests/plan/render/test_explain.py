@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.placement import place
 from dagflow.plan.render.explain import FORMATS, Format, explain
+from tests.nightly import examples
 from tests.plan.dags import Head, Work, plan_of
 from tests.strategies import logical_plans
 
@@ -26,7 +27,7 @@ def test_every_format_shows_a_fixed_and_an_open_number_of_partitions(format: For
     assert "round robin" in text and "assigned by the driver" in text
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(logical_plans(), st.sampled_from(FORMATS[1:]))
 def test_every_drawing_shows_every_operator_and_every_stream(logical: LogicalPlan, format: Format) -> None:
     """Nothing is left out, whatever the DAG."""

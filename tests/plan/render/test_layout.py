@@ -21,6 +21,7 @@ from dagflow.plan.render.svg import CLASS, MAX_WIDTH, NAME, SUBTITLE, parts_of, 
 from dagflow.plan.render.svg_style import LABEL
 from dagflow.plan.render.text_metrics import text_width
 from dagflow.spec.app_spec import Partition
+from tests.nightly import examples
 from tests.plan.dags import Head, Work, plan_of
 from tests.strategies import logical_plans
 
@@ -84,7 +85,7 @@ def require_clear(picture: Drawing, layout: Layout) -> None:
         assert all(-0.01 <= x <= layout.width + 0.01 and -0.01 <= y <= layout.height + 0.01 for x, y in line)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(logical_plans())
 def test_nothing_lies_on_anything_else(logical: LogicalPlan) -> None:
     """Boxes, labels, titles and frames are apart and on the canvas, which is as wide as a page."""
@@ -94,7 +95,7 @@ def test_nothing_lies_on_anything_else(logical: LogicalPlan) -> None:
     assert layout.width <= ROOM
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(logical_plans(), st.floats(250, 700))
 def test_a_narrow_picture_is_clear_too(logical: LogicalPlan, room: float) -> None:
     """Rows of operators, labels and frames are broken."""
@@ -102,7 +103,7 @@ def test_a_narrow_picture_is_clear_too(logical: LogicalPlan, room: float) -> Non
     require_clear(picture, laid_out(picture, room))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(logical_plans())
 def test_arrows_pass_no_box_but_those_that_they_join(logical: LogicalPlan) -> None:
     """Where an arrow runs straight past a row, there is nothing of that row."""
@@ -159,7 +160,7 @@ def test_a_picture_of_a_hundred_operators_is_drawn_in_seconds() -> None:
     require_clear(picture, layout)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.text(st.characters(min_codepoint=33, max_codepoint=0x2FA1D), min_size=1, max_size=120))
 def test_no_text_is_wider_than_its_box(name: str) -> None:
     """Names of any length and any script; what is clipped is whole where a pointer rests on it."""

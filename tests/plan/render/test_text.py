@@ -15,6 +15,7 @@ from dagflow.plan.render.drawing import drawing_of
 from dagflow.plan.render.explain import explain
 from dagflow.plan.render.rails import NODE, RAILS, Rails
 from dagflow.plan.render.text import WIDTH
+from tests.nightly import examples
 from tests.plan.dags import Head, Work, plan_of
 from tests.spec.apps import VALID
 from tests.strategies import logical_plans
@@ -62,7 +63,7 @@ def test_rails_part_join_and_cross() -> None:
     ]
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(logical_plans())
 def test_every_line_fits_a_terminal(logical: LogicalPlan) -> None:
     """Text is wrapped beside the rails."""
@@ -106,7 +107,7 @@ def joined_by(lines: list[str], names: list[str]) -> Counter[tuple[str, str]]:
     return found
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(logical_plans())
 def test_rails_join_what_arrows_join(logical: LogicalPlan) -> None:
     """Each arrow of the plan is found again in the characters, and no other."""

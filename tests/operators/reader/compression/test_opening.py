@@ -26,6 +26,7 @@ from operators.reader.compression.opening import block_content
 from operators.reader.compression.recognition import CompressionSetting
 from operators.reader.compression.stream import KEPT_BYTES, CorruptArchiveError, DecompressedFile
 from operators.reader.formats import RECORD_FORMATS
+from tests.nightly import examples
 
 
 def snappy_framed(data: bytes) -> bytes:
@@ -86,7 +87,7 @@ def write(path: Path, data: bytes) -> Path:
 
 
 @pytest.mark.parametrize("format", FORMATS, ids=str)
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     content=st.text('a,\n\\|\r"<>/ b\x01\x00', max_size=40).map(str.encode),
     compression=st.sampled_from(sorted(COMPRESS)),

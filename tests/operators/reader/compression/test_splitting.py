@@ -32,6 +32,7 @@ from operators.sink.record_writer import RecordWriter
 from operators.splitter.splitter import FileSplitterInput
 from operators.testing import MemorySource
 from tests.engine.sample_app import edge
+from tests.nightly import examples
 
 Records = list[tuple[int, bytes]]
 
@@ -132,7 +133,7 @@ def shares(codec_name: str, compressed: bytes, block_size: int) -> list[int]:
 
 
 @pytest.mark.parametrize("kind", COMPRESS)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     pieces=st.lists(st.text("a,\n\\|\rb ", max_size=12).map(str.encode), max_size=5),
     format=st.sampled_from(FORMATS),

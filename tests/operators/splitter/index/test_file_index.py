@@ -23,6 +23,7 @@ from operators.splitter.index import file_index, run_set
 from operators.splitter.index.entries import IndexEntry, entries_of
 from operators.splitter.index.file_index import FileIndex
 from operators.splitter.index.index_view import IndexView
+from tests.nightly import examples
 from tests.operators.splitter.splitter_driver import WAIT_S
 
 
@@ -166,7 +167,7 @@ def small_limits() -> Iterator[None]:
 def test_the_index_equals_a_dict_through_any_history(tmp_path: Path) -> None:
     """Taking, flushing, merging, scanning and crashing in any order never loses or invents an entry."""
     IndexHistory.directory = tmp_path
-    run_state_machine_as_test(IndexHistory, settings=settings(max_examples=30, stateful_step_count=30))
+    run_state_machine_as_test(IndexHistory, settings=settings(max_examples=examples(30), stateful_step_count=30))
 
 
 def fill(index: FileIndex, start: int, end: int) -> None:

@@ -14,6 +14,7 @@ from operators.splitter.index import index_view, sorted_runs
 from operators.splitter.index.entries import MOVED, entries_of
 from operators.splitter.index.index_view import IndexView
 from operators.splitter.index.sorted_runs import GROUP_ROWS, Run, RunWriter
+from tests.nightly import examples
 
 PATHS = [b"%02d" % number for number in range(60)]
 versions = st.dictionaries(st.sampled_from(PATHS), st.sampled_from([MOVED, 1, 2]), max_size=60)
@@ -32,7 +33,7 @@ def run_of(store: ObjectStore, sizes: dict[bytes, int], file_rows: int) -> Run:
     return writer.close()
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     in_runs=st.lists(versions, max_size=3),
     in_memory=st.lists(versions, max_size=1),

@@ -26,6 +26,7 @@ from operators.splitter.index.file_index import FileIndex
 from operators.splitter.index.pending_fingerprints import PendingFingerprints
 from operators.splitter.index.report_log import FingerprintState
 from tests.memory import in_own_process, peak_bytes
+from tests.nightly import examples
 from tests.operators.splitter.splitter_driver import FollowingDriver, SplitterDriver, write
 from tests.properties.test_growing_files import append, read
 
@@ -95,7 +96,7 @@ def events_of(files: list[tuple[bytes, Version]], base: str, cuts: int) -> list[
     ]
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(taken=TAKEN, data=st.data(), base=st.sampled_from(["", "/in/"]), cuts=st.integers(1, 3))
 def test_an_entry_is_complete_once_its_own_version_was_reported(
     taken: list[dict[bytes, tuple[int, int, bool]]], data: st.DataObject, base: str, cuts: int

@@ -16,6 +16,7 @@ from dagflow.storage.context import StorageContext
 from dagflow.storage.objects import ObjectStore
 from operators.splitter.index.entries import entries_of, merged, newest
 from operators.splitter.index.sorted_runs import GROUP_ROWS, Run, RunCursor, RunWriter, compact
+from tests.nightly import examples
 
 paths = st.binary(min_size=1, max_size=3)
 entries = st.dictionaries(paths, st.integers(0, 9), max_size=30)
@@ -51,7 +52,7 @@ def store(tmp_path: Path) -> ObjectStore:
     return StorageContext.default().objects(str(tmp_path))
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(values=entries)
 def test_a_run_holds_what_was_written(tmp_path_factory: pytest.TempPathFactory, values: dict[bytes, int]) -> None:
     """For any paths: the entries, cut into files whose bounds are in the run."""
@@ -63,7 +64,7 @@ def test_a_run_holds_what_was_written(tmp_path_factory: pytest.TempPathFactory, 
     assert [name for name in store.list("") if name not in {f.name for f in run.files}] == []
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(values=entries, bounds=st.lists(paths, min_size=1, max_size=6, unique=True))
 def test_a_cursor_answers_range_after_range(
     tmp_path_factory: pytest.TempPathFactory, values: dict[bytes, int], bounds: list[bytes]
@@ -81,7 +82,7 @@ def test_a_cursor_answers_range_after_range(
         assert {path: value for path, value in found.items() if path >= first} == wanted
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(histories=st.lists(entries, min_size=1, max_size=5))
 def test_a_merge_keeps_the_newest_of_each_path(
     tmp_path_factory: pytest.TempPathFactory, histories: list[dict[bytes, int]]
@@ -97,7 +98,7 @@ def test_a_merge_keeps_the_newest_of_each_path(
     assert [file.rows for file in run.files[:-1]] == [7] * (len(run.files) - 1)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(drawn=st.lists(st.tuples(entries, st.booleans()), max_size=4))
 def test_tables_are_merged_by_path_and_the_first_counts(drawn: list[tuple[dict[bytes, int], bool]]) -> None:
     """Also where two have the same paths, as when a file's fingerprint is reported after it was taken."""
@@ -111,7 +112,7 @@ def test_tables_are_merged_by_path_and_the_first_counts(drawn: list[tuple[dict[b
     assert [(row["path"], row["taken_millis"]) for row in rows] == sorted(expected.items())
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(drawn=st.lists(entries, min_size=1, max_size=4))
 def test_rows_in_pieces_are_sorted_like_rows_in_one(drawn: list[dict[bytes, int]]) -> None:
     """Whether they ascend is a matter of their order, and not of the pieces that they lie in."""

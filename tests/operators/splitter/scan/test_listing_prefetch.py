@@ -28,6 +28,7 @@ from operators.splitter.scan.stat_prefetch import StatPrefetcher
 from operators.splitter.scan.walk import Walk
 from operators.splitter.scan.worker_program import LEFT_TO_WALK, LIST, LISTED, NOT_REACHED, TO_BE_ENTERED, WALK
 from operators.splitter.scan.workers import WorkerProcess, WorkerProcesses, Workers
+from tests.nightly import examples
 from tests.operators.splitter.index.test_fingerprinting import opened_by_the_driver
 from tests.operators.splitter.splitter_driver import each, write
 
@@ -235,7 +236,7 @@ def silence() -> Iterator[None]:
         logging.disable(logging.NOTSET)
 
 
-@settings(max_examples=200)  # a tree is written for each
+@settings(max_examples=examples(200))  # a tree is written for each
 @given(
     leaves=TREES,
     max_files=st.integers(1, 12),

@@ -21,6 +21,7 @@ from operators.splitter.scan.stat_prefetch import StatPrefetcher
 from operators.splitter.scan.worker_program import stat_files
 from operators.splitter.scan.workers import WorkerProcesses
 from tests.memory import in_own_process, peak_bytes
+from tests.nightly import examples
 from tests.operators.splitter.scan.test_workers import TREES, grown
 from tests.operators.splitter.splitter_driver import each, write
 
@@ -33,7 +34,7 @@ def scanned(root: bytes | Path, helpers: WorkerProcesses) -> Versions:
     return [(one.keys[0], one.stats[0]) for one in each(scanner.scan()) if not one.is_directory(0)]
 
 
-@settings(max_examples=20)  # each starts processes, and writes a tree
+@settings(max_examples=examples(20))  # each starts processes, and writes a tree
 @given(TREES)
 def test_helpers_find_what_the_scan_finds_itself(
     tmp_path_factory: pytest.TempPathFactory, paths: dict[tuple[bytes, ...], int]

@@ -24,6 +24,7 @@ from operators.splitter.scan.workers import (
     WorkerProcess,
     WorkerProcesses,
 )
+from tests.nightly import examples
 from tests.operators.splitter.splitter_driver import FollowingDriver, InProcessServices, SplitterDriver, each, write
 
 
@@ -51,7 +52,7 @@ def grown(directory: Path, paths: dict[tuple[bytes, ...], int]) -> bytes:
     return root
 
 
-@settings(max_examples=60)  # a tree is written for each, on a disk that others use
+@settings(max_examples=examples(60))  # a tree is written for each, on a disk that others use
 @given(TREES, st.integers(1, 5))
 def test_tasks_list_what_the_driver_lists(
     tmp_path_factory: pytest.TempPathFactory, paths: dict[tuple[bytes, ...], int], count: int

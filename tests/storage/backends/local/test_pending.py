@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from dagflow.errors import StorageError
 from dagflow.storage.pending import PENDING_DIRECTORY, pending_tag
 from dagflow.testing.faults import InjectedCrash, crashing_disk
+from tests.nightly import examples
 from tests.storage.shared import (
     STORAGE,
     TAG,
@@ -76,7 +77,7 @@ def test_a_sweep_passes_over_what_may_not_be_read() -> None:
 CHUNKS = st.lists(st.one_of(st.binary(max_size=50), st.sampled_from([b"a" * 300_000, b"b" * (1 << 20)])), max_size=8)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(chunks=CHUNKS)
 def test_small_and_large_buffers_keep_their_order(
     tmp_path_factory: pytest.TempPathFactory, chunks: list[bytes]

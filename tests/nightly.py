@@ -1,0 +1,23 @@
+"""What the day's run leaves to the night: with DAGFLOW_NIGHTLY set, all tests run, with more examples and moments."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+IS_NIGHTLY = bool(os.environ.get("DAGFLOW_NIGHTLY"))
+
+
+def examples(count: int) -> int:
+    """The number of examples of a property test: the given one every night, and a quarter of it by day."""
+    return count if IS_NIGHTLY else max(count // 4, 5)
+
+
+def every(step: int) -> pytest.MarkDecorator:
+    """Mark a crash test with an argument `step`: a run dies at one moment in so many by day, and at each one at night.
+
+    3 does not divide the step, so that where a run dies twice at each third moment, some of those are tried.
+    """
+    assert step % 3
+    return pytest.mark.parametrize("step", [1 if IS_NIGHTLY else step])
