@@ -20,9 +20,11 @@ class Fate(IntEnum):
     """It was read, or will be."""
     LEFT_OUT = 1
     """It could not be read."""
-    GONE = 2
+    MOVED = 2
+    """Its content is known under another name, so that its own counts as unknown."""
+    GONE = 3
     """It was gone before all of it was read."""
-    REWRITTEN = 3
+    REWRITTEN = 4
     """It was gone because its file has other bytes."""
 
     @property

@@ -31,9 +31,6 @@ SCHEMA = pa.schema(
 # Not empty_table(), which imports pandas where it is installed.
 NO_ENTRIES = pa.Table.from_batches([], SCHEMA)
 
-MOVED = -2
-"""Size in the entry of a path whose content is known under another name: it counts as unknown."""
-
 _COMPRESSED_BYTES = 4096
 """Bytes above which entries are compressed: starting zstd takes longer than writing a few of them."""
 
@@ -44,7 +41,7 @@ class IndexEntry(NamedTuple):
     """The version of a file that was taken.
 
     Attributes:
-        size_bytes: Length; -1 for a directory; MOVED for none.
+        size_bytes: Length; -1 for a directory.
         mtime_ns: Modification time in nanoseconds since 1970.
         identity: ListedStat.identity.
         taken_millis: When it was taken, in milliseconds since 1970.

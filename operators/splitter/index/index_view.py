@@ -13,7 +13,7 @@ import pyarrow as pa
 from dagflow.storage.columns import binary_column, bool_column, numbers_of, positions_in
 from dagflow.storage.objects import ObjectStore
 from operators.files.source_events import Fate
-from operators.splitter.index.entries import MOVED, SCHEMA, IndexEntry, few_but, within
+from operators.splitter.index.entries import SCHEMA, IndexEntry, few_but, within
 from operators.splitter.index.sorted_runs import GROUP_ROWS, Run, RunCursor
 
 NEAR_ROWS = 16 * GROUP_ROWS
@@ -80,7 +80,7 @@ class IndexView:
         known, columns = _joined(paths, tables)
         if self._horizon_millis > 0:
             known &= columns[3] >= self._horizon_millis
-        known &= columns[0] != MOVED
+        known &= columns[6] != Fate.MOVED
         return IndexEntries(known, columns)
 
     @property

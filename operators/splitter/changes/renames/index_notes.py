@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from operators.files.source_events import Fate
 from operators.splitter.changes.renames.found_files import FileDecision, TakenVersion
-from operators.splitter.index.entries import MOVED, IndexEntry
+from operators.splitter.index.entries import IndexEntry
 from operators.splitter.index.version_slots import (
     EARLIER,
     PART,
@@ -16,7 +17,7 @@ from operators.splitter.index.version_slots import (
     shorter_name,
 )
 
-_NOTHING = IndexEntry(MOVED, 0, 0)
+_NOTHING = IndexEntry(0, 0, 0, fate=Fate.MOVED)
 
 _NEVER_MILLIS = 1 << 62
 """Replaces the time of a version that was taken, so that its slot is the last to be reused."""

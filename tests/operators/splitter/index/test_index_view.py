@@ -10,20 +10,24 @@ from hypothesis import strategies as st
 
 from dagflow.storage.context import StorageContext
 from dagflow.storage.objects import ObjectStore
+from operators.files.source_events import Fate
 from operators.splitter.index import index_view, sorted_runs
-from operators.splitter.index.entries import MOVED, entries_of
+from operators.splitter.index.entries import entries_of
 from operators.splitter.index.index_view import IndexView
 from operators.splitter.index.sorted_runs import GROUP_ROWS, Run, RunWriter
 from tests.nightly import examples
+
+MOVED = -2
 
 PATHS = [b"%02d" % number for number in range(60)]
 versions = st.dictionaries(st.sampled_from(PATHS), st.sampled_from([MOVED, 1, 2]), max_size=60)
 
 
 def table_of(sizes: dict[bytes, int]) -> pa.Table:
-    """Entries whose columns all hold the size."""
+    """Entries whose columns all hold the size; those of moved files count as unknown."""
     paths = sorted(sizes)
-    return entries_of(paths, [[sizes[path] for path in paths]] * 5)
+    fates = [Fate.MOVED if sizes[path] == MOVED else Fate.READ for path in paths]
+    return entries_of(paths, [*[[sizes[path] for path in paths]] * 5, [0] * len(paths), fates])
 
 
 def run_of(store: ObjectStore, sizes: dict[bytes, int], file_rows: int) -> Run:
