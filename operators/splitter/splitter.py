@@ -214,8 +214,9 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
         rules = DetectionRules(self.on_change, self._completeness(), self.latest_first, *waits, self.block_size)
         counters, clock = self._scan_counters, self._clock
         taken = self._taken
-        renames = RenameDetector(taken.index, taken.pending, self._context.storage.roots, in_tasks, clock)
-        return ChangeDetector(scanner, taken.index, rules, counters, clock, in_tasks, taken.pending, renames)
+        roots = self._context.storage.roots
+        renames = RenameDetector(taken.index, taken.pending, roots, in_tasks, clock)
+        return ChangeDetector(scanner, taken.index, rules, counters, clock, in_tasks, taken.pending, renames, roots)
 
     def estimate(self, within_s: float, storage: StorageContext | None = None) -> InputEstimate:
         """The input that a first run would read; see Estimator.

@@ -204,3 +204,21 @@ def test_a_last_record_that_is_lost_is_listed_as_left_out(tmp_path: Path, conten
     reading = read_checkpoint(str(tmp_path / "journal"), StorageContext.default())
     assert reading.snapshot is not None
     assert (reading.snapshot.waiting_bytes, reading.snapshot.waiting) == (0, ())
+
+
+def test_a_file_that_is_deleted_while_its_last_record_waits_is_listed(tmp_path: Path) -> None:
+    """If the file was only moved, and is found later, its record is read after all."""
+    history = LogHistory(tmp_path, random.Random(0))
+    history.use("wait")
+    log = tmp_path / "in" / "app.log"
+    log.with_name("web.log").unlink()
+    log.write_bytes(b"first\nlast")
+    history.run_to_the_end()
+    log.rename(tmp_path / "away")
+    final = history.run_to_the_end()
+    assert [(lost.url, lost.lost_start, lost.lost_end) for lost in final.left_out.newest] == [(str(log), 6, 10)]
+    assert history.run_to_the_end().left_out.ranges == 1
+    (tmp_path / "away").rename(log.with_name("app.log.1"))
+    assert history.run_to_the_end().left_out.ranges == 0
+    lines = [line for path in (tmp_path / "out").iterdir() for line in path.read_bytes().splitlines()]
+    assert lines == [b"first", b"last"]

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from dagflow.metrics import names
 from dagflow.storage.fingerprint import UNKNOWN
 from dagflow.storage.location import redacted
+from dagflow.storage.roots import Roots
 from operators.files.rotation_names import uncompressed
 from operators.files.source_events import Fate
 from operators.splitter.changes.changed_files import ChangedFiles, as_rewritten, closing, is_rewritten, lost_end
@@ -35,6 +36,7 @@ from operators.splitter.changes.renames.copies import COPY_GRACE_S
 from operators.splitter.changes.renames.found_files import FileDecision
 from operators.splitter.changes.renames.index_notes import IndexNotes, names_to_know
 from operators.splitter.changes.renames.rename_detector import RenameDetector
+from operators.splitter.changes.waiting_files import WaitingFiles
 from operators.splitter.index.entries import IndexEntry
 from operators.splitter.index.file_index import FileIndex
 from operators.splitter.index.fingerprinting import FilePrefix, prefixes_of, take_fingerprints
@@ -74,6 +76,7 @@ class ChangeDetector:
         in_tasks: Takes fingerprints that no reader will report; see take_fingerprints().
         pending: Files whose fingerprints readers will report.
         renames: Recognises files that were taken under another name.
+        roots: The app's named roots.
 
     Attributes:
         has_more: Whether the last scan of changes() left files for one that follows at once.
@@ -89,6 +92,7 @@ class ChangeDetector:
         in_tasks: InTasks | None,
         pending: PendingFingerprints,
         renames: RenameDetector,
+        roots: Roots,
     ) -> None:
         self._scanner = scanner
         self._index = index
@@ -101,6 +105,8 @@ class ChangeDetector:
         self._growth = GrowthNotes(clock)
         self._changed = ChangedFiles(rules.on_change, index, counters, self._growth)
         self._lookahead = FingerprintLookahead(rules, counters, in_tasks)
+        self._waiting = WaitingFiles(index, roots)
+        self._moved: set[bytes] = set()
         self._incomplete = 0
         self.has_more = False
 
@@ -120,6 +126,7 @@ class ChangeDetector:
     def _scan_once(self) -> Generator[ListedFiles]:
         """Scan once without counting the files that are left for later scans: the next one may follow at once."""
         self.has_more = False
+        self._moved.clear()
         self._lookahead.begin_scan()
         self._renames.begin_scan()
         if self._rules.latest_first:
@@ -127,6 +134,9 @@ class ChangeDetector:
         else:
             yield from self._lookahead.add_fingerprints(self._compare_scan(self._rules))
         yield from self._lookahead.add_fingerprints([self._resolve_held()])
+        if not (self._incomplete or self._renames.has_more):
+            # What a file that is left for later was before is not known yet.
+            yield from self._waiting.deleted(self._moved)
         self._renames.end_scan()
         self._growth.report()
         self._lookahead.end_scan()
@@ -252,7 +262,7 @@ class ChangeDetector:
         """The files whose last records have waited for their ends long enough, and are read; with notes."""
         if not (is_over := unchanged & entries.waits).any():
             return
-        # A clock that was set back shows an age as well.
+        self._waiting.see(files, entries, is_over)
         rules, age_millis = self._rules, abs(now_millis - entries.taken_millis)
         is_quiet = (entries.is_rotated != 0) & (age_millis >= rules.rotated_millis)
         is_over &= is_quiet if rules.wait_millis is None else is_quiet | (age_millis >= rules.wait_millis)
@@ -368,10 +378,11 @@ class ChangeDetector:
         discovered_ms = self._clock.now_millis()
         for decision in sorted(decided, key=lambda each: each.answer is not Continuing.CONTINUES):
             files = self._apply(decision)
-            entry = decision.file.entry
+            entry, version = decision.file.entry, decision.version
+            self._moved |= set() if version is None else {version.taken_name}
             if decision.answer is Continuing.CHANGED and entry is not None and entry.waiting_bytes:
-                step.append(replace(lost_end(files, entry), discovered_ms=discovered_ms))
-            notes = index_notes.of(decision, replaces=decision.version is not None or not files.content_start)
+                step.append(replace(lost_end(files.root, files.keys[0], entry), discovered_ms=discovered_ms))
+            notes = index_notes.of(decision, replaces=version is not None or not files.content_start)
             self._renames.remember_identities([entry.identity for _, entry in notes])
             step.append(replace(files, notes=notes, discovered_ms=discovered_ms))
         self._remember_emitted(step)

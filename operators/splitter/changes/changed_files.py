@@ -21,6 +21,7 @@ from operators.splitter.index.fingerprinting import FilePrefix
 from operators.splitter.index.version_slots import EARLIER, PART, SHORTER, ReadVersion, is_part
 from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.listed_stats import ListedStat
+from operators.splitter.scan.scan_roots import Root
 
 logger = logging.getLogger(__name__)
 
@@ -201,15 +202,16 @@ def closing(files: ListedFiles, entry: IndexEntry) -> ListedFiles:
     )
 
 
-def lost_end(files: ListedFiles, entry: IndexEntry) -> ListedFiles:
-    """The end of a version that waits, and whose file has other bytes now: it is listed as left out.
+def lost_end(root: Root, path: bytes, entry: IndexEntry) -> ListedFiles:
+    """The end of a version that waits, and whose file has other bytes now, or is gone: it is listed as left out.
 
     Args:
-        files: The file as it is now.
+        root: The root of the file.
+        path: Its path.
         entry: The version that was taken.
     """
     version = ListedStat(entry.size_bytes, entry.mtime_ns, "", entry.identity)
-    return replace(closing(ListedFiles.single(files.root, files.keys[0], version), entry), is_gone=True)
+    return replace(closing(ListedFiles.single(root, path, version), entry), is_gone=True)
 
 
 def as_rewritten(entry: IndexEntry) -> IndexEntry:

@@ -30,6 +30,7 @@ from operators.splitter.index.entries import (
 from operators.splitter.index.index_view import IndexView
 from operators.splitter.index.run_set import RunSet
 from operators.splitter.index.sorted_runs import Run, RunCursor, RunWriter
+from operators.splitter.index.version_slots import EARLIER
 
 # Entries in the snapshot itself: enough that small windows write no file each, at 100 bytes an entry.
 INLINE_ENTRIES = 500
@@ -211,6 +212,11 @@ class FileIndex:
         wanted = set(identities)
         found = self.find(self.view().paths_with(np.array(identities, np.int64))) if wanted else {}
         return {path: entry for path, entry in found.items() if entry.identity in wanted}
+
+    def waiting(self, most: int) -> dict[bytes, IndexEntry]:
+        """The newest entries of paths at whose ends a record waits, up to a number."""
+        paths = [path for path in self.view().paths_with_rest(most) if EARLIER not in path]
+        return {path: entry for path, entry in self.find(paths).items() if entry.waiting_bytes}
 
     def snapshot(self) -> IndexState:
         """The runs, and the entries that are in none of them.

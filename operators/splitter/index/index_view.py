@@ -115,6 +115,17 @@ class IndexView:
                 found.update(table.column("path").to_pylist())
         return sorted(found)
 
+    def paths_with_rest(self, most: int) -> list[bytes]:
+        """The first paths of entries, including older ones of a path, with bytes at their ends that were not read."""
+        paths: set[bytes] = set()
+        runs = (table for run in self.runs for table in RunCursor(self._required_store, run).with_rest())
+        for table in itertools.chain(self._tables, runs):
+            has_rest = bool_column(numbers_of(table.column("rest_bytes")) > 0)
+            paths.update(table.column("path").filter(has_rest).to_pylist()[: most - len(paths)])
+            if len(paths) >= most:
+                break
+        return sorted(paths)
+
     @property
     def _required_store(self) -> ObjectStore:
         assert self._store is not None

@@ -47,6 +47,7 @@ class RunFile:
         last: Its last path.
         rows: Number of entries.
         footer_crc: CRC-32 of its footer; the pages have checksums of their own.
+        has_rest: Whether an entry has bytes at its end that were not read.
     """
 
     name: str
@@ -54,6 +55,7 @@ class RunFile:
     last: bytes
     rows: int
     footer_crc: int
+    has_rest: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,8 @@ class RunWriter:
         data = self._file.close()
         self._store.create(name, data)
         checksum = updated_crc32(data[_footer_start(len(data), data[-_END_BYTES:]) :], 0)
-        self._files.append(RunFile(name, self._file.first, self._file.last, self._file.rows, checksum))
+        file = self._file
+        self._files.append(RunFile(name, file.first, file.last, file.rows, checksum, file.has_rest))
         self._file = None
 
 
@@ -135,6 +138,7 @@ class _ParquetFile:
         self.first: bytes = group.column("path")[0].as_py()
         self.last = self.first
         self.rows = 0
+        self.has_rest = False
         self._sink = io.BytesIO()
         # Sorted paths share their beginnings: delta encoding and zstd bring an entry of 100 bytes to about 19.
         encodings = {"path": "DELTA_BYTE_ARRAY", **{name: "DELTA_BINARY_PACKED" for name in SCHEMA.names[1:]}}
@@ -145,6 +149,7 @@ class _ParquetFile:
         """Append one row group."""
         self._writer.write_table(group, row_group_size=GROUP_ROWS)
         self.rows += group.num_rows
+        self.has_rest = self.has_rest or bool(numbers_of(group.column("rest_bytes")).any())
         self.last = group.column("path")[-1].as_py()
 
     def close(self) -> bytes:
@@ -332,6 +337,15 @@ class RunCursor:
                     is_wanted = np.isin(numbers_of(column), wanted)
                     if is_wanted.any():
                         yield _group(parquet, group).filter(bool_column(is_wanted))
+
+    def with_rest(self) -> Iterator[pa.Table]:
+        """The rows with bytes at their ends that were not read; files without such rows are not opened."""
+        for file in self._files.files:
+            if file.has_rest:
+                with self._files.opened(file) as parquet:
+                    for group in range(parquet.num_row_groups):
+                        table = _group(parquet, group)
+                        yield table.filter(bool_column(numbers_of(table.column("rest_bytes")) > 0))
 
 
 def compact(

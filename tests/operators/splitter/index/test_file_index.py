@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from dagflow.errors import JournalError
+from operators.files.source_events import Fate
 from operators.splitter.index import file_index, run_set
 from operators.splitter.index.entries import IndexEntry, entries_of
 from operators.splitter.index.file_index import FileIndex
@@ -374,3 +375,22 @@ def test_a_check_of_what_is_known_does_not_import_pandas(tmp_path: Path, version
     rescanned = pickle.dumps((paths, str(tmp_path), state))
     index.close()
     assert subprocess.run([sys.executable, "-c", RESCAN], input=rescanned, check=False).returncode == 0
+
+
+def test_what_waits_is_found_in_runs_and_in_memory_until_it_is_read(tmp_path: Path) -> None:
+    """The newest entry of a path counts, and not more paths are returned than were asked for."""
+    index = FileIndex(str(tmp_path / "state"))
+    fill(index, 0, 600)
+    waiting = {b"/a": version(1)._replace(rest_bytes=3), b"/b": version(2)._replace(rest_bytes=4)}
+    for path, entry in waiting.items():
+        index.record(path, entry)
+    index.record(b"/c", version(3)._replace(rest_bytes=3, fate=Fate.GONE))
+    resumed = FileIndex(str(tmp_path / "state"))
+    resumed.restore(index.snapshot())
+    assert [run.files[0].has_rest for run in resumed.runs] == [True]
+    assert resumed.waiting(9) == waiting
+    resumed.record(b"/a", version(1))
+    assert list(resumed.waiting(9)) == [b"/b"]
+    assert len(resumed.waiting(1)) <= 1
+    index.close()
+    resumed.close()
