@@ -27,8 +27,7 @@ from dagflow.telemetry.event_queue import CLOSE_S
 from dagflow.telemetry.metrics_server import MetricsServer
 
 if TYPE_CHECKING:
-    from dagflow.telemetry.lineage import LineageReporter
-    from dagflow.telemetry.lineage_datasets import DatasetLocations
+    from dagflow.telemetry.lineage import DatasetLocations, LineageReporter
     from dagflow.telemetry.traces import TraceReporter
 
 

@@ -21,8 +21,7 @@ from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.spec.signal_settings import HttpTarget, LineageSettings
 from dagflow.telemetry.event_queue import CLOSE_S
-from dagflow.telemetry.lineage import MOST_EVENT_BYTES, MOST_EVENTS, LineageReporter
-from dagflow.telemetry.lineage_datasets import dataset_name, datasets_of
+from dagflow.telemetry.lineage import MOST_EVENT_BYTES, MOST_EVENTS, LineageReporter, dataset_name, datasets_of
 from tests.engine.test_driver import crashing
 from tests.telemetry.app import orders
 from tests.telemetry.http_receiver import receiving

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from html import escape
 
 from dagflow.plan.render.drawing import ArrowStyle, Drawing
+from dagflow.plan.render.layout import broken
 from dagflow.plan.render.text_metrics import text_width
 
 LABEL = 11.5
@@ -102,28 +103,23 @@ def legend_of(drawing: Drawing) -> list[tuple[str, str]]:
     return found + [(kind, words) for kind, words in _STYLE_WORDS.items() if kind in styles]
 
 
-def legend_rows(drawing: Drawing, width: float) -> list[list[tuple[float, str, str]]]:
-    """The legend in rows of at most this many pixels: the left side, the class and the words of each entry."""
-    rows: list[list[tuple[float, str, str]]] = []
-    x = 0.0
-    for kind, words in legend_of(drawing):
-        length = _SWATCH + 8 + text_width(words, LABEL)
-        if not rows or x + length > width:
-            rows.append([])
-            x = 0.0
-        rows[-1].append((x, kind, words))
-        x += length + _ITEM_GAP
-    return rows
+def legend_rows(drawing: Drawing, width: float) -> list[list[tuple[str, str]]]:
+    """The legend in rows of at most this many pixels."""
+    return broken(legend_of(drawing), _entry_width, width + _ITEM_GAP)
 
 
-def legend_lines(rows: list[list[tuple[float, str, str]]], left: float, top: float) -> Iterator[str]:
+def _entry_width(entry: tuple[str, str]) -> float:
+    return _SWATCH + 8 + text_width(entry[1], LABEL) + _ITEM_GAP
+
+
+def legend_lines(rows: list[list[tuple[str, str]]], left: float, top: float) -> Iterator[str]:
     """The legend as SVG."""
     for number, row in enumerate(rows):
-        y = top + LEGEND_ROW * (number + 0.5)
-        for x, kind, words in row:
-            start = left + x
+        y, x = top + LEGEND_ROW * (number + 0.5), left
+        for kind, words in row:
             if kind in _STYLE_WORDS:
-                yield f'<path class="arrow line {kind}" d="M{start:.1f} {y:.1f}H{start + _SWATCH:.1f}"/>'
+                yield f'<path class="arrow line {kind}" d="M{x:.1f} {y:.1f}H{x + _SWATCH:.1f}"/>'
             else:
-                yield f'<rect class="{kind}" x="{start:.1f}" y="{y - 7:.1f}" width="{_SWATCH}" height="14" rx="4"/>'
-            yield f'<text class="legend" x="{start + _SWATCH + 8:.1f}" y="{y + 4:.1f}">{escape(words)}</text>'
+                yield f'<rect class="{kind}" x="{x:.1f}" y="{y - 7:.1f}" width="{_SWATCH}" height="14" rx="4"/>'
+            yield f'<text class="legend" x="{x + _SWATCH + 8:.1f}" y="{y + 4:.1f}">{escape(words)}</text>'
+            x += _entry_width((kind, words))
