@@ -6,10 +6,15 @@ import json
 from collections import Counter
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from operators.reader.byte_accounting import BlockAccounting
+from operators.reader.columns.json_members import members_of_type
 from operators.reader.formats import RECORD_FORMATS
+from operators.reader.formats.json_lines import MOST_CELLS
+from operators.sink.tables.table_columns import TableColumns
+from operators.sink.tables.table_names import MOST_NAMES
 from operators.testing import URL, MemorySource, block_of
 
 
@@ -45,3 +50,37 @@ def test_many_objects_of_an_array_have_few_members() -> None:
     rows, reasons = read([{"a": [{"b": 1}] * 20_000}], columns="as_found", max_columns=2)
     assert (len(rows[0]["a"]), reasons) == (20_000, [])
     assert read([{"a": 1, "b": 2, "c": 3}], columns="as_found", max_columns=2)[1] != []
+
+
+@pytest.mark.parametrize("wide", [1, 3000], ids=["in one of many objects", "in all objects"])
+def test_names_that_are_data_make_no_columns_of_nothing_but_nulls(wide: int) -> None:
+    """A batch of objects with other names each has few rows; none is lost, wherever the bytes of a line are bad."""
+    lines = [json.dumps({f"k{row}_{number}": 1 for number in range(3000 // wide)}) for row in range(wide)]
+    content = "\n".join([*lines, "{", *["{}"] * (3000 - wide), ""]).encode()
+    made = RECORD_FORMATS.make({"type": "json_lines", "columns": "as_found"})
+    accounting = BlockAccounting(URL, Counter(), list[bytes]().append)
+    shapes: list[tuple[int, int]] = []
+    for batch in made.read(MemorySource(content), block_of(content, 0, len(content)), accounting):
+        columns = made.parse(batch, accounting).columns
+        shapes += [] if columns is None else [(columns.num_rows, columns.num_columns)]
+    assert sum(rows for rows, _ in shapes) == 3000
+    assert max(rows * columns for rows, columns in shapes) <= MOST_CELLS
+
+
+def test_columns_are_inferred_of_so_many_members_at_most() -> None:
+    """Objects with more are refused, as those with a new member are."""
+    rows, [reason] = read([{"a": 1}, {"b": {"c": 1}}, {"d": 1}, {"a": 2}], columns="infer", max_columns=3)
+    assert [row["a"] for row in rows] == [1, None, 2]
+    assert "'d'" in reason
+
+
+def test_a_table_gets_so_many_columns_at_most() -> None:
+    """Members count as well; values under more names are rescued, and columns that are there grow."""
+    known = pa.schema([pa.field(f"c{number}", pa.int32()) for number in range(MOST_NAMES - 10)])
+    columns = TableColumns(
+        "t", lambda kind: kind, known, on_new_column="add", takes_members=True, on_type_change="rescue"
+    )
+    found = pa.record_batch({f"n{number}": [{"x": 1, "y": 2}] for number in range(10)})
+    fitted, rescued = columns.fit(found)
+    assert (fitted.num_columns, len(rescued.values[0])) == (2, 8)
+    assert sum(members_of_type(field.type) for field in columns.known) <= MOST_NAMES

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Literal
 
 import msgspec
@@ -26,6 +28,11 @@ from operators.reader.scanning.column_parsing import parse_columns
 from operators.reader.scanning.framing import joined
 from operators.reader.scanning.positions import contains
 from operators.reader.scanning.search import occurrences
+
+_LONGEST, _SHARE = 64, 16
+"""How many of the longest objects of a batch, and of how many others one, show the members that all have."""
+
+_ROUGH = msgspec.json.Decoder(float_hook=len)  # numbers of any size are taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,18 +265,47 @@ def read_options(batch: RecordBatch) -> arrow_json.ReadOptions:
     return arrow_json.ReadOptions(use_threads=False, block_size=int(borders[-1] - borders[0]) + 1)
 
 
-def width_of(record: bytes) -> int:
-    """How many members an object has, also within others; those of the objects in one array count once by name."""
+def values_of(batch: RecordBatch) -> list[Any]:
+    """The values of the lines that are JSON, to look at their members; numbers may be rounded."""
     try:
-        pending: list[tuple[tuple[str, ...], Any]] = [((), msgspec.json.decode(record))]
+        return _ROUGH.decode_lines(joined(batch))
     except (msgspec.DecodeError, RecursionError):
-        return 0
-    found: set[tuple[str, ...]] = set()
+        return list(map(value_of, batch.to_pylist()))
+
+
+def value_of(record: bytes) -> Any:
+    """The value of a line, as of values_of(); None if it is not JSON."""
+    with suppress(msgspec.DecodeError, RecursionError):
+        return _ROUGH.decode(record)
+    return None
+
+
+def members_of_type(kind: pa.DataType) -> int:
+    """How many columns, nested ones included, a column of a type is."""
+    return 1 + sum(members_of_type(kind.field(index).type) for index in range(kind.num_fields))
+
+
+def likely_width(batch: RecordBatch) -> int:
+    """How many members objects have together, to judge by the longest and by others that are chosen by chance."""
+    longest = np.argsort(np.diff(borders_of(batch.framed())))[-_LONGEST:]
+    chosen = np.random.default_rng().permutation(len(batch))[: len(batch) // _SHARE]
+    first, second = (values_of(batch.take(np.sort(rows))) for rows in (np.append(longest, chosen[::2]), chosen[1::2]))
+    width = width_of(first + second)
+    return width + 2 * _SHARE * (width - width_of(first))
+
+
+def width_of(values: list[Any]) -> int:
+    """How many members objects have together, also within others, each counted once by its name and place."""
+    width, pending = 0, [values]
     while pending:
-        path, value = pending.pop()
-        if isinstance(value, dict):
-            found.update((*path, name) for name in value)
-            pending += [((*path, name), each) for name, each in value.items() if isinstance(each, dict | list)]
-        elif isinstance(value, list):
-            pending += [((*path, ""), each) for each in value if isinstance(each, dict | list)]
-    return len(found)
+        group = pending.pop()
+        objects = [value for value in group if isinstance(value, dict)]
+        width += len(set().union(*objects))
+        inner: dict[str, list[Any]] = {}
+        for name, value in chain.from_iterable(map(dict.items, objects)):
+            if isinstance(value, dict | list):
+                inner.setdefault(name, []).append(value)
+        pending += inner.values()
+        if lists := [value for value in group if isinstance(value, list)]:
+            pending.append(list(chain.from_iterable(lists)))
+    return width

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Annotated, Any, ClassVar, Literal
@@ -18,10 +19,19 @@ from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.properties import Count
 from dagflow.api.records import RecordBatch
 from dagflow.storage.columns import borders_of
+from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource
 from operators.reader.columns.found_members import FoundMembers
 from operators.reader.columns.inference import SAMPLED_BYTES, shapes_of, types_of
-from operators.reader.columns.json_members import JsonMembers, are_braced, width_of
+from operators.reader.columns.json_members import (
+    JsonMembers,
+    are_braced,
+    likely_width,
+    members_of_type,
+    value_of,
+    values_of,
+    width_of,
+)
 from operators.reader.columns.types import ColumnTypes, refuse_optional
 from operators.reader.formats.base import ByteAccounting, NullAccounting, Parsed
 from operators.reader.scanning.column_parsing import valid_text, without_refused
@@ -31,6 +41,9 @@ from operators.reader.scanning.framing import joined
 from operators.reader.scanning.positions import contains, positions_of
 from operators.reader.scanning.search import CR, LF
 from operators.reader.scanning.terminated import Terminators
+
+MOST_CELLS = 1 << 22
+"""Most values of a batch whose columns are the members that its objects have."""
 
 _VALUES = msgspec.json.Decoder(msgspec.Raw)
 """Finds where JSON values end, and refuses text that is none; creates no objects."""
@@ -100,6 +113,29 @@ class JsonLines(Delimited):
         """The byte before position: every terminator that ends there or later begins at or behind it."""
         return max(floor, position - 1)
 
+    def read(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
+        """The lines that begin in a block, in batches that have few values as columns, nulls included."""
+        for batch in super().read(source, block, accounting):
+            yield from self._narrow(batch) if self.has_columns else (batch,)
+
+    def _narrow(self, batch: RecordBatch) -> Iterator[RecordBatch]:
+        """A batch, or its halves where it would have too many values: an object lacks what only others have."""
+        if len(batch) < 2 or len(batch) * self._most_members(batch) <= MOST_CELLS:
+            yield batch
+            return
+        middle = len(batch) // 2
+        yield from self._narrow(batch.slice(0, middle))
+        yield from self._narrow(batch.slice(middle, len(batch) - middle))
+
+    def _most_members(self, batch: RecordBatch) -> int:
+        if self._members is not None:
+            return sum(members_of_type(kind.arrow) for kind in self._members.types.values())
+        # A name with quotes, a colon, a value and a comma are five bytes at least.
+        most = batch.content_bytes()[0] // 5
+        if len(batch) * most <= MOST_CELLS or len(batch) * (most := likely_width(batch)) <= MOST_CELLS:
+            return most
+        return width_of(values_of(batch))
+
     def parse(self, batch: RecordBatch, accounting: ByteAccounting) -> Parsed:
         """The lines that are JSON values, as columns if the format has columns."""
         batch = valid_text(batch, accounting)
@@ -122,7 +158,13 @@ class JsonLines(Delimited):
 
     def decision(self, batches: Iterable[RecordBatch]) -> dict[str, Any] | None:
         """The columns of the objects at the beginning of a file; None if it has none."""
-        return shapes_of(self._sampled(batches), self.null_values)
+        objects = list(self._sampled(batches))
+        values = list(map(value_of, objects))
+        if width_of(values) > self.max_columns:
+            # Later objects have members that are no columns, and are refused for that.
+            few = bisect_right(range(len(objects)), self.max_columns, key=lambda count: width_of(values[:count])) - 1
+            del objects[few:]
+        return shapes_of(objects, self.null_values)
 
     def _sampled(self, batches: Iterable[RecordBatch]) -> Iterator[bytes]:
         end = None
@@ -147,7 +189,7 @@ class JsonLines(Delimited):
         reasons: dict[int, str] = {}
         # A name with quotes, a colon, a value and a comma are five bytes at least.
         for row in np.flatnonzero(np.diff(borders_of(valid.framed())) > 5 * self.max_columns).tolist():
-            width = width_of(bytes(valid.record[row].as_py()))
+            width = width_of(values_of(valid.slice(row, 1)))
             if width > self.max_columns:
                 reasons[row] = f"it has {width:,} columns, more than max_columns, {self.max_columns:,}"
         return without_refused(valid, reasons, accounting)

@@ -14,6 +14,9 @@ from operators.sink.tables.nested_types import of_parts, parts_of
 METADATA_NAMES = {name: f"_dagflow_{name}" for name in ("file", "offset", "window")}
 """The columns that say where a record is from."""
 
+MOST_NAMES = 1 << 14
+"""Most columns of a table, members included, with which it gets another one: names that are data have no end."""
+
 Path = tuple[str, ...]
 """The names of a column, and of members in it from the outside to the inside."""
 
@@ -81,6 +84,8 @@ class TableNames:
         key = self._spelled(path)
         if why := self._taken.get(key, ""):
             return why
+        if key not in self._owners and self._is_full(own):
+            return f"{_shown(path)}: it has {MOST_NAMES:,} columns and members"
         other = own.get(key, self._owners.get(key, path))
         if other == path and key not in own:
             return ""
@@ -93,6 +98,9 @@ class TableNames:
         if len(path) == 1:
             return f"both columns {names}: case does not count"
         return f"both members {names} in column {shown_name(path[0])}: case does not count"
+
+    def _is_full(self, own: Mapping[Hashable, Path]) -> bool:
+        return len(self._owners) + len(own) >= MOST_NAMES
 
     def reduced(self, name: str, kind: pa.DataType, known: pa.DataType | None = None) -> pa.DataType | None:
         """The type of a column without members that the table cannot have; None if nothing is left of it.
@@ -113,6 +121,7 @@ class TableNames:
             step = (*path, _step(kind, part))
             key = self._spelled(step)
             is_free = own.get(key, step) == step and self._owners.get(key, step) == step and key not in self._taken
+            is_free = is_free and (key in own or key in self._owners or not self._is_full(own))
             if pa.types.is_struct(kind) and (why_no_name(part.name) or not is_free):
                 continue
             own[key] = step
