@@ -255,6 +255,14 @@ class Census:
         if times:
             self.leaves[leaf] += times
 
+    def of_keys(self) -> Census:
+        """The values that may be keys: neither arrays and objects nor fractions; other numbers are whole ones."""
+        census = Census()
+        for (kind, narrowest), count in self.leaves.items():
+            if not pa.types.is_floating(narrowest):
+                census.leaves[narrowest if pa.types.is_floating(kind) else kind, narrowest] += count
+        return census
+
     def _member(self, name: str) -> Census:
         return self.members.setdefault(name, Census())
 

@@ -26,7 +26,7 @@ from dagflow.metrics.names import ALL_RESCUED, IGNORED_VALUES, RESCUED_VALUES
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted, relocated
 from dagflow.storage.pending import PendingFile
-from operators.found_values import is_undecided
+from operators.found_values import is_found, is_undecided
 from operators.reader.columns.typing import shown
 from operators.rejects.record_refusing import RecordRefusing
 from operators.required_columns import require_names
@@ -267,6 +267,7 @@ class TableWriter(RecordRefusing, TransactionalSink, HoldsFiles, Relocatable, Co
             table.column_type,
             shape.columns,
             [field.column for field in shape.partition_by],
+            upsert_by=self.upsert_by,
             on_new_column=self.on_new_column,
             on_type_change=self.on_type_change,
             wider=table.wider_type,
@@ -305,11 +306,8 @@ class TableWriter(RecordRefusing, TransactionalSink, HoldsFiles, Relocatable, Co
 
     def _note_rescued(self, rows: pa.RecordBatch, rescued: Rescued) -> None:
         """Note which columns of the table have values, and of which columns values were rescued."""
-        self._filled.update(
-            each
-            for each, column in zip(rows.schema.names, rows.columns, strict=True)
-            if column.null_count < len(column)
-        )
+        columns = zip(rows.schema.names, rows.columns, strict=True)
+        self._filled.update(name for name, column in columns if column.null_count < len(column))
         for values in rescued.values.values():
             self._rescued.update(name for name in values if name in rows.schema.names)
 
@@ -337,12 +335,15 @@ class TableWriter(RecordRefusing, TransactionalSink, HoldsFiles, Relocatable, Co
     def _require_keys(self, schema: pa.Schema) -> None:
         """Refuse records whose keys are missing, or have values that engines compare in different ways.
 
+        Columns whose types a reader has found depend on the batch, and say nothing of a record.
+
         Raises:
             LookupError: A key is missing.
             ValueError: A key is a floating-point number, or nested.
         """
-        require_names(schema, self.upsert_by)
-        for name in self.upsert_by:
+        if not any(map(is_found, schema)):
+            require_names(schema, self.upsert_by)
+        for name in {*self.upsert_by} & {field.name for field in schema if not is_found(field)}:
             kind = schema.field(name).type
             if pa.types.is_floating(kind) or pa.types.is_nested(kind):
                 raise ValueError(f"upsert_by: '{name}' is {kind}, which is no key; cast it to a decimal or to text")

@@ -131,6 +131,30 @@ def test_a_value_fits_its_column_wherever_it_is_cut(
         assert held(tmp_path / "two", kind) == expected
 
 
+@pytest.mark.parametrize("value", ["2.5", "[1]", pytest.param('{"x":1}', marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("block", [8, pytest.param(1 << 20, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("is_there", [False, True], ids=["new table", "table"])
+def test_a_value_that_can_be_no_key_concerns_its_record_alone(
+    value: str, block: int, is_there: bool, tmp_path: Path
+) -> None:
+    """Where a table is partitioned by it, it is rescued; where it identifies a row, its record is refused."""
+    before, lines = '{"i":1,"d":1}', [f'{{"i":2,"d":{value}}}', '{"i":3}', '{"i":4,"d":1.0}']
+    for name, more in (("parts", ", partition_by: d"), ("keys", ", upsert_by: d")):
+        root = tmp_path / name
+        arrive(root, "a", [before])
+        if is_there:
+            publish(root, more=more)
+        arrive(root, "b", lines)
+        if name == "keys":
+            with pytest.raises(DagflowError, match=r"in/b offset 0: column 'd' \(int64\): .* does not fit into table"):
+                publish(root, more=more, block=block)
+            arrive(root, "b", lines[1:])
+        publish(root, more=more, block=block)
+    rest = [{"i": 3}, {"i": 4, "d": 1}]
+    assert held(tmp_path / "parts") == [{"i": 1, "d": 1}, {"i": 2, "_rescued": {"d": json.loads(value)}}, *rest]
+    assert held(tmp_path / "keys") == rest
+
+
 SELECTS = [
     ("Select, properties: {rename: {d: z}, drop: e}", "z"),
     ("Select, properties: {keep: [i, d], where: i >= 0}", "d"),

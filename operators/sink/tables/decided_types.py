@@ -59,8 +59,14 @@ class Proposal:
         return all(kind == types.get(name) for name, kinds in self.aside.items() for kind in kinds)
 
 
-def new_type(census: Census) -> pa.DataType | None:
-    """The type of a new column: that of most of its values, or a wider one that takes others; None for none."""
+def new_type(census: Census, *, is_key: bool = False) -> pa.DataType | None:
+    """The type of a new column: that of most of its values, or a wider one that takes others; None for none.
+
+    Args:
+        census: The values.
+        is_key: Whether rows are identified, or partitioned, by them.
+    """
+    census = census.of_keys() if is_key else census
     kind = type_of_most(census, _joined_numbers)
     if kind is None or pa.types.is_nested(kind):
         return kind

@@ -161,8 +161,9 @@ class ColumnDecider:
         self, fields: dict[str, pa.Field], files: Sequence[PendingFile], proposal: Proposal, names: TableNames
     ) -> None:
         """Add the columns that the table lacks."""
+        keys = {*self._table.upsert_by, *(name for file in files for name in partition_columns(file))}
         for name in sorted(set(proposal.census) - fields.keys() - {RESCUED}, key=proposal.firsts.__getitem__):
-            kind = new_type(proposal.census[name])
+            kind = new_type(proposal.census[name], is_key=name in keys)
             kind = None if kind is None else names.reduced(name, kind)
             if kind is not None and names.takes(pa.field(name, kind)):
                 fields[name] = pa.field(name, kind)

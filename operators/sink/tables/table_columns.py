@@ -86,6 +86,7 @@ class TableColumns:
         known: The columns of the table; None if it does not exist yet, and records decide.
         partition_by: Columns that the table is partitioned by, null if records lack them. The table need not know their
             types.
+        upsert_by: Columns that identify rows.
         on_new_column: What happens to a column that a known table lacks, and to a member that a struct lacks.
         on_type_change: What happens to a value that is not of its column's type.
         wider: Gives the wider types of columns, if columns may be widened.
@@ -104,6 +105,7 @@ class TableColumns:
         known: pa.Schema | None,
         partition_by: Collection[str] = (),
         *,
+        upsert_by: Collection[str] = (),
         on_new_column: OnNewColumn = "fail",
         on_type_change: OnTypeChange = "fail",
         wider: WiderType | None = None,
@@ -117,6 +119,7 @@ class TableColumns:
         self._fields = dict(self._start)
         self._is_made = known is None
         self._partition_by = partition_by
+        self._upsert_by = upsert_by
         self._on_new_column = on_new_column
         self._on_type_change = on_type_change
         self._wider = wider if on_type_change == "widen" else None
@@ -261,7 +264,8 @@ class TableColumns:
         """A column that the table lacks; None where no value so far has a type."""
         if column.is_empty:
             return None
-        kind = new_type(self._note(name, self._census(column)))
+        is_key = column.is_found and name in (*self._partition_by, *self._upsert_by)
+        kind = new_type(self._note(name, self._census(column)), is_key=is_key)
         self._note_place(name, place, column.first)
         kind = None if kind is None else self._names.reduced(name, kind)
         if kind is None:

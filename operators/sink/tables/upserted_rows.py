@@ -121,8 +121,8 @@ def require_typed_keys(table: Table, files: Sequence[PendingFile], columns: pa.S
     for name in table.upsert_by if files else ():
         if name not in columns.names:
             raise DagflowError(
-                f"{table.name}: no type is known yet of the column '{name}' of upsert_by, because all of its values "
-                "are null",
+                f"{table.name}: no type is known yet of the column '{name}' of upsert_by, because none of its values "
+                "can be a key",
                 hint="give the column a type upstream, or make the table before",
             )
     if files:
