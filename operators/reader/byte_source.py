@@ -112,14 +112,15 @@ class SourcePrefix:
     Args:
         source: The source.
         size_bytes: How many of its bytes are part of the prefix.
+        is_readable: Whether the bytes behind it can be read as well: not those of an incomplete compressed file.
 
     Attributes:
-        whole: The file that the bytes are read from.
+        whole: The file that the bytes are read from, as far as it can be read.
     """
 
-    def __init__(self, source: ByteSource, size_bytes: int) -> None:
+    def __init__(self, source: ByteSource, size_bytes: int, *, is_readable: bool = True) -> None:
         self._source = source
-        self.whole = whole_of(source)
+        self.whole: ByteSource = whole_of(source) if is_readable else self
         self._size_bytes = min(size_bytes, source.size_bytes)
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -98,3 +99,16 @@ def test_nuls_that_end_records_are_no_hole(tmp_path: Path, content: bytes, recor
     path.write_bytes(content)
     found, counters = read_all(path, 1 << 20, 0, format={"type": "lines", "delimiter": "\0"})
     assert (found, counters[HOLE_BYTES]) == (records, 0)
+
+
+def test_a_compressed_file_is_not_read_beyond_its_complete_part(tmp_path: Path) -> None:
+    """A hole at the head of its content reaches to the end of what is complete, and the rest waits."""
+    content = gzip.compress(bytes(4)) + gzip.compress(bytes(4) + b"new\n")
+    path = tmp_path / "in" / "app.log.gz"
+    path.parent.mkdir()
+    path.write_bytes(content[:-9])
+    splitter = RestartableSplitter(tmp_path)
+    assert splitter.scan(2) == []
+    path.write_bytes(content)
+    assert splitter.scan(2) == [b"new"]
+    splitter.close()

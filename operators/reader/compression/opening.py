@@ -95,7 +95,7 @@ def _growing_content(
     if block.is_open:
         place, end = _whole_part(source, block, compression, format)
         waiting_bytes = source.size_bytes - place if block.is_last else 0
-        content = SourcePrefix(content, end)
+        content = SourcePrefix(content, end, is_readable=False)
     if format.is_text:
         require_text(content, block, "auto")
     if format.needs_size:
@@ -119,7 +119,7 @@ def _whole_part(
     source: ByteSource, block: BlockMetadata, compression: Compression, format: RecordFormat
 ) -> tuple[int, int]:
     place, end = DecompressedFile(source, block.url, compression).whole_part()
-    content = SourcePrefix(DecompressedFile(source, block.url, compression), end)
+    content = SourcePrefix(DecompressedFile(source, block.url, compression), end, is_readable=False)
     if place < source.size_bytes and format.complete_end(content) is None:
         # A format that cannot continue where a version ended reads all or nothing.
         return 0, 0
