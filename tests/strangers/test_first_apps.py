@@ -26,6 +26,8 @@ def guess(text: str) -> FormatGuess:
         ('1\t5" pipe\n2\t6"\n3\t"so" he said\n', {"delimiter": "\t", "quote": "none", "header": False}),
         ('id,note\n1,"a" b\n2,"c, d"\n3,"e"\n', {"stray_quotes": "keep"}),
         ('id,note\n1,"a"\n2,"b"\n', {}),
+        ("id,note\n1,'a, b'\n2,'it''s'\n", {"quote": "'"}),
+        ("id,note\n1,it's\n2,'tis\n", {}),
         ('id,note\n1,"a\nb, c"\n2,"d"\n', {}),
         ('id,a\n1,"John, Doe\n2,"Bob"\n' + '3,"x, y"\n' * 40, {}),
     ],
@@ -45,6 +47,16 @@ def test_titles_above_the_header_are_passed_over(title: str) -> None:
     assert guess("Dear John\nhello, world\nand, so\non, and on\n").name == "lines"
 
 
+def test_a_line_that_is_no_json_makes_no_document_of_many_objects() -> None:
+    """It is refused; a document over several lines is one still."""
+    found = guess('{"a":1}\n' * 50 + "garbage\n")
+    assert (found.name, found.evidence[0]) == (
+        "json_lines",
+        "50 of 51 lines are JSON objects, and the others are refused",
+    )
+    assert guess('{\n  "a": 1\n}\n').name == "whole_file"
+
+
 TIMES = {
     "syslog": "Jan  5 10:01:02 host sshd[1]: x",
     "syslog with a priority": "<34>Oct 11 22:14:15 host su: x",
@@ -52,6 +64,7 @@ TIMES = {
     "Apache's errors": "[Wed Oct 11 14:32:52.123456 2000] [error] x",
     "Apache's requests": '127.0.0.1 - - [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.0" 200 1',
     "nginx's errors": "2024/01/05 10:00:00 [error] 1#1: x",
+    "Spark": "24/01/05 10:00:00 INFO SparkContext: x",
     "Android": "01-05 10:01:02.123  1234  1234 E Tag: x",
     "glog": "E0105 10:01:02.123456 1 a.cc:1] x",
     "Tomcat": "05-Jan-2024 10:00:00.123 SEVERE [main] x",

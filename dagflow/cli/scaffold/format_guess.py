@@ -6,11 +6,13 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dagflow.cli.scaffold.column_types import ColumnGuess
 from dagflow.cli.scaffold.csv_guess import guess_csv, uneven
+from dagflow.cli.scaffold.row_guess import NEARLY_ALL
 from dagflow.errors import DagflowError
 from dagflow.storage.file_kinds import kind_of_content
 from dagflow.storage.wide_text import wide_encoding
@@ -25,7 +27,7 @@ _STAMPS = (
     rf"(<\d+>)?{_MONTH} [ \d]\d {_CLOCK}",
     rf"\[{_MONTH} {_MONTH} [ \d]\d {_CLOCK}",
     rf"\S+ \S+ \S+ \[\d\d/{_MONTH}/\d{{4}}:{_CLOCK}",
-    rf"\[?\d{{4}}/\d\d/\d\d {_CLOCK}",
+    rf"\[?(\d\d)?\d\d/\d\d/\d\d {_CLOCK}",
     rf"\[?\d{{1,2}}[-./](\d{{1,2}}|{_MONTH})[-./]\d{{4}} {_CLOCK}",
     rf"{_MONTH} \d{{1,2}}, \d{{4}} {_CLOCK}",
     rf"\d\d-\d\d {_CLOCK}\.\d{{3}}",
@@ -131,15 +133,17 @@ def _decoded(head: bytes) -> tuple[str, str]:
 
 def _json(lines: list[str]) -> FormatGuess | None:
     objects = []
-    for line in filter(str.strip, lines):
-        try:
+    filled = [line for line in lines if line.strip()]
+    for line in filled:
+        with suppress(ValueError, RecursionError):
             objects.append(json.loads(line))
-        except ValueError:
-            return None
-    if not objects or not all(isinstance(each, dict) for each in objects):
+    objects = [value for value in objects if isinstance(value, dict)]
+    if not objects or len(objects) < NEARLY_ALL * len(filled):
         return None
     members = list(dict.fromkeys(name for each in objects for name in each))
-    evidence = (f"each of {len(objects):,} lines is a JSON object", f"members: {', '.join(members[:12])}")
+    all_are = f"each of {len(objects):,} lines is a JSON object"
+    some_are = f"{len(objects):,} of {len(filled):,} lines are JSON objects, and the others are refused"
+    evidence = (all_are if len(objects) == len(filled) else some_are, f"members: {', '.join(members[:12])}")
     return FormatGuess("json_lines", {}, evidence, infers=True)
 
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-_SHARE = 0.97
-"""Part of the rows that have as many fields as most, where they are rows at all."""
+NEARLY_ALL = 0.97
+"""Part of the lines of a file that are of the format that it has, and of the rows that have as many fields as most."""
 
 _ESCAPE = "\\"
 _MOST_TITLES = 10
@@ -50,7 +50,10 @@ def found_rows(text: str, delimiter: str, *, is_whole: bool) -> FoundRows | None
 
     strict = rows(strict=True)
     if '"' not in text:
-        return strict
+        single = rows(strict=True, quotechar="'") if "'" in text else None
+        if single is None or (strict is not None and single.rows == strict.rows):
+            return strict
+        return FoundRows(single.rows, delimiter, single.titles, {"quote": "'"}, ("fields are in single quotes",))
     has_escapes = strict is None and f'{_ESCAPE}"' in text
     if has_escapes and (escaped := rows(strict=True, escapechar=_ESCAPE)) is not None:
         evidence = "quotes within quotes have a backslash before them"
@@ -111,7 +114,7 @@ def _even(rows: list[list[str]], delimiter: str) -> FoundRows | None:
     titles = next(index for index, row in enumerate(rows) if len(row) == width)
     below = rows[titles:]
     even = [row for row in below if len(row) == width]
-    if width < 2 or len(even) < 2 or len(even) < _SHARE * len(below):
+    if width < 2 or len(even) < 2 or len(even) < NEARLY_ALL * len(below):
         return None
     if titles and (titles > _MOST_TITLES or len(even) < _LEAST_ROWS_BELOW_TITLES or not _has_numbers(even)):
         return None
