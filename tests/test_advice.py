@@ -115,14 +115,14 @@ FOLLOWED = {
     "test_a_replay_from_another_working_directory_moves_no_output",
     "this is a defect of a format or an operator; once it is fixed": "engine/test_byte_sums.py::"
     "test_a_run_completes_when_what_did_not_add_up_is_replayed",
-    "window … is decided, and its files are kept": "strangers/test_repair.py::"
-    "test_a_window_that_its_table_refuses_for_ever_is_taken_back",
+    "window … is decided, and each run first publishes": "strangers/test_stuck_windows.py::"
+    "test_a_decided_window_that_its_table_cannot_take_gets_out",
+    "let the column allow nulls": "strangers/test_stuck_windows.py::"
+    "test_a_decided_window_continues_when_its_column_allows_nulls",
     "let the app write into another one": "strangers/test_repair.py::"
     "test_rows_whose_key_does_not_fit_go_into_another_table",
     "put the file back, and repair the window then": "strangers/test_repair.py::"
     "test_a_window_whose_input_is_gone_is_not_taken_back",
-    "to plan window … again": "engine/test_window_repair.py::"
-    "test_the_advice_of_a_window_that_cannot_be_published_helps",
     "to publish the rest": "engine/test_window_repair.py::test_what_needs_no_repair_is_refused",
     "to run it again: dagflow replay": "engine/test_window_replay.py::"
     "test_a_replay_replaces_exactly_what_its_window_published",

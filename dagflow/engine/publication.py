@@ -19,7 +19,7 @@ from dagflow.api.transactions import (
 )
 from dagflow.engine.target_access import ATTEMPTS, TargetAccess, writer_of
 from dagflow.engine.window_repair import repair_command
-from dagflow.errors import DagflowError, JournalError, LostOutputError, StorageError
+from dagflow.errors import DagflowError, JournalError, StorageError
 from dagflow.execution.failures import located
 from dagflow.journal.journal import Journal
 from dagflow.journal.state import JournalState
@@ -59,16 +59,10 @@ class FileMover:
             FencedError: Another driver has taken over.
         """
         repaired = self._journal.state.repaired.get(window_id, [])
-        earlier = [file for file in repaired if file.target == operator]
-        try:
-            if earlier:
-                check = self._journal.check_epoch
-                publish_instead(self._storage, files, earlier, check, durability=self._durability)
-            else:
-                publish_all(self._storage, files, durability=self._durability)
-        except LostOutputError as error:
-            remedy = f"to plan window {window_id} again: {repair_command(self._journal.url, window_id)}"
-            raise LostOutputError(error.message, url=error.url, hint=remedy) from error
+        if earlier := [file for file in repaired if file.target == operator]:
+            publish_instead(self._storage, files, earlier, self._journal.check_epoch, durability=self._durability)
+        else:
+            publish_all(self._storage, files, durability=self._durability)
         if window_id < self._first_window:
             discard_all_rivals(self._storage, files)  # objects that tasks of earlier drivers uploaded under these names
 
@@ -224,19 +218,6 @@ class TransactionPublisher(Publisher):
 
     def publish(self, window_id: int, files: Sequence[PendingFile]) -> str:
         """Commit the window, unless the target has it."""
-        try:
-            return self._commit(window_id, files)
-        except (JournalError, LostOutputError):
-            raise
-        except DagflowError as error:
-            error.advise(
-                hint=f"window {window_id} is decided, and its files are kept: once {self._target.name} takes them, the "
-                "next run commits it; to plan it again instead, for the table and the app as they are then: "
-                f"{repair_command(self._journal.url, window_id)}"
-            )
-            raise
-
-    def _commit(self, window_id: int, files: Sequence[PendingFile]) -> str:
         window = DecidedWindow(window_id, digest_of_names(files), tuple(files))
         failure: StorageError | None = None
         for attempt in range(ATTEMPTS + 1):

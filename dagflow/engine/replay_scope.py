@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from dagflow.engine.window_repair import unpublished
 from dagflow.errors import JournalError
 from dagflow.journal.journal import Journal
 
@@ -100,11 +101,7 @@ def _require_done(journal: Journal, window_id: int) -> None:
     """Refuse a window whose rows are decided for a table, and may not be there yet; others may wait."""
     taken = journal.state.held.taken.values()
     if any(each.window_id == window_id for by_operator in taken for files in by_operator.values() for each in files):
-        raise JournalError(
-            f"the group of window {window_id} is not published yet",
-            url="journal",
-            hint="finish it first, with dagflow run",
-        )
+        raise unpublished(f"the group of window {window_id}", journal.state, journal.url)
 
 
 def _require_kept(journal: Journal, group: _Group, window_id: int) -> None:

@@ -26,6 +26,7 @@ from dagflow.engine.target_access import TargetDecisions, why_not_in_targets
 from dagflow.engine.target_replays import TargetReplays
 from dagflow.engine.window_codec import WindowCodec, require_names_apart, require_takers, taking_ports, why_not_taken
 from dagflow.engine.window_intent import busy_s, intent_of, ran_ms
+from dagflow.engine.window_repair import unpublished
 from dagflow.errors import (
     ANOTHER_TABLE,
     PUT_BACK,
@@ -208,9 +209,7 @@ class Replayer:
         if (obstacle := why_not_again(self._journal.state, [window_id])) is not None:
             raise obstacle
         if intent is None or window_id > self._journal.state.last_done:
-            raise JournalError(
-                f"window {window_id} is not published yet", url="journal", hint="finish it first, with dagflow run"
-            )
+            raise unpublished(f"window {window_id}", self._journal.state, self._journal.url)
         # A replay whose files were lost may have replaced some of the published files, and removed others.
         unfinished = self._journal.state.reprocessing.get(window_id)
         if unfinished is None:

@@ -16,6 +16,8 @@ from dagflow.engine.recovery import finish_replay
 from dagflow.engine.run_gate import RunGate
 from dagflow.engine.spark_start import SparkStart
 from dagflow.engine.stop_request import StopRequest
+from dagflow.engine.window_repair import advise_repair
+from dagflow.errors import DagflowError
 from dagflow.execution.program import Program
 from dagflow.execution.record_limit import RecordLimit
 from dagflow.execution.stalls import StallLimits
@@ -178,7 +180,11 @@ def open_run(
     ):
         live.add_stalls(watch.stalls)
         live.supersede_earlier_runs(journal.epoch)
-        yield OpenRun(app, options, command, app.attributes.storage_context(), gate, live, journal, watch)
+        try:
+            yield OpenRun(app, options, command, app.attributes.storage_context(), gate, live, journal, watch)
+        except DagflowError as error:
+            advise_repair(error, journal.state, journal.url)
+            raise
 
 
 def open_journal(app: LogicalPlan, store: ObjectStore, source: str = "", text: str = "") -> Journal:

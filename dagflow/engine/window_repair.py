@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from operator import itemgetter
 
 from dagflow.api.ports import unbatched
-from dagflow.api.sources import is_source_range
+from dagflow.api.sources import SourceVersion, is_source_range
 from dagflow.engine.removed_sources import remover_of, why_not_read_again
 from dagflow.engine.run_gate import RunGate
 from dagflow.engine.stop_request import StopRequest
-from dagflow.errors import JournalError, MissingError
+from dagflow.errors import DagflowError, JournalError, LostOutputError, MissingError, RunStoppedError
 from dagflow.journal.events import Repair
 from dagflow.journal.journal import Journal
 from dagflow.journal.planned_tuples import planned_tuples
@@ -18,6 +20,7 @@ from dagflow.journal.reader import read_state, with_roots_of_run
 from dagflow.journal.retention import JournalRetention
 from dagflow.journal.state import JournalState
 from dagflow.storage.context import StorageContext
+from dagflow.storage.file_stat import FileStat
 from dagflow.storage.location import absolute, redacted
 from dagflow.storage.publishing import find_lost
 from dagflow.storage.roots import require_located
@@ -41,6 +44,46 @@ class RepairedWindow:
 def repair_command(checkpoint: str, window_id: int) -> str:
     """The command that repairs a window."""
     return f"dagflow repair {shlex.quote(redacted(checkpoint))} --window {window_id}"
+
+
+def advise_repair(error: DagflowError, state: JournalState, checkpoint: str) -> None:
+    """Name the repair in the error of a run that ends while a window is decided which a repair takes back.
+
+    Errors of the journal say themselves what to do.
+
+    Args:
+        error: The error.
+        state: The state of the journal at the end of the run.
+        checkpoint: URL of the checkpoint.
+    """
+    if isinstance(error, (JournalError, RunStoppedError)):
+        return
+    for window_id, intent in state.intents.items():
+        if isinstance(error, LostOutputError) or any(file.target for file in intent.files):
+            error.advise(
+                hint=f"window {window_id} is decided, and each run first publishes its files as they are; to plan it "
+                f"again instead, for the app and its tables as they are then: {repair_command(checkpoint, window_id)}"
+            )
+
+
+def why_not_published(state: JournalState, windows: Iterable[int], checkpoint: str) -> JournalError | None:
+    """Why windows cannot run again: one of them is not published yet.
+
+    Args:
+        state: The state of the journal.
+        windows: The windows.
+        checkpoint: URL of the checkpoint.
+    """
+    missing = [window_id for window_id in windows if window_id > state.last_done]
+    return unpublished(f"window {missing[0]}", state, checkpoint) if missing else None
+
+
+def unpublished(what: str, state: JournalState, checkpoint: str) -> JournalError:
+    """The error of a replay of what is not published yet."""
+    decided = "".join(f"; if that fails for good: {repair_command(checkpoint, each)}" for each in state.intents)
+    return JournalError(
+        f"{what} is not published yet", url=redacted(checkpoint), hint=f"finish it first, with dagflow run{decided}"
+    )
 
 
 def repair(checkpoint: str, window_id: int, storage: StorageContext) -> RepairedWindow:
@@ -104,25 +147,37 @@ def _examined(state: JournalState, window_id: int, checkpoint: str, storage: Sto
             url=url,
             hint=f"to publish the rest: dagflow run {shlex.quote(state.source or 'APP')}",
         )
-    _require_input(state, window_id, storage, url)
-    kept = (redacted(file.final_url) for file in files if file.final_url not in lost)
-    return RepairedWindow(window_id, tuple(map(redacted, sorted(lost))), tuple(kept))
+    kept = tuple(redacted(file.final_url) for file in files if file.final_url not in lost)
+    if kept:
+        _require_input(state, window_id, storage, url)
+    return RepairedWindow(window_id, tuple(map(redacted, sorted(lost))), kept)
 
 
 def _require_input(state: JournalState, window_id: int, storage: StorageContext, url: str) -> None:
     """Refuse a window whose input is gone: its files are all that is left of the records.
 
     Raises:
-        JournalError: A file of the input is gone.
+        JournalError: A file of the input is gone, or another one has its name.
     """
     given = (block for _, _, item in planned_tuples(state.committing[window_id]) for block in unbatched((item,)))
-    for source in sorted({block.url for block in given if is_source_range(block)}):
-        try:
-            storage.stat(source)
-        except MissingError as error:
+    sources = {block.url: block.version for block in given if is_source_range(block)}
+    for source, version in sorted(sources.items(), key=itemgetter(0)):
+        if why := _why_not_read_again(source, version, storage):
             raise JournalError(
-                f"window {window_id} has read {redacted(source)}, which is gone: its records are only in the files of "
+                f"window {window_id} has read {redacted(source)}, which {why}: its records are only in the files of "
                 "the window",
                 url=url,
                 hint="put the file back, and repair the window then",
-            ) from error
+            )
+
+
+def _why_not_read_again(url: str, version: SourceVersion, storage: StorageContext) -> str:
+    """Why a version of a file cannot be read any more, as a clause about it; "" if it can, or was appended to."""
+    planned = FileStat(url, version.size_bytes, version.mtime_ns, version.etag, file_id=version.file_id)
+    try:
+        now = storage.stat(url)
+    except MissingError:
+        return "is gone"
+    has_grown = planned.file_id == now.file_id != 0 and planned.size_bytes < now.size_bytes
+    difference = "" if has_grown else planned.difference(now)
+    return f"is another version now ({difference})" if difference else ""

@@ -24,6 +24,7 @@ from dagflow.engine.run_setup import (
 )
 from dagflow.engine.side_inputs import SideInputs
 from dagflow.engine.stop_request import StopRequest
+from dagflow.engine.window_repair import why_not_published
 from dagflow.errors import JournalError, MissingJournalError
 from dagflow.execution.program import Program
 from dagflow.journal.journal import Journal
@@ -83,7 +84,8 @@ def _require_possible(app: PlacedApp, store: ObjectStore, windows: Sequence[int]
     """
     state = _state_of(store)
     _require_known(store, state, windows)
-    if (obstacle := why_not_replayed(app) or why_not_again(state, windows)) is not None:
+    unpublished = why_not_published(state, windows, store.url)
+    if (obstacle := unpublished or why_not_replayed(app) or why_not_again(state, windows)) is not None:
         raise obstacle
 
 

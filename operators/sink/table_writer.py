@@ -108,7 +108,6 @@ class TableWriter(RecordRefusing, TransactionalSink, HoldsFiles, Relocatable, Co
         Size,
         Field(ge=1, description="approximate size on disk at which a data file ends; a window ends its files, too"),
     ] = 128 << 20
-
     on_new_column: Annotated[
         OnNewColumn,
         Field(
@@ -260,19 +259,20 @@ class TableWriter(RecordRefusing, TransactionalSink, HoldsFiles, Relocatable, Co
 
     def _columns_as(self, decided: str) -> TableColumns:
         """The table's columns, as decided; "" for those that it had when the run began."""
-        table, shape = self._table, self.shape
-        shape = replace(shape, columns=schema_of_text(decided)) if decided else shape
+        table, partition_by = self._table, [field.column for field in self.shape.partition_by]
+        shape = replace(self.shape, columns=schema_of_text(decided)) if decided else self.shape
         return TableColumns(
             table.name,
             table.column_type,
             shape.columns,
-            [field.column for field in shape.partition_by],
+            partition_by,
             upsert_by=self.upsert_by,
             on_new_column=self.on_new_column,
             on_type_change=self.on_type_change,
             wider=table.wider_type,
             takes_members=table.takes_members,
             names=table.names(shape),
+            left_out=[] if table.stores_partition_columns else partition_by,
         )
 
     def begin_window(self, window_id: int) -> None:

@@ -31,11 +31,13 @@ class Proposal:
         census: The values of columns that are new to the task, and those that do not fit into a known one, by column.
         firsts: Where a column has its first value: the key of the place, and the position in the record, by column.
         aside: The types for which values were put aside, by column; None where it had none.
+        is_bare: Whether records had no column that a file can hold.
     """
 
     census: dict[str, Census] = field(default_factory=dict)
     firsts: dict[str, First] = field(default_factory=dict)
     aside: dict[str, set[pa.DataType | None]] = field(default_factory=dict)
+    is_bare: bool = False
 
     def include(self, name: str, census: Census) -> None:
         """Count values of a column."""
@@ -53,6 +55,7 @@ class Proposal:
             self.firsts[name] = min(first, self.firsts.get(name, first))
         for name, kinds in other.aside.items():
             self.aside.setdefault(name, set()).update(kinds)
+        self.is_bare = self.is_bare or other.is_bare
 
     def is_met_by(self, types: Mapping[str, pa.DataType]) -> bool:
         """Whether values would be put aside with these types of columns as they were."""

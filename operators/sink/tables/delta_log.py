@@ -39,6 +39,9 @@ _UNUSED = frozenset(
 )
 """Features that a table may declare; whether it uses them is in its columns and properties."""
 
+_READER_VERSION, _WRITER_VERSION = 3, 7
+"""The newest versions of the protocol, in which a table names its features."""
+
 _RETENTION = "delta.setTransactionRetentionDuration"
 
 
@@ -191,10 +194,17 @@ def require_writable(table: Table, handle: DeltaTable) -> None:
     Raises:
         DagflowError: The table has such a rule; the message names it.
     """
-    unknown = sorted(set(handle.protocol().writer_features or ()) - _RESPECTED - _UNUSED)
-    if unknown:
-        raise DagflowError(f"{table.name} has the feature {unknown[0]}, which dagflow does not write")
-    configuration = handle.metadata().configuration
+    protocol, configuration = handle.protocol(), handle.metadata().configuration
+    needs = [f"the feature {each}" for each in sorted({*(protocol.writer_features or ())} - _RESPECTED - _UNUSED)]
+    if protocol.min_reader_version > _READER_VERSION or protocol.min_writer_version > _WRITER_VERSION:
+        needs.append(
+            f"version {protocol.min_writer_version} of the protocol, or {protocol.min_reader_version} for readers"
+        )
+    if needs:
+        raise DagflowError(
+            f"{table.name} has {needs[0]}, which dagflow does not write",
+            hint="write into another table, and copy from there",
+        )
     rules = [key for key in configuration if key.startswith("delta.constraints.")]
     if configuration.get("delta.columnMapping.mode", "none") != "none":
         rules.append("delta.columnMapping.mode")

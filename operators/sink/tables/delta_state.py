@@ -106,8 +106,8 @@ class DeltaState(ReplayableState):
                     commit_properties=properties,
                 )
             return
+        partition_by = self._require_partitioning(self._handle, files)
         handle = self._grown(self._handle, columns, known)
-        partition_by = self._require_partitioning(handle, files)
         if keys:
             with refusals(table):
                 rows = newest_rows(self._log.storage, files, keys, columns_of(handle))
@@ -159,11 +159,11 @@ class DeltaState(ReplayableState):
             if self._handle is None:
                 self._handle = self._log.create(columns, list(facts_of_file(files[0]).partition))
                 known = columns
+            partition_by = self._require_partitioning(self._handle, files)
             handle = self._grown(self._handle, columns, known)
             had = handle.transaction_version(replays_of(self._writer)) or 0
             if had >= replay.number or missing_in(table, handle, replay.removed):
                 raise StorageError("another program has changed it meanwhile", url=table.name)
-            partition_by = self._require_partitioning(handle, files)
             actions: list[AddAction | RemoveAction] = [*removals(table, replay.removed)]
             actions += [_add_action(table, file, columns) for file in files]
             properties = CommitProperties(

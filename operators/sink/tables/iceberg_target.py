@@ -11,6 +11,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table as Handle
 from pyiceberg.table import TableProperties, Transaction
+from pyiceberg.table.metadata import SUPPORTED_TABLE_FORMAT_VERSION
 
 from dagflow.api.transactions import DecidedReplay, DecidedWindow, ReplayableState, Target, TargetDecision, TargetState
 from dagflow.errors import DagflowError
@@ -127,6 +128,11 @@ def require_writable(table: CatalogTable, handle: Handle) -> None:
     Raises:
         DagflowError: The table has such a rule; the message names it.
     """
+    if handle.metadata.format_version > SUPPORTED_TABLE_FORMAT_VERSION:
+        raise DagflowError(
+            f"{table.name} has version {handle.metadata.format_version} of the format, which pyiceberg does not write",
+            hint="write into another table, and copy from there",
+        )
     for field in handle.schema().fields:
         if field.initial_default is not None or field.write_default is not None:
             raise DagflowError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 import pyarrow as pa
@@ -10,6 +10,7 @@ import pyarrow as pa
 from dagflow.api.transactions import ColumnChange, TargetDecision
 from dagflow.errors import DagflowError
 from dagflow.storage.file_facts import FileFacts
+from dagflow.storage.location import redacted
 from dagflow.storage.pending import PendingFile
 from operators.rescued_values import RESCUED
 from operators.sink.tables.base import Table, TableShape
@@ -67,6 +68,7 @@ def merged_columns(
                     f"{there.type} there",
                     hint=f"change the column in the table to {field.type}; the next run continues",
                 )
+        _require_filled(table, file, known or ())
     before = [] if known is None else known.names
     there = table.names(TableShape("", known, table.partition_by, taken=taken))
     new = [field for field in fields.values() if field.name not in before]
@@ -76,6 +78,22 @@ def merged_columns(
         partition = {name for file in files for name in partition_columns(file)}
         names.sort(key=partition.__contains__)
     return pa.schema([fields[name] for name in dict.fromkeys([*before, *names])])
+
+
+def _require_filled(table: Table, file: PendingFile, known: Iterable[pa.Field]) -> None:
+    """Refuse a file with nulls where another program has made a column required since it was written.
+
+    Raises:
+        DagflowError: The file has a null in such a column; one in a part of a nested column is not known here.
+    """
+    facts = facts_of_file(file)
+    there = schema_of_text(facts.schema).names
+    for name in (field.name for field in known if not field.nullable):
+        if name not in there or facts.nulls.get(name) or facts.partition.get(name, "") is None:
+            raise DagflowError(
+                f"{table.name} allows no null in column '{name}', and {redacted(file.final_url)} has some there",
+                hint="let the column allow nulls; the next run continues",
+            )
 
 
 class ColumnDecider:
@@ -134,6 +152,8 @@ class ColumnDecider:
         rescued = [field for field in own if field.name == RESCUED and RESCUED not in after]
         fits = all(after.get(field.name) == field.type for field in own if field not in rescued)
         fits = fits and proposal.is_met_by({name: nullable_type(kind) for name, kind in after.items()})
+        if proposal.is_bare and after.keys() - {RESCUED, *(name for file in files for name in partition_columns(file))}:
+            fits = False
         if fits:
             fields.update((field.name, field) for field in rescued)
         decided = pa.schema(list(fields.values()))

@@ -92,6 +92,7 @@ class TableColumns:
         wider: Gives the wider types of columns, if columns may be widened.
         takes_members: Whether structs of the table can get members.
         names: The names of the known columns; None for those of a kind of table without rules of its own.
+        left_out: Columns that the table's files do not hold.
 
     Attributes:
         ignored: How many values were left out.
@@ -111,6 +112,7 @@ class TableColumns:
         wider: WiderType | None = None,
         takes_members: bool = False,
         names: TableNames | None = None,
+        left_out: Collection[str] = (),
     ) -> None:
         self._name = name
         self._names = names or TableNames(lower_case, known or (), partition_by)
@@ -120,6 +122,7 @@ class TableColumns:
         self._is_made = known is None
         self._partition_by = partition_by
         self._upsert_by = upsert_by
+        self._left_out = left_out
         self._on_new_column = on_new_column
         self._on_type_change = on_type_change
         self._wider = wider if on_type_change == "widen" else None
@@ -133,7 +136,7 @@ class TableColumns:
     def take_proposal(self) -> Proposal | None:
         """What was seen since it was last asked for that the driver has to decide about; None for nothing."""
         taken, self._proposal = self._proposal, Proposal()
-        return taken if taken.census or taken.aside else None
+        return taken if taken.census or taken.aside or taken.is_bare else None
 
     def must_be_decided(self, name: str) -> bool:
         """Whether a column has the type that the driver has decided; otherwise the window will run again with it."""
@@ -154,7 +157,8 @@ class TableColumns:
     def fit(self, batch: pa.RecordBatch, place: Place = _nowhere) -> tuple[pa.RecordBatch, Rescued]:
         """The rows of a batch with the types of the table, and in its order; and the values that do not fit into it.
 
-        A column of nothing but nulls, which has no type, is left out if the table does not know it.
+        A column of nothing but nulls, which has no type, is left out if the table does not know it. Rows without any
+        column that a file can hold get another one of the table, or that of rescued values.
 
         Args:
             batch: The rows.
@@ -173,9 +177,10 @@ class TableColumns:
         columns = {name: column for name, column in made.items() if column is not None}
         fields = [field for field in self._fields.values() if field.name in columns or field.name in self._partition_by]
         self._require_filled(columns, batch.num_rows)
-        if not fields and not rescued.values:
-            raise ValueError(f"the records have no column for {self._name}")
-        fields = fields or [pa.field(RESCUED, pa.string())]
+        if all(field.name in self._left_out for field in fields):
+            others = [field for name, field in self._start.items() if name not in self._left_out]
+            self._proposal.is_bare = not others
+            fields += others[:1] or [pa.field(RESCUED, pa.string())]
         arrays = [
             columns[field.name] if field.name in columns else nulls_of(batch.num_rows, field.type) for field in fields
         ]
@@ -356,7 +361,7 @@ def given_columns(batch: pa.RecordBatch) -> dict[str, GivenColumn]:
             if taken:
                 left = {name: value for name, value in values.items() if name not in taken}
                 texts[row] = place_in(text, left) if left else None
-        columns[RESCUED] = pa.array(texts, pa.string() if any(texts) or len(columns) == 1 else pa.null())
+        columns[RESCUED] = pa.array(texts, pa.string() if any(texts) else pa.null())
         found.remove(RESCUED)
     given = {
         name: GivenColumn.found(column, rest.get(name, {})) if name in found else GivenColumn(column)

@@ -29,6 +29,8 @@ _COMPARE_BYTES = 1 << 20
 _OPEN_ATTEMPTS = 100
 # An unreadable directory belongs to someone else, such as lost+found: no task has written there.
 _NOTHING_OF_OURS = (FileNotFoundError, NotADirectoryError, PermissionError)
+# Another program may have put a file in the place of the directory.
+_GONE = (FileNotFoundError, NotADirectoryError)
 
 
 class LocalPendingWriter(PendingWriter):
@@ -106,7 +108,7 @@ class LocalPendingFiles(PendingFiles):
         with translated(target, f"publish {source}"):
             try:
                 staged_bytes = os.stat(source).st_size
-            except FileNotFoundError:
+            except _GONE:
                 _require_published(pending)
             else:
                 if staged_bytes != pending.size_bytes:
@@ -130,7 +132,7 @@ class LocalPendingFiles(PendingFiles):
                 if os.stat(source).st_size != pending.size_bytes:
                     raise lost_output(pending)
                 os.replace(source, target)
-            except FileNotFoundError:
+            except _GONE:
                 _require_published(pending)
             if durability == "power":
                 sync_directory(os.path.dirname(target))
@@ -141,12 +143,12 @@ class LocalPendingFiles(PendingFiles):
         with translated(pending.final_url, f"look at {pending.pending_url}"):
             try:
                 return os.stat(pending.pending_url).st_size == pending.size_bytes
-            except FileNotFoundError:
+            except _GONE:
                 return os.path.exists(pending.final_url) and _is_published(pending)
 
     @override
     def discard(self, pending: PendingFile) -> None:
-        with translated(pending.pending_url, "discard"), contextlib.suppress(FileNotFoundError):
+        with translated(pending.pending_url, "discard"), contextlib.suppress(*_GONE):
             os.unlink(pending.pending_url)
         _remove_empty(pending.pending_url)
 
@@ -196,7 +198,7 @@ def _move(pending: PendingFile) -> None:
 def _require_published(pending: PendingFile) -> None:
     try:
         is_published = _is_published(pending)
-    except FileNotFoundError:
+    except _GONE:
         raise lost_output(pending) from None
     if not is_published:
         raise conflict(pending)
