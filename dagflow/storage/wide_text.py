@@ -31,11 +31,14 @@ def wide_encoding(head: bytes) -> tuple[str, str]:
 
 
 def _is_text_in(name: str, head: bytes) -> bool:
-    """Whether bytes are text in an encoding of wide units; text of bytes that holds some zeros is not."""
+    """Whether bytes are text in an encoding of wide units; text of bytes that holds some zeros is not.
+
+    A few zeros in short binary data prove nothing: several characters must be ASCII, and a good part of all.
+    """
     try:
         text = codecs.getincrementaldecoder(name)().decode(head)
     except UnicodeDecodeError:
         return False
     plain = sum("\0" < character < "\x80" for character in text)
     are_newlines = head.count(b"\n") <= 2 * text.count("\n")
-    return plain > 1 and 8 * plain >= len(text) and "\0" not in text and are_newlines
+    return plain > 3 and 8 * plain >= len(text) and "\0" not in text and are_newlines

@@ -186,7 +186,8 @@ SAVED = st.builds(
     st.integers(1, 9),
     JSON,
     st.none() | st.lists(st.builds(SavedSegment, TEXT, st.integers(0, 9), st.binary(max_size=4)), max_size=2),
-    st.binary(max_size=4),
+    st.none() | st.dictionaries(TEXT, JSON, max_size=1),
+    st.none() | TEXT,
 )
 SAVED_BY_NAME = st.dictionaries(TEXT, SAVED, max_size=2)
 COUNTERS = st.builds(Counters, st.dictionaries(TEXT, st.builds(OperatorCounters, COUNTS, COUNTS, COUNTS), max_size=2))
