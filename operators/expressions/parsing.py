@@ -13,6 +13,7 @@ from sqlglot import exp, parser, tokens
 from sqlglot.errors import ParseError, TokenError
 
 from dagflow.suggestions import did_you_mean
+from operators.column_names import shown_name
 from operators.expressions.arguments import CHAINED, OPERATORS, note_positions, operands_of, position_of, require_read
 from operators.expressions.expression_error import ExpressionError
 from operators.expressions.misspelling import with_keyword
@@ -214,7 +215,8 @@ class Converter:
             return ExpressionError("only one expression is expected; remove what is behind ';'", self.text, at)
         if isinstance(found, exp.Alias):
             return ExpressionError("'as' is allowed only in cast(a as type) and try_cast(a as type)", self.text, at)
-        return ExpressionError(f"{type(found).__name__.lower()} is not available in expressions", self.text, at)
+        # As a reader of SQL writes it: the parser's own names, such as bitwiserightshift for >>, say nothing.
+        return ExpressionError(f"{shown_name(found.sql())} is not available in expressions", self.text, at)
 
     def column(self, found: Any, at: int) -> Node:
         """The column that a name stands for.

@@ -195,7 +195,7 @@ def test_a_mistake_is_reported_at_its_place_in_the_app(
         ("selec a from input", "selec", "'selec' is not expected here; did you mean 'select'?"),
         ("select a from input qualify b", "b", "qualify is not available"),
         ("delete from input", "delete", "a query is expected"),
-        ("select a from input group by rollup(z)", "z", "rollup is not available"),
+        ("select a from input group by rollup(z)", "z", "'ROLLUP (z)' is not available"),
         ("select a from rates", "rates", "'rates' can be joined: from input join rates using"),
         ("select a from input join rates on a > b", "a > b", "a join compares columns by ="),
         ("select a from input join rates on z = b", "z", "as input.country = rates.country"),
