@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from decimal import Decimal
@@ -241,6 +242,8 @@ class Converter:
         if found.is_string:
             return Constant(at, text, TEXT)
         if "e" in text.lower():
+            if math.isinf(float(text)):
+                raise ExpressionError(f"{text} is larger than any double", self.text, at)
             return Constant(at, float(text), DOUBLE)
         return self._number(Decimal(text), at)
 

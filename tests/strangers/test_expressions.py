@@ -49,6 +49,12 @@ def test_a_negative_literal_keeps_its_digits(digits: int, behind: int) -> None:
         assert computed(f"-{text}", ONE) == [Decimal(f"-{text}")]
 
 
+def test_a_number_that_no_double_holds_is_a_mistake() -> None:
+    """It is not taken for infinity, which would make conditions true or false without a word."""
+    with pytest.raises(ExpressionError, match="1e309 is larger than any double, at column 6"):
+        Expression.of("d < -1e309").bind(ONE.schema)
+
+
 def test_rows_that_a_test_expects_may_have_long_decimals() -> None:
     """A decimal column with 38 digits is compared with a number in YAML as it is written."""
     rows = [{"x": Decimal(f"{DIGITS[:30]}.25")}]
