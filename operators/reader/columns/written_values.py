@@ -53,14 +53,16 @@ def value_as(value: Any, kind: ColumnType, *, takes_others: bool = False) -> Any
     Args:
         value: As members_of() gives it.
         kind: The type.
-        takes_others: Whether objects may have members that their type lacks; they are left out.
+        takes_others: Whether objects may have members that their type lacks; they are left out. Otherwise the type is
+            inferred, and an object without members, which decides none, is null in other types than those of objects.
 
     Raises:
         ValueError: The value is none of the type; the text is a clause that begins with the value.
     """
     arrow = kind.arrow
     is_text = isinstance(value, str) and not isinstance(value, Number)
-    if value is None:
+    has_no_members = isinstance(value, Object) and not value
+    if value is None or (has_no_members and not takes_others and not pa.types.is_struct(arrow)):
         return None
     if pa.types.is_nested(arrow):
         return _nested(value, arrow, takes_others=takes_others)
