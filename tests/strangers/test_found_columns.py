@@ -155,6 +155,17 @@ def test_a_value_that_can_be_no_key_concerns_its_record_alone(
     assert held(tmp_path / "keys") == rest
 
 
+@pytest.mark.parametrize("commit", ["{every_millis: 0}", "{bytes: 1000000}"], ids=["window", "group"])
+@pytest.mark.parametrize("kind", ["delta", pytest.param("iceberg", marks=pytest.mark.nightly)])
+def test_the_last_record_of_a_key_counts_whatever_columns_others_have(kind: str, commit: str, tmp_path: Path) -> None:
+    """Records with the same columns do not come together, in front of others that were there before them."""
+    more = {0: ',"x":1', 1: "", 2: ',"y":[2]', 3: ',"x":"text"'}
+    lines = [f'{{"d":{number % 3},"i":{number}{more[number % 4]}}}' for number in range(30)]
+    arrive(tmp_path, "a", lines)
+    publish(tmp_path, kind, block=8, more=f", upsert_by: d, commit: {commit}")
+    assert [row["i"] for row in held(tmp_path, kind)] == [27, 28, 29]
+
+
 SELECTS = [
     ("Select, properties: {rename: {d: z}, drop: e}", "z"),
     ("Select, properties: {keep: [i, d], where: i >= 0}", "d"),

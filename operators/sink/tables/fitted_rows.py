@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from dagflow.metrics.names import RESCUED_VALUES
 from operators.sink.tables.base import Table
-from operators.sink.tables.fragments import with_columns
+from operators.sink.tables.nested_types import with_columns
 from operators.sink.tables.partition_fields import PartitionField
 from operators.sink.tables.rescued_column import with_rescued
 from operators.sink.tables.table_columns import TableColumns

@@ -17,7 +17,7 @@ from dagflow.storage.checksums import updated_crc32
 from dagflow.storage.context import StorageContext
 from dagflow.storage.file_facts import FileFacts
 from dagflow.storage.location import join, redacted
-from operators.sink.tables.nested_types import joined_type, nulls_of
+from operators.sink.tables.nested_types import joined_type, with_columns
 from operators.sink.tables.partition_fields import PartitionField
 from operators.sink.tables.table_columns import schema_of_text, schema_text
 from operators.sink.tables.table_files import nothing, stored_columns
@@ -177,19 +177,17 @@ class _Fragment:
                 self._write(each)
 
     def _write(self, values: PartitionValues) -> None:
-        rows = self._rows.pop(values)
+        # Rows of one schema would otherwise come together, and a newer row before an older one with its key.
+        schema = pa.schema(list(self._columns.values()))
+        rows = pa.Table.from_batches([with_columns(each, schema) for each in self._rows.pop(values)], schema)
         del self._bytes[values]
-        while rows:
-            schema = rows[0].schema
-            together = [each for each in rows if each.schema == schema]
-            rows = [each for each in rows if each.schema != schema]
-            sink = pa.BufferOutputStream()
-            with pa.ipc.new_stream(sink, schema, options=_LZ4) as writer:
-                writer.write_table(pa.Table.from_batches(together).combine_chunks())
-            data = sink.getvalue()
-            self._file.write(data)
-            self._pieces.append([list(values), self._end, self._end + data.size, updated_crc32(data, 0)])
-            self._end += data.size
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, schema, options=_LZ4) as writer:
+            writer.write_table(rows.combine_chunks())
+        data = sink.getvalue()
+        self._file.write(data)
+        self._pieces.append([list(values), self._end, self._end + data.size, updated_crc32(data, 0)])
+        self._end += data.size
 
     def close(self, facts: FileFacts) -> None:
         """End the file, with the facts that are the same for all files of the window."""
@@ -230,16 +228,6 @@ def _lost(url: str, state: str, why: str) -> LostOutputError:
         f"a fragment of the table is {state}, which windows have written and which was to be merged: {why}",
         url=redacted(url),
     )
-
-
-def with_columns(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Rows with the columns of a schema, as wide as it has them, and nulls in those that they lack."""
-    given = dict(zip(rows.schema.names, rows.columns, strict=True))
-    columns = [
-        given[field.name].cast(field.type) if field.name in given else nulls_of(rows.num_rows, field.type)
-        for field in schema
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def united(texts: Sequence[str]) -> pa.Schema:

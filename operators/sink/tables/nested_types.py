@@ -161,3 +161,13 @@ def with_types(rows: pa.Table, schema: pa.Schema) -> pa.Table:
         chunks = rows[field.name].cast(nullable_type(field.type)).chunks
         columns.append(pa.chunked_array([with_required(each, field.type, field.name) for each in chunks], field.type))
     return pa.table(columns, schema=schema)
+
+
+def with_columns(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Rows with the columns of a schema, as wide as it has them, and nulls in those that they lack."""
+    given = dict(zip(rows.schema.names, rows.columns, strict=True))
+    columns = [
+        given[field.name].cast(field.type) if field.name in given else nulls_of(rows.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

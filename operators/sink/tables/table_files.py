@@ -16,6 +16,7 @@ from dagflow.storage.file_facts import FileFacts
 from operators.sink.file_sink import FileSink
 from operators.sink.formats.base import FileStream
 from operators.sink.formats.parquet import ParquetEncoder, ParquetSink
+from operators.sink.tables.nested_types import with_columns
 from operators.sink.tables.partition_fields import PartitionField
 from operators.sink.tables.table_partitions import PartitionRows, partitions_of
 from operators.sink.tables.table_statistics import facts_of, names_with_nan
@@ -84,10 +85,12 @@ class TableFiles:
         suffix = "" if is_named else f"-{os.urandom(8).hex()}"
         self._sink = FileSink(context, location, max_bytes=target_bytes, max_open=_MAX_OPEN, suffix=suffix)
         self._formats: dict[tuple[str, ...], _DataFileFormat] = {}
+        self._columns: dict[str, pa.Field] = {}
 
     def begin_window(self, window_id: int) -> None:
         """Start the window's files."""
         self._formats.clear()
+        self._columns.clear()
         self._sink.begin_window(window_id)
 
     def write(self, batch: RecordBatch) -> None:
@@ -98,6 +101,11 @@ class TableFiles:
             StorageError: The store refused the rows.
         """
         rows = batch.to_arrow()
+        if self._keys:
+            # A file that was begun before does not go on behind another one: the last row of a key counts.
+            self._columns.update((field.name, field) for field in rows.schema)
+            rows = with_columns(rows, pa.schema(list(self._columns.values())))
+            batch = RecordBatch(rows, origin=batch.origin)
         stored = stored_columns(rows.schema, self._left_out)
         for part in self._parts_of(rows):
             chosen = batch if part.indices is None else batch.take(part.indices)

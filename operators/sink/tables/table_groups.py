@@ -22,7 +22,8 @@ from dagflow.errors import ANOTHER_TABLE, LostOutputError
 from dagflow.storage.pending import HeldFile
 from dagflow.suggestions import window_options
 from operators.sink.tables.base import TableShape
-from operators.sink.tables.fragments import Piece, pieces_of, read_piece, united, with_columns
+from operators.sink.tables.fragments import Piece, pieces_of, read_piece, united
+from operators.sink.tables.nested_types import with_columns
 from operators.sink.tables.newest_rows import newest_of
 from operators.sink.tables.table_columns import names_in_order, schema_text
 from operators.sink.tables.table_files import TableFiles
