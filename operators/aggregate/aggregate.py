@@ -169,7 +169,7 @@ class Aggregate(_Grouped, ColumnOperator[_Grouping], Unified):
         table = with_equal_keys(pa.table(found), list(self.by))
         codes = merged(*failures)
         if codes is not None:
-            table = table.filter(self.accepted(batch, codes, lambda row: rows.reason(int(codes[row]), row)))
+            table = table.filter(self.accepted(batch, rows.reasons(codes)))
         if table.num_rows:
             # Combined with those of other batches: one batch alone may have nearly as many groups as records.
             self.add(table)

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from dagflow.suggestions import did_you_mean
 from operators.expressions.bound import Bound, CallSite
 from operators.expressions.casting import cast, lenient_cast
+from operators.expressions.exact_decimals import fitted
 from operators.expressions.expression_error import ExpressionError
 from operators.expressions.functions import logic
 from operators.expressions.functions.available import AGGREGATES, FUNCTIONS, OPERATORS, Function
@@ -125,7 +126,7 @@ class Binder:
             column = rows.columns.column(index)
             if pa.types.is_decimal256(stored):
                 fit = Vector(column)
-                return rows.attempt(lambda values: pc.cast(values, kind), lambda _: _TOO_LONG, fit)
+                return rows.attempt(lambda values: fitted(values, kind), lambda _: _TOO_LONG, fit)
             return Vector(column if stored == kind else pc.cast(column, kind))
 
         return Bound(node, kind, compute)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators.expressions.bound import Bound, CallSite, applied, attempted, typed
-from operators.expressions.exact_decimals import as_floating, rescaled, whole_part
+from operators.expressions.exact_decimals import as_floating, fitted, rescaled, whole_part
 from operators.expressions.sql_types import (
     BOOLEAN,
     DATE,
@@ -69,9 +69,10 @@ def lenient_cast(site: CallSite, value: Bound, kind: pa.DataType) -> Bound:
 def _why_no(kind: pa.DataType) -> Callable[[str], str]:
     """A function that says why a text is no value of a type."""
     column = ColumnType(name_of(kind), kind)
+    is_decimal = pa.types.is_decimal(kind)
 
     def why(text: str) -> str:
-        if pa.types.is_decimal(kind) and is_written_as(text.strip(), column):
+        if is_decimal and is_written_as(text.strip(), column):
             return f"{_shown(text)} does not fit {column.name}"
         return f"{_shown(text)} {why_not(text.strip(), column)}"
 
@@ -125,6 +126,10 @@ def _is_naive(kind: pa.DataType) -> bool:
     return bool(pa.types.is_timestamp(kind) and kind.tz is None)
 
 
+def _fitted(kind: pa.DataType) -> Callable[[Any], Any]:
+    return lambda values: fitted(values, kind)
+
+
 def _plain(kind: pa.DataType) -> Callable[[Any], Any]:
     return lambda values: pc.cast(values, kind)
 
@@ -149,9 +154,9 @@ def _from_number(source: pa.DataType, target: pa.DataType) -> Callable[[Any], An
         return lambda values: pc.cast(values, target, safe=False)
     if is_whole(target):
         if is_whole(source):
-            return _plain(target)
+            return _fitted(target)
         if pa.types.is_decimal(source):
-            return lambda values: pc.cast(whole_part(values), target)
+            return lambda values: fitted(whole_part(values), target)
         return lambda values: _whole_of_double(pc.trunc(values), target)
     return None
 
@@ -160,9 +165,8 @@ def _whole_of_double(values: Any, target: pa.DataType) -> Any:
     """Whole numbers; the double that the largest one of 64 bits becomes is that number again, as in Spark."""
     largest = 2 ** (target.bit_width - 1) - 1
     if float(largest) == largest:
-        return pc.cast(values, target)
-    is_largest = pc.equal(values, float(largest))
-    return pc.if_else(is_largest, pa.scalar(largest, target), pc.cast(pc.if_else(is_largest, 0.0, values), target))
+        return fitted(values, target)
+    return pc.if_else(pc.equal(values, float(largest)), pa.scalar(largest, target), fitted(values, target))
 
 
 def _decimal_of_double(values: Any, target: pa.DataType) -> Any:

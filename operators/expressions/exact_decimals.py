@@ -6,9 +6,11 @@ guesses of a digit overflows where a part of the dividend begins as the divisor 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Context, Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -17,16 +19,14 @@ from operators.reader.columns.decimal_texts import WIDE_DIGITS
 _STEP = 9
 """Digits of the longest power of ten that has 32 bits."""
 
+_INT64_DIGITS = 19
+
 _PYTHONS = Context(prec=200)
 """With room for the quotient of any two decimals."""
 
 
 def rescaled(values: Any, target: pa.DataType) -> Any:
-    """Decimals with another number of digits, rounded half away from zero.
-
-    Raises:
-        pyarrow.ArrowInvalid: A value has too many digits before the point.
-    """
+    """Decimals with another number of digits, rounded half away from zero; null for too many before the point."""
     source = values.type
     if source == target:
         return values
@@ -37,7 +37,56 @@ def rescaled(values: Any, target: pa.DataType) -> Any:
         values = pc.cast(values, pa.decimal256(WIDE_DIGITS, target.scale))
     else:
         values = pc.cast(values, pa.decimal256(WIDE_DIGITS, source.scale))
-    return pc.cast(values, target)
+    return fitted(values, target)
+
+
+def fitted(values: Any, kind: pa.DataType) -> Any:
+    """Numbers in another type, with null for those that it does not have.
+
+    Args:
+        values: Whole numbers, doubles without fractions, or decimals whose scale the type has room for.
+        kind: A type of whole numbers, or of decimals.
+    """
+    try:
+        return pc.cast(values, kind)
+    except pa.ArrowInvalid:
+        low, high = _limits(values.type, kind)
+    fits = pc.and_(pc.greater_equal(values, low), pc.less_equal(values, high))
+    return pc.cast(pc.if_else(fits, values, pa.scalar(None, values.type)), kind)
+
+
+def _limits(source: pa.DataType, kind: pa.DataType) -> tuple[pa.Scalar, pa.Scalar]:
+    """The smallest and the largest number of a type that another type has as well."""
+    if pa.types.is_decimal(kind):
+        most = Decimal((0, (9,) * (kind.precision - kind.scale + source.scale), -source.scale))
+        least = most.copy_negate()
+    else:
+        least, most = -(2 ** (kind.bit_width - 1)), 2 ** (kind.bit_width - 1) - 1
+    if pa.types.is_decimal(source):
+        wide = pa.decimal256(WIDE_DIGITS, source.scale)
+        return pa.scalar(Decimal(least), wide), pa.scalar(Decimal(most), wide)
+    if pa.types.is_floating(source):
+        number = source.to_pandas_dtype()
+        least, most = number(least), np.nextafter(number(-least), number(0))
+    return pa.scalar(least, source), pa.scalar(most, source)
+
+
+def with_room(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """A kernel of whole numbers that gives null, and does not raise, where the result does not fit their type."""
+
+    def compute(*values: Any) -> Any:
+        try:
+            return kernel(*values)
+        except pa.ArrowInvalid:
+            wide = [pc.cast(each, pa.decimal256(_INT64_DIGITS, 0)) for each in values]
+        return fitted(kernel(*wide), values[0].type)
+
+    return compute
+
+
+def unless_zero(divisor: Any) -> Any:
+    """A divisor, with null for 0."""
+    return pc.if_else(pc.equal(divisor, pa.scalar(0, divisor.type)), pa.scalar(None, divisor.type), divisor)
 
 
 def as_floating(values: Any, target: pa.DataType) -> Any:
@@ -81,9 +130,10 @@ def quotient(dividend: Any, divisor: Any, kind: pa.DataType) -> Any:
         divisor: An array or a scalar, as the dividend is.
         kind: A decimal type.
 
-    Raises:
-        pyarrow.ArrowInvalid: A divisor is zero, or a quotient has too many digits.
+    Returns:
+        Null where the divisor is zero, or the quotient has too many digits.
     """
+    divisor = unless_zero(divisor)
     if dividend.type.precision + 2 * divisor.type.precision + 3 <= WIDE_DIGITS:
         found = pc.divide_checked(dividend, divisor)
         if _is_exact(found, dividend, divisor):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +16,9 @@ DATE = pa.date32()
 TIMESTAMP = pa.timestamp("us")
 INTERVAL = pa.duration("us")
 NULL = pa.null()
+
+DecimalType = Callable[[int, int], pa.DataType]
+"""Gives the type of decimals with some digits before and behind the point."""
 
 MAX_DIGITS = 38
 MIN_SCALE = 6
@@ -91,10 +95,33 @@ def _common_number(left: pa.DataType, right: pa.DataType) -> pa.DataType:
         return DOUBLE
     if is_whole(left) and is_whole(right):
         return max(left, right, key=_WIDTHS.index)
-    first, second = as_decimal(left), as_decimal(right)
-    whole = max(first.precision - first.scale, second.precision - second.scale)
-    scale = max(first.scale, second.scale)
+    whole, scale = _digits_of_both(left, right)
     return pa.decimal128(min(whole + scale, MAX_DIGITS), scale)
+
+
+def _digits_of_both(left: pa.DataType, right: pa.DataType) -> tuple[int, int]:
+    """How many digits before and behind the point hold all values of two types, of decimals or whole numbers."""
+    first, second = as_decimal(left), as_decimal(right)
+    return max(first.precision - first.scale, second.precision - second.scale), max(first.scale, second.scale)
+
+
+def _common_decimal(left: pa.DataType, right: pa.DataType, too_long: DecimalType) -> pa.DataType | None:
+    """As common_type, but where decimals of 38 digits do not hold all values of both types."""
+    kind = common_type(left, right)
+    if kind is None or not pa.types.is_decimal(kind) or pa.types.is_null(left) or pa.types.is_null(right):
+        return kind
+    whole, scale = _digits_of_both(left, right)
+    return kind if whole + scale <= MAX_DIGITS else too_long(whole, scale)
+
+
+def chosen_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
+    """The type of a choice between two values: decimals keep the digits before the point, as in Spark."""
+    return _common_decimal(left, right, lambda whole, scale: pa.decimal128(MAX_DIGITS, MAX_DIGITS - whole))
+
+
+def compared_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
+    """The type in which two values are compared: decimals keep all digits."""
+    return _common_decimal(left, right, lambda whole, scale: pa.decimal256(whole + scale, scale))
 
 
 def normal_type(kind: pa.DataType) -> pa.DataType:

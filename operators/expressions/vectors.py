@@ -67,8 +67,17 @@ class Rows:
             code: As in Vector.failures.
             row: Position of the record.
         """
-        failure = self._failures[code - 1]
-        return failure.why(*(_one(argument, row) for argument in failure.arguments))
+        return self.reasons(np.where(np.arange(row + 1) == row, np.int32(code), np.int32(0)))[row]
+
+    def reasons(self, failures: Codes) -> dict[int, str]:
+        """Why records have no value, as clauses, by the position of each one that has a failure."""
+        found: dict[int, str] = {}
+        for code in np.unique(failures[failures != 0]).tolist():
+            rows = np.flatnonzero(failures == code)
+            failure = self._failures[code - 1]
+            given = (_some(argument, rows) for argument in failure.arguments)
+            found.update(zip(rows.tolist(), map(failure.why, *given), strict=True))
+        return found
 
     def apply(self, kernel: Kernel, *arguments: Vector) -> Vector:
         """Compute values with a kernel that has one for any arguments."""
@@ -167,5 +176,11 @@ def _slice(values: Any, rows: range) -> Any:
     return values.slice(rows.start, len(rows)) if isinstance(values, pa.Array) else values
 
 
-def _one(values: Any, row: int) -> Any:
-    return readable_value(values if isinstance(values, pa.Scalar) else values[row])
+def _some(values: Any, rows: npt.NDArray[np.int64]) -> list[Any]:
+    if isinstance(values, pa.Scalar):
+        return [readable_value(values)] * len(rows)
+    taken = values.take(pa.array(rows))
+    try:
+        return [*taken.to_pylist()]
+    except (ValueError, OverflowError):
+        return [*map(readable_value, taken)]

@@ -93,9 +93,9 @@ class Check(ExpectingOperator[tuple[Bound, ...]], Composite):
             if self.on_fail == "warn":
                 reasons |= dict.fromkeys(failed.tolist(), "")
                 continue
+            clauses = {row: f": {why}" for row, why in rows.reasons(codes).items()}
             for row in failed.tolist():
-                why = f": {rows.reason(int(codes[row]), row)}" if codes[row] else ""
-                reasons.setdefault(row, f"expected {expectation}{why}")
+                reasons.setdefault(row, f"expected {expectation}{clauses.get(row, '')}")
         self.pass_on(batch, reasons)
 
     def resulting_columns(self, arriving: StreamColumns) -> StreamColumns:

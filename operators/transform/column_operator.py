@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -16,7 +16,6 @@ from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.records import RecordBatch
 from operators.expressions.binding import functions_in_duckdb
 from operators.expressions.syntax import Node
-from operators.expressions.vectors import Codes
 from operators.found_values import is_found
 from operators.rejects.record_refusing import RecordRefusing
 
@@ -117,18 +116,17 @@ class ColumnOperator(RecordRefusing, ColumnTraced, Explained, Generic[Plan]):
             raise LookupError(_RAW)
         return batch.to_arrow()
 
-    def accepted(self, batch: RecordBatch, failures: Codes | None, reason: Callable[[int], str]) -> pa.BooleanArray:
-        """Refuse the records that failed, and return a mask of the others.
+    def accepted(self, batch: RecordBatch, reasons: Mapping[int, str]) -> pa.BooleanArray:
+        """Refuse the records that have a reason, and return a mask of the others.
 
         Args:
             batch: The records as they came.
-            failures: 0 for each record that did not fail; None where none did.
-            reason: Why the record at a position failed.
+            reasons: Why a record is refused, by its position.
 
         Raises:
             RecordError: A record failed, and no stream takes rejects.
         """
-        if failures is None:
-            return pa.repeat(pa.scalar(True), len(batch))
-        self.refuse(batch, {row: reason(row) for row in np.flatnonzero(failures).tolist()})
-        return pa.array(failures == 0)
+        self.refuse(batch, dict(sorted(reasons.items())))
+        mask = np.ones(len(batch), bool)
+        mask[[*reasons]] = False
+        return pa.array(mask)

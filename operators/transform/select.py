@@ -17,7 +17,7 @@ from dagflow.suggestions import did_you_mean
 from operators.expressions.bound import Bound
 from operators.expressions.expression import ExpressionText, OptionalExpression
 from operators.expressions.syntax import ColumnName, Node, columns_in
-from operators.expressions.vectors import Codes, Rows, merged
+from operators.expressions.vectors import Rows
 from operators.found_values import is_found
 from operators.rescued_values import RESCUED, renamed_values
 from operators.transform.column_operator import ColumnOperator
@@ -130,22 +130,19 @@ class Select(ColumnOperator[SelectPlan]):
         kept = self._kept(batch, plan)
         rows = Rows(kept.to_arrow())
         vectors = {name: bound.compute(rows) for name, bound in plan.computed.items()}
-
-        def reason(row: int) -> str:
-            for name, vector in vectors.items():
-                if vector.failures is not None and vector.failures[row]:
-                    return f"column '{name}': {rows.reason(int(vector.failures[row]), row)}"
-            return ""
-
-        failures = merged(*(vector.failures for vector in vectors.values()))
         arrays = [
             rows.spread(vectors[field.name].values) if index is None else plan.passed_on(rows.columns, index)
             for field, index in plan.layout
         ]
         schema = pa.schema([field for field, _ in plan.layout])
         selected = kept.with_columns(pa.RecordBatch.from_arrays(arrays, schema=schema))
-        if failures is not None:
-            selected = selected.filter(self.accepted(kept, failures, reason))
+        reasons: dict[int, str] = {}
+        for name, vector in vectors.items():
+            if vector.failures is not None:
+                found = rows.reasons(vector.failures)
+                reasons = {row: f"column '{name}': {why}" for row, why in found.items()} | reasons
+        if reasons:
+            selected = selected.filter(self.accepted(kept, reasons))
         self.output.emit(selected)
 
     def _kept(self, batch: RecordBatch, plan: SelectPlan) -> RecordBatch:
@@ -156,9 +153,8 @@ class Select(ColumnOperator[SelectPlan]):
         found = plan.where.compute(rows)
         mask = rows.spread(rows.truth(found.values))
         if found.failures is not None:
-            codes: Codes = found.failures
-            accepted = self.accepted(batch, codes, lambda row: f"where: {rows.reason(int(codes[row]), row)}")
-            mask = pc.and_(mask, accepted)
+            reasons = {row: f"where: {why}" for row, why in rows.reasons(found.failures).items()}
+            mask = pc.and_(mask, self.accepted(batch, reasons))
         return batch.filter(mask)
 
     def resulting_columns(self, arriving: StreamColumns) -> StreamColumns:

@@ -81,7 +81,9 @@ def test_the_largest_whole_number_comes_back_from_a_double(kind: str) -> None:
     largest, smallest = 2**63 - 1, -(2**63)
     rows = pa.RecordBatch.from_pydict({"n": [largest, smallest, None]})
     assert computed(f"cast(cast(n as {kind}) as bigint)", rows) == [largest, smallest, None]
-    assert computed("floor(cast(n as double))", rows) == [largest, smallest, None]
+    beyond, *others = computed("floor(cast(n as double))", rows)
+    assert beyond == "9.223372036854776e+18 does not fit bigint"  # as in Spark
+    assert others == [smallest, None]
     with_next = pa.RecordBatch.from_pydict({"d": [math.nextafter(2.0**63, math.inf), 2.0**31]})
     assert "does not fit bigint" in str(computed("cast(d as bigint)", with_next)[0])
     assert "does not fit int" in str(computed("cast(d as int)", with_next)[1])
@@ -145,3 +147,32 @@ def test_a_type_that_does_not_fit_beside_a_moment_is_named(text: str) -> None:
     """Times of day are no moments, and intervals no numbers."""
     with pytest.raises(ExpressionError, match=r"and this is time64|dates and timestamps|must be a whole number"):
         Expression.of(text).bind(ONE.schema)
+
+
+def test_decimals_of_different_types_are_compared_with_all_digits() -> None:
+    """No digit is rounded, and no number is too large, whatever the other has."""
+    rows = pa.RecordBatch.from_pydict(
+        {
+            "long": pa.array([Decimal(0), Decimal("9" * 38)], pa.decimal128(38, 0)),
+            "small": pa.array([Decimal("0.0001"), Decimal(0)], pa.decimal128(38, 38)),
+        }
+    )
+    assert computed("long < small", rows) == [True, False]
+    assert computed("long = small", rows) == [False, False]
+    assert computed("small is distinct from long", rows) == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [("coalesce(small, 5)", (38, 28)), ("greatest(long, small)", (38, 0)), ("if(long > 5, long, small)", (38, 0))],
+)
+def test_a_choice_between_decimals_has_room_for_every_whole_number(text: str, kind: tuple[int, int]) -> None:
+    """As in Spark, digits behind the point are rounded where 38 are not enough for all."""
+    rows = pa.RecordBatch.from_pydict(
+        {
+            "long": pa.array([Decimal("9" * 38), Decimal(0)], pa.decimal128(38, 0)),
+            "small": pa.array([None, Decimal("0.75")], pa.decimal128(38, 38)),
+        }
+    )
+    assert Expression.of(text).bind(rows.schema).type == pa.decimal128(*kind)
+    assert computed(text, rows) == ([5, Decimal("0.75")] if kind[1] else [Decimal("9" * 38), 1])

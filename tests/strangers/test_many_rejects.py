@@ -20,7 +20,7 @@ from operators.reader.formats import RECORD_FORMATS
 from operators.testing import URL, MemorySource, block_of
 
 RECORDS = 2000
-MOST_CALLS = 150
+MOST_CALLS = 100
 """Calls of functions for each refused record."""
 
 WAYS_TO_READ: list[tuple[Any, bytes, bytes]] = [
@@ -51,6 +51,16 @@ WAYS_TO_COMPUTE: list[Callable[[], Any]] = [
     lambda: Select(columns={"b": "cast(a as boolean)"}),
     lambda: Select(columns={"b": "cast(a as tinyint) / 0"}),
     lambda: Select(where="cast(cast(a as double) * 1e20 as bigint) > 0"),
+    lambda: Select(columns={"b": "cast(a || '000000000' as decimal(9, 2))"}),
+    lambda: Select(columns={"b": "cast(a as bigint) * 9223372036854775807"}),
+    lambda: Select(columns={"b": f"cast(a as decimal(38, 0)) + cast('{'9' * 38}' as decimal(38, 0))"}),
+    lambda: Select(columns={"b": "cast(a as decimal(9, 2)) / 0"}),
+    lambda: Select(columns={"b": "-(cast(a as int) * 0 - 2147483647 - 1)"}),
+    lambda: Select(columns={"b": "cast(floor(cast(a as double)) as tinyint)"}),
+    lambda: Select(columns={"b": "sqrt(-cast(a as double))"}),
+    lambda: Select(columns={"b": "log10(0 * cast(a as int))"}),
+    lambda: Select(columns={"b": "make_date(cast(a as int), 2, 30)"}),
+    lambda: Select(columns={"b": "cast('2026-03-29 02:30:00.' || a as timestamp) at time zone 'Europe/Paris'"}),
 ]
 
 

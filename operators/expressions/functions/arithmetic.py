@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from operators.expressions import exact_decimals, rounded_doubles
 from operators.expressions.bound import Bound, CallSite, applied, attempted
 from operators.expressions.casting import cast
-from operators.expressions.exact_decimals import quotient, rescaled
+from operators.expressions.exact_decimals import fitted, quotient, rescaled, unless_zero, with_room
 from operators.expressions.expression_error import ExpressionError
 from operators.expressions.functions.moments import moved, subtracted
 from operators.expressions.sql_types import (
@@ -80,7 +80,7 @@ def add(site: CallSite, left: Bound, right: Bound) -> Bound:
         left, right = right, left
     if pa.types.is_temporal(left.type):
         return moved(site, left, right, 1)
-    return _sum(site, left, right, pc.add_checked, "+")
+    return _sum(site, left, right, with_room(pc.add_checked), "+")
 
 
 def subtract(site: CallSite, left: Bound, right: Bound) -> Bound:
@@ -91,7 +91,7 @@ def subtract(site: CallSite, left: Bound, right: Bound) -> Bound:
         return subtracted(site, left, right)
     if pa.types.is_temporal(left.type):
         return moved(site, left, right, -1)
-    return _sum(site, left, right, pc.subtract_checked, "-")
+    return _sum(site, left, right, with_room(pc.subtract_checked), "-")
 
 
 def _sum(site: CallSite, left: Bound, right: Bound, kernel: Callable[..., Any], sign: str) -> Bound:
@@ -133,7 +133,7 @@ def multiply(site: CallSite, left: Bound, right: Bound) -> Bound:
     """Left * right."""
     left, right = _numbers(site, left, right)
     if not _is_decimal_sum(left, right):
-        return _of_equals(site, left, right, pc.multiply_checked, "*")
+        return _of_equals(site, left, right, with_room(pc.multiply_checked), "*")
     first, second = _digits(left), _digits(right)
     digits = first.precision + second.precision + 1
     if digits > WIDE_DIGITS:
@@ -146,9 +146,7 @@ def divide(site: CallSite, left: Bound, right: Bound) -> Bound:
     """Left / right: a decimal where one is a decimal and none a double, else a double."""
     left, right = _numbers(site, left, right)
     if not _is_decimal_sum(left, right):
-        return attempted(
-            site, DOUBLE, pc.divide_checked, _no_division, cast(site, left, DOUBLE), cast(site, right, DOUBLE)
-        )
+        return attempted(site, DOUBLE, _quotient, _no_division, cast(site, left, DOUBLE), cast(site, right, DOUBLE))
     first, second = _digits(left), _digits(right)
     scale = max(MIN_SCALE, first.scale + second.precision + 1)
     kind = decimal(first.precision - first.scale + second.scale + scale, scale)
@@ -170,7 +168,13 @@ def integer_divide(site: CallSite, left: Bound, right: Bound) -> Bound:
     """Left div right: the quotient of whole numbers without its fraction."""
     for each in (left, right):
         site.require(each, is_whole, "whole numbers")
-    return attempted(site, BIGINT, pc.divide_checked, _no_division, cast(site, left, BIGINT), cast(site, right, BIGINT))
+    return attempted(
+        site, BIGINT, with_room(_quotient), _no_division, cast(site, left, BIGINT), cast(site, right, BIGINT)
+    )
+
+
+def _quotient(dividend: Any, divisor: Any) -> Any:
+    return pc.divide_checked(dividend, unless_zero(divisor))
 
 
 def modulo(site: CallSite, left: Bound, right: Bound) -> Bound:
@@ -187,7 +191,7 @@ def _remainder(left: Any, right: Any) -> Any:
     # The smallest number divided by -1 would not fit.
     one = pa.scalar(1, right.type)
     right = pc.if_else(pc.equal(right, pa.scalar(-1, right.type)), one, right)
-    return pc.subtract(left, pc.multiply(pc.divide_checked(left, right), right))
+    return pc.subtract(left, pc.multiply(_quotient(left, right), right))
 
 
 def _remainder_of_doubles(left: Any, right: Any) -> Any:
@@ -212,7 +216,7 @@ def negative(site: CallSite, value: Bound) -> Bound:
     if pa.types.is_null(value.type):
         return value
     why = lambda given: f"-({given}) does not fit {name_of(value.type)}"  # noqa: E731  # a reason, not a function
-    return attempted(site, value.type, pc.negate_checked, why, value)
+    return attempted(site, value.type, with_room(pc.negate_checked), why, value)
 
 
 def absolute(site: CallSite, value: Bound) -> Bound:
@@ -220,7 +224,7 @@ def absolute(site: CallSite, value: Bound) -> Bound:
     value = _number(site, value)
     if not is_whole(value.type):
         return applied(site, value.type, pc.abs, value)
-    return attempted(site, value.type, pc.abs_checked, lambda given: f"abs({given}) does not fit", value)
+    return attempted(site, value.type, with_room(pc.abs_checked), lambda given: f"abs({given}) does not fit", value)
 
 
 def sign(site: CallSite, value: Bound) -> Bound:
@@ -244,7 +248,10 @@ def _whole(site: CallSite, value: Bound, of_doubles: Callable[[Any], Any], of_de
     if is_whole(value.type):
         return cast(site, value, BIGINT)
     if not pa.types.is_decimal(value.type):
-        return cast(site, applied(site, DOUBLE, of_doubles, cast(site, value, DOUBLE)), BIGINT)
+        why = lambda given: f"{given} does not fit bigint"  # noqa: E731  # a reason, not a function
+        return attempted(
+            site, BIGINT, lambda values: fitted(of_doubles(values), BIGINT), why, cast(site, value, DOUBLE)
+        )
     source = value.type
     kind = pa.decimal128(min(source.precision - source.scale + (1 if source.scale else 0), 38), 0)
 
@@ -270,20 +277,25 @@ def round_to(site: CallSite, value: Bound, digits: Bound | None = None) -> Bound
     kind = value.type if is_whole(value.type) else pa.decimal128(longest, scale)
 
     def compute(values: Any) -> Any:
-        return pc.cast(rescaled(pc.cast(values, source), pa.decimal256(WIDE_DIGITS, kept)), kind)
+        return fitted(rescaled(pc.cast(values, source), pa.decimal256(WIDE_DIGITS, kept)), kind)
 
     return attempted(site, kind, compute, lambda given: f"{given} does not fit {name_of(kind)}", value)
 
 
-def of_double(kernel: Callable[..., Any]) -> Callable[[CallSite, Bound], Bound]:
-    """A function of one double that has no value for some doubles, such as sqrt."""
+def of_double(kernel: Callable[..., Any], least: float = -math.inf) -> Callable[[CallSite, Bound], Bound]:
+    """A function of one double that has no value for those that are less than one, such as sqrt."""
 
     def bind(site: CallSite, value: Bound) -> Bound:
         value = _number(site, value)
         why = lambda given: f"{site.name} has no value for {given}"  # noqa: E731  # a reason, not a function
-        return attempted(site, DOUBLE, kernel, why, cast(site, value, DOUBLE))
+        return attempted(site, DOUBLE, lambda values: kernel(_from(values, least)), why, cast(site, value, DOUBLE))
 
     return bind
+
+
+def _from(values: Any, least: float) -> Any:
+    """Numbers, with null for smaller ones than the least, and not for NaN."""
+    return pc.if_else(pc.less(values, least), pa.scalar(None, values.type), values)
 
 
 def power(site: CallSite, base: Bound, exponent: Bound) -> Bound:

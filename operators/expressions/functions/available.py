@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -87,7 +88,8 @@ def _text_functions() -> dict[str, Function]:
 
 
 def _number_functions() -> dict[str, Function]:
-    doubles = {"sqrt": pc.sqrt_checked, "ln": pc.ln_checked, "log10": pc.log10_checked, "exp": pc.exp}
+    smallest = math.ulp(0.0)
+    doubles = {"sqrt": (pc.sqrt, 0.0), "ln": (pc.ln, smallest), "log10": (pc.log10, smallest), "exp": (pc.exp,)}
     return {
         "abs": Function(arithmetic.absolute, "abs(number)", 1, 1),
         "sign": Function(arithmetic.sign, "sign(number)", 1, 1),
@@ -96,7 +98,7 @@ def _number_functions() -> dict[str, Function]:
         "round": Function(arithmetic.round_to, "round(number, digits)", 1, 2),
         "mod": Function(arithmetic.modulo, "mod(a, b)", 2, 2),
         "power": Function(arithmetic.power, "power(base, exponent)", 2, 2),
-        **{name: Function(arithmetic.of_double(kernel), f"{name}(number)", 1, 1) for name, kernel in doubles.items()},
+        **{name: Function(arithmetic.of_double(*how), f"{name}(number)", 1, 1) for name, how in doubles.items()},
     }
 
 

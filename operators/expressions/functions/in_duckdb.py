@@ -85,13 +85,19 @@ def _result(sql: str, kind: pa.DataType, values: tuple[Any, ...]) -> Any:
         # A cursor takes the next batch even after an error in the one before.
         with _connections.own.cursor() as cursor:
             cursor.register("given", columns)
-            found = cursor.sql(f"select {sql} as v from given").to_arrow_table().column("v").combine_chunks()
+            found = cursor.sql(f"select try({sql}) as v from given").to_arrow_table().column("v").combine_chunks()
     except duckdb.Error as error:
         # One row or several have no value: the caller finds out which.
         raise pa.ArrowInvalid(str(error)) from error
     array = found if isinstance(found, pa.Array) else pa.concat_arrays(found.chunks)
     return in_calendar(pc.cast(array, kind)) if kind == DATE else pc.cast(array, kind)
 
+
+_MAKE_DATE = """
+case when a0 between 1 and 9999 and a1 between 1 and 12 then
+    case when a2 between 1 and day(last_day(make_date(cast(a0 as bigint), a1, 1))) then
+        make_date(cast(a0 as bigint), a1, a2) end end"""
+"""Null without an error, after which DuckDB would take the rows one by one."""
 
 FUNCTIONS: dict[str, tuple[Callable[..., Bound], str, int]] = {
     "md5": (computed("md5(a0)", TEXT, text), "md5(text)", 1),
@@ -103,7 +109,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Bound], str, int]] = {
     "bin": (computed("bin(cast(a0 as bigint))", TEXT, whole), "bin(number)", 1),
     "cbrt": (computed("cbrt(cast(a0 as double))", DOUBLE, number), "cbrt(number)", 1),
     "make_date": (
-        computed("make_date(cast(a0 as bigint), a1, a2)", DATE, whole, whole, whole),
+        computed(_MAKE_DATE, DATE, whole, whole, whole),
         "make_date(year, month, day)",
         3,
     ),

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from operators.expressions.bound import Bound, CallSite, applied, typed
 from operators.expressions.casting import cast
 from operators.expressions.expression_error import ExpressionError
-from operators.expressions.sql_types import BOOLEAN, TEXT, common_type, name_of
+from operators.expressions.sql_types import BOOLEAN, TEXT, chosen_type, compared_type, name_of
 from operators.expressions.vectors import Rows, Vector, merged
 
 
@@ -23,8 +23,16 @@ def truth(site: CallSite, value: Bound) -> Bound:
     return typed(checked, BOOLEAN) if pa.types.is_null(checked.type) else checked
 
 
-def unified(site: CallSite, values: list[Bound]) -> list[Bound]:
+CommonType = Callable[[pa.DataType, pa.DataType], pa.DataType | None]
+
+
+def unified(site: CallSite, values: list[Bound], common: CommonType = chosen_type) -> list[Bound]:
     """The values in the one type that they have in common.
+
+    Args:
+        site: Where the values stand.
+        values: The values.
+        common: Gives the common type of two.
 
     Raises:
         ExpressionError: The values have no type in common.
@@ -34,16 +42,16 @@ def unified(site: CallSite, values: list[Bound]) -> list[Bound]:
     for value in values:
         # A text that is written in the expression becomes a date if another value is one.
         if value not in written:
-            kind = _common(site, kind, value)
+            kind = _common(site, kind, value, common)
     if pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.tz is None):
         return [_moment(site, each, kind) if each in written else cast(site, each, kind) for each in values]
     for value in written:
-        kind = _common(site, kind, value)
+        kind = _common(site, kind, value, common)
     return [cast(site, each, kind) for each in values]
 
 
-def _common(site: CallSite, kind: pa.DataType, value: Bound) -> pa.DataType:
-    found = common_type(kind, value.type)
+def _common(site: CallSite, kind: pa.DataType, value: Bound, common: CommonType) -> pa.DataType:
+    found = common(kind, value.type)
     if found is None:
         hint = "; cast one of them"
         if TEXT in (kind, value.type):
@@ -110,7 +118,7 @@ def comparison(sign: str) -> Callable[[CallSite, Bound, Bound], Bound]:
     """A comparison operator."""
 
     def bind(site: CallSite, left: Bound, right: Bound) -> Bound:
-        first, second = unified(site, [left, right])
+        first, second = unified(site, [left, right], compared_type)
         _require_comparable(site, first)
         if pa.types.is_null(first.type):
             return typed(left, BOOLEAN)
@@ -121,7 +129,7 @@ def comparison(sign: str) -> Callable[[CallSite, Bound, Bound], Bound]:
 
 def not_distinct(site: CallSite, left: Bound, right: Bound) -> Bound:
     """Equality in which null is equal to null; never null."""
-    first, second = unified(site, [left, right])
+    first, second = unified(site, [left, right], compared_type)
     _require_comparable(site, first)
 
     def compute(one: Any, other: Any) -> Any:

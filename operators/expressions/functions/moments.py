@@ -154,6 +154,12 @@ def _beginnings(moments: Any, unit: str) -> Any:
     return in_calendar(pc.if_else(pc.equal(pc.local_timestamp(unchanged), begun), unchanged, changed))
 
 
+def _instants(clock: Any, zone: str) -> Any:
+    """When the clocks of a zone show a time, for the first time; null where they skip it."""
+    found = pc.assume_timezone(clock, timezone=zone, ambiguous="earliest", nonexistent="earliest")
+    return pc.if_else(pc.equal(pc.local_timestamp(found), clock), found, pa.scalar(None, found.type))
+
+
 def last_day(site: CallSite, moment: Bound) -> Bound:
     """The last day of the month."""
 
@@ -183,7 +189,7 @@ def at_zone(site: CallSite, moment: Bound, zone: Bound) -> Bound:
         why = lambda value: f"{value} is out of range by the clocks of {name}"  # noqa: E731  # a reason
         return attempted(site, local, clock, why, checked)
     # If a clock time occurs twice, the first one is meant, as in Java; a skipped one is no instant.
-    assume = partial(pc.assume_timezone, timezone=name, ambiguous="earliest", nonexistent="raise")
+    assume = partial(_instants, zone=name)
     why = lambda value: f"{value} is out of range, or is skipped by the clocks of {name}"  # noqa: E731  # a reason
     kind = pa.timestamp(checked.type.unit, name)
     return attempted(site, kind, lambda values: in_calendar(assume(values)), why, checked)

@@ -18,11 +18,10 @@ import pyarrow.json as arrow_json
 from dagflow.api.records import RecordBatch
 from dagflow.storage.columns import borders_of
 from operators.reader.columns.decimal_texts import WIDE_DIGITS
-from operators.reader.columns.flat_objects import is_number
 from operators.reader.columns.object_reader import read_flat_objects
 from operators.reader.columns.types import ColumnType
-from operators.reader.columns.typing import shortened, typed, without_words
-from operators.reader.columns.written_values import Number, members_of, numbers_as, value_as
+from operators.reader.columns.typing import shortened, typed, values_with_refused, without_words
+from operators.reader.columns.written_values import Number, members_of, shown_number, written_as, written_type
 from operators.reader.formats.base import Parsed, Rejects
 from operators.reader.scanning.column_parsing import parse_columns
 from operators.reader.scanning.framing import joined
@@ -157,26 +156,19 @@ class JsonMembers:
 
     def _column_of(self, values: list[Any], kind: ColumnType) -> tuple[pa.Array, dict[int, str]]:
         """The values of a column, with null for those that are none of its type, and why each of these is not."""
-        found: list[Any] = [None] * len(values)
-        numbers: list[str | None] = [None] * len(values)
+        check = written_as(kind.arrow, takes_others=self.takes_others)
+        written: list[Any] = [None] * len(values)
         reasons: dict[int, str] = {}
         for row, value in enumerate(values):
-            is_text = isinstance(value, str) and not isinstance(value, Number)
-            if value is None or (is_text and value in self.null_values):
-                continue
-            if is_number(kind.arrow) and isinstance(value, Number):
-                numbers[row] = str(value)
+            if self.null_values and value in self.null_values and not isinstance(value, Number):
                 continue
             try:
-                found[row] = value_as(value, kind, takes_others=self.takes_others)
+                written[row] = check(value)
             except ValueError as error:
                 reasons[row] = str(error)
-        array = pa.array(found, kind.arrow)
-        if not is_number(kind.arrow):
-            return array, reasons
-        # One by one, they would take a hundred times as long.
-        read, refused = numbers_as(pa.array(numbers, pa.string()), kind)
-        return pc.coalesce(read, array), reasons | refused
+        # Numbers of all records are read together: by themselves, they would take a hundred times as long.
+        array, refused = values_with_refused(pa.array(written, written_type(kind.arrow)), kind, shown_number)
+        return array, reasons | refused
 
 
 _OPENING, _CLOSING = b"{}"

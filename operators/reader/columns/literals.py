@@ -118,13 +118,15 @@ def why_not(text: str, kind: ColumnType) -> str:
 def reasons_of(texts: list[str], kind: ColumnType) -> list[str]:
     """Why each of some texts is no value of a type, as clauses behind them."""
     written = [*texts]
-    unlike = f"is {_grammar_of(kind).what}"
+    grammar = _grammar_of(kind)
+    unlike = f"is {grammar.what}"
     if kind.pattern is not None:
         written, unlike = (
             kind.pattern.to_iso(pa.array(texts)).fill_null("").to_pylist(),
             f"does not match {kind.pattern.text}",
         )
-    return [_why_out_of_range(text, kind) if is_written_as(text, kind) else unlike for text in written]
+    is_written = _compiled(grammar.regex).fullmatch
+    return [_why_out_of_range(text, kind) if is_written(text) else unlike for text in written]
 
 
 def _why_out_of_range(written: str, kind: ColumnType) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,7 @@ def typed(parsed: Parsed, types: Mapping[str, ColumnType], null_words: Collectio
         texts = arrays.get(name)
         if texts is None or texts.type == kind.arrow:
             continue
-        arrays[name], refused = _values_with_refused(without_words(texts, null_words), kind)
+        arrays[name], refused = values_with_refused(without_words(texts, null_words), kind)
         for row, why in refused.items():
             reasons.setdefault(row, f"column '{name}' ({kind.name}): {why}")
     columns = pa.RecordBatch.from_pydict(arrays)
@@ -49,20 +49,28 @@ def typed(parsed: Parsed, types: Mapping[str, ColumnType], null_words: Collectio
     return Parsed(raw, columns.take(pa.array(kept)) if len(kept) else None)
 
 
-def _values_with_refused(texts: Any, kind: ColumnType) -> tuple[pa.Array, dict[int, str]]:
+def shown(text: str) -> str:
+    """A value as messages show it."""
+    return repr(text if len(text) <= _SHOWN_VALUE else f"{text[: _SHOWN_VALUE - 1]}…")
+
+
+def values_with_refused(
+    texts: Any, kind: ColumnType, show: Callable[[str], str] = shown
+) -> tuple[pa.Array, dict[int, str]]:
     """The values of texts, and for each row with text that is no value the reason.
 
     Args:
         texts: A string array, or arrays or objects in which text stands for the values of other types.
         kind: The type.
+        show: Gives a text as reasons show it.
     """
     if texts.type == kind.arrow:
         return texts, {}
     if not kind.is_nested:
-        return _plain_values(texts, kind)
+        return _plain_values(texts, kind, show)
     is_null = texts.is_null()
     if pa.types.is_list(kind.arrow):
-        inner, refused = _values_with_refused(texts.flatten(), ColumnType("", kind.arrow.value_type))
+        inner, refused = values_with_refused(texts.flatten(), ColumnType("", kind.arrow.value_type), show)
         rows = pc.list_parent_indices(texts)
         lengths = pc.fill_null(texts.value_lengths(), 0).to_numpy()
         borders = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
@@ -71,20 +79,20 @@ def _values_with_refused(texts: Any, kind: ColumnType) -> tuple[pa.Array, dict[i
     members: list[pa.Array] = []
     reasons: dict[int, str] = {}
     for field, part in zip(kind.arrow, texts.flatten(), strict=True):
-        inner, refused = _values_with_refused(part, ColumnType("", field.type))
+        inner, refused = values_with_refused(part, ColumnType("", field.type), show)
         members.append(inner)
         reasons |= {row: f"member '{field.name}': {why}" for row, why in refused.items() if row not in reasons}
     return pa.StructArray.from_arrays(members, fields=list(kind.arrow), mask=is_null), reasons
 
 
-def _plain_values(texts: Any, kind: ColumnType) -> tuple[pa.Array, dict[int, str]]:
+def _plain_values(texts: Any, kind: ColumnType, show: Callable[[str], str]) -> tuple[pa.Array, dict[int, str]]:
     values = values_of(texts, kind)
     rows = np.flatnonzero(where_refused(texts, values))
     if not len(rows):
         return values, {}
     refused = texts.take(pa.array(rows)).to_pylist()
     named = zip(rows.tolist(), refused, reasons_of(refused, kind), strict=True)
-    return values, {row: f"{shown(text)} {why}" for row, text, why in named}
+    return values, {row: f"{show(text)} {why}" for row, text, why in named}
 
 
 def without_words(texts: Any, words: Collection[str]) -> Any:
@@ -98,11 +106,6 @@ def without_words(texts: Any, words: Collection[str]) -> Any:
 def _has_empty(texts: Any) -> bool:
     """Whether a text has no bytes; true also for null, which may have none."""
     return bool((np.diff(borders_of(texts)) == 0).any())
-
-
-def shown(text: str) -> str:
-    """A value as messages show it."""
-    return repr(text if len(text) <= _SHOWN_VALUE else f"{text[: _SHOWN_VALUE - 1]}…")
 
 
 def shortened(record: bytes) -> str:

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from operators.reader.columns.literals import reasons_of, values_of, where_refused
-from operators.reader.columns.types import ColumnType
 from operators.reader.columns.typing import shortened, shown
-
-_SHORT = 19
-"""Characters of a number; whole ones of fewer always fit into 64 bits."""
 
 
 class Number(str):
@@ -26,9 +20,12 @@ class Object(list[tuple[str, Any]]):
     """The members of an object."""
 
 
+_DECODER = json.JSONDecoder(parse_int=Number, parse_float=Number, object_pairs_hook=Object)
+
+
 def members_of(record: bytes) -> Object:
     """The members of an object that is valid JSON, including duplicates."""
-    found: Object = json.loads(record, parse_int=Number, parse_float=Number, object_pairs_hook=Object)
+    found: Object = _DECODER.decode(record.decode())
     return found
 
 
@@ -38,92 +35,106 @@ def name_twice(members: Object) -> str | None:
     while pending:
         value = pending.pop()
         if isinstance(value, Object):
-            names = Counter(name for name, _ in value)
-            if len(names) < len(value):
-                return next(name for name, times in names.items() if times > 1)
-            pending += (member for _, member in value)
+            members = dict(value)
+            if len(members) < len(value):
+                times = Counter(name for name, _ in value)
+                return next(name for name in members if times[name] > 1)
+            pending += members.values()
         elif isinstance(value, list):
             pending += value
     return None
 
 
-def value_as(value: Any, kind: ColumnType, *, takes_others: bool = False) -> Any:
-    """A value converted to Python's value of a type.
+def written_type(kind: pa.DataType) -> pa.DataType:
+    """The type of values as they are written, where numbers are text, and so are dates, times and timestamps."""
+    if pa.types.is_list(kind):
+        return pa.list_(written_type(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([(field.name, written_type(field.type)) for field in kind])
+    return kind if pa.types.is_boolean(kind) else pa.string()
+
+
+def written_as(kind: pa.DataType, *, takes_others: bool = False) -> Callable[[Any], Any]:
+    """A function that checks that a value is written as those of a type are.
+
+    It takes a value that members_of() gives, and gives one of written_type(), or raises a ValueError whose text is a
+    clause that begins with the value.
 
     Args:
-        value: As members_of() gives it.
         kind: The type.
         takes_others: Whether objects may have members that their type lacks; they are left out. Otherwise the type is
             inferred, and an object without members, which decides none, is null in other types than those of objects.
-
-    Raises:
-        ValueError: The value is none of the type; the text is a clause that begins with the value.
     """
-    arrow = kind.arrow
-    is_text = isinstance(value, str) and not isinstance(value, Number)
-    has_no_members = isinstance(value, Object) and not value
-    if value is None or (has_no_members and not takes_others and not pa.types.is_struct(arrow)):
-        return None
-    if pa.types.is_nested(arrow):
-        return _nested(value, arrow, takes_others=takes_others)
-    if pa.types.is_string(arrow):
-        if not is_text:
-            raise ValueError(f"{_shown(value)} is no string")
+    check = _check_of(kind, takes_others=takes_others)
+    if takes_others or pa.types.is_struct(kind):
+        return check
+    return lambda value: None if isinstance(value, Object) and not value else check(value)
+
+
+def _check_of(kind: pa.DataType, *, takes_others: bool) -> Callable[[Any], Any]:
+    if pa.types.is_list(kind):
+        return _array_of(written_as(kind.value_type, takes_others=takes_others))
+    if pa.types.is_struct(kind):
+        members = {field.name: written_as(field.type, takes_others=takes_others) for field in kind}
+        return _object_of(members, takes_others=takes_others)
+    if pa.types.is_boolean(kind):
+        return _one_of(lambda value: isinstance(value, bool), "neither true nor false")
+    if pa.types.is_string(kind) or pa.types.is_temporal(kind):
+        return _one_of(lambda value: type(value) is str, "no string")
+    takes = str if pa.types.is_decimal(kind) else Number
+    return _one_of(lambda value: isinstance(value, takes), "no number")
+
+
+def _one_of(fits: Callable[[Any], bool], otherwise: str) -> Callable[[Any], Any]:
+    def check(value: Any) -> Any:
+        if value is not None and not fits(value):
+            raise ValueError(f"{_shown(value)} is {otherwise}")
         return value
-    if pa.types.is_boolean(arrow):
-        if not isinstance(value, bool):
-            raise ValueError(f"{_shown(value)} is neither true nor false")
-        return value
-    if not (isinstance(value, Number) or (is_text and pa.types.is_decimal(arrow))):
-        raise ValueError(f"{_shown(value)} is no number")
-    if arrow == pa.int64() and len(value) < _SHORT:
-        with contextlib.suppress(ValueError):
-            return int(value)
-    array, refused = numbers_as(pa.array([str(value)]), kind)
-    if refused:
-        raise ValueError(refused[0])
-    return array[0].as_py()
+
+    return check
 
 
-def numbers_as(texts: Any, kind: ColumnType) -> tuple[Any, dict[int, str]]:
-    """Numbers as they are written, converted to a type of numbers, and why each one that is none of it is not.
-
-    Args:
-        texts: A string array; null stays null.
-        kind: The type.
-    """
-    array = values_of(texts, kind)
-    rows = np.flatnonzero(where_refused(texts, array))
-    refused = texts.take(pa.array(rows)).to_pylist()
-    named = zip(rows.tolist(), refused, reasons_of(refused, kind), strict=True)
-    return array, {row: f"{_shown(Number(text))} {why}" for row, text, why in named}
-
-
-def _nested(value: Any, arrow: pa.DataType, *, takes_others: bool) -> Any:
-    if pa.types.is_list(arrow):
+def _array_of(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def check_all(value: Any) -> Any:
+        if value is None:
+            return None
         if not isinstance(value, list) or isinstance(value, Object):
             raise ValueError(f"{_shown(value)} is no array")
-        return [value_as(each, ColumnType("", arrow.value_type), takes_others=takes_others) for each in value]
-    if not isinstance(value, Object):
-        raise ValueError(f"{_shown(value)} is no object")
-    kinds = {field.name: field.type for field in arrow}
-    found: dict[str, Any] = {}
-    for name, member in value:
-        if name not in kinds and takes_others:
-            continue
-        if name not in kinds or name in found:
-            raise ValueError(f"member '{name}' {'is there twice' if name in found else 'was not there before'}")
-        try:
-            found[name] = value_as(member, ColumnType("", kinds[name]), takes_others=takes_others)
-        except ValueError as error:
-            raise ValueError(f"member '{name}': {error}") from None
-    return found
+        return [*map(check, value)]
+
+    return check_all
+
+
+def _object_of(checks: Mapping[str, Callable[[Any], Any]], *, takes_others: bool) -> Callable[[Any], Any]:
+    def check(value: Any) -> Any:
+        if value is None:
+            return None
+        if not isinstance(value, Object):
+            raise ValueError(f"{_shown(value)} is no object")
+        found: dict[str, Any] = {}
+        for name, member in value:
+            if name not in checks and takes_others:
+                continue
+            if name not in checks or name in found:
+                raise ValueError(f"member '{name}' {'is there twice' if name in found else 'was not there before'}")
+            try:
+                found[name] = checks[name](member)
+            except ValueError as error:
+                raise ValueError(f"member '{name}': {error}") from None
+        return found
+
+    return check
+
+
+def shown_number(text: str) -> str:
+    """A number as messages show it."""
+    return shortened(text.encode())
 
 
 def _shown(value: Any) -> str:
     """A value as messages show it."""
     if isinstance(value, Number):
-        return shortened(value.encode())
+        return shown_number(value)
     if isinstance(value, str):
         return shown(value)
     return ("an object" if isinstance(value, Object) else "an array") if isinstance(value, list) else json.dumps(value)

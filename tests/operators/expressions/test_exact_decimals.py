@@ -104,13 +104,9 @@ def test_quotients_are_those_of_python(tops: list[int], divisor: int, digits: in
 
 @pytest.mark.parametrize("digits", [20, 53])
 def test_a_division_by_zero_has_no_quotient(digits: int) -> None:
-    """Arrow raises, and where Python divides there is a null."""
+    """There is a null, whoever divides."""
     top, zero = pa.array([Decimal(1)], pa.decimal256(digits, 0)), pa.array([Decimal(0)], pa.decimal256(20, 0))
-    if digits == 20:
-        with pytest.raises(pa.ArrowInvalid, match=r"[Dd]ivide by zero"):
-            quotient(top, zero, pa.decimal128(38, 6))
-    else:
-        assert quotient(top, zero, pa.decimal128(38, 6)).to_pylist() == [None]
+    assert quotient(top, zero, pa.decimal128(38, 6)).to_pylist() == [None]
 
 
 def test_a_scalar_divides_an_array_and_is_divided_by_one() -> None:
