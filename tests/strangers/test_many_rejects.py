@@ -20,7 +20,7 @@ from operators.reader.formats import RECORD_FORMATS
 from operators.testing import URL, MemorySource, block_of
 
 RECORDS = 2000
-MOST_CALLS = 100
+MOST_CALLS = 130
 """Calls of functions for each refused record."""
 
 WAYS_TO_READ: list[tuple[Any, bytes, bytes]] = [
