@@ -84,18 +84,18 @@ def plain(value: Any) -> Any:
 
 def is_deep(value: Any) -> bool:
     """Whether arrays, as lists, and objects, as dicts or lists of pairs, are within each other too many times."""
-    level = [value]
-    for _ in range(MAX_DEPTH):
-        level = [part for each in level for part in _parts_in(each)]
-    return any(isinstance(each, list | dict) for each in level)
+    level, depth = [value], 0
+    while level := [each for each in level if isinstance(each, list | dict)]:
+        if depth == MAX_DEPTH:
+            return True
+        level, depth = [part for each in level for part in _parts_in(each)], depth + 1
+    return False
 
 
-def _parts_in(value: Any) -> list[Any]:
+def _parts_in(value: list[Any] | dict[str, Any]) -> list[Any]:
     if isinstance(value, dict):
         return list(value.values())
-    if isinstance(value, list):
-        return [part[1] if isinstance(part, tuple) else part for part in value]
-    return []
+    return [part[1] if isinstance(part, tuple) else part for part in value]
 
 
 def is_deep_type(kind: pa.DataType) -> bool:
