@@ -35,11 +35,11 @@ def name_twice(members: Object) -> str | None:
     while pending:
         value = pending.pop()
         if isinstance(value, Object):
-            members = dict(value)
-            if len(members) < len(value):
+            by_name = dict(value)
+            if len(by_name) < len(value):
                 times = Counter(name for name, _ in value)
-                return next(name for name in members if times[name] > 1)
-            pending += members.values()
+                return next(name for name in by_name if times[name] > 1)
+            pending += by_name.values()
         elif isinstance(value, list):
             pending += value
     return None
