@@ -104,7 +104,7 @@ def test_quotients_are_those_of_python(tops: list[int], divisor: int, digits: in
 
 @pytest.mark.parametrize("digits", [20, 53])
 def test_a_division_by_zero_has_no_quotient(digits: int) -> None:
-    """There is a null, whoever divides."""
+    """There is a null, whether Arrow or Python divides."""
     top, zero = pa.array([Decimal(1)], pa.decimal256(digits, 0)), pa.array([Decimal(0)], pa.decimal256(20, 0))
     assert quotient(top, zero, pa.decimal128(38, 6)).to_pylist() == [None]
 
