@@ -220,6 +220,8 @@ class RecordError(DagflowError, ValueError):
         self.length = length
 
     def _located(self) -> str:
+        if not self.url:
+            return self.message  # an operator has made the record
         size = f" ({self.length} bytes)" if self.length >= 0 else ""
         return f"{self.url} offset {self.offset}{size}: {self.message}"
 

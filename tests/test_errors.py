@@ -114,3 +114,8 @@ def test_a_text_that_cannot_be_made_is_no_second_failure() -> None:
             raise LookupError("no text")
 
     assert text_of(Silent()) == "its text cannot be shown: __str__ raised LookupError"
+
+
+def test_a_record_that_is_in_no_file_has_no_place() -> None:
+    """An operator has made it, or nothing is known of the file."""
+    assert str(RecordError("it is no record", url="", offset=-1, length=-1)) == "it is no record"
