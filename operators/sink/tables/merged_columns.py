@@ -89,7 +89,9 @@ def _require_filled(table: Table, file: PendingFile, known: Iterable[pa.Field]) 
     facts = facts_of_file(file)
     there = schema_of_text(facts.schema).names
     for name in (field.name for field in known if not field.nullable):
-        if name not in there or facts.nulls.get(name) or facts.partition.get(name, "") is None:
+        # Rows that wait are checked when they are merged: their partitions differ.
+        of_nulls = facts.held is None and facts.partition.get(name, "") is None
+        if name not in there or facts.nulls.get(name) or of_nulls:
             raise DagflowError(
                 f"{table.name} allows no null in column '{name}', and {redacted(file.final_url)} has some there",
                 hint="let the column allow nulls; the next run continues",
