@@ -19,6 +19,7 @@ from dagflow.storage.publishing import discard_all
 
 NEEDED = {
     "fsspec": "2024.6",
+    "google-re2": "1.1",
     "isal": "1.7",
     "msgspec": "0.18",
     "numpy": "1.26",
@@ -27,6 +28,9 @@ NEEDED = {
     "typing_extensions": "4.12",
 }
 """The oldest versions of the packages that tasks import; dagflow, operators and the app's modules are sent along."""
+
+_MODULE_BY_PACKAGE = {"google-re2": "re2"}
+"""The module of each of them that is not called like its package."""
 
 HOLD_S = 0.2
 """A probe keeps its slot for this long, so that the next one goes to another executor."""
@@ -138,7 +142,8 @@ def examiner(
         storage: Reaches the stores of the app.
         program: Returns the app's program in the executor.
     """
-    needed, outputs, tag, hold_s = list(NEEDED), list(locations.outputs), locations.tag, HOLD_S
+    needed = [(name, _MODULE_BY_PACKAGE.get(name, name)) for name in NEEDED]
+    outputs, tag, hold_s = list(locations.outputs), locations.tag, HOLD_S
     module = __name__
     inputs = [_sample(url) for url in locations.inputs if storage.backend(url).is_local]
     # One location is enough to check the credentials of its whole bucket or server.
@@ -157,9 +162,9 @@ def examiner(
 
         time.sleep(hold_s)
         versions: dict[str, str | None] = {}
-        for name in needed:
+        for name, imported in needed:
             try:
-                importlib.import_module(name)
+                importlib.import_module(imported)
             except Exception:
                 versions[name] = None
                 continue

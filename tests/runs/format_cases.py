@@ -228,6 +228,8 @@ def csv_cases() -> list[FormatCase]:
             [(14, b"x,\xfc")],
         ),
         FormatCase({"type": "csv", "columns": {"c": "string"}}, b"\na,b\n1,2\n", b"", [(1, b"a,b\n1,2\n")]),
+        FormatCase({"type": "csv", "max_columns": 1}, b"a,b\n1,2\n", b"", [(0, b"a,b\n1,2\n")]),
+        FormatCase({"type": "csv", "stray_quotes": "keep"}, b'a,b\n"1"x,2\n', named(["a", "b"], [["1x", "2"]])),
         FormatCase(
             {"type": "csv", "max_record": 10, "on_long": "skip"},
             long.encode(),
@@ -268,6 +270,12 @@ def json_cases() -> list[FormatCase]:
             wrong,
             as_json({"n": 1}, {"n": 3}),
             [(9, b"[2]"), (13, b"not json"), (22, b'{"n": "x"}')],
+        ),
+        FormatCase(
+            {"type": "json_lines", "columns": "as_found", "max_columns": 1},
+            b'{"a": 1}\n{"a": 1, "b": 2}\n',
+            as_json({"a": 1}),
+            [(9, b'{"a": 1, "b": 2}')],
         ),
         FormatCase(
             {"type": "json_lines", "max_record": 9, "on_long": "reject"},
@@ -387,9 +395,11 @@ _WRONG: dict[str, _Wrong] = {
     ],
     "csv": [
         *_TEXT,
-        ({"delimiter": "::"}, "expected text of length 1 or less; got"),
+        ({"delimiter": "::"}, "it is one ASCII character, such as"),
         ({"quote": ","}, "must be different characters"),
-        ({"escape": "\u00e4"}, "expected text that matches"),
+        ({"escape": "\u00e4"}, "it is one ASCII character, such as"),
+        ({"stray_quotes": "eat"}, "'reject' or 'keep'"),
+        ({"max_columns": 0}, "expected at least 1; got 0"),
         ({"header": False}, "columns must be given where there is no header"),
         ({"columns": {"a": "int65"}}, "there is no type 'int65'"),
         ({"columns": {"a": {"type": "int64", "format": "%d"}}}, "the type 'int64' takes no format"),
@@ -400,6 +410,7 @@ _WRONG: dict[str, _Wrong] = {
         *_TEXT,
         ({"columns": {"a": "nothing"}}, "there is no type 'nothing'"),
         ({"null_values": "NA"}, "list"),
+        ({"max_columns": 0}, "expected at least 1; got 0"),
     ],
     "paragraphs": _TEXT,
     "regex": [*(({"pattern": "x", **wrong}, message) for wrong, message in _TEXT), ({"pattern": "("}, "pattern")],
