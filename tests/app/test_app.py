@@ -331,7 +331,9 @@ streams:
 
 
 @pytest.mark.e2e
-@pytest.mark.parametrize("is_module", [False, True], ids=["script", "module"])
+@pytest.mark.parametrize(
+    "is_module", [pytest.param(False, id="script", marks=pytest.mark.nightly), pytest.param(True, id="module")]
+)
 def test_a_run_reports_that_the_code_of_an_operator_has_changed(tmp_path: Path, is_module: bool) -> None:
     """The code of the script itself or of a module on the path; other changes of the script are not reported."""
     (tmp_path / "app.yaml").write_text(YAML)

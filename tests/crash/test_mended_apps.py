@@ -81,6 +81,7 @@ def test_a_crash_of_a_repair_and_the_run_behind_it_is_mended(quick_disk: Path, m
     pytest.fail("the run never came through")
 
 
+@pytest.mark.nightly
 def test_a_crash_of_a_mended_app_loses_and_doubles_nothing(quick_disk: Path) -> None:
     """Whether the windows are planned again or not yet, the next run of the mended app goes on."""
     source = quick_disk / "source"

@@ -83,6 +83,7 @@ def test_signals_end_a_run_and_the_next_one_goes_on(tmp_path: Path, options: Seq
     assert "Traceback" not in (tmp_path / "run.log").read_text()
 
 
+@pytest.mark.nightly
 @also_on_spark
 def test_a_signal_ends_a_replay_and_nothing_is_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: Sequence[str]

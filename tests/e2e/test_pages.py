@@ -170,6 +170,7 @@ def test_states_of_apps_are_said_in_words(site: Site, page: Any) -> None:
     assert page.locator(".equation").count() == 4
 
 
+@pytest.mark.nightly
 def test_a_failed_run_shows_what_waits_and_why_there_are_no_more_records(page: Any, tmp_path: Path) -> None:
     """What its planned windows hold is not called nothing, and a sample shows what a run ends with."""
     folder = _prepare(tmp_path / "failed", "failed", ("a.csv",))
@@ -268,6 +269,7 @@ SET_HIDDEN = """(hidden) => {
 }"""
 
 
+@pytest.mark.nightly
 def test_hidden_tabs_leave_their_connections_to_others(site: Site, browser: Any) -> None:
     """A browser has six to a server: with more tabs than that the newest one is drawn, and an old one when shown."""
     context = browser.new_context()

@@ -156,6 +156,7 @@ def bytes_of_runs(root: Path) -> tuple[int, int]:
     return bytes_at_the_end(root / "few", 60), bytes_at_the_end(root / "many", 240)
 
 
+@pytest.mark.nightly
 def test_memory_does_not_grow_with_the_number_of_windows(tmp_path: Path) -> None:
     """Four times the windows leave the same behind in memory, to within 64 KiB."""
     few, many = in_own_process(bytes_of_runs, tmp_path)

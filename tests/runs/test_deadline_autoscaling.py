@@ -36,6 +36,7 @@ streams:
 BLOCKS = 96
 
 
+@pytest.mark.nightly
 def test_a_backlog_too_large_for_one_partition_gets_more_partitions(tmp_path: Path, spark_context: Any) -> None:
     """96 blocks of 50 ms within 2 s take three partitions and more; each step is journaled, with what it rests on."""
     (tmp_path / "in").mkdir()

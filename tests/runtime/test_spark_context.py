@@ -31,6 +31,7 @@ print("stopped")
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_a_stopped_context_leaves_nothing_and_may_be_stopped_again(tmp_path: Path) -> None:
     """Neither a socket, though the process may end before the server behind it, nor variables for a later context."""

@@ -122,6 +122,7 @@ def test_a_stranger_gets_nothing_and_a_killed_run_is_cleaned_up(tmp_path: Path) 
     assert (list(run.temporary.iterdir()), run.sockets.exists()) == ([], False)
 
 
+@pytest.mark.nightly
 def test_the_stranger_would_get_a_secret_that_is_not_protected(tmp_path: Path) -> None:
     """The test above could fail. A process that ends in order leaves nothing behind."""
     with started(tmp_path, "spark.authenticate") as run:

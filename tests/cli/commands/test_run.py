@@ -285,6 +285,7 @@ def test_a_run_that_failed_before_any_figures_says_how_long_it_took(tmp_path: Pa
     assert found["seconds"] > 0
 
 
+@pytest.mark.nightly
 def test_a_try_out_leaves_output_and_checkpoint_alone(tmp_path: Path) -> None:
     """It says where its output is; with what it does not take it is refused."""
     make_sample(tmp_path)

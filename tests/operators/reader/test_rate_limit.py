@@ -207,6 +207,7 @@ def test_what_is_read_twice_is_paid_for_twice(tmp_path: Path, on_error: OnError,
     assert watch.now_s == pytest.approx(times * (head_bytes + size) / 1000)
 
 
+@pytest.mark.nightly
 def test_a_limited_run_publishes_the_same_and_has_one_window_in_flight(tmp_path: Path) -> None:
     """The limit changes only when bytes are read."""
     (tmp_path / "in").mkdir()
