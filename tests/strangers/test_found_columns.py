@@ -247,14 +247,6 @@ def test_a_member_that_is_nested_too_deeply_ends_no_run(depth: int, columns: str
     assert found == ([1, 2, 3] if is_read else [1, 3])
 
 
-def test_an_object_without_members_ends_no_run_with_inferred_columns(tmp_path: Path) -> None:
-    """It says nothing about its column, and Parquet has no type for it: its record is refused, others arrive."""
-    arrive(tmp_path, "a", ['{"i":1,"v":{}}', '{"i":2,"v":null}'])
-    publish(tmp_path, "parquet", columns="infer", errors=True)
-    assert held(tmp_path, "parquet") == [{"i": 2}]
-    assert "no string" in "".join(path.read_text() for path in (tmp_path / "errors").iterdir() if path.is_file())
-
-
 VALUES = [None, True, 0, 1, -3, 2.5, 1.0, 2**53 + 1, 2**64, 1e300, "", "a", "1", [], {}, [None], {"x": None}]
 
 
