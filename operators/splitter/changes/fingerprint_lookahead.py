@@ -59,7 +59,8 @@ class FingerprintLookahead:
 
     def add_fingerprints(self, steps: Iterable[Sequence[ListedFiles]]) -> Generator[ListedFiles]:
         """The files with the fingerprints that they need; tasks take those of a step while the next one is made."""
-        with ThreadPoolExecutor(1, thread_name_prefix="fingerprints") as jobs:
+        jobs = ThreadPoolExecutor(1, thread_name_prefix="fingerprints")
+        try:
             waiting: deque[tuple[Sequence[ListedFiles], Future[list[int]]]] = deque()
             for step in steps:
                 wanted = self._needed_prefixes(step)
@@ -71,6 +72,9 @@ class FingerprintLookahead:
                     yield from self._with_taken(*waiting.popleft())
             while waiting:
                 yield from self._with_taken(*waiting.popleft())
+        finally:
+            # The garbage collector may get here, within any call: a thread that ends needs locks of that call, perhaps.
+            jobs.shutdown(wait=False, cancel_futures=True)
 
     def add_at_once(self, step: Sequence[ListedFiles]) -> list[ListedFiles]:
         """The same for one step without lookahead, with no files in the place of those that are left out."""
