@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import os
+import sys
 from collections.abc import AsyncIterator, Callable, Collection, Generator, Hashable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -37,6 +38,11 @@ from dagflow.journal.saved_state import SavedState
 from dagflow.metrics.counters import Counters, OperatorCounters
 from dagflow.metrics.operator_report import OperatorReport
 from dagflow.plan.physical import Edge, PortRef
+
+_FRAMES_OF_AN_OPERATOR = 16
+"""More than the calls by which a batch passes an operator, which are within those of the operator before it."""
+
+_FRAMES_OF_PYTHON = sys.getrecursionlimit()
 
 
 class Chain:
@@ -85,6 +91,8 @@ class Chain:
                 self.buffers[PortRef(name, port)] = PortBuffer(operator, port)
         for edge in edges:
             self.connect(edge.source, self.consumer_of(edge.target))
+        frames = _FRAMES_OF_PYTHON + _FRAMES_OF_AN_OPERATOR * len(self.operators)
+        sys.setrecursionlimit(max(sys.getrecursionlimit(), frames))
 
     def connect(self, source: PortRef, consumer: Consumer) -> None:
         """Send everything that an output port emits to a consumer."""

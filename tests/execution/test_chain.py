@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 from collections.abc import Generator, Sequence
 from typing import Any, Literal, overload
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from dagflow import InputPort, Operator, OutputPort
+from dagflow.api.context import Counts
 from dagflow.api.records import Delimiters, Origin, RecordBatch
 from dagflow.errors import DagflowError, OperatorError, RecordError, SourceChangedError, TransientStorageError
 from dagflow.execution.active_call import ActiveCall
@@ -145,6 +147,20 @@ class ForwardsBatches(Operator):
     def pass_on(self, batch: RecordBatch) -> None:
         """As they are."""
         self.output.emit(batch)
+
+
+@pytest.mark.parametrize("kind", [ForwardsBatches, DropPrefixed])
+def test_a_batch_passes_more_operators_than_python_lets_calls_be_nested(kind: type[Operator]) -> None:
+    """Each operator is called within the call of the one before it."""
+    names = [f"step{number}" for number in range(600)]
+    edges = [Edge("s", PortRef(a, "output"), PortRef(b, "input")) for a, b in itertools.pairwise(names)]
+    chain = Chain({name: kind() for name in names}, edges, {name: Counts() for name in names}, partition=0)
+    made: list[RecordBatch] = []
+    chain.connect(PortRef(names[-1], "output"), made.append)
+    chain.begin_window(1)
+    chain.consumer_of(PortRef(names[0], "input"))(batch_of(b"a", b"b"))
+    chain.end_window()
+    assert [record for batch in made for record in batch.to_pylist()] == [b"a", b"b"]
 
 
 def passed_on_to(second: Operator, batch: RecordBatch) -> list[RecordBatch]:
