@@ -6,7 +6,7 @@ import contextlib
 import inspect
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Collection, Generator, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from dagflow.api.capabilities.accumulator import Accumulator
 from dagflow.api.columns.column_values import ColumnValuesError
 from dagflow.api.context import Counts, OperatorContext
 from dagflow.api.keyed_state import KeyedOperator
-from dagflow.api.operator import ASYNCHRONOUS, GENERATOR, Operator, Prefetcher
+from dagflow.api.operator import GENERATOR, Operator, Prefetcher
 from dagflow.api.ports import unbatched
 from dagflow.api.records import RecordBatch
 from dagflow.errors import DagflowError, OperatorError
@@ -27,6 +27,7 @@ from dagflow.execution.failures import (
     FailedInput,
     is_complete,
     operator_error,
+    refuse_asynchronous,
     restored,
     shown_record,
 )
@@ -208,7 +209,7 @@ class Chain:
 
     def _steps(self, operator: str, result: object) -> Iterator[None]:
         """Run a handler that is a generator, step by step, to its end."""
-        _refuse_asynchronous(result)
+        refuse_asynchronous(result)
         if isinstance(result, Iterator):
             pieces = result
             while True:
@@ -320,7 +321,7 @@ class Chain:
         earlier = self._begin(active_call := ActiveCall(operator, method))
         try:
             result = method(*arguments)
-            _refuse_asynchronous(result)
+            refuse_asynchronous(result)
             if inspect.isgenerator(result):
                 raise BrokenContractError(f"is {GENERATOR}")
             self.flush(operator)
@@ -446,11 +447,3 @@ class Chain:
         counts = self.counts()
         new, self._taken = counts.since(self._taken), counts
         return new
-
-
-def _refuse_asynchronous(result: object) -> None:
-    """Raise if a method was asynchronous; a decorator may have hidden this from the check of its class."""
-    if inspect.isawaitable(result) or isinstance(result, AsyncIterator):
-        if inspect.iscoroutine(result):
-            result.close()  # otherwise Python warns elsewhere that it was never awaited
-        raise BrokenContractError(f"is {ASYNCHRONOUS}")

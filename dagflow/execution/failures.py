@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 import sysconfig
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dagflow.api.operator import ASYNCHRONOUS
 from dagflow.api.records import RecordBatch
 from dagflow.api.sources import is_file_part
 from dagflow.errors import (
@@ -217,3 +219,11 @@ def shown_record(record: Any) -> str:
         return cut_text(repr(record), _MAX_RECORD)
     except Exception:  # the class may be an author's
         return ""
+
+
+def refuse_asynchronous(result: object) -> None:
+    """Raise if a method was asynchronous; a decorator may have hidden this from the check of its class."""
+    if inspect.isawaitable(result) or isinstance(result, AsyncIterator):
+        if inspect.iscoroutine(result):
+            result.close()  # otherwise Python warns elsewhere that it was never awaited
+        raise BrokenContractError(f"is {ASYNCHRONOUS}")
