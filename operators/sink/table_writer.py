@@ -19,12 +19,12 @@ from dagflow.api.context import OperatorContext, RunPreparation
 from dagflow.api.operator import Relocatable
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.properties import ClientOptions, OneOrMany, OutputName, Size, Tuning
-from dagflow.api.records import UNKNOWN, RecordBatch
+from dagflow.api.records import RecordBatch
 from dagflow.api.transactions import Target, TargetDecision, TransactionalSink
 from dagflow.errors import DagflowError
 from dagflow.metrics.names import ALL_RESCUED, IGNORED_VALUES, RESCUED_VALUES
 from dagflow.storage.context import StorageContext
-from dagflow.storage.location import redacted, relocated
+from dagflow.storage.location import relocated
 from dagflow.storage.pending import PendingFile
 from operators.found_values import is_found, is_undecided
 from operators.reader.columns.typing import shown
@@ -39,6 +39,7 @@ from operators.sink.tables.fitted_rows import fitted_to
 from operators.sink.tables.fragments import FragmentFiles, united
 from operators.sink.tables.iceberg_table import IcebergTable
 from operators.sink.tables.parquet_dataset import ParquetDataset
+from operators.sink.tables.record_origins import files_of, offsets_of, place_of
 from operators.sink.tables.rescued_column import with_rescued
 from operators.sink.tables.table_columns import (
     OnNewColumn,
@@ -288,15 +289,15 @@ class TableWriter(RecordRefusing, TransactionalSink, HoldsFiles, Relocatable, Co
         if len(batch):
             self._require_keys(batch.to_arrow().schema)
             require_text_of_rescued(batch.to_arrow().schema)
-            rows, rescued = self._columns.fit(self._with_metadata(batch), functools.partial(self._place, batch))
+            rows, rescued = self._columns.fit(self._with_metadata(batch), functools.partial(place_of, batch))
             batch, rows = self._held(batch, rows, rescued)
             self._note_rescued(rows, rescued)
             # Where an app says rescue, the column exists from the beginning; otherwise it is added with the first
             # value.
             if rescued.values or RESCUED in rows.schema.names or "rescue" in (self.on_new_column, self.on_type_change):
-                rows = self._with_rescued(batch, rows, rescued)
+                rows = with_rescued(rows, rescued, files_of(batch), offsets_of(batch))
                 if rescued.values:
-                    self._columns.causes.setdefault(RESCUED, self._place(batch, min(rescued.values)))
+                    self._columns.causes.setdefault(RESCUED, place_of(batch, min(rescued.values)))
                 texts = filter(None, rows.column(RESCUED).to_pylist())
                 self._counters[RESCUED_VALUES] += sum(len(rescued_values(text)) for text in texts)
             if self.upsert_by or self.on_type_change == "fail":
@@ -312,12 +313,13 @@ class TableWriter(RecordRefusing, TransactionalSink, HoldsFiles, Relocatable, Co
             self._rescued.update(name for name in values if name in rows.schema.names)
 
     def _held(self, batch: RecordBatch, rows: pa.RecordBatch, rescued: Rescued) -> tuple[RecordBatch, pa.RecordBatch]:
-        """The records and their rows without values by which the table cannot be partitioned.
+        """The records that the table takes and their rows, without values by which it cannot be partitioned.
 
         Such a value is rescued as others are. With on_type_change: fail, and in a column where null is no value, its
-        record is refused. An empty text, which readers take for null, becomes null where that is a value.
+        record is refused, as one is with a null where the table allows none. An empty text, which readers take for
+        null, becomes null where that is a value.
         """
-        refused: dict[int, str] = {}
+        refused = {**rescued.refused}
         fields, in_files = self._partition_by, self._table.stores_partition_columns
         rows = with_empty_as_null(rows, fields, self._columns.required, in_files=in_files)
         unheld = unheld_values(rows, fields, in_files=in_files)
@@ -348,13 +350,6 @@ class TableWriter(RecordRefusing, TransactionalSink, HoldsFiles, Relocatable, Co
             if pa.types.is_floating(kind) or pa.types.is_nested(kind):
                 raise ValueError(f"upsert_by: '{name}' is {kind}, which is no key; cast it to a decimal or to text")
 
-    def _with_rescued(self, batch: RecordBatch, rows: pa.RecordBatch, rescued: Rescued) -> pa.RecordBatch:
-        """Rows with the values that do not fit into other columns, beside those that a reader has rescued."""
-        files = offsets = [None] * len(batch)
-        if rescued.values:
-            files, offsets = self._metadata(batch, "file").to_pylist(), self._metadata(batch, "offset").to_pylist()
-        return with_rescued(rows, rescued, files, offsets)
-
     def _why_refused(self, rows: pa.RecordBatch) -> Iterator[tuple[int, str]]:
         """The rows that are refused because the writer or a reader has rescued a value.
 
@@ -374,30 +369,14 @@ class TableWriter(RecordRefusing, TransactionalSink, HoldsFiles, Relocatable, Co
 
     def _with_metadata(self, batch: RecordBatch) -> pa.RecordBatch:
         rows = batch.to_arrow()
+        columns: dict[str, Callable[[], pa.Array]] = {
+            "file": lambda: files_of(batch).dictionary_decode(),
+            "offset": lambda: offsets_of(batch),
+            "window": lambda: pa.array(np.full(len(batch), self._window_id, np.int64)),
+        }
         for name in self.metadata_columns:
-            column = pa.array(self._metadata(batch, name), _METADATA[name])
-            rows = rows.append_column(f"_dagflow_{name}", column)
+            rows = rows.append_column(f"_dagflow_{name}", columns[name]())
         return rows
-
-    def _metadata(self, batch: RecordBatch, name: MetadataColumn) -> pa.Array:
-        """The column of file, offset or window; file and offset are null for records that an operator upstream made."""
-        count = len(batch)
-        if name == "window":
-            return pa.array(np.full(count, self._window_id, np.int64))
-        if batch.origin is None:
-            return pa.nulls(count, _METADATA[name])
-        if name == "offset":
-            offsets = batch.origin.offsets(count)
-            return pa.array(offsets, mask=offsets == UNKNOWN)
-        indices = batch.origin.block_indices(count)
-        urls = pa.array([redacted(block.url) for block in batch.blocks], pa.string())
-        return urls.take(pa.array(indices, mask=indices == UNKNOWN))
-
-    def _place(self, batch: RecordBatch, row: int) -> str:
-        """File and offset of a record; "" if an operator upstream made it."""
-        record = batch.slice(row, 1)
-        url, offset = self._metadata(record, "file")[0].as_py(), self._metadata(record, "offset")[0].as_py()
-        return "" if url is None else f"{url}:{offset}"
 
     def end_window(self) -> None:
         """End the window's files."""

@@ -157,6 +157,20 @@ def test_a_window_that_its_table_refuses_for_ever_is_taken_back(tmp_path: Path, 
     assert len(rows_of(tmp_path, table)) == 3 + (table == "table") + (change is add_in_other_letters)
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_values_that_are_rescued_after_a_repair_have_their_place(tmp_path: Path, form: str) -> None:
+    """Rows that have waited give it as rows that are read again do."""
+    get_stuck(tmp_path, form, change_type)
+    more, window_id = FORMS[form]
+    repair(str(tmp_path / "journal"), window_id, STORAGE)
+    work(tmp_path, more)
+    rows = {row["id"]: row["_rescued"] for row in DeltaTable(str(tmp_path / "table")).to_pyarrow_table().to_pylist()}
+    second = (tmp_path / "in" / "2").read_bytes().index(b"\n") + 1
+    place = {"_file": f"{tmp_path}/in/2"}
+    assert json.loads(rows[2]) == {"k": "b", **place, "_offset": 0}
+    assert json.loads(rows[3]) == {"k": "c", **place, "_offset": second}
+
+
 def test_rows_whose_key_does_not_fit_go_into_another_table(tmp_path: Path) -> None:
     """Without their key they would count as one row; nothing of them is written before."""
 
@@ -166,7 +180,7 @@ def test_rows_whose_key_does_not_fit_go_into_another_table(tmp_path: Path) -> No
     get_stuck(tmp_path, "keys", change_key)
     more, window_id = FORMS["keys"]
     repair(str(tmp_path / "journal"), window_id, STORAGE)
-    with pytest.raises(DagflowError, match=r"a key of upsert_by, that do not fit .*let the app write into another one"):
+    with pytest.raises(DagflowError, match=r"is a key of upsert_by.*let the app write into another one"):
         work(tmp_path, more)
     work(tmp_path, more, "other")
     assert rows_of(tmp_path, "other") == [{"id": 2, "k": "b", "New": 1}, {"id": 3, "k": "c"}]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from dagflow.api.records import RecordBatch
-from dagflow.storage.location import redacted
+from operators.sink.tables.record_origins import files_of, offsets_of
 from operators.sink.tables.rescued_column import with_rescued
 from operators.sink.tables.table_columns import TableColumns
 from operators.sink.tables.table_names import TableNames
@@ -24,14 +24,7 @@ def with_held_names(batch: RecordBatch, names: Callable[[], TableNames]) -> Reco
     if all(empty.takes(field) for field in rows.schema):
         return batch
     fitted, rescued = TableColumns("the file", lambda kind: kind, None, on_new_column="add", names=names()).fit(rows)
-    files: list[str | None] = [None] * len(batch)
-    offsets: list[int | None] = [None] * len(batch)
-    if batch.origin is not None:
-        known = batch.offsets().tolist()
-        for row in rescued.values:
-            if (block := batch.block_of(row)) is not None:
-                files[row], offsets[row] = redacted(block.url), known[row]
-    return RecordBatch(with_rescued(fitted, rescued, files, offsets), origin=batch.origin)
+    return RecordBatch(with_rescued(fitted, rescued, files_of(batch), offsets_of(batch)), origin=batch.origin)
 
 
 class NamesInHeader(TableNames):

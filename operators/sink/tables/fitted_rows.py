@@ -10,6 +10,7 @@ from dagflow.metrics.names import RESCUED_VALUES
 from operators.sink.tables.base import Table
 from operators.sink.tables.nested_types import with_columns
 from operators.sink.tables.partition_fields import PartitionField
+from operators.sink.tables.record_origins import parted_from_origins
 from operators.sink.tables.rescued_column import with_rescued
 from operators.sink.tables.table_columns import TableColumns
 from operators.sink.tables.table_partitions import unheld_values, with_empty_as_null
@@ -34,22 +35,30 @@ def fitted_to(
         rows: The rows.
 
     Raises:
-        ValueError: A key would have to be rescued, or the app says that the run ends where a value does not fit.
+        ValueError: A key would have to be rescued, a null is where the table allows none, or the app says that the run
+            ends where a value does not fit.
     """
+    rows, files, offsets = parted_from_origins(rows)
     fitted, rescued = columns.fit(rows)
     in_files = table.stores_partition_columns
     fitted = with_empty_as_null(fitted, partition_by, columns.required, in_files=in_files)
     unheld = unheld_values(fitted, partition_by, in_files=in_files)
     for name, reasons in unheld.items():
         fitted = rescued.take(fitted, name, reasons)
-    if keys := {name for values in rescued.values.values() for name in values} & {*table.upsert_by}:
+    lost = {
+        row: f"column '{name}': {values[name]!r} does not fit into {table.name}, and is a key of upsert_by"
+        for row, values in rescued.values.items()
+        for name in values
+        if name in table.upsert_by
+    } | rescued.refused
+    if lost:
+        row = min(lost)
         raise ValueError(
-            f"rows that wait have values in '{min(keys)}', a key of upsert_by, that do not fit into {table.name}: "
+            f"{len(lost)} of the rows that wait cannot be written; that of {files[row]}:{offsets[row]}: {lost[row]}. "
             "change the table, or let the app write into another one"
         )
     if rescued.values:
-        nothing = [None] * fitted.num_rows
-        fitted = with_rescued(fitted, rescued, nothing, nothing)
+        fitted = with_rescued(fitted, rescued, files, offsets)
         counters[RESCUED_VALUES] += rescued.count
     wanted = {*names, *(field.column for field in partition_by)}
     order = [*names]

@@ -19,6 +19,7 @@ from dagflow.storage.file_facts import FileFacts
 from dagflow.storage.location import join, redacted
 from operators.sink.tables.nested_types import joined_type, with_columns
 from operators.sink.tables.partition_fields import PartitionField
+from operators.sink.tables.record_origins import ORIGINS, with_origins
 from operators.sink.tables.table_columns import schema_of_text, schema_text
 from operators.sink.tables.table_files import nothing, stored_columns
 from operators.sink.tables.table_partitions import partitions_of
@@ -110,7 +111,7 @@ class FragmentFiles:
         if rows.schema not in self._known:
             with pq.ParquetWriter(pa.BufferOutputStream(), pa.schema([rows.schema.field(name) for name in stored])):
                 self._known.add(rows.schema)
-        fragment = self._fragment_for(rows.schema)
+        fragment, rows = self._fragment_for(rows.schema), with_origins(batch)
         for part in partitions_of(rows, self._partition_by):
             fragment.add(tuple(part.values.values()), rows if part.indices is None else rows.take(part.indices))
 
@@ -178,7 +179,7 @@ class _Fragment:
 
     def _write(self, values: PartitionValues) -> None:
         # Rows of one schema would otherwise come together, and a newer row before an older one with its key.
-        schema = pa.schema(list(self._columns.values()))
+        schema = pa.schema([*self._columns.values(), *ORIGINS])
         rows = pa.Table.from_batches([with_columns(each, schema) for each in self._rows.pop(values)], schema)
         del self._bytes[values]
         sink = pa.BufferOutputStream()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -139,6 +140,35 @@ def _member(column: pa.Array, part: pa.Array, field: pa.Field, name: str) -> pa.
     some = pa.array([None], pa.struct([field])).field(0)
     rows = pc.if_else(part.is_valid(), pa.array(np.arange(len(part))), len(part))
     return pa.concat_arrays([part, some]).take(rows)
+
+
+def forbidden_nulls(
+    column: pa.Array, field: pa.Field, path: str, rows: npt.NDArray[np.int64] | None = None
+) -> dict[int, str]:
+    """The rows with a null that a field does not allow, each with the path of the first such part.
+
+    Args:
+        column: The values, in `nullable_type(field.type)`.
+        field: The field.
+        path: Its name in messages.
+        rows: The row of each value; None for a column of one value a row.
+    """
+    rows = np.arange(len(column)) if rows is None else rows
+    is_valid = column.is_valid().to_numpy(zero_copy_only=False)
+    found = {} if field.nullable else dict.fromkeys(rows[~is_valid].tolist(), path)
+    if column.type == field.type or not is_valid.any():
+        return found
+    rows, column, parts = rows[is_valid], column.drop_null(), parts_of(field.type)
+    if not pa.types.is_struct(field.type):
+        if pa.types.is_map(field.type):
+            column = column.cast(pa.list_(pa.struct(parts_of(column.type))))
+        rows = np.repeat(rows, column.value_lengths().to_numpy())
+        values = [column.flatten()] if len(parts) == 1 else column.flatten().flatten()
+    else:
+        values = column.flatten()
+    for value, part in zip(values, parts, strict=True):
+        found = forbidden_nulls(value, part, f"{path}.{part.name}", rows) | found
+    return found
 
 
 def _null_error(path: str, count: int) -> ValueError:

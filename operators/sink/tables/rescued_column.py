@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pyarrow as pa
 
 from operators.rescued_values import RESCUED, rescued_text
 from operators.sink.tables.table_columns import Rescued
 
 
-def with_rescued(
-    rows: pa.RecordBatch, rescued: Rescued, files: Sequence[str | None], offsets: Sequence[int | None]
-) -> pa.RecordBatch:
+def with_rescued(rows: pa.RecordBatch, rescued: Rescued, files: pa.Array, offsets: pa.Array) -> pa.RecordBatch:
     """Rows with rescued values, beside those that were rescued before.
 
     Args:
@@ -24,7 +20,7 @@ def with_rescued(
     position = rows.schema.get_field_index(RESCUED)
     texts = rows.column(position).to_pylist() if position >= 0 else [None] * rows.num_rows
     for row, values in rescued.values.items():
-        texts[row] = rescued_text(values, files[row], offsets[row], texts[row])
+        texts[row] = rescued_text(values, files[row].as_py(), offsets[row].as_py(), texts[row])
     column = pa.array(texts, pa.string())
     if position >= 0:
         return rows.set_column(position, RESCUED, column)

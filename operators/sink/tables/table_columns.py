@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators.found_values import Census, is_found, is_undecided, with_numbers
+from operators.reader.columns.typing import shown
 from operators.rescued_values import RESCUED, place_in, rescued_values
 from operators.sink.tables.decided_types import Proposal, new_type, place_key, wider_for
 from operators.sink.tables.fitted_columns import FittedColumn, GivenColumn, fit, plain_value, why_not
@@ -18,6 +19,7 @@ from operators.sink.tables.nested_types import (
     ColumnTypes,
     WiderType,
     exact_type,
+    forbidden_nulls,
     nullable_type,
     nulls_of,
     table_type,
@@ -176,7 +178,9 @@ class TableColumns:
         made = {name: self._fitted(name, column, rescued, place) for name, column in given.items()}
         columns = {name: column for name, column in made.items() if column is not None}
         fields = [field for field in self._fields.values() if field.name in columns or field.name in self._partition_by]
-        self._require_filled(columns, batch.num_rows)
+        for field in self._start.values():
+            if field.name not in columns and not field.nullable:
+                self._refuse_nulls(dict.fromkeys(range(batch.num_rows), field.name), rescued)
         if all(field.name in self._left_out for field in fields):
             others = [field for name, field in self._start.items() if name not in self._left_out]
             self._proposal.is_bare = not others
@@ -237,10 +241,11 @@ class TableColumns:
             self._refuse(name, column, value, rescued, row)
         for row, value in made.rest.items():
             self._put_aside(name, row, value, rescued, place)
-        try:
-            return with_required(made.values, field.type, name)
-        except ValueError as error:
-            raise ValueError(f"{self._name}: {error}") from None
+        if nulls := forbidden_nulls(made.values, field, name):
+            self._refuse_nulls(nulls, rescued, name)
+            rows = np.arange(len(made.values))
+            made.values = made.values.take(pa.array(rows, mask=np.isin(rows, list(nulls))))
+        return with_required(made.values, field.type, name)
 
     def _of_known(self, name: str, column: GivenColumn, place: Place) -> FittedColumn:
         """A column that the table has, wider if its values ask for that."""
@@ -324,11 +329,12 @@ class TableColumns:
             raise ValueError(f"{self._name} has no column for a part of '{name}': {value!r}")
         rescued.add(row, name, value)
 
-    def _require_filled(self, columns: Mapping[str, pa.Array], rows: int) -> None:
-        for field in self._start.values():
-            missing = columns[field.name].null_count if field.name in columns else rows
-            if missing and not field.nullable:
-                raise ValueError(f"{self._name} allows no null in column '{field.name}', which {missing} records have")
+    def _refuse_nulls(self, paths: Mapping[int, str], rescued: Rescued, name: str = "") -> None:
+        """Refuse rows with nulls that the table does not allow; a value may be one that does not fit."""
+        for row, path in paths.items():
+            value = rescued.values.get(row, {}).get(name)
+            but = "" if value is None else f", and {shown(str(value))} does not fit"
+            rescued.refused.setdefault(row, f"column '{path}': {self._name} allows no null{but}")
 
 
 def joined_with(there: pa.DataType, kind: pa.DataType) -> pa.DataType:
@@ -371,10 +377,17 @@ def given_columns(batch: pa.RecordBatch) -> dict[str, GivenColumn]:
 
 
 class Rescued:
-    """Values that do not fit into their table, by row."""
+    """Values that do not fit into their table, by row.
+
+    Attributes:
+        values: The values by column, by row.
+        refused: Why rows cannot be written without a value, as clauses about a column.
+        count: How many values there are.
+    """
 
     def __init__(self) -> None:
         self.values: dict[int, dict[str, Any]] = {}
+        self.refused: dict[int, str] = {}
         self.count = 0
 
     def add(self, row: int, name: str, value: Any) -> None:

@@ -183,7 +183,7 @@ def test_records_are_given_the_types_of_a_table_that_is_there(tmp_path: Path) ->
             columns(n=pa.array([1], pa.int32()), more=pa.array([1])),
             "has no column 'more' for int64; it has n, f, s, must",
         ),
-        (columns(n=pa.array([1], pa.int32()), must=pa.array([None], pa.int64())), "allows no null in column 'must'"),
+        (columns(n=pa.array([1], pa.int32()), must=pa.array([None], pa.int64())), "column 'must': .* allows no null"),
     ],
 )
 def test_what_does_not_fit_a_table_is_an_error(tmp_path: Path, batch: pa.RecordBatch, reason: str) -> None:
