@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dagflow.api.operator import Capability, Operator
@@ -71,11 +71,13 @@ class TargetDecision:
             OperatorContext.decided.
         fits: Whether the target takes the files as they are; otherwise the window runs again with the text.
         changes: The changes by the files, in order; the journal keeps them.
+        counts: Counts of the operator that only all of the files together show.
     """
 
     text: str
     fits: bool
     changes: tuple[ColumnChange, ...] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
 
 
 class TargetState(ABC):

@@ -8,7 +8,7 @@ from concurrent.futures import wait
 from dataclasses import dataclass, replace
 
 from dagflow.api.context import Skipped, VersionKey
-from dagflow.api.transactions import targets_of
+from dagflow.api.transactions import TargetDecision, targets_of
 from dagflow.engine.control_graph import waits_for_results
 from dagflow.engine.driver_watch import DriverWatch
 from dagflow.engine.file_changes import ReplayedWindow, file_changes
@@ -25,7 +25,7 @@ from dagflow.engine.stop_request import TICK_S, StopRequest, abandon
 from dagflow.engine.target_access import TargetDecisions, why_not_in_targets
 from dagflow.engine.target_replays import TargetReplays
 from dagflow.engine.window_codec import WindowCodec, require_names_apart, require_takers, taking_ports, why_not_taken
-from dagflow.engine.window_intent import busy_s, intent_of, ran_ms
+from dagflow.engine.window_intent import busy_s, counters_of, intent_of, ran_ms
 from dagflow.engine.window_repair import unpublished
 from dagflow.errors import (
     ANOTHER_TABLE,
@@ -241,8 +241,9 @@ class Replayer:
             return _Rerun(window, merged, kept)
         own = {name: given for name, given in planned.inputs.items() if name.rpartition(".")[0] not in mergers}
         gone = gone_before_replay(window.intent.skipped, self._storage)
-        results = self._run_to_fit(replace(planned, inputs=own), gone, windows.again, earlier)
+        results, decisions = self._run_to_fit(replace(planned, inputs=own), gone, windows.again, earlier)
         did = intent_of(planned.window_id, self._plan, results)
+        did.counters.add(counters_of(decisions))
         failure = _failure_of(results, window)
         if failure is not None:
             discard_all(self._storage, did.files)
@@ -268,17 +269,16 @@ class Replayer:
         gone: Mapping[VersionKey, Skipped],
         again: Set[int],
         earlier: Sequence[PendingFile],
-    ) -> list[TaskResult]:
-        """Run a window, and once more where a target does not take its files as they are."""
-        made_by = dict(self._decisions.texts)
-        results = self._run(planned, gone)
-        if any(result.error is not None for result in results):
-            return results
-        decisions = self._targets.decide(again, earlier, [file for result in results for file in result.files])
-        fitting = self._decisions.rerun_to_fit(
-            planned.window_id, made_by, results, decisions, lambda: self._run(planned, gone)
-        )
-        return results if fitting is None else fitting
+    ) -> tuple[list[TaskResult], dict[str, TargetDecision]]:
+        """Run a window, and again where a target does not take its files as they are."""
+        while True:
+            made_by = dict(self._decisions.texts)
+            results = self._run(planned, gone)
+            if any(result.error is not None for result in results):
+                return results, {}
+            decisions = self._targets.decide(again, earlier, [file for result in results for file in result.files])
+            if not self._decisions.rerun_to_fit(planned.window_id, made_by, results, decisions, lambda: True):
+                return results, decisions
 
     def _run(self, planned: WindowPlan, gone: Mapping[VersionKey, Skipped]) -> list[TaskResult]:
         heads = {stage.head for stage in self._plan.stages}

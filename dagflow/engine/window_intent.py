@@ -37,6 +37,7 @@ def intent_of(
     counters = Counters()
     for result in results:
         counters.add(result.counters)
+    counters.add(counters_of(decisions))
     texts = {operator: decision.text for operator, decision in decisions.items() if decision.changes}
     files: list[PendingFile] = []
     produced: list[ProducedFiles] = []
@@ -63,6 +64,11 @@ def intent_of(
         task_ms=_task_ms(heads, results),
         accounting=_booked(results),
     )
+
+
+def counters_of(decisions: Mapping[str, TargetDecision]) -> Counters:
+    """What targets have counted in the files of a window."""
+    return Counters.of_counts({operator: decision.counts for operator, decision in decisions.items()})
 
 
 def _task_ms(heads: Mapping[int, str], results: Sequence[TaskResult]) -> dict[str, list[int]]:

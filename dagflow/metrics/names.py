@@ -78,7 +78,7 @@ RESCUED_VALUES = "rescued_values"
 """Values that had no place in a column of their table, and are in its column _rescued."""
 
 ALL_RESCUED = "all_rescued."
-"""With the name of a column: its values in windows of which a task has rescued every value of the column."""
+"""With the name of a column: its values in windows in which every value of the column was rescued."""
 
 IGNORED_VALUES = "ignored_values"
 """Values of columns that their table lacks, and that the app says to leave out."""

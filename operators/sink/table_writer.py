@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal
@@ -22,7 +21,7 @@ from dagflow.api.properties import ClientOptions, OneOrMany, OutputName, Size, T
 from dagflow.api.records import RecordBatch
 from dagflow.api.transactions import Target, TargetDecision, TransactionalSink
 from dagflow.errors import DagflowError
-from dagflow.metrics.names import ALL_RESCUED, IGNORED_VALUES, RESCUED_VALUES
+from dagflow.metrics.names import IGNORED_VALUES, RESCUED_VALUES
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import relocated
 from dagflow.storage.pending import PendingFile
@@ -279,8 +278,6 @@ class TableWriter(RecordRefusing, TransactionalSink, HoldsFiles, Relocatable, Co
     def begin_window(self, window_id: int) -> None:
         """Start the window's files."""
         self._window_id = window_id
-        self._rescued: Counter[str] = Counter()
-        self._filled: set[str] = set()
         self._files.begin_window(window_id)
 
     @input.batch
@@ -291,7 +288,7 @@ class TableWriter(RecordRefusing, TransactionalSink, HoldsFiles, Relocatable, Co
             require_text_of_rescued(batch.to_arrow().schema)
             rows, rescued = self._columns.fit(self._with_metadata(batch), functools.partial(place_of, batch))
             batch, rows = self._held(batch, rows, rescued)
-            self._note_rescued(rows, rescued)
+            self._columns.note(rows, rescued)
             # Where an app says rescue, the column exists from the beginning; otherwise it is added with the first
             # value.
             if rescued.values or RESCUED in rows.schema.names or "rescue" in (self.on_new_column, self.on_type_change):
@@ -304,13 +301,6 @@ class TableWriter(RecordRefusing, TransactionalSink, HoldsFiles, Relocatable, Co
                 batch, rows, _ = self.without(batch, rows, dict(self._why_refused(rows)))
             if len(batch):
                 self._files.write(RecordBatch(rows, origin=batch.origin))
-
-    def _note_rescued(self, rows: pa.RecordBatch, rescued: Rescued) -> None:
-        """Note which columns of the table have values, and of which columns values were rescued."""
-        columns = zip(rows.schema.names, rows.columns, strict=True)
-        self._filled.update(name for name, column in columns if column.null_count < len(column))
-        for values in rescued.values.values():
-            self._rescued.update(name for name in values if name in rows.schema.names)
 
     def _held(self, batch: RecordBatch, rows: pa.RecordBatch, rescued: Rescued) -> tuple[RecordBatch, pa.RecordBatch]:
         """The records that the table takes and their rows, without values by which it cannot be partitioned.
@@ -382,8 +372,6 @@ class TableWriter(RecordRefusing, TransactionalSink, HoldsFiles, Relocatable, Co
         """End the window's files."""
         if self._columns.ignored:
             self._counters[IGNORED_VALUES] += self._columns.ignored
-        for name in self._rescued.keys() - self._filled:
-            self._counters[f"{ALL_RESCUED}{name}"] += self._rescued[name]
         self._files.end_window()
 
     @property

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, Field, Schema
+from deltalake import DeltaTable, Field, Schema, write_deltalake
 from deltalake.schema import PrimitiveType
 
 from dagflow.cli.render import summary
 from dagflow.engine.run import run
+from dagflow.engine.run_setup import RunOptions
+from dagflow.engine.window_replay import replay_windows
 from dagflow.plan.load import load_app
 from dagflow.report.alert_rules import figures_of, recent_rejects
 from dagflow.report.reading import read_checkpoint
@@ -86,6 +89,23 @@ def test_columns_of_other_types_arrive_as_the_error_advises(remedy: str) -> None
 def test_types_that_may_fit_are_no_mistake() -> None:
     """A number of fewer bits, and a column that the table lacks."""
     assert validated("{type: csv, columns: {id: int32, d: date32, more: string}}")[0] == 0
+
+
+@pytest.mark.parametrize(("last", "warned"), [(1, False), ("z", True)])
+def test_a_value_that_fits_in_any_task_of_a_window_is_enough(last: object, warned: bool) -> None:
+    """The values of a window count together, in a run and in its replay; here each file is a task."""
+    Path("in/a.csv").unlink()
+    for number, value in enumerate(["x", "y", last]):
+        Path(f"in/{number}.json").write_text(json.dumps({"id": number, "n": value}) + "\n")
+    write_deltalake("table", pa.table({"n": pa.array([], pa.int64())}), mode="append", schema_mode="merge")
+    format = "{type: json_lines, columns: as_found}, min_readers: 3, max_readers: 3"
+    Path("app.yaml").write_text(APP.replace("FORMAT", format).replace("files: in", "files: in, batch_bytes: 0"))
+    app = load_app("app.yaml")
+    summaries = [summary(run(app, runtime=InlineRuntime))]
+    replay_windows(app, RunOptions(), [1], runtime=InlineRuntime)
+    summaries.append(invoke("status", "app.yaml")[1])
+    assert [("every value of column 'n' of a window, 3 in all" in text) for text in summaries] == [warned, warned]
+    assert [("every value of column" in text) for text in summaries] == [warned, warned]
 
 
 def test_a_column_of_which_all_values_are_rescued_is_a_warning() -> None:

@@ -32,12 +32,16 @@ class Proposal:
         firsts: Where a column has its first value: the key of the place, and the position in the record, by column.
         aside: The types for which values were put aside, by column; None where it had none.
         is_bare: Whether records had no column that a file can hold.
+        rescued: How many values were rescued of a column of the table, by column.
+        filled: Columns that have a value in a row.
     """
 
     census: dict[str, Census] = field(default_factory=dict)
     firsts: dict[str, First] = field(default_factory=dict)
     aside: dict[str, set[pa.DataType | None]] = field(default_factory=dict)
     is_bare: bool = False
+    rescued: Counter[str] = field(default_factory=Counter)
+    filled: set[str] = field(default_factory=set)
 
     def include(self, name: str, census: Census) -> None:
         """Count values of a column."""
@@ -56,6 +60,8 @@ class Proposal:
         for name, kinds in other.aside.items():
             self.aside.setdefault(name, set()).update(kinds)
         self.is_bare = self.is_bare or other.is_bare
+        self.rescued.update(other.rescued)
+        self.filled.update(other.filled)
 
     def is_met_by(self, types: Mapping[str, pa.DataType]) -> bool:
         """Whether values would be put aside with these types of columns as they were."""

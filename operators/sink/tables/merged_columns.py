@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from dagflow.api.transactions import ColumnChange, TargetDecision
 from dagflow.errors import DagflowError
+from dagflow.metrics.names import ALL_RESCUED
 from dagflow.storage.file_facts import FileFacts
 from dagflow.storage.location import redacted
 from dagflow.storage.pending import PendingFile
@@ -161,7 +162,8 @@ class ColumnDecider:
         decided = pa.schema(list(fields.values()))
         self._to_repeat = None if fits or decided == self._to_repeat else decided
         changes = self._changes(before, {name: field.type for name, field in fields.items()}, files)
-        return TargetDecision(schema_text(decided), fits, changes)
+        counts = {f"{ALL_RESCUED}{name}": n for name, n in proposal.rescued.items() if name not in proposal.filled}
+        return TargetDecision(schema_text(decided), fits, changes, counts)
 
     def _widen(
         self, fields: dict[str, pa.Field], files: Sequence[PendingFile], proposal: Proposal, names: TableNames

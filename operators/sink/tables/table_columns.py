@@ -135,10 +135,17 @@ class TableColumns:
         self.ignored = 0
         self.causes: dict[str, str] = {}
 
-    def take_proposal(self) -> Proposal | None:
-        """What was seen since it was last asked for that the driver has to decide about; None for nothing."""
+    def take_proposal(self) -> Proposal:
+        """What was seen since it was last asked for that the driver has to decide about."""
         taken, self._proposal = self._proposal, Proposal()
-        return taken if taken.census or taken.aside or taken.is_bare else None
+        return taken
+
+    def note(self, rows: pa.RecordBatch, rescued: Rescued) -> None:
+        """Note for the driver of which columns rows that are written have values, and of which some were rescued."""
+        columns = zip(rows.schema.names, rows.columns, strict=True)
+        self._proposal.filled.update(name for name, column in columns if column.null_count < len(column))
+        for values in rescued.values.values():
+            self._proposal.rescued.update(name for name in values if name in rows.schema.names)
 
     def must_be_decided(self, name: str) -> bool:
         """Whether a column has the type that the driver has decided; otherwise the window will run again with it."""
