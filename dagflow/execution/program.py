@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
+import pickletools
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -67,6 +70,12 @@ class Program:
         listens = any(each.wants_source_events for each in listeners)
         stores = storage or StorageContext.default()
         return cls(app, plan, pickled, stores, durability, has_source_listener=listens, stall_limits=stall_limits)
+
+    def modules_of(self, package: str) -> list[str]:
+        """The modules of a package that the pickled operators are made of, out of those that are imported here."""
+        pickled = itertools.chain.from_iterable(map(pickletools.genops, self.operators.values()))
+        words = {argument for _, argument, _ in pickled if isinstance(argument, str)}
+        return sorted(name for name in words & sys.modules.keys() if name.partition(".")[0] == package)
 
 
 def pickled_operator(name: str, operator: Operator) -> bytes:

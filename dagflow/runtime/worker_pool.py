@@ -80,8 +80,9 @@ class WorkerPool:
         self._submitted = 0
         self._is_closed = False
         self._server: TaskServer | None = None
-        ours = [name for name in sys.modules if name.partition(".")[0] == "operators"]
-        self._setup = pickle.dumps(ServerSetup(list(map(str, sys.path)), ours, pickle.dumps(program)))
+        # Not all that this process has imported: much of it lists files, or commits to catalogs, which no task does.
+        modules = program.modules_of("operators")
+        self._setup = pickle.dumps(ServerSetup(list(map(str, sys.path)), modules, pickle.dumps(program)))
         self._threads = [
             threading.Thread(target=self._serve, name=f"worker-{number}", daemon=True) for number in range(workers)
         ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,12 @@ import pytest
 
 from dagflow.engine.run import run
 from dagflow.errors import OperatorError
-from dagflow.execution.program import pickled_operator
+from dagflow.execution.program import Program, pickled_operator
+from dagflow.plan.physical import Edge, Exchange, PhysicalPlan, PortRef, Stage
 from dagflow.runtime.inline import InlineRuntime
+from operators.reader.block_reader import BlockReader
+from operators.reader.formats.csv import Csv
+from operators.splitter.splitter import FileSplitterInput
 from tests.engine.sample_app import app_of
 from tests.execution.sample_operators import CallsFunctions, DropPrefixed
 
@@ -34,6 +39,16 @@ def test_an_operator_comes_out_as_it_went_in() -> None:
     copy = pickle.loads(pickled_operator("drop", DropPrefixed(prefix="#")))
     assert isinstance(copy, DropPrefixed)
     assert copy.prefix == "#"
+
+
+def test_a_program_names_the_modules_of_its_operators_and_no_others() -> None:
+    """Those of a format that an operator holds, too; what the driver has imported beside them is not for tasks."""
+    others = {Csv.__module__, FileSplitterInput.__module__}
+    feed = Edge("feed", PortRef("source", "out"), PortRef("reader", "blocks_metadata_input"))
+    plan = PhysicalPlan(("source",), (), (Stage(0, 0, ("reader",), (), (Exchange(feed, "assigned"),), (), (), None),))
+    modules = Program.of("app", plan, {"reader": BlockReader(format="lines")}).modules_of("operators")
+    assert {"operators.reader.block_reader", "operators.reader.formats.lines"} <= set(modules)
+    assert others <= sys.modules.keys() and not others & set(modules)
 
 
 @pytest.mark.parametrize(("value", "reason"), [(threading.Lock(), "cannot pickle"), (lambda: None, "Can't")])
