@@ -47,7 +47,9 @@ def main(arguments: list[str]) -> int:
     try:
         if command == "test":
             set_up({"test"})
-            return subprocess.call([str(PYTHON), "-m", "pytest", *rest], cwd=str(ROOT))
+            # Hundreds of processes would compile the same modules.
+            environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+            return subprocess.call([str(PYTHON), "-m", "pytest", *rest], cwd=str(ROOT), env=environment)
         is_new = set_up({"test", "dev"} if "--dev" in rest else set(), warm="--no-warm" not in rest)
         if command == "setup":
             return 0

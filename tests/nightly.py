@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+from typing import TypeVar
 
 import pytest
+
+Case = TypeVar("Case")
 
 IS_NIGHTLY = bool(os.environ.get("DAGFLOW_NIGHTLY"))
 
@@ -12,6 +16,12 @@ IS_NIGHTLY = bool(os.environ.get("DAGFLOW_NIGHTLY"))
 def examples(count: int) -> int:
     """The number of examples of a property test: the given one every night, and a quarter of it by day."""
     return count if IS_NIGHTLY else max(count // 4, 5)
+
+
+def by_day(count: int, cases: Iterable[Case]) -> list[Case]:
+    """The cases of a parametrized test: all of them every night, and so many, from the first one on, by day."""
+    whole = list(cases)
+    return whole if IS_NIGHTLY else whole[:: -(-len(whole) // count)]
 
 
 def every(step: int) -> pytest.MarkDecorator:

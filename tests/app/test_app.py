@@ -330,10 +330,9 @@ streams:
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.e2e
-@pytest.mark.parametrize(
-    "is_module", [pytest.param(False, id="script", marks=pytest.mark.nightly), pytest.param(True, id="module")]
-)
+@pytest.mark.parametrize("is_module", [False, True], ids=["script", "module"])
 def test_a_run_reports_that_the_code_of_an_operator_has_changed(tmp_path: Path, is_module: bool) -> None:
     """The code of the script itself or of a module on the path; other changes of the script are not reported."""
     (tmp_path / "app.yaml").write_text(YAML)
@@ -375,6 +374,7 @@ def test_code_of_a_notebook_is_distinguished_from_its_methods() -> None:
     assert codes[0] == codes[1] != codes[2]
 
 
+@pytest.mark.nightly
 @pytest.mark.e2e
 def test_a_script_runs_operators_of_its_own_in_processes(tmp_path: Path) -> None:
     """A class of the script, which other processes cannot import; the script needs no guard of its main part."""

@@ -16,6 +16,7 @@ import dagflow
 from dagflow.cli.main import COMMANDS, CommandLine, command_line
 from dagflow.errors import DagflowError, PlanError, Problem, RunStoppedError
 from tests.cli.processes import ENTRY, PATIENCE_S, dagflow_command, environment
+from tests.nightly import by_day
 
 
 def command_line_with(error: BaseException) -> CommandLine:
@@ -181,7 +182,7 @@ def test_the_module_runs_like_the_command() -> None:
 PRINTING = [["--help"], ["--version"], [], ["status", "--help"], ["schema"]]
 
 
-@pytest.mark.parametrize("args", PRINTING, ids=" ".join)
+@pytest.mark.parametrize("args", by_day(2, PRINTING), ids=" ".join)
 def test_a_full_disk_behind_stdout_is_reported_by_every_command(args: list[str]) -> None:
     """Exit code 1 and one message, also of what click prints; a reader that has gone is no failure."""
     with open("/dev/full", "wb") as full:

@@ -51,6 +51,7 @@ def test_an_app_that_cannot_be_read_starts_nothing(tmp_path: Path) -> None:
             assert (started.java, started.server) == (None, None)
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 @pytest.mark.e2e
 def test_a_wrong_app_is_refused_though_java_was_started(tmp_path: Path) -> None:

@@ -107,6 +107,9 @@ START_S = 4.0
 
 TIDY_S = 20.0
 
+LOOK_EVERY_S = 0.05
+"""Seconds between two looks at all processes of the machine, which cost more than the runs that they wait for."""
+
 
 def make_folder(folder: Path, files: int, app: str = APP, delay_s: float = 0.02) -> None:
     """Write an app, its slow operator, and as input modules of Python's standard library."""
@@ -211,7 +214,7 @@ class RunProcess:
             if time.monotonic() > deadline:
                 self.destroy()
                 raise AssertionError(f"{TIDY_S} s after its end the run's processes are still there: {members}")
-            time.sleep(0.02)
+            time.sleep(LOOK_EVERY_S)
         self._log.close()
         return code
 
@@ -304,10 +307,10 @@ def _strike(run: RunProcess, folder: Path, target: Target, dice: random.Random, 
         run.wait_for(lambda: time.monotonic() >= moment)
     else:
         more = dice.randint(0, 8)
-        run.wait_for(lambda: visible_files(folder) >= before + more and bool(run.pids("worker")))
+        run.wait_for(lambda: visible_files(folder) >= before + more and bool(run.pids("worker")), pause_s=LOOK_EVERY_S)
         moment = time.monotonic() + dice.uniform(0, 0.1)
         run.wait_for(lambda: time.monotonic() >= moment)
-    run.wait_for(lambda: bool(run.pids(target)))
+    run.wait_for(lambda: bool(run.pids(target)), pause_s=LOOK_EVERY_S)
     is_middle = visible_files(folder) > 0
     if not run.kill(target, dice):
         return False

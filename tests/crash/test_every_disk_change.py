@@ -19,10 +19,10 @@ from dagflow.testing.faults import InjectedCrash, crashing_disk
 from operators.splitter.index import file_index
 from tests.crash.apps import files_app, leftovers, published, require_part_of
 from tests.engine.sample_app import app_of
-from tests.nightly import every
+from tests.nightly import IS_NIGHTLY, every
 
 MOST_CALLS = 2000
-CASES = int(os.environ.get("DAGFLOW_CRASH_SAMPLES", "25"))
+CASES = int(os.environ.get("DAGFLOW_CRASH_SAMPLES", "25" if IS_NIGHTLY else "8"))
 TEXTS = [b"a b c", b"d", b"", b"e f", b"g"]
 LINES = b"".join(b"%sline %d\n" % (b"." if n % 3 == 0 else b"", n) for n in range(25))
 
@@ -71,7 +71,7 @@ def require_recovery(make_app: MakeApp, root: Path, expected: dict[str, bytes], 
         assert run(make_app(root), runtime=InlineRuntime).windows == 0
 
 
-@every(5)
+@every(11)
 def test_a_crash_at_any_disk_change_does_not_alter_published_bytes(
     make_app: MakeApp, quick_disk: Path, step: int
 ) -> None:
@@ -105,6 +105,7 @@ def test_recovery_may_die_again_and_again(make_app: MakeApp, quick_disk: Path) -
     assert deaths > 1.6 * CASES
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "make_app", ["words in memory", pytest.param("lines of files", marks=pytest.mark.nightly)], indirect=True
 )

@@ -31,6 +31,7 @@ from tests.crash.lossy_proxy import lossy, lost_answers
 from tests.engine.dags import dag
 from tests.engine.sample_app import TextSource, words
 from tests.execution.sample_operators import SampleWords
+from tests.nightly import by_day
 
 pytestmark = pytest.mark.crash
 
@@ -90,7 +91,7 @@ def require_no_secret(tmp_path: Path, root: str) -> None:
     assert len(held) > 10 and not [data for data in held if SECRET.encode() in data]
 
 
-@pytest.mark.parametrize("kind", ["delta", pytest.param("iceberg", marks=pytest.mark.nightly), "parquet"])
+@pytest.mark.parametrize("kind", by_day(1, ["parquet", "delta", "iceberg"]))
 def test_a_store_that_loses_answers_has_every_record_once(
     tmp_path: Path, s3_server: str, s3_root: str, kind: str
 ) -> None:

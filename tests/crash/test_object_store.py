@@ -29,6 +29,7 @@ from operators.sink.record_writer import RecordWriter
 from operators.sink.table_writer import TableWriter
 from operators.splitter.splitter import FileSplitterInput
 from operators.transform.record_filter import RecordFilter
+from tests.nightly import IS_NIGHTLY
 
 pytestmark = pytest.mark.crash
 
@@ -41,7 +42,7 @@ CHANGES = {
     "delete_object",
     "delete_objects",
 }
-SAMPLES = int(os.environ.get("DAGFLOW_CRASH_SAMPLES", "8"))
+SAMPLES = int(os.environ.get("DAGFLOW_CRASH_SAMPLES", "8" if IS_NIGHTLY else "3"))
 """Of about 60 moments at which a run may die; as many as there are with a large number."""
 
 LINES = [b"".join(b"%sline %d of %d\n" % (b"." if n % 3 == 0 else b"", n, file) for n in range(8)) for file in range(3)]

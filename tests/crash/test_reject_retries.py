@@ -14,11 +14,11 @@ from dagflow.runtime.inline import InlineRuntime
 from dagflow.testing.faults import InjectedCrash, crashing_disk
 from tests.crash.restored import restored_afterwards
 from tests.engine.test_reject_retry import CASES, refused, replay, rows, write_app
-from tests.nightly import every
+from tests.nightly import by_day, every
 
 
 @every(5)
-@pytest.mark.parametrize("name", ["rows of CSV in many blocks", "many small files"])
+@pytest.mark.parametrize("name", by_day(1, ["rows of CSV in many blocks", "many small files"]))
 def test_a_crash_at_any_disk_change_doubles_nothing(name: str, quick_disk: Path, step: int) -> None:
     """A replay that dies before any change of the disk is finished by the next replay, or by the next run."""
     whole = CASES[name]

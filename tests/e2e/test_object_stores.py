@@ -82,8 +82,9 @@ def bucket_app(s3_root: str, s3_server: str, tmp_path: Path) -> Path:
     return tmp_path / "app.yaml"
 
 
+@pytest.mark.parametrize("first", [["--local"], pytest.param([], id="Spark", marks=pytest.mark.nightly)])
 def test_everything_may_be_in_a_bucket_and_no_credential_shows_anywhere(
-    bucket_app: Path, s3_root: str, tmp_path: Path
+    bucket_app: Path, s3_root: str, tmp_path: Path, first: list[str]
 ) -> None:
     """The output equals that of grep; the secret is in no output, log, plan, journal or published file."""
     expected = put_input(s3_root)
@@ -92,7 +93,7 @@ def test_everything_may_be_in_a_bucket_and_no_credential_shows_anywhere(
     journal = [f"{s3_root}/checkpoint", "--app", "app.yaml"]
     for arguments in (
         ["plan", "app.yaml"],
-        ["-v", "run", "app.yaml", "--json"],
+        ["-v", "run", "app.yaml", "--json", *first],
         ["status", *journal, "--files", f"{s3_root}/in/*.py"],
         ["scan", *journal],
         ["run", "app.yaml", "--json", "--local"],
@@ -119,7 +120,7 @@ def test_everything_may_be_in_a_bucket_and_no_credential_shows_anywhere(
     [
         ["run", "app.yaml", "--json"],
         pytest.param(["-v", "run", "app.yaml"], marks=pytest.mark.nightly),
-        ["plan", "app.yaml"],
+        pytest.param(["plan", "app.yaml"], marks=pytest.mark.nightly),
     ],
 )
 def test_no_error_shows_a_credential(arguments: list[str], tmp_path: Path, s3_server: str) -> None:

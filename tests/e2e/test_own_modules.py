@@ -58,7 +58,7 @@ CLUSTER = ["--master", "local-cluster[1,1,1024]", "--conf", "spark.executor.memo
     "options",
     [
         pytest.param(CLUSTER, marks=[pytest.mark.spark, pytest.mark.nightly], id="cluster"),
-        pytest.param(["--master", "local[1]"], marks=pytest.mark.spark, id="Spark"),
+        pytest.param(["--master", "local[1]"], marks=[pytest.mark.spark, pytest.mark.nightly], id="Spark"),
         pytest.param(["--local", "--workers", "2"], id="local"),
     ],
 )

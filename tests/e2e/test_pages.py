@@ -23,6 +23,7 @@ from dagflow.web.report_data import report_data
 from dagflow.web.server import Server
 from dagflow.web.single_page import single_page
 from tests.engine.test_driver import crashing
+from tests.nightly import by_day
 from tests.web.conftest import APP, ROWS, finish, with_table
 from tests.web.following import await_window, following
 
@@ -143,7 +144,7 @@ def require_sound(page: Any, screen: str) -> None:
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), screen
 
 
-@pytest.mark.parametrize("app", ["finished", pytest.param("killed", marks=pytest.mark.nightly), "running", "hostile"])
+@pytest.mark.parametrize("app", by_day(1, ["hostile", "finished", "killed", "running"]))
 def test_each_screen_is_drawn_at_both_sizes(site: Site, page: Any, app: str) -> None:
     """Each screen has content, no error, and nothing beyond the edge of a narrow or a wide page."""
     show(page, site.address(""))
@@ -334,7 +335,8 @@ def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
     return (folder / "package" / "axe.min.js").read_text()
 
 
-@pytest.mark.parametrize(("theme", "size"), [("dark", "1280"), pytest.param("light", "390", marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize(("theme", "size"), [("dark", "1280"), ("light", "390")])
 def test_no_screen_violates_a_rule_of_accessibility(site: Site, browser: Any, axe: str, theme: str, size: str) -> None:
     """Axe finds nothing on any screen, with details open."""
     context = browser.new_context(viewport=SIZES[size], color_scheme=theme, bypass_csp=True)

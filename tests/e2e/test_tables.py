@@ -57,9 +57,8 @@ def rows(table: pa.Table) -> Counter[tuple[str, ...]]:
     )
 
 
-@pytest.mark.parametrize(
-    ("kind", "read"), [("delta", delta_rows), pytest.param("iceberg", iceberg_rows, marks=pytest.mark.nightly)]
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize(("kind", "read"), [("delta", delta_rows), ("iceberg", iceberg_rows)])
 def test_files_of_the_next_day_are_added_to_the_table(place: Path, kind: str, read: Callable[[Path], pa.Table]) -> None:
     """All rows are there once, with their types; the second run reads new files only."""
     app = f"apps/orders_to_{kind}.yaml"

@@ -28,6 +28,7 @@ from operators.reader.byte_source import ByteSource
 from operators.reader.formats.base import ByteAccounting, RecordFormat
 from operators.reader.scanning.framing import frame_one
 from tests.crash.restored import restored_afterwards
+from tests.nightly import by_day
 
 APP = """\
 name: sums
@@ -195,7 +196,7 @@ def test_a_replay_of_some_windows_of_a_file_keeps_the_sums(folder: Path) -> None
         assert run_with(FourByteRecords, IN_BLOCKS) == "completed"
 
 
-@pytest.mark.parametrize("split", [IN_ONE, IN_BLOCKS])
+@pytest.mark.parametrize("split", by_day(1, [IN_ONE, IN_BLOCKS]))
 def test_runs_and_replays_that_die_leave_the_sums_right(folder: Path, split: str) -> None:
     """At any change of the disk: what the next run says is true of what is published."""
     message = ""

@@ -22,6 +22,7 @@ from dagflow.plan.physical import PortRef
 from dagflow.plan.placement import place
 from operators.files.small_file_batch import SmallFileBatch
 from tests.cli.processes import environment
+from tests.nightly import by_day
 
 APP = """\
 name: sample
@@ -190,7 +191,7 @@ class Allocator(Operator):
 """
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", by_day(1, [1, 2]))
 def test_tasks_allocate_with_arrows_own_allocator(tmp_path: Path, workers: int) -> None:
     """Also where they run in the driver's process, which has malloc otherwise."""
     (tmp_path / "in").write_bytes(b"a line\n")

@@ -17,6 +17,7 @@ from dagflow.errors import DagflowError
 from dagflow.plan.load import load_app
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.inline import InlineRuntime
+from tests.nightly import by_day
 
 APP = """\
 name: tried
@@ -73,7 +74,7 @@ def lines_below(directory: Path) -> list[str]:
     return sorted(line for path in directory.glob("*") if path.is_file() for line in path.read_text().splitlines())
 
 
-@pytest.mark.parametrize("records", [1, 7, 100, 150, 999, 1000, 5000])
+@pytest.mark.parametrize("records", by_day(4, [1, 7, 100, 150, 999, 1000, 5000]))
 @pytest.mark.parametrize("parts", [FUSED, EXCHANGED], ids=["fused", "exchange"])
 def test_so_many_records_are_published_and_no_more(folder: Path, parts: tuple[str, str], records: int) -> None:
     """Apart from the app's own output and checkpoint, which a run afterwards fills with all records."""

@@ -18,6 +18,7 @@ from dagflow.engine.run import run
 from dagflow.errors import MissingError, PlanError
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
+from tests.nightly import by_day
 
 APP = """\
 name: sample
@@ -128,12 +129,15 @@ def test_a_preview_leaves_the_app_as_it_is() -> None:
 @pytest.mark.parametrize("block_size", [5, 1024])
 @pytest.mark.parametrize(
     ("format", "name"),
-    [
-        ("{type: csv, columns: {a: int64}}", "a.csv"),
-        ("{type: csv, columns: {a: int64}}", "a.csv.gz"),
-        ("{type: fixed, length: 4}", "a"),
-        ("lines", "a"),
-    ],
+    by_day(
+        2,
+        [
+            ("{type: csv, columns: {a: int64}}", "a.csv"),
+            ("{type: csv, columns: {a: int64}}", "a.csv.gz"),
+            ("{type: fixed, length: 4}", "a"),
+            ("lines", "a"),
+        ],
+    ),
 )
 def test_an_offset_begins_at_the_next_record(format: str, name: str, block_size: int) -> None:
     """Whatever the offset, also within quotes, the records are those of the whole file from there on."""

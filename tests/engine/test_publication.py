@@ -27,6 +27,7 @@ from tests.engine.dags import dag
 from tests.engine.sample_app import TextSource, words
 from tests.engine.table_app import EDGES, TABLES, TEXTS, FaultyTable, app, changed_by_others, rows, with_faults, work
 from tests.execution.sample_operators import SampleWords
+from tests.nightly import by_day
 from tests.visitors.sqlite_table import SqliteTable
 
 
@@ -236,7 +237,7 @@ def two_tables(root: Path, kind: str, texts: list[bytes]) -> LogicalPlan:
     return dag(root, operators, [EDGES[0], "lines.records first.input", "lines.records second.input"])
 
 
-@pytest.mark.parametrize("kind", TABLES)
+@pytest.mark.parametrize("kind", by_day(1, TABLES))
 @pytest.mark.parametrize("repairs", [1, 2])
 def test_a_window_that_one_of_two_tables_has_is_repaired(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str, repairs: int

@@ -26,6 +26,7 @@ from dagflow.storage.backends.local.pending import LocalPendingFiles
 from dagflow.storage.context import StorageContext
 from dagflow.storage.pending import Durability, PendingFile
 from tests.engine.test_driver import RecordingObserver, crashing
+from tests.nightly import by_day
 
 STORAGE = StorageContext.default()
 APP = """\
@@ -113,7 +114,7 @@ DAMAGES = {
 }
 
 
-@pytest.mark.parametrize("files", [0, 1, 3, 5, 6])
+@pytest.mark.parametrize("files", by_day(2, [0, 1, 3, 5, 6]))
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_the_advice_of_a_window_that_cannot_be_published_helps(
     folder: Path, monkeypatch: pytest.MonkeyPatch, files: int, damage: str

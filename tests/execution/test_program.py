@@ -42,7 +42,7 @@ def test_an_operator_comes_out_as_it_went_in() -> None:
 
 
 def test_a_program_names_the_modules_of_its_operators_and_no_others() -> None:
-    """Those of a format that an operator holds, too; what the driver has imported beside them is not for tasks."""
+    """The module of a format that an operator holds is one; what the driver alone has imported is none for tasks."""
     others = {Csv.__module__, FileSplitterInput.__module__}
     feed = Edge("feed", PortRef("source", "out"), PortRef("reader", "blocks_metadata_input"))
     plan = PhysicalPlan(("source",), (), (Stage(0, 0, ("reader",), (), (Exchange(feed, "assigned"),), (), (), None),))

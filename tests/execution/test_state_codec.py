@@ -31,6 +31,7 @@ from dagflow.runtime.inline import InlineRuntime
 from dagflow.testing.operators import OperatorHarness
 from tests.engine.sample_app import app_of, published
 from tests.execution.sample_operators import DropPrefixed
+from tests.nightly import by_day
 
 ROOT = Path(__file__).parents[2]
 PICKLE = re.compile(rb"\x80[\x02-\x05](\x95|[\x28-\x7d\x8c-\x94])")
@@ -79,7 +80,7 @@ def test_a_pickle_in_a_checkpoint_is_found(tmp_path: Path) -> None:
     assert pickles_in(tmp_path) == ["snap/1"]
 
 
-@pytest.mark.parametrize("app", sorted(path.name for path in (ROOT / "apps").glob("*.yaml")))
+@pytest.mark.parametrize("app", by_day(5, sorted(path.name for path in (ROOT / "apps").glob("*.yaml"))))
 def test_checkpoints_of_the_apps_hold_no_pickle(app: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Plans, states and events of every app that ships are data."""
     monkeypatch.chdir(tmp_path)

@@ -23,6 +23,7 @@ from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.base import Runtime
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
+from tests.nightly import by_day
 from tests.operators.splitter.changes.renames.rotations import (
     COMPRESSORS,
     compress_at_once,
@@ -113,7 +114,7 @@ class AppOverLog:
 
 
 @pytest.mark.parametrize("dies", [False, True], ids=["goes on", "dies"])
-@pytest.mark.parametrize("rotate", ROTATIONS)
+@pytest.mark.parametrize("rotate", by_day(3, ROTATIONS))
 def test_a_rotated_file_is_read_on_from_where_it_was_read_to(
     tmp_path: Path, rotate: Callable[[Path], None], dies: bool
 ) -> None:
@@ -168,7 +169,8 @@ def test_rows_with_newlines_are_read_on_from_within(tmp_path: Path, rotate: Call
 
 
 @pytest.mark.parametrize(
-    ("rotate", "at"), [(move_elsewhere, 3), (compress_at_once, 2), (compress_with_xz, 3), (compress_with_zstd, 6)]
+    ("rotate", "at"),
+    by_day(2, [(move_elsewhere, 3), (compress_at_once, 2), (compress_with_xz, 3), (compress_with_zstd, 6)]),
 )
 @pytest.mark.parametrize("kind", FORMATS)
 def test_what_is_rotated_midway_gives_what_one_read_gives(

@@ -23,6 +23,7 @@ from operators.sink.table_writer import TableWriter
 from tests.engine.dags import Given, dag
 from tests.engine.sample_app import TextSource
 from tests.execution.sample_operators import SampleWords
+from tests.nightly import by_day
 from tests.runs.table_kinds import KINDS, rows_of, writer
 
 Row = dict[str, Any]
@@ -107,7 +108,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "name", "property", "mode", "is_same_window"), CASES)
+@pytest.mark.parametrize(("kind", "name", "property", "mode", "is_same_window"), by_day(45, CASES))
 def test_each_mode_does_what_it_says(
     kind: str, name: str, property: str, mode: str, is_same_window: bool, tmp_path: Path
 ) -> None:

@@ -22,6 +22,7 @@ from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.backends.local.files import LocalFiles
 from dagflow.storage.context import StorageContext
 from operators import FileSplitterInput
+from tests.nightly import by_day
 from tests.operators.sink.test_merger import app_in, source_files_of
 from tests.runs.remedy_app import GOOD, RemedyApp, refusal
 
@@ -152,7 +153,7 @@ def test_a_name_that_a_start_over_needs_is_made_free(app: RemedyApp) -> None:
     assert (app.records(), Path("mine").read_text()) == (GOOD, "mine")
 
 
-@pytest.mark.parametrize("which", [0, -1])
+@pytest.mark.parametrize("which", by_day(1, [0, -1]))
 def test_an_index_of_files_goes_on_when_it_is_put_back(app: RemedyApp, which: int) -> None:
     """No file is read twice; with --fresh, the other remedy, all are read again, and published once."""
     names = [f"{number:04}" for number in range(1200)]
@@ -173,7 +174,7 @@ def test_an_index_of_files_goes_on_when_it_is_put_back(app: RemedyApp, which: in
     assert app.records() == sorted([*GOOD, *names, "more"])
 
 
-@pytest.mark.parametrize("part", [0.3, 0.9])
+@pytest.mark.parametrize("part", by_day(1, [0.3, 0.9]))
 def test_a_damaged_index_of_files_goes_on_when_it_is_put_back(app: RemedyApp, part: float) -> None:
     """A bit that flipped, in entries or in what describes them, makes no file come twice; both remedies work."""
     names = [f"{number:04}" for number in range(1200)]

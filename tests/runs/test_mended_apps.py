@@ -20,6 +20,7 @@ from dagflow.journal.state import JournalState
 from dagflow.plan.load import load_app
 from dagflow.storage.context import StorageContext
 from tests.engine.test_driver import RecordingObserver, crashing
+from tests.nightly import by_day
 
 APP = """\
 name: mended
@@ -186,7 +187,7 @@ def start_over() -> None:
             path.rename(f"{path}-{len(list(Path().iterdir()))}")
 
 
-@pytest.mark.parametrize("until", [1, 3])
+@pytest.mark.parametrize("until", by_day(1, [1, 3]))
 def test_a_reader_with_a_prescan_knows_how_planned_blocks_begin(folder: Path, until: int) -> None:
     """Blocks that were planned for lines are scanned for quotes, also those behind committed ones."""
     rows = [(n, f"text {n}\n# with a line, {'and more ' * (n % 3)}") for n in range(30)]

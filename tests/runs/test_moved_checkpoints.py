@@ -22,6 +22,7 @@ from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from operators.splitter.index import file_index
 from tests.engine.test_driver import crashing
+from tests.nightly import by_day
 
 APP = """\
 name: sample
@@ -81,7 +82,7 @@ def inline_entries(request: pytest.FixtureRequest) -> object:
     file_index.INLINE_ENTRIES = before
 
 
-@pytest.mark.parametrize("after", [2, 4, 1000])
+@pytest.mark.parametrize("after", by_day(1, [2, 4, 1000]))
 def test_a_moved_tree_is_continued_without_reading_anything_again(
     tmp_path: Path, after: int, inline_entries: object
 ) -> None:

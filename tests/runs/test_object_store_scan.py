@@ -65,6 +65,7 @@ def test_an_object_is_known_by_its_etag(s3_root: str) -> None:
     assert driver.counters["files_replaced"] == 1
 
 
+@pytest.mark.nightly
 def test_an_index_in_a_bucket_survives_a_restart(s3_root: str) -> None:
     """Runs are objects, and a driver anywhere goes on with them."""
     for number in range(520):

@@ -12,6 +12,7 @@ from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import DagflowError
 from dagflow.runtime.inline import InlineRuntime
+from tests.nightly import by_day
 from tests.operators.splitter.changes.renames.rotations import (
     compress_at_once,
     compress_later,
@@ -33,7 +34,7 @@ SPLITTERS = {
 
 @pytest.mark.parametrize("dies", [True, False], ids=["the run dies", "the run goes on"])
 @pytest.mark.parametrize("splitter", SPLITTERS.values(), ids=SPLITTERS)
-@pytest.mark.parametrize("rotate", ROTATIONS, ids=lambda rotate: rotate.__name__)
+@pytest.mark.parametrize("rotate", by_day(4, ROTATIONS), ids=lambda rotate: rotate.__name__)
 def test_what_was_planned_of_a_log_is_read_where_it_is_now(
     tmp_path: Path, rotate: Callable[[Path], None], splitter: str, dies: bool
 ) -> None:

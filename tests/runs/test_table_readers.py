@@ -17,6 +17,7 @@ from pyiceberg.table import Table as IcebergTable
 
 from dagflow.engine.run import run
 from dagflow.runtime.inline import InlineRuntime
+from tests.nightly import by_day
 from tests.operators.sink.test_table_writer import TYPES, app
 
 LENGTH = max(len(array) for array, _, _ in TYPES)
@@ -143,7 +144,7 @@ def test_each_reader_sees_the_rows_and_types_of_each_table(
         assert rows == values + [None] * (LENGTH - len(values)), TYPES[number][0].type
 
 
-@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("reader", by_day(4, READERS))
 def test_sums_of_a_partitioned_table_are_those_of_the_input(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reader: str
 ) -> None:

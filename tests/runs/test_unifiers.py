@@ -19,6 +19,7 @@ from operators.sink.record_writer import RecordWriter
 from tests.engine.dags import dag, files
 from tests.engine.sample_app import TextSource
 from tests.execution.sample_operators import SampleWords
+from tests.nightly import by_day
 
 TEXTS = [b"a b a", b"c a", b"", b"b b b", b"c d", b"e " * 40, b"a"]
 
@@ -58,7 +59,7 @@ def app_of(tmp_path: Path, partitions: int, over: Any) -> LogicalPlan:
 
 
 @pytest.mark.parametrize("over", ["window", None])
-@pytest.mark.parametrize("partitions", [1, 5])
+@pytest.mark.parametrize("partitions", by_day(1, [1, 5]))
 def test_counts_and_the_largest_of_them_do_not_depend_on_partitions(
     tmp_path: Path, runtime: RuntimeFactory, partitions: int, over: str | None
 ) -> None:

@@ -21,6 +21,7 @@ from operators.sink.tables.type_widening import common_type
 from tests.engine.dags import Given, dag
 from tests.engine.sample_app import TextSource
 from tests.execution.sample_operators import SampleWords
+from tests.nightly import by_day
 from tests.runs.table_kinds import KINDS, rows_of, writer
 
 D = decimal.Decimal
@@ -87,7 +88,7 @@ def written(root: Path, kind: str) -> pa.Table:
 
 
 @pytest.mark.parametrize("commit", [{"every_millis": 0}, None], ids=["each window", "a group"])
-@pytest.mark.parametrize("case", CHANGES)
+@pytest.mark.parametrize("case", by_day(4, CHANGES))
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_column_becomes_wider_or_the_value_is_rescued(kind: str, case: str, commit: Any, tmp_path: Path) -> None:
     """Earlier and later values keep what they are, narrow ones of the same window too, and no run ends."""

@@ -84,6 +84,7 @@ def test_where_nothing_is_prepared_spark_gets_the_process_that_it_started(path: 
     assert asked(path).returncode == 3
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_the_first_task_runs_in_the_prepared_process(tmp_path: Path) -> None:
     """So its daemon is a child of the driver, and not of Java; nothing is left of it at the end."""

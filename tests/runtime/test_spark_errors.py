@@ -90,6 +90,7 @@ os._exit(0)
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("how", "message"),
     [

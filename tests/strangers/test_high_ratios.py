@@ -35,6 +35,7 @@ from operators.reader.formats import RECORD_FORMATS
 from operators.reader.on_error import ErrorPolicy
 from operators.reader.small_file_batch_reader import SmallFileBatchReader
 from tests.memory import in_own_process
+from tests.nightly import by_day
 from tests.strangers.fuzzing import seeds
 
 MIB = 1 << 20
@@ -251,7 +252,7 @@ def test_a_comment_that_is_never_closed_is_not_held() -> None:
     assert source.furthest <= 5 * MIB
 
 
-@pytest.mark.parametrize("command", ["preview", "run --local --workers 1"])
+@pytest.mark.parametrize("command", by_day(1, ["preview", "run --local --workers 1"]))
 def test_a_command_takes_little_memory_for_a_file_of_high_ratio(command: str, tmp_path: Path) -> None:
     """13 KB of zstd hold 256 MB of newlines."""
     files = tmp_path / "in"

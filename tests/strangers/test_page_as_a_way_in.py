@@ -101,7 +101,7 @@ def test_pages_that_follow_leave_room_for_others(address: Address) -> None:
     with contextlib.ExitStack() as stack:
         clients = connected(address.port, MOST_CONNECTIONS + 40, stack, b"GET /api/v1/events" + HTTP)
         assert closed(clients, len(clients) - MOST_PAGES)
-        assert answer(address, "/api/v1/app") == 200
+        assert answer(address, "/api/v1/windows") == 200
 
 
 def test_nothing_is_done_for_a_connection_that_is_closed(folder: Path) -> None:
@@ -157,7 +157,7 @@ def test_other_sites_get_no_answer(address: Address) -> None:
         ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, 200),
         ({"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors", "Origin": own}, 200),
     ):
-        assert answer(address, "/api/v1/app", headers) == status, headers
+        assert answer(address, "/api/v1/windows", headers) == status, headers
 
 
 def test_searches_and_requests_have_bounds(address: Address) -> None:
@@ -166,7 +166,7 @@ def test_searches_and_requests_have_bounds(address: Address) -> None:
     assert answer(address, "/api/v1/files?search=" + "*a" * 2000) == 200
     assert answer(address, "/api/v1/files?search=" + "[" * 4097) == 400
     assert answer(address, "/api/v1/files?search=" + "[" * 100_000) == 400
-    assert answer(address, "/api/v1/app", body=b"x") == 413
+    assert answer(address, "/api/v1/windows", body=b"x") == 413
     for path in ("/../../etc/passwd", "/%2e%2e/%2e%2e/etc/passwd", "/..%2f..%2fetc/passwd", "//etc/passwd"):
         assert answer(address, path) == 404
 

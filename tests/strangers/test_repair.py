@@ -24,6 +24,7 @@ from dagflow.storage.context import StorageContext
 from dagflow.testing.faults import Faults, FaultyTarget, InjectedCrash
 from operators.rescued_values import rescued_values
 from operators.sink.table_writer import TableWriter
+from tests.nightly import by_day
 
 APP = """
 name: refused
@@ -134,7 +135,7 @@ def partition_otherwise(path: str) -> None:
 FITS: list[Change] = [add_in_other_letters, change_type, drop_column, partition_otherwise]
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", by_day(1, FORMS))
 @pytest.mark.parametrize("change", [*FITS, constrain, pytest.param(replace_log, marks=pytest.mark.nightly)])
 def test_a_window_that_its_table_refuses_for_ever_is_taken_back(tmp_path: Path, change: Change, form: str) -> None:
     """The error names the command; then its rows go into the table as it is, or into another one that the app names."""

@@ -80,6 +80,7 @@ def ended_by_two(folder: Path, *args: str) -> int:
             process.kill()
 
 
+@pytest.mark.nightly
 def test_a_run_that_python_cannot_stop_is_killed_and_resumed(folder: Path) -> None:
     """A call in C keeps all of Python waiting; the checkpoint is as after any kill."""
     (folder / "preparing").touch()

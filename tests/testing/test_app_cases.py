@@ -10,6 +10,7 @@ import pytest
 from dagflow.errors import SpecError
 from dagflow.plan.load import check
 from dagflow.testing.app_cases import CaseFailure, failures_of, read_cases
+from tests.nightly import by_day
 
 ROOT = Path(__file__).parents[2]
 APP = ROOT / "apps" / "block_reader.yaml"
@@ -131,7 +132,7 @@ tests:
 """
 
 
-@pytest.mark.parametrize("form", ["parquet", "json_lines", "{type: csv, compression: gzip}"])
+@pytest.mark.parametrize("form", by_day(1, ["parquet", "json_lines", "{type: csv, compression: gzip}"]))
 def test_rows_columns_and_reasons_are_compared(tmp_path: Path, form: str) -> None:
     """In any order, with numbers as their columns have them; cut at every size, and killed at every change."""
     file = tmp_path / "orders.yaml"

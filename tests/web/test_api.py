@@ -140,6 +140,7 @@ def test_why_a_file_was_not_taken_is_said_by_the_splitter(folder: Path) -> None:
     assert found["sentence"] == "It is not taken: file_pattern '(?s).*[.]csv' does not match the name 'b.txt'."
 
 
+@pytest.mark.nightly
 def test_an_app_of_another_user_is_not_run(folder: Path) -> None:
     """A file that others can change may hold anything; its text is shown, and a named one is looked at."""
     os.chmod("app.yaml", 0o666)
@@ -156,6 +157,7 @@ def test_an_app_of_another_user_is_not_run(folder: Path) -> None:
     assert api.answer("app", {})["note"] == ""
 
 
+@pytest.mark.nightly
 def test_what_an_app_is_compared_with_is_the_newest_run(folder: Path) -> None:
     """After a run with the changed app the same server shows nothing as changed any more."""
     api, text = api_of(), (folder / "app.yaml").read_text()
@@ -166,6 +168,7 @@ def test_what_an_app_is_compared_with_is_the_newest_run(folder: Path) -> None:
     assert api.answer("app", {})["changes"] == []
 
 
+@pytest.mark.nightly
 def test_modules_beside_a_run_do_not_replace_those_of_python(folder: Path) -> None:
     """An app is looked at in the directory of its run, where a file may have any name."""
     (folder / "inspect.py").write_text("raise SystemExit('imported')")
@@ -226,6 +229,7 @@ def test_a_sample_says_where_an_operator_fails(folder: Path, monkeypatch: pytest
     assert failed.value.status == 502 and "sesame" not in failed.value.message
 
 
+@pytest.mark.nightly
 def test_a_sample_of_what_ends_a_run_has_its_records(folder: Path) -> None:
     """What came is shown, and beside it what a run would end with."""
     assert ask("sample", port="filter.output")["error"] == ""
@@ -414,6 +418,7 @@ def test_partitions_are_compared(folder: Path) -> None:
     assert partition_times([Window(WindowPlan(1))], "x") == {"count": 0, "times": [], "sentence": ""}
 
 
+@pytest.mark.nightly
 def test_the_app_is_shown_as_the_last_run_had_it(folder: Path) -> None:
     """Changed lines are shown, and the file is shown where it is gone; secrets were never kept."""
     text = (folder / "app.yaml").read_text()

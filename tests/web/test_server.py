@@ -83,21 +83,21 @@ def test_metrics_and_health_are_served(address: Address) -> None:
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
 def test_nothing_but_reading_is_answered(address: Address, method: str) -> None:
     """A server that only reads cannot be made to do anything."""
-    with ask(address, "/api/v1/app", method) as answer:
+    with ask(address, "/api/v1/windows", method) as answer:
         assert answer.status == 405
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", ""])
 def test_requests_that_name_another_host_are_refused(address: Address, host: str) -> None:
     """A page whose name was bound to a loopback address gets nothing."""
-    with ask(address, "/api/v1/app", Host=host) as answer:
+    with ask(address, "/api/v1/windows", Host=host) as answer:
         assert answer.status == 421
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1:9", "[::1]:8090", "LOCALHOST:1"])
 def test_requests_that_name_this_machine_are_answered(address: Address, host: str) -> None:
     """Whatever port a proxy or a tunnel names."""
-    with ask(address, "/api/v1/app", Host=host) as answer:
+    with ask(address, "/api/v1/windows", Host=host) as answer:
         assert answer.status == 200
 
 
@@ -105,16 +105,16 @@ def test_another_host_than_loopback_needs_its_token(folder: Path) -> None:
     """The token comes in the address once, and then as a cookie or a header."""
     with served("0.0.0.0").running() as address:
         assert address.token in address.url
-        with ask(address, "/api/v1/app") as answer:
+        with ask(address, "/api/v1/windows") as answer:
             assert answer.status == 401
-        with ask(address, "/api/v1/app", Authorization="Bearer wrong") as answer:
+        with ask(address, "/api/v1/windows", Authorization="Bearer wrong") as answer:
             assert answer.status == 401
-        with ask(address, "/api/v1/app", Authorization=f"Bearer {address.token}") as answer:
+        with ask(address, "/api/v1/windows", Authorization=f"Bearer {address.token}") as answer:
             assert answer.status == 200 and answer.headers["set-cookie"] is None
-        with ask(address, f"/api/v1/app?token={address.token}") as answer:
+        with ask(address, f"/api/v1/windows?token={address.token}") as answer:
             cookie = answer.headers["set-cookie"]
             assert answer.status == 200 and "HttpOnly; SameSite=Strict" in cookie
-        with ask(address, "/api/v1/app", Cookie=f"a=b; {cookie.partition(';')[0]}") as answer:
+        with ask(address, "/api/v1/windows", Cookie=f"a=b; {cookie.partition(';')[0]}") as answer:
             assert answer.status == 200
 
 

@@ -16,6 +16,7 @@ from dagflow.engine.run import run
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
 from tests.cli.commands.inspected_app import invoke
+from tests.nightly import by_day
 
 ODD = '"order id",#no,"yes",größe,"a: b"\n1,x,y,"10",\n2,x,"{y}","",\n'
 
@@ -64,7 +65,7 @@ TESTED: dict[str, tuple[str, str | bytes, str | None]] = {
 }
 
 
-@pytest.mark.parametrize("name", TESTED)
+@pytest.mark.parametrize("name", by_day(4, TESTED))
 def test_a_test_that_passes_is_written(folder: Path, name: str) -> None:
     """From the first records, wherever the app publishes, and whatever bytes the file has."""
     to, content, stated = TESTED[name]
@@ -96,7 +97,7 @@ def test_an_operator_of_ones_own_is_in_the_chain(folder: Path, to: str) -> None:
         assert out["columns"] == {"day": "timestamp[us]", "price": "decimal(18, 2)"}
 
 
-@pytest.mark.parametrize("name", ["a\nb.csv", "a\rb.csv", "a\udcffb.csv", "a\u2028b.csv"], ids=ascii)
+@pytest.mark.parametrize("name", by_day(1, ["a\nb.csv", "a\rb.csv", "a\udcffb.csv", "a\u2028b.csv"]), ids=ascii)
 def test_a_file_may_have_any_name(folder: Path, name: str) -> None:
     """Its name stands in comments, and in the output on one line; of another file it stands in a warning."""
     (folder / "in").mkdir()

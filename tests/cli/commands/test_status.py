@@ -27,6 +27,7 @@ from tests.engine.sample_app import app_of
 from tests.engine.test_driver import crashing
 from tests.execution.sample_operators import CallsFunctions
 from tests.journal.other_machine import beat_at_work
+from tests.nightly import by_day
 
 __all__ = ["folder", "journal"]
 
@@ -38,14 +39,17 @@ def count_on_two_lines(operator: CallsFunctions) -> None:
 
 @pytest.mark.parametrize(
     "args",
-    [
-        ["validate", "app.yaml"],
-        *(["plan", "app.yaml", "--format", form] for form in FORMATS),
-        ["operators"],
-        ["operators", "BlockReader"],
-        ["status", "journal"],
-        ["schema"],
-    ],
+    by_day(
+        3,
+        [
+            ["validate", "app.yaml"],
+            *(["plan", "app.yaml", "--format", form] for form in FORMATS),
+            ["operators"],
+            ["operators", "BlockReader"],
+            ["status", "journal"],
+            ["schema"],
+        ],
+    ),
     ids=" ".join,
 )
 def test_looking_needs_no_spark(journal: Path, args: list[str]) -> None:

@@ -18,7 +18,7 @@ from operators.reader.compression.stream import CorruptArchiveError, IncompleteA
 from operators.reader.content import ContentReader
 from operators.reader.formats import RECORD_FORMATS
 from operators.testing import MemorySource, Records, read_cut
-from tests.nightly import examples
+from tests.nightly import by_day, examples
 from tests.operators.reader.compression.test_opening import COMPRESS, SUFFIX, skippable
 
 FORMATS: list[Any] = [
@@ -165,7 +165,7 @@ def test_only_the_first_block_of_a_growing_file_has_records() -> None:
 
 
 @pytest.mark.parametrize("on_long", ["fail", "skip", "cut", "reject"])
-@pytest.mark.parametrize("compression", sorted(COMPRESS))
+@pytest.mark.parametrize("compression", by_day(2, sorted(COMPRESS)))
 @pytest.mark.parametrize("type", ["lines", "escaped_lines", "paragraphs", "regex", "json_lines", "csv"])
 def test_a_header_may_be_a_long_record_up_to_the_end(type: str, compression: str, on_long: str) -> None:
     """The size of the content is not known before: each byte is accounted for all the same."""

@@ -26,6 +26,7 @@ from dagflow.testing.operators import MemoryOutputs, OperatorHarness
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.sink.formats import SINK_FORMATS
 from operators.sink.record_writer import RecordWriter
+from tests.nightly import by_day
 
 
 class Preparation:
@@ -197,7 +198,7 @@ class LosesSecondWindow(InlineRuntime):
 
 
 @pytest.mark.parametrize("file_name", ["part", "block"])
-@pytest.mark.parametrize("format", ["json_lines", "csv", "parquet", "{type: csv, compression: gzip}"])
+@pytest.mark.parametrize("format", by_day(2, ["json_lines", "csv", "parquet", "{type: csv, compression: gzip}"]))
 def test_a_window_that_is_run_again_publishes_the_same_bytes(format: str, file_name: str, tmp_path: Path) -> None:
     """Under the same names, in every format, as a run that nothing disturbs."""
     (tmp_path / "in.csv").write_text("n,t\n" + "".join(f"{n},text {n * n}\n" for n in range(200)))

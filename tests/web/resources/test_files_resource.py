@@ -129,6 +129,7 @@ def test_why_says_how_far_it_has_looked(folder: Path, monkeypatch: pytest.Monkey
     assert f"No window from {newest} on has read it" in ask("why", url=url)["sentence"]
 
 
+@pytest.mark.nightly
 def test_a_file_that_was_read_long_ago_is_found_by_its_splitter(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its index says when a file was taken, and so in which windows: these are looked at, and not all since then."""
     url = str(folder / "in" / "a.csv")

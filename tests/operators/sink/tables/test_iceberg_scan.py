@@ -19,6 +19,7 @@ from pyiceberg.types import ListType, LongType, MapType, StructType
 from dagflow.testing.operators import run_operator
 from operators.sink.tables.iceberg_scan import WholeScan
 from operators.transform.enrich import Enrich
+from tests.nightly import by_day
 from tests.operators.sink.tables.test_iceberg_upserts import ICEBERG, files, handle
 from tests.operators.sink.tables.test_upserted_rows import NAME, catalog_of
 from tests.operators.sink.test_table_writer import columns
@@ -60,7 +61,7 @@ def scan(root: Path) -> pa.Table:
     return WholeScan(found.metadata, found.io, found.schema()).to_table(found.scan().plan_files())
 
 
-@pytest.mark.parametrize(("kind", "values"), NESTED, ids=lambda each: str(each)[:30])
+@pytest.mark.parametrize(("kind", "values"), by_day(4, NESTED), ids=lambda each: str(each)[:30])
 def test_rows_that_stay_keep_their_nulls_at_every_level(tmp_path: Path, kind: pa.DataType, values: list[Any]) -> None:
     """A window that replaces one row writes the file of the others anew; a join with the table sees them as well."""
     first = columns(k=range(len(values) + 1), v=pa.array([*values, None], kind))

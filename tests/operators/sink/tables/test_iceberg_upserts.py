@@ -13,6 +13,7 @@ from pyiceberg.table import Table as Handle
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType, TimestampType, UUIDType
 
+from tests.nightly import by_day
 from tests.operators.sink.tables.test_upserted_rows import KINDS, NAME, catalog_of
 from tests.operators.sink.test_table_writer import columns
 
@@ -54,7 +55,7 @@ def test_the_snapshot_names_its_window(tmp_path: Path) -> None:
     assert sorted(handle(tmp_path).scan(snapshot_id=first.snapshot_id).to_arrow()["n"].to_pylist()) == [1, 2]
 
 
-@pytest.mark.parametrize("partition_by", [["bucket(4, k)"], ["truncate(1, k)", "day(at)"], ["k", "at"]])
+@pytest.mark.parametrize("partition_by", by_day(1, [["bucket(4, k)"], ["truncate(1, k)", "day(at)"], ["k", "at"]]))
 def test_any_sequence_of_windows_leaves_the_newest_rows(tmp_path: Path, partition_by: list[str]) -> None:
     """As a dictionary would have them."""
     draw, wanted, batches = random.Random(7), {}, []

@@ -22,6 +22,7 @@ from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.testing.faults import InjectedCrash
 from operators.sink.table_writer import TableWriter
+from tests.nightly import by_day
 from tests.operators.sink.test_table_writer import app, columns
 
 APP = """
@@ -199,17 +200,20 @@ def test_one_row_takes_the_place_of_all_with_its_key(tmp_path: Path, kind: Upser
 
 @pytest.mark.parametrize(
     "values",
-    [
-        pa.array([b"a", b"\xff", b"a"]),
-        pa.array([-1, 2**62, -1], pa.int64()),
-        pa.array([1, 0, 1], pa.int8()).cast(pa.decimal128(9, 2)),
-        pa.array([True, False, True]),
-        pa.array([-719_162, 2_900_000, -719_162], pa.int32()).cast(pa.date32()),
-        pa.array([-(2**60), 2**60, -(2**60)], pa.timestamp("us")),
-        pa.array([0, 1, 0], pa.timestamp("us", "UTC")),
-        pa.array([0, 1, 0], pa.time64("us")),
-        pa.array([None, "a", None]),
-    ],
+    by_day(
+        9,
+        [
+            pa.array([b"a", b"\xff", b"a"]),
+            pa.array([-1, 2**62, -1], pa.int64()),
+            pa.array([1, 0, 1], pa.int8()).cast(pa.decimal128(9, 2)),
+            pa.array([True, False, True]),
+            pa.array([-719_162, 2_900_000, -719_162], pa.int32()).cast(pa.date32()),
+            pa.array([-(2**60), 2**60, -(2**60)], pa.timestamp("us")),
+            pa.array([0, 1, 0], pa.timestamp("us", "UTC")),
+            pa.array([0, 1, 0], pa.time64("us")),
+            pa.array([None, "a", None]),
+        ],
+    ),
     ids=lambda values: str(values.type),
 )
 def test_keys_of_all_types_find_their_rows(tmp_path: Path, kind: UpsertedTable, values: pa.Array) -> None:

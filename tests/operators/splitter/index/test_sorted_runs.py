@@ -16,7 +16,7 @@ from dagflow.storage.context import StorageContext
 from dagflow.storage.objects import ObjectStore
 from operators.splitter.index.entries import entries_of, merged, newest
 from operators.splitter.index.sorted_runs import GROUP_ROWS, Run, RunCursor, RunWriter, compact
-from tests.nightly import examples
+from tests.nightly import by_day, examples
 
 paths = st.binary(min_size=1, max_size=3)
 entries = st.dictionaries(paths, st.integers(0, 9), max_size=30)
@@ -204,7 +204,7 @@ READS: dict[str, Callable[[RunCursor], Sequence[object]]] = {
 }
 
 
-@pytest.mark.parametrize("way", READS)
+@pytest.mark.parametrize("way", by_day(1, READS))
 def test_a_flipped_bit_is_noticed_or_changes_nothing(store: ObjectStore, tmp_path: Path, way: str) -> None:
     """Wherever it is, in entries or in what describes them: an entry that is lost is a file that is read again."""
     run = run_of(store, {b"%03d" % number: number for number in range(20)}, file_rows=20)

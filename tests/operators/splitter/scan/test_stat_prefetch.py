@@ -21,7 +21,7 @@ from operators.splitter.scan.stat_prefetch import StatPrefetcher
 from operators.splitter.scan.worker_program import stat_files
 from operators.splitter.scan.workers import WorkerProcesses
 from tests.memory import in_own_process, peak_bytes
-from tests.nightly import examples
+from tests.nightly import by_day, examples
 from tests.operators.splitter.scan.test_workers import TREES, grown
 from tests.operators.splitter.splitter_driver import each, write
 
@@ -91,7 +91,7 @@ def test_what_is_no_file_is_left_out_and_reported_once(tree: Path, caplog: pytes
     ]
 
 
-@pytest.mark.parametrize("after_steps", range(8))
+@pytest.mark.parametrize("after_steps", by_day(2, range(8)))
 def test_a_scan_outlives_its_helpers(tree: Path, after_steps: int) -> None:
     """Whenever they are killed, every file is found once, with its version, in order."""
     helpers = WorkerProcesses(after_files=0, count=2)

@@ -13,6 +13,7 @@ import pytest
 from operators.splitter.scan.scanner import Scanner
 from operators.splitter.scan.selection import Selection
 from operators.splitter.scan.workers import TaskWorkers, WorkerProcesses, Workers
+from tests.nightly import by_day
 from tests.operators.splitter.splitter_driver import each, write
 
 WORKERS: list[Callable[[], Workers[Any]]] = [
@@ -86,7 +87,7 @@ def test_a_link_behind_a_link_does_not_lead_up_either(tmp_path: Path, workers: C
     assert read(tmp_path, "top/in", workers=workers) == found
 
 
-@pytest.mark.parametrize("workers", WORKERS)
+@pytest.mark.parametrize("workers", by_day(1, WORKERS))
 @pytest.mark.parametrize("location", ["in", "in/*", "in/**/*", "link"])
 @pytest.mark.parametrize(
     ("target", "written", "found", "left_out"),

@@ -10,6 +10,7 @@ import pytest
 from dagflow.errors import CredentialsError, MissingError, SourceChangedError, StorageError, TransientStorageError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.small_files import SmallFiles
+from tests.nightly import by_day
 from tests.s3_faults import Fault, FaultInjectingProxy, faulty_store
 from tests.storage.shared import STORAGE, content, put, s3_client
 
@@ -30,21 +31,24 @@ def behind(store: FaultInjectingProxy) -> StorageContext:
 
 @pytest.mark.parametrize(
     ("status", "code", "kind"),
-    [
-        (503, "Busy", TransientStorageError),
-        (503, "SlowDownRead", TransientStorageError),
-        (429, "TooManyRequests", TransientStorageError),
-        (500, "InternalServerError", TransientStorageError),
-        (502, "BadGateway", TransientStorageError),
-        (504, "GatewayTimeout", TransientStorageError),
-        (400, "RequestTimeout", TransientStorageError),
-        (400, "ExpiredToken", CredentialsError),
-        (400, "InvalidToken", CredentialsError),
-        (403, "InvalidAccessKeyId", CredentialsError),
-        (403, "SignatureDoesNotMatch", CredentialsError),
-        (403, "RequestTimeTooSkewed", CredentialsError),
-        (403, "AccessDenied", StorageError),
-    ],
+    by_day(
+        5,
+        [
+            (503, "Busy", TransientStorageError),
+            (503, "SlowDownRead", TransientStorageError),
+            (429, "TooManyRequests", TransientStorageError),
+            (500, "InternalServerError", TransientStorageError),
+            (502, "BadGateway", TransientStorageError),
+            (504, "GatewayTimeout", TransientStorageError),
+            (400, "RequestTimeout", TransientStorageError),
+            (400, "ExpiredToken", CredentialsError),
+            (400, "InvalidToken", CredentialsError),
+            (403, "InvalidAccessKeyId", CredentialsError),
+            (403, "SignatureDoesNotMatch", CredentialsError),
+            (403, "RequestTimeTooSkewed", CredentialsError),
+            (403, "AccessDenied", StorageError),
+        ],
+    ),
 )
 def test_a_refusal_of_s3_is_reported_by_code_and_status(
     s3_root: str, store: FaultInjectingProxy, status: int, code: str, kind: type[StorageError]

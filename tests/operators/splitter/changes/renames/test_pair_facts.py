@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.nightly import by_day
 from tests.operators.splitter.changes.renames.restartable_splitter import RestartableSplitter
 from tests.operators.splitter.changes.renames.rotations import (
     compress_at_once,
@@ -167,7 +168,7 @@ def test_a_log_that_is_moved_to_another_file_system_comes_once(tmp_path: Path) -
     splitter.close()
 
 
-@pytest.mark.parametrize("rotations", [5, 40])
+@pytest.mark.parametrize("rotations", by_day(1, [5, 40]))
 @pytest.mark.parametrize("rotate", [rename, copy_and_truncate, compress_at_once], ids=lambda rotate: rotate.__name__)
 def test_many_rotations_between_two_scans_take_few_jobs(
     tmp_path: Path, rotate: Callable[[Path], None], rotations: int
