@@ -196,6 +196,7 @@ def test_a_full_disk_behind_stdout_is_reported_by_every_command(args: list[str])
     assert (gone.returncode, gone.stderr) == (0, "")
 
 
+@pytest.mark.nightly
 def test_files_do_not_get_the_descriptors_of_closed_streams() -> None:
     """What native code writes to stdout or stderr would get into them; a command without streams ends with 0."""
     look = "import os; from dagflow.cli import main; main._open_closed_streams(); exit(os.open('/', os.O_RDONLY) < 3)"

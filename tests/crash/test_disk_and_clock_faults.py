@@ -19,6 +19,7 @@ from dagflow.runtime.inline import InlineRuntime
 from dagflow.testing.manual_clock import ManualClock
 from operators.splitter.splitter import FileSplitterInput
 from tests.crash.apps import files_app, leftovers, published, require_part_of
+from tests.nightly import by_day
 
 LINES = b"".join(b"%sline %d\n" % (b"." if n % 3 == 0 else b"", n) for n in range(400))
 
@@ -107,7 +108,7 @@ def test_output_that_becomes_read_only_ends_a_run_cleanly(
     assert leftovers(root / "out") == []
 
 
-@pytest.mark.parametrize("window", [1, 2, 4])
+@pytest.mark.parametrize("window", by_day(1, [1, 2, 4]))
 def test_a_missing_checkpoint_ends_a_run_until_it_is_restored(source: Path, tmp_path: Path, window: int) -> None:
     """Nothing is published without the journal, no new one is begun, and put back it goes on exactly."""
     expected = expected_of(source, tmp_path / "undisturbed")

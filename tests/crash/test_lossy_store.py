@@ -109,6 +109,7 @@ def test_a_store_that_loses_answers_has_every_record_once(
     assert not [name for name in s3fs.S3FileSystem().find(s3_root) if "/.dagflow-pending/" in name]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", ["delta", pytest.param("iceberg", marks=pytest.mark.nightly)])
 def test_a_store_that_loses_answers_has_the_newest_row_of_each_key(
     tmp_path: Path, s3_server: str, s3_root: str, kind: str

@@ -192,6 +192,7 @@ def test_status_reports_a_dead_replay_and_the_next_run_completes_it(
     assert require_old_or_new(root, *both) == "new"
 
 
+@pytest.mark.nightly
 def test_a_replay_without_its_new_files_replaces_nothing(quick_disk: Path, both: tuple[Shown, Shown]) -> None:
     """If a pending file is gone after the decision, nothing is replaced until all of the windows run again."""
     root = quick_disk / "lost"
@@ -264,6 +265,7 @@ def test_a_replay_in_a_bucket_that_dies_is_undone_or_finished(
     assert uploads(f"{s3_root}/undisturbed") == []
 
 
+@pytest.mark.nightly
 def test_a_replay_under_named_roots_survives_a_move_in_its_middle(quick_disk: Path, both: tuple[Shown, Shown]) -> None:
     """If everything moves after the decision, the next run finds the pending files in their new places."""
     decisions = 0

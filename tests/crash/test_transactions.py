@@ -33,7 +33,7 @@ from tests.engine.table_app import (
     with_faults,
     work,
 )
-from tests.nightly import IS_NIGHTLY
+from tests.nightly import IS_NIGHTLY, by_day
 
 MOST_CALLS = 500
 STEPS = {"delta": 4, "iceberg": 16, "parquet": 4, "database": 4, "delta-groups": 16, "iceberg-groups": 32}
@@ -86,7 +86,7 @@ def test_every_record_is_there_once_wherever_a_run_dies(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("at", [1, 2])
+@pytest.mark.parametrize("at", by_day(1, [1, 2]))
 def test_a_transaction_whose_answer_is_lost_adds_nothing_twice(
     monkeypatch: pytest.MonkeyPatch, quick_disk: Path, kind: str, at: int
 ) -> None:
@@ -151,7 +151,7 @@ def counted(rows: list[bytes]) -> list[bytes]:
 
 
 @pytest.mark.parametrize("kind", UPSERTS)
-@pytest.mark.parametrize("at", [1, 2])
+@pytest.mark.parametrize("at", by_day(1, [1, 2]))
 def test_an_upsert_whose_answer_is_lost_is_not_repeated(
     monkeypatch: pytest.MonkeyPatch, quick_disk: Path, kind: str, at: int
 ) -> None:

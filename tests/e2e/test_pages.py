@@ -203,6 +203,7 @@ def test_hostile_names_are_text(site: Site, page: Any) -> None:
     assert "<script>alert(1)</script>" in first + page.locator(".panel .raw").inner_text()
 
 
+@pytest.mark.nightly
 def test_what_was_not_looked_at_is_not_called_missing(site: Site, page: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a request ends before the oldest window, Files and Rejects speak of the newest ones, and offer to go on."""
     everything = [("files", "?search=no", "No such file was taken"), ("rejects", "?file=no", "No record was refused")]
@@ -291,6 +292,7 @@ def test_hidden_tabs_leave_their_connections_to_others(site: Site, browser: Any)
     context.close()
 
 
+@pytest.mark.nightly
 def test_a_late_answer_is_said_until_it_comes(site: Site, page: Any) -> None:
     """A page that waits says so, though the server's events come; with the answer it goes on."""
     page.clock.install()

@@ -64,6 +64,7 @@ def path_without_python(folder: Path) -> str:
     return str(folder)
 
 
+@pytest.mark.nightly
 @on_both
 def test_a_run_needs_no_python_on_the_path(tmp_path: Path, options: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Tasks run with the Python that dagflow runs with, and not with one that Spark would look for."""
@@ -103,6 +104,7 @@ class Forking(FileSplitterInput):
 """
 
 
+@pytest.mark.nightly
 @also_on_spark
 def test_an_operator_of_the_driver_that_forks_leaves_one_driver(tmp_path: Path, options: Sequence[str]) -> None:
     """Each child is ended where it comes back from the operator, and says so; nothing is done twice."""

@@ -17,6 +17,7 @@ import pytest
 
 from dagflow.storage.concatenated import INDEX_SUFFIX
 from tests.cli.processes import PATIENCE_S, environment
+from tests.nightly import by_day
 
 STATE = """
 import numpy as np
@@ -37,7 +38,9 @@ print(threads() - before)
 """
 
 
-@pytest.mark.parametrize("preparation", [STATE, INDEX], ids=["the index of files", "the index of a merged file"])
+@pytest.mark.parametrize(
+    "preparation", by_day(1, [STATE, INDEX]), ids=by_day(1, ["the index of files", "the index of a merged file"])
+)
 def test_arrow_is_left_with_no_thread(tmp_path: Path, preparation: str) -> None:
     """Neither the index of a run nor `dagflow extract` leaves a thread."""
     merged = tmp_path / "merged"

@@ -24,6 +24,7 @@ from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from tests.engine.test_driver import RecordingObserver
 from tests.engine.test_window_replay import APP, published
+from tests.nightly import by_day
 
 COMMAND = "dagflow replay journal"
 CHANGED = "the app has changed since the run before: filter.drop: "
@@ -148,7 +149,7 @@ def test_no_replay_is_advised_to_an_app_that_cannot_take_the_windows(folder: Pat
     )
 
 
-@pytest.mark.parametrize("other", ["delta:other", "parquet:other"])
+@pytest.mark.parametrize("other", by_day(1, ["delta:other", "parquet:other"]))
 def test_no_replay_is_advised_of_what_another_table_has(folder: Path, other: str) -> None:
     """Nothing is replaced there; neither when the table has just changed, nor when another change comes later."""
     writer = "{class: RecordWriter, properties: {path: out}, partition: parallel}"

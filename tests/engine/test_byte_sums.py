@@ -146,7 +146,7 @@ def whole(folder: Path) -> bytes:
     return b"".join(sorted(data[start : start + 4] for start in range(0, len(data), 4)))
 
 
-@pytest.mark.parametrize("split", [IN_ONE, IN_BLOCKS])
+@pytest.mark.parametrize("split", by_day(1, [IN_ONE, IN_BLOCKS]))
 @pytest.mark.parametrize("wrong", [DropsRecord, CutsRecordOff, InventsBytes])
 def test_a_run_completes_when_what_did_not_add_up_is_replayed(
     folder: Path, wrong: type[RecordFormat], split: str
@@ -221,6 +221,7 @@ def test_runs_and_replays_that_die_leave_the_sums_right(folder: Path, split: str
     assert outcomes == {("completed", True), ("the byte accounting does not add up", False)}
 
 
+@pytest.mark.nightly
 def test_windows_that_are_not_kept_need_another_checkpoint(folder: Path) -> None:
     """No replay makes them again, and --fresh does not know their files; with other places a run completes."""
     (folder / "in" / "a").write_bytes(MARK + b"nnnn" * 150)

@@ -24,6 +24,7 @@ from dagflow.report.status import status
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from tests.engine.test_operator_state import until
+from tests.nightly import by_day
 from tests.operators.splitter.changes.renames.rotations import compress_at_once
 
 STORAGE = StorageContext.default()
@@ -404,7 +405,7 @@ streams:
 """
 
 
-@pytest.mark.parametrize("committed", [1, 2, 3])
+@pytest.mark.parametrize("committed", by_day(1, [1, 2, 3]))
 def test_a_replay_does_not_end_the_result_of_an_unfinished_run(
     committed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,6 +21,7 @@ from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from dagflow.testing.faults import InjectedCrash
 from tests.engine.test_driver import RecordingObserver
+from tests.nightly import by_day
 
 APP = """
 name: joined
@@ -142,11 +143,14 @@ streams:
 
 @pytest.mark.parametrize(
     ("properties", "streams", "error"),
-    [
-        ("unmatched: fail", "streams:\n", r"table\.csv has no row with k 'b'"),
-        ("unmatched: reject", "streams:\n", r"table\.csv has no row with k 'b'"),
-        ("unmatched: reject, max_rejects: 0", REFUSED, "max_rejects is 0"),
-    ],
+    by_day(
+        1,
+        [
+            ("unmatched: fail", "streams:\n", r"table\.csv has no row with k 'b'"),
+            ("unmatched: reject", "streams:\n", r"table\.csv has no row with k 'b'"),
+            ("unmatched: reject, max_rejects: 0", REFUSED, "max_rejects is 0"),
+        ],
+    ),
 )
 def test_a_row_that_was_missing_is_added_and_the_run_goes_on(
     tmp_path: Path, properties: str, streams: str, error: str

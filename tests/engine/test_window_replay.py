@@ -34,6 +34,7 @@ from dagflow.report.status import status
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from tests.engine.test_driver import crashing
+from tests.nightly import by_day
 
 STORAGE = StorageContext.default()
 
@@ -215,7 +216,7 @@ class InputVanishesAtSubmit(InlineRuntime):
         return super().submit(job)
 
 
-@pytest.mark.parametrize("batching", [", batch_bytes: 0", ""])
+@pytest.mark.parametrize("batching", by_day(1, [", batch_bytes: 0", ""]))
 @pytest.mark.parametrize("steps", ["replay, run, replay", "run, replay"])
 def test_a_replay_leaves_what_was_put_back_to_the_next_run(folder: Path, batching: str, steps: str) -> None:
     """The next run reads it by itself; each record comes once, whichever is first."""
@@ -367,6 +368,7 @@ def test_the_replay_of_an_archived_window_is_found_again(folder: Path) -> None:
     assert json.loads(json.dumps(window_manifest("journal", 1, STORAGE).to_json()))["outputs"][0]["records"] == 2
 
 
+@pytest.mark.nightly
 def test_an_app_that_keeps_few_windows_goes_on_in_its_own_directory(folder: Path) -> None:
     """Older windows are no longer known; their files stay, belong to no other operator, and new ones come."""
     Path("app.yaml").write_text(APP.replace("attributes: {", "attributes: {retain_windows: 5, "))

@@ -139,7 +139,7 @@ def test_a_rotated_file_is_read_on_from_where_it_was_read_to(
     assert summary.left_out.ranges == 0
 
 
-@pytest.mark.parametrize("name", ["app.log.1.zst", "any"])
+@pytest.mark.parametrize("name", by_day(1, ["app.log.1.zst", "any"]))
 @pytest.mark.parametrize("lines", [5, 60], ids=["frames", "one frame"])
 def test_a_compressed_file_that_moves_is_read_on_in_its_content(tmp_path: Path, lines: int, name: str) -> None:
     """Frames are in the windows in which they begin; if there is one, all is read when the file goes."""
@@ -232,7 +232,7 @@ def test_a_version_that_is_back_is_read_on_from_where_it_was_gone(tmp_path: Path
     assert later.left_out.ranges == 0
 
 
-@pytest.mark.parametrize("order", ["", ", latest_first: true"], ids=["by path", "newest first"])
+@pytest.mark.parametrize("order", by_day(1, ["", ", latest_first: true"]), ids=by_day(1, ["by path", "newest first"]))
 @pytest.mark.parametrize(("name", "unterminated"), [("app.log", "keep"), ("app.log", "wait"), ("app.log.zst", "keep")])
 def test_the_rest_of_what_was_put_back_is_read_in_either_order(
     tmp_path: Path, name: str, order: str, unterminated: str
@@ -311,7 +311,7 @@ def test_a_compressed_file_that_is_restored_midway_is_read_as_a_whole(tmp_path: 
     assert before and Counter(published(tmp_path)) == Counter([*before, *LINES])
 
 
-@pytest.mark.parametrize("at", [8, 9, 10])
+@pytest.mark.parametrize("at", by_day(1, [8, 9, 10]))
 def test_what_was_planned_again_is_read_although_the_run_dies(tmp_path: Path, at: int) -> None:
     """The file was gone for an earlier plan, and not for the windows that were emitted when it was back."""
     life, away = AppOverLog(tmp_path, b"".join(line + b"\n" for line in LINES)), tmp_path / "away"
@@ -324,7 +324,7 @@ def test_what_was_planned_again_is_read_although_the_run_dies(tmp_path: Path, at
     assert Counter(published(tmp_path)) == Counter(LINES)
 
 
-@pytest.mark.parametrize("at", [4, 5, 6])
+@pytest.mark.parametrize("at", by_day(1, [4, 5, 6]))
 def test_what_was_planned_before_a_file_was_gone_leaves_it_out(tmp_path: Path, at: int) -> None:
     """Also where the run dies, and the file is back for the next one: what it reads would leave a hole."""
     life, away = AppOverLog(tmp_path, b"".join(line + b"\n" for line in LINES)), tmp_path / "away"

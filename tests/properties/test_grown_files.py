@@ -25,7 +25,7 @@ from operators.reader.formats import RECORD_FORMATS
 from operators.reader.formats.base import RecordFormat
 from operators.reader.growing import GrowingFileReader, resumed_block
 from operators.testing import URL, MemorySource, Records, read_cut
-from tests.nightly import examples
+from tests.nightly import by_day, examples
 from tests.operators.reader.test_growing import FORMATS
 from tests.operators.splitter.splitter_driver import write
 
@@ -83,7 +83,7 @@ def published(folder: Path) -> list[bytes]:
     return sorted(b"".join(file.read_bytes() for file in (folder / "out").iterdir()).splitlines())
 
 
-@pytest.mark.parametrize("splitter", CUTS.values(), ids=CUTS)
+@pytest.mark.parametrize("splitter", by_day(3, CUTS.values()), ids=by_day(3, CUTS))
 def test_what_is_appended_before_the_read_comes_with_the_next_run(tmp_path: Path, splitter: str) -> None:
     """The planned bytes are read as planned; a record that their end cuts is read once, whole."""
     app, path = app_over(tmp_path, splitter), write(tmp_path / "in" / "a", b"line 1\nL2")

@@ -30,7 +30,7 @@ from dagflow.runtime.base import Runtime
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.backends.s3.client import S3Client
 from dagflow.storage.context import StorageContext
-from tests.nightly import examples
+from tests.nightly import by_day, examples
 from tests.operators.splitter.splitter_driver import write
 from tests.properties.test_grown_files import app_over, at_window, published
 
@@ -79,7 +79,7 @@ MEANWHILE: dict[str, tuple[Callable[[Path], object], list[bytes]]] = {
 }
 
 
-@pytest.mark.parametrize("reader", ["on_error: fail", "format: {type: csv, header: false, columns: [a]}"])
+@pytest.mark.parametrize("reader", by_day(1, ["on_error: fail", "format: {type: csv, header: false, columns: [a]}"]))
 @pytest.mark.parametrize("meanwhile", MEANWHILE)
 def test_a_version_that_goes_while_it_is_read_is_left_out_whole(tmp_path: Path, meanwhile: str, reader: str) -> None:
     """Its blocks are in two partitions, and the first is read when it goes; the new version comes with the next run."""

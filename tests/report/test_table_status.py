@@ -21,6 +21,7 @@ from tests.engine.dags import Given, dag
 from tests.engine.sample_app import TextSource
 from tests.engine.table_app import TEXTS, delta_app, work
 from tests.execution.sample_operators import SampleWords
+from tests.nightly import by_day
 from tests.runs.test_changing_columns import JsonRows, app
 
 STORAGE = StorageContext.default()
@@ -39,7 +40,7 @@ def test_versions_files_and_watermark_are_those_of_the_table(tmp_path: Path) -> 
     assert (shown.size_bytes, shown.least_bytes, shown.greatest_bytes) == (sum(sizes), sizes[0], sizes[-1])
 
 
-@pytest.mark.parametrize("replayed", [[1], [2], [1, 2]])
+@pytest.mark.parametrize("replayed", by_day(1, [[1], [2], [1, 2]]))
 def test_after_a_replay_the_version_is_that_of_the_table(tmp_path: Path, replayed: list[int]) -> None:
     """The newest window stays the one that it is, and a window that was not replayed keeps its version."""
     work(delta_app(tmp_path, TEXTS))

@@ -15,6 +15,7 @@ from dagflow.errors import AppError, DagflowError
 from dagflow.report.status import status
 from dagflow.storage.context import StorageContext
 from operators.reader.formats import RECORD_FORMATS
+from tests.nightly import by_day
 from tests.operators.reader.test_byte_accounting import published, run_app
 from tests.runs.format_cases import CASES, FAILURES, MISUSES, NAME, FormatCase
 
@@ -54,7 +55,7 @@ def test_an_option_does_in_an_app_what_it_says(case: FormatCase, tmp_path: Path)
             assert accounting.pop("bytes") == sum(accounting.values()) == len(case.content)
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.rejects], ids=lambda case: case.label)
+@pytest.mark.parametrize("case", by_day(6, [case for case in CASES if case.rejects]), ids=lambda case: case.label)
 def test_a_refused_record_fails_a_run_that_takes_no_rejects(case: FormatCase, tmp_path: Path) -> None:
     """The error has the facts of that reject which comes first, and nothing is published."""
     (offset, _), *_ = case.rejects

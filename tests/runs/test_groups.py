@@ -36,6 +36,7 @@ from operators.sink.table_writer import TableWriter
 from operators.sink.tables.table_groups import GroupLimits, TableGroups
 from tests.engine.sample_app import words
 from tests.engine.table_app import TEXTS, FaultyWriter, app, delta_rows, newest_rows, with_faults, work
+from tests.nightly import by_day
 from tests.operators.sink.test_table_writer import BATCHES
 from tests.operators.sink.test_table_writer import app as typed_app
 
@@ -226,7 +227,7 @@ def test_a_fragment_that_was_cut_ends_the_run(tmp_path: Path, notices: bool) -> 
     assert delta_rows(tmp_path / "db") == words(MORE)
 
 
-@pytest.mark.parametrize("remedy", ["put it back", "start anew"])
+@pytest.mark.parametrize("remedy", by_day(1, ["put it back", "start anew"]))
 def test_a_fragment_with_keys_that_is_gone_is_not_replayed(tmp_path: Path, remedy: str) -> None:
     """Its rows are older than some that other windows have; both remedies leave the newest row of each key."""
 

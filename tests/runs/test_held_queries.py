@@ -16,6 +16,7 @@ from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from tests.engine.test_operator_state import until
+from tests.nightly import by_day
 
 STORAGE = StorageContext.default()
 
@@ -112,13 +113,16 @@ def test_a_query_that_holds_a_result_is_named_as_the_app_does(
 
 @pytest.mark.parametrize(
     ("query", "old", "new"),
-    [
-        (JOIN, "over: run", "over: run, max_rejects: 7"),
-        (TOP, "over: run", "over: run, max_rejects: 7"),
-        (JOIN, "over: run", "over: {millis: 3600000}"),
-        (TOP, "over: run", "over: {millis: 3600000}"),
-        (JOIN, '"csv:t1.csv"', '"csv:t1.csv", max_size: 1MB'),
-    ],
+    by_day(
+        2,
+        [
+            (JOIN, "over: run", "over: run, max_rejects: 7"),
+            (TOP, "over: run", "over: run, max_rejects: 7"),
+            (JOIN, "over: run", "over: {millis: 3600000}"),
+            (TOP, "over: run", "over: {millis: 3600000}"),
+            (JOIN, '"csv:t1.csv"', '"csv:t1.csv", max_size: 1MB'),
+        ],
+    ),
 )
 def test_what_changes_no_result_of_a_query_may_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, query: str, old: str, new: str

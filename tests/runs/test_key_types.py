@@ -17,6 +17,7 @@ from dagflow.plan.key_columns import arriving_key_families
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
+from tests.nightly import by_day
 
 STORAGE = StorageContext.default()
 
@@ -62,7 +63,7 @@ def again() -> int:
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
-@pytest.mark.parametrize("types", [("string", "int64"), ("int64", "string"), ("int64", "bool")])
+@pytest.mark.parametrize("types", by_day(1, [("string", "int64"), ("int64", "string"), ("int64", "bool")]))
 def test_keys_of_another_kind_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operator: str, types: tuple[str, str]
 ) -> None:

@@ -99,7 +99,7 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("change", by_day(4, CHANGES))
 def test_a_mended_app_takes_what_was_planned(folder: Path, change: str) -> None:
     """Whatever was changed, nothing is lost or doubled, the change is reported, and cut files go on where they were."""
     run_with(APP, until=2)

@@ -11,6 +11,7 @@ from dagflow.engine.run import run
 from dagflow.errors import PlanError
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
+from tests.nightly import by_day
 from tests.runs.remedy_app import refusal
 from tests.runs.test_names_that_differ_in_case import ALL, AS_FOUND, decided, put
 
@@ -62,7 +63,7 @@ REMEDIES = {
 
 
 @pytest.mark.parametrize("remedy", REMEDIES)
-@pytest.mark.parametrize("is_later", [False, True], ids=["first window", "later window"])
+@pytest.mark.parametrize("is_later", by_day(1, [False, True]), ids=by_day(1, ["first window", "later window"]))
 def test_a_column_called_as_a_member_is_left_out_or_renamed(tmp_path: Path, remedy: str, is_later: bool) -> None:
     """The error names the record, and each of its remedies is taken, whether or not there is a table."""
     before: list[dict[str, object]] = []

@@ -18,6 +18,7 @@ from dagflow.plan.load import load_app
 from dagflow.report.manifest import PublishedFile, WindowManifest, manifests, tracked_files
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
+from tests.nightly import by_day
 
 STORAGE = StorageContext.default()
 APP = """\
@@ -95,7 +96,9 @@ def require_exact(windows: list[WindowManifest]) -> list[PublishedFile]:
     return outputs
 
 
-@pytest.mark.parametrize("writer", ["max_bytes: 1MiB", "max_bytes: 50", "format: csv, max_bytes: 9", "format: parquet"])
+@pytest.mark.parametrize(
+    "writer", by_day(2, ["max_bytes: 1MiB", "max_bytes: 50", "format: csv, max_bytes: 9", "format: parquet"])
+)
 @pytest.mark.parametrize("batching", ["batch_bytes: 0", "batch_bytes: 2KiB"])
 def test_each_part_names_the_ranges_of_its_records(folder: Path, writer: str, batching: str) -> None:
     """Also where a file is full in the middle of a block, and of small files that are read together."""

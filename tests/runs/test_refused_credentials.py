@@ -14,6 +14,7 @@ from dagflow.plan.load import load_app
 from dagflow.report.open_rejects import RejectChoice
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.inline import InlineRuntime
+from tests.nightly import by_day
 from tests.properties.test_grown_files import published
 from tests.s3_faults import Fault, faulty_store
 from tests.storage.shared import put
@@ -39,7 +40,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("splitter", ["batch_bytes: 16MiB", "batch_bytes: 0, block_size: 64KiB"])
-@pytest.mark.parametrize(("status", "code"), [(400, "ExpiredToken"), (403, "InvalidAccessKeyId")])
+@pytest.mark.parametrize(("status", "code"), by_day(1, [(400, "ExpiredToken"), (403, "InvalidAccessKeyId")]))
 def test_files_that_were_refused_come_with_good_credentials(
     s3_server: str, s3_root: str, tmp_path: Path, splitter: str, status: int, code: str
 ) -> None:

@@ -16,6 +16,7 @@ from dagflow.plan.load import load_app
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.base import Runtime
 from dagflow.runtime.inline import InlineRuntime
+from tests.nightly import by_day
 from tests.operators.splitter.splitter_driver import write
 from tests.properties.test_growing_files import append
 
@@ -118,7 +119,7 @@ def test_an_app_that_asks_for_tails_later_knows_them(tmp_path: Path, batch: str,
 
 
 @WAYS
-@pytest.mark.parametrize("dies_at", range(1, 5))
+@pytest.mark.parametrize("dies_at", by_day(2, range(1, 5)))
 def test_a_death_between_windows_loses_no_fingerprint(tmp_path: Path, batch: str, block: int, dies_at: int) -> None:
     """Whatever window it strikes: a rewrite before the next run is distinguished from an append."""
     for number in range(8):

@@ -14,6 +14,7 @@ from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import DagflowError
 from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.inline import InlineRuntime
+from tests.nightly import by_day
 from tests.operators.splitter.splitter_driver import write
 from tests.properties.test_grown_files import app_over, appending, at_window, published
 
@@ -44,7 +45,7 @@ def ends_before(app: LogicalPlan, window: int, act: Callable[[], object]) -> Non
         run(app, RunOptions(), runtime=at_window(window, act_and_die))
 
 
-@pytest.mark.parametrize("dies", [True, False], ids=["the run dies", "the run goes on"])
+@pytest.mark.parametrize("dies", by_day(1, [True, False]), ids=by_day(1, ["the run dies", "the run goes on"]))
 @pytest.mark.parametrize(
     ("splitter", "kind"), [*(("in a batch", kind) for kind in REWRITTEN), *((name, "longer") for name in OTHERS)]
 )

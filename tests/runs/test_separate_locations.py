@@ -13,6 +13,7 @@ from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.backends.local import local_file
 from tests.cli.commands.inspected_app import invoke
+from tests.nightly import by_day
 from tests.storage.shared import put
 
 APP = """\
@@ -202,22 +203,25 @@ def test_validate_warns_of_an_app_that_reads_its_own_output(tmp_path: Path, loca
 
 @pytest.mark.parametrize(
     "locations",
-    [
-        {"output": "in/out", "files": "in/*", "rules": ", ignore_pattern: out"},
-        {"output": "in/out", "files": "in/?.txt"},
-        {"output": "in/deep/out", "files": "in/*.txt"},
-        {"output": "in/out", "files": "i*/*.txt"},
-        {"output": "in/out", "files": "in/**/*.txt"},
-        {"output": "in/.out", "files": "in/**"},
-        {"output": "in-too", "files": "i?/*"},
-        {"output": "in/out", "rules": ", recursive: false"},
-        {"output": "in/out", "rules": ", ignore_pattern: out"},
-        {"output": "in", "rules": ", file_pattern: '.*[.]txt'"},
-        {"output": "in/out", "files": "in/*.txt"},
-        {"output": "in/.hidden/out"},
-        {"output": "in-too"},
-        {"checkpoint": "in/.journal"},
-    ],
+    by_day(
+        5,
+        [
+            {"output": "in/out", "files": "in/*", "rules": ", ignore_pattern: out"},
+            {"output": "in/out", "files": "in/?.txt"},
+            {"output": "in/deep/out", "files": "in/*.txt"},
+            {"output": "in/out", "files": "i*/*.txt"},
+            {"output": "in/out", "files": "in/**/*.txt"},
+            {"output": "in/.out", "files": "in/**"},
+            {"output": "in-too", "files": "i?/*"},
+            {"output": "in/out", "rules": ", recursive: false"},
+            {"output": "in/out", "rules": ", ignore_pattern: out"},
+            {"output": "in", "rules": ", file_pattern: '.*[.]txt'"},
+            {"output": "in/out", "files": "in/*.txt"},
+            {"output": "in/.hidden/out"},
+            {"output": "in-too"},
+            {"checkpoint": "in/.journal"},
+        ],
+    ),
 )
 def test_what_the_splitter_passes_over_may_be_written(tmp_path: Path, locations: dict[str, str]) -> None:
     """Where it does not look, or takes other names; and a second run finds nothing new."""

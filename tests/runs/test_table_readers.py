@@ -120,7 +120,7 @@ def expected(kind: str, number: int) -> tuple[pa.DataType, list[Any]]:
     return plain(in_delta), values
 
 
-@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("reader", by_day(4, READERS))
 def test_each_reader_sees_the_rows_and_types_of_each_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reader: str
 ) -> None:

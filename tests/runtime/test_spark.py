@@ -115,6 +115,7 @@ def test_a_task_that_stands_still_too_long_is_ended_and_runs_again(
     runtime.close()
 
 
+@pytest.mark.nightly
 def test_tasks_that_spark_runs_again_neither_lose_nor_double_records(tmp_path: Path) -> None:
     """Slot 0 has used the first attempts, and brings their results to the driver; later slots get the second ones.
 

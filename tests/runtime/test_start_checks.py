@@ -48,6 +48,7 @@ def test_a_process_that_has_a_spark_context_is_advised_to_stop_it(tmp_path: Path
     assert run(app, RunOptions(workers=1)).state == "completed"
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_a_context_that_came_meanwhile_is_reported_as_one_before(tmp_path: Path, spark_context: Any) -> None:
     """Another thread may start one while this one waits for Java."""

@@ -14,6 +14,7 @@ from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
+from tests.nightly import by_day
 
 APP = """
 name: bare
@@ -43,7 +44,7 @@ def rows_of(table: Any) -> list[dict[str, Any]]:
     return sorted(table.to_pylist(), key=str)
 
 
-@pytest.mark.parametrize("more", ["", ", commit: {every_millis: 0}", ", upsert_by: k"])
+@pytest.mark.parametrize("more", by_day(1, ["", ", commit: {every_millis: 0}", ", upsert_by: k"]))
 def test_a_table_with_bare_records_is_the_same_for_every_cut(tmp_path: Path, more: str) -> None:
     """Also where the blocks that come first have no other record; it gets no column for them."""
     records: list[dict[str, Any]] = [{"k": "a"}, {"k": "b", "v": None}, {"k": "c", "v": 1.5}, {"k": "d"}]

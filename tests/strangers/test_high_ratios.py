@@ -118,7 +118,7 @@ def steps_of(path: Path, format: Any) -> list[ReadStep]:
     return list(reader.read(files))
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("suffix", by_day(3, SUFFIXES))
 @pytest.mark.parametrize("format", ["lines", {"type": "fixed", "length": 1}])
 def test_a_small_file_of_high_ratio_is_passed_on_in_parts(suffix: str, format: Any, tmp_path: Path) -> None:
     """A few KB of a compressed file hold many MB: neither all of them, nor any number of records, is held at once."""

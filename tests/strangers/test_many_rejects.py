@@ -18,6 +18,7 @@ from operators import Check, Parse, Select
 from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.formats import RECORD_FORMATS
 from operators.testing import URL, MemorySource, block_of
+from tests.nightly import by_day
 
 RECORDS = 2000
 MOST_CALLS = 130
@@ -86,7 +87,7 @@ def batch_of(records: int) -> RecordBatch:
     return RecordBatch.from_records([b"%d" % (number + 200) for number in range(records)], origin=origin)
 
 
-@pytest.mark.parametrize(("format", "head", "record"), WAYS_TO_READ, ids=lambda value: str(value)[:60])
+@pytest.mark.parametrize(("format", "head", "record"), by_day(8, WAYS_TO_READ), ids=lambda value: str(value)[:60])
 def test_a_reader_refuses_each_record_with_little_work(format: Any, head: bytes, record: bytes) -> None:
     """All records are refused in order, and no search among them or copy of all takes place for each."""
     content = head + b"".join(record % number for number in range(RECORDS))
@@ -104,7 +105,7 @@ def test_a_reader_refuses_each_record_with_little_work(format: Any, head: bytes,
     assert offsets == sorted(offsets)
 
 
-@pytest.mark.parametrize("make", WAYS_TO_COMPUTE)
+@pytest.mark.parametrize("make", by_day(7, WAYS_TO_COMPUTE))
 def test_an_operator_refuses_each_record_with_little_work(make: Callable[[], Any]) -> None:
     """The same holds for operators that parse, check and compute."""
     operator = make()

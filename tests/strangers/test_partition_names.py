@@ -21,6 +21,7 @@ from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.partition_names import column_of, partition_name
 from operators.sink.tables.partition_fields import PartitionField
 from operators.sink.tables.table_partitions import unheld_values
+from tests.nightly import by_day
 from tests.operators.sink.test_table_writer import app
 from tests.runs.table_kinds import catalog
 from tests.strangers.fuzzing import seeds
@@ -104,7 +105,7 @@ def test_each_reader_finds_each_value(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg", "parquet"])
-@pytest.mark.parametrize("name", ["a b", "日本", pytest.param("c/d", id="slash")])
+@pytest.mark.parametrize("name", by_day(1, ["a b", "日本", pytest.param("c/d", id="slash")]))
 def test_each_reader_finds_a_column_of_an_odd_name(tmp_path: Path, kind: str, name: str) -> None:
     """Where it knows Spark's escapes of names, if there are any."""
     values: list[str | None] = ["a b", "日本", "%41", None]

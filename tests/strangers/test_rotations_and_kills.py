@@ -18,6 +18,7 @@ from dagflow.plan.load import load_app
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.base import Runtime
 from dagflow.runtime.inline import InlineRuntime
+from tests.nightly import by_day
 from tests.operators.splitter.changes.renames.rotations import (
     ROTATIONS,
     compress_at_once,
@@ -151,7 +152,7 @@ def test_each_record_is_published_once_and_nothing_is_said_to_be_missing(tmp_pat
         assert (final.left_out.ranges, final.waiting_bytes) == (0, 0), f"seed {seed}: {final.left_out}"
 
 
-@pytest.mark.parametrize("rotation", [rename_into_directory, copy_and_truncate, compress_at_once, mirror])
+@pytest.mark.parametrize("rotation", by_day(2, [rename_into_directory, copy_and_truncate, compress_at_once, mirror]))
 def test_what_was_read_after_a_rotation_is_not_listed(tmp_path: Path, rotation: Callable[[Path], None]) -> None:
     """A version that was gone before any of it was read is known elsewhere by its fingerprint, also if it has grown."""
     history = LogHistory(tmp_path, random.Random(0))

@@ -98,6 +98,7 @@ def test_a_run_that_waits_for_ever_ends_with_its_exit_code(folder: Path) -> None
     assert ended_by_two(folder, "run", "app.yaml", "--local", "--workers", "1") == 130
 
 
+@pytest.mark.nightly
 def test_validate_can_be_ended_too(folder: Path) -> None:
     """It runs code of the app in its main thread."""
     (folder / "checking").touch()

@@ -83,14 +83,23 @@ class TestInProcess(AppsOfEveryShape):
         return InlineRuntime(program)
 
 
-class TestLocal(AppsOfEveryShape):
+class BesideTheDriver(AppsOfEveryShape):
+    """Runtimes whose tasks run in other processes."""
+
+    @pytest.mark.nightly
+    def test_a_second_run_finds_nothing_to_do(self) -> None:
+        """Nothing is sent to tasks then; by day the runtime of one process shows it."""
+        super().test_a_second_run_finds_nothing_to_do()
+
+
+class TestLocal(BesideTheDriver):
     def start(self, program: Program) -> Runtime:
         """Two processes of this machine."""
         return LocalRuntime(program, 2, self._root / "local.log")
 
 
 @pytest.mark.spark
-class TestSpark(AppsOfEveryShape):
+class TestSpark(BesideTheDriver):
     @pytest.fixture(autouse=True)
     def _context(self, spark_context: Any) -> None:
         self.context = spark_context

@@ -49,6 +49,11 @@ class TestS3(StorageContract):
         """Multipart uploads that are not completed."""
         return unfinished_uploads(root)
 
+    @pytest.mark.nightly
+    def test_no_listing_ends_after_a_page(self, root: str) -> None:
+        """Pages of S3 are followed to the end; to write a thousand objects takes longer than all else of a store."""
+        super().test_no_listing_ends_after_a_page(root)
+
 
 @pytest.mark.hdfs
 class TestHdfs(StorageContract):

@@ -215,6 +215,7 @@ class Fails(Operator):
 """
 
 
+@pytest.mark.nightly
 def test_a_sample_says_where_an_operator_fails(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a record that came before, the request fails; what it says shows no secret."""
     monkeypatch.setenv("WORD", "open sesame")

@@ -51,6 +51,7 @@ def test_what_does_not_fit_is_an_error_and_no_bug(tmp_path: Path) -> None:
     assert (ran.returncode, "No space left" in ran.stderr, "bug" in ran.stderr) == (1, True, False)
 
 
+@pytest.mark.nightly
 def test_nothing_is_wrong_where_stdout_is_closed(tmp_path: Path) -> None:
     """The content goes nowhere, and the exit code is the answer."""
     directory = published(tmp_path / "out", {"a": b"x"})

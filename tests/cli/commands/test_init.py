@@ -82,7 +82,7 @@ def test_a_test_that_passes_is_written(folder: Path, name: str) -> None:
     assert ("test_data" in files) == (name in ("latin.csv", "crlf.csv", "long.log"))
 
 
-@pytest.mark.parametrize("to", ["out", "parquet:out/table", "delta:out/table"])
+@pytest.mark.parametrize("to", by_day(1, ["out", "parquet:out/table", "delta:out/table"]))
 def test_an_operator_of_ones_own_is_in_the_chain(folder: Path, to: str) -> None:
     """It passes on what it gets, with the types of its columns, and the test runs it."""
     (folder / "in.csv").write_text("day,price\n2026/01/02 10:00,1.50\n2026/01/03 11:30,20.25\n2026/01/03 12:00,0.75\n")

@@ -33,6 +33,7 @@ def test_a_preview_is_a_table_with_types_and_what_operators_kept(folder: Path) -
     assert {path.name for path in folder.iterdir()} == {"app.yaml", "in"}
 
 
+@pytest.mark.nightly
 def test_nothing_is_wrong_where_stdout_is_closed(folder: Path) -> None:
     """The table goes nowhere, and the exit code is the answer."""
     command = ["sh", "-c", 'exec "$@" >&-', "sh", *ENTRY, "preview", "app.yaml"]

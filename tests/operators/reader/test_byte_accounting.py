@@ -28,7 +28,7 @@ from operators.reader.byte_source import ByteSource
 from operators.reader.formats.base import ByteAccounting, Parsed
 from operators.reader.formats.lines import Lines
 from operators.reader.scanning.framing import frame_one
-from tests.nightly import examples
+from tests.nightly import by_day, examples
 from tests.operators.reader.compression.test_opening import COMPRESS, SUFFIX
 
 APP = """
@@ -220,7 +220,7 @@ def test_a_file_that_is_left_out_keeps_the_accounting_right(tmp_path: Path, batc
     assert (summary.state, published(tmp_path / "out").count(b"\n")) == ("completed", 4)
 
 
-@pytest.mark.parametrize("block_size", [1, 40, 100, 1000])
+@pytest.mark.parametrize("block_size", by_day(2, [1, 40, 100, 1000]))
 @pytest.mark.parametrize("compression", ["gzip", "zstd", "bzip2"])
 @pytest.mark.parametrize("format", ["lines", "{type: xml, tag: t}"])
 def test_what_is_lost_of_a_damaged_archive_is_left_out(
@@ -262,7 +262,7 @@ FORMATS = [
 ]
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", by_day(7, FORMATS))
 def test_every_byte_of_a_run_is_accounted_for_whatever_the_blocks(
     format: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -27,7 +27,7 @@ from operators.reader.formats import RECORD_FORMATS
 from operators.reader.on_error import ErrorPolicy
 from operators.reader.rate_limit import RateLimiter
 from operators.reader.small_file_batch_reader import SmallFileBatchReader
-from tests.nightly import examples
+from tests.nightly import by_day, examples
 from tests.operators.reader.compression.test_opening import COMPRESS, skippable
 from tests.serving import serving
 from tests.storage.shared import STORAGE, put
@@ -78,7 +78,7 @@ def read(reader: BlockReader, items: Sequence[BlockMetadata | SmallFileBatch]) -
     return found
 
 
-@pytest.mark.parametrize("format", FORMATS, ids=str)
+@pytest.mark.parametrize("format", by_day(4, FORMATS), ids=str)
 def test_a_batch_gives_what_its_blocks_give(format: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Records, offsets, blocks and delimiters are those of the files read one by one: no border is lost or made."""
 

@@ -20,6 +20,7 @@ from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from dagflow.testing.operators import OperatorHarness
 from operators import BlockReader, FileSplitterInput, SourceCleaner
+from tests.nightly import by_day
 from tests.operators.reader.test_small_file_batch_reader import written
 from tests.operators.sink.test_merger import app_in, source_files_of
 from tests.operators.splitter.splitter_driver import FollowingDriver, InProcessServices, SplitterDriver, write
@@ -71,7 +72,7 @@ def test_what_was_published_is_not_removed_when_it_is_the_only_copy(tmp_path: Pa
         assert source_files_of(tmp_path) == contents
 
 
-@pytest.mark.parametrize("window_id", range(1, 9))
+@pytest.mark.parametrize("window_id", by_day(3, range(1, 9)))
 def test_no_source_file_goes_before_it_is_published(window_id: int, tmp_path: Path) -> None:
     """Wherever a run dies, every source file is there or merged; the next run finishes, each exactly once."""
     contents = tree(tmp_path)

@@ -23,7 +23,7 @@ from dagflow.testing.operators import OperatorHarness
 from operators.transform.check import Check
 from operators.transform.expectations import UniqueColumn
 from operators.transform.unique_check import UniqueCheck
-from tests.nightly import every
+from tests.nightly import by_day, every
 
 APP = """\
 name: orders
@@ -97,7 +97,7 @@ def published(root: Path) -> list[Row]:
     return [(row["id"], row["qty"]) for row in objects(root / "out")]
 
 
-@pytest.mark.parametrize("partition", ["parallel", "1", "3", "{by: qty}"])
+@pytest.mark.parametrize("partition", by_day(2, ["parallel", "1", "3", "{by: qty}"]))
 def test_the_first_record_of_each_value_passes(tmp_path: Path, rows: list[Row], partition: str) -> None:
     """Over all windows; each other one is refused once, with its place and the window of the first."""
     root = tmp_path / "run"

@@ -119,6 +119,7 @@ def test_a_line_that_came_back_is_followed_to_the_window_that_took_it(folder: Pa
     assert [(each["size_bytes"], each["rejects"]) for each in versions] == [(76, []), (52, [])]
 
 
+@pytest.mark.nightly
 def test_why_says_how_far_it_has_looked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a long journal a request ends in time, and does not take what it has not seen for what is not there."""
     monkeypatch.setattr("dagflow.web.resources.files_resource.LOOK_S", -1.0)

@@ -21,6 +21,7 @@ from operators.reader.columns.flat_objects import LEAST_LINES, ReadObjects
 from operators.reader.columns.uniform_objects import read_uniform
 from operators.reader.formats import RECORD_FORMATS
 from operators.testing import URL, MemorySource, block_of
+from tests.nightly import by_day
 
 READERS = [read_uniform, read_compiled]
 SCHEMA = pa.schema({"a": pa.int64(), "b": pa.float64(), "c": pa.string(), "d": pa.bool_(), "e": pa.decimal128(38, 2)})
@@ -85,7 +86,7 @@ ODD = [
 
 
 @pytest.mark.parametrize("odd", ODD)
-@pytest.mark.parametrize("place", [0, 100, LEAST_LINES])
+@pytest.mark.parametrize("place", by_day(1, [0, 100, LEAST_LINES]))
 def test_a_line_that_is_written_otherwise_is_left(read: ReadObjects, odd: bytes, place: int) -> None:
     """The others are read without it, wherever it stands."""
     lines = [USUAL] * LEAST_LINES

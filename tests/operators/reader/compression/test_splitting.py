@@ -32,7 +32,7 @@ from operators.sink.record_writer import RecordWriter
 from operators.splitter.splitter import FileSplitterInput
 from operators.testing import MemorySource
 from tests.engine.sample_app import edge
-from tests.nightly import examples
+from tests.nightly import by_day, examples
 
 Records = list[tuple[int, bytes]]
 
@@ -150,7 +150,7 @@ def test_whatever_the_cuts_the_records_are_those_of_the_plain_file(
     assert read_cut(compression, compressed, block_size, format, look_back) == read_plain(b"".join(pieces), format)
 
 
-@pytest.mark.parametrize("kind", COMPRESS)
+@pytest.mark.parametrize("kind", by_day(3, COMPRESS))
 def test_every_block_size_gives_the_same_records(kind: str) -> None:
     """A unit belongs to the block in which it begins; where each has its own, none is left to another."""
     compression, compress = COMPRESS[kind]

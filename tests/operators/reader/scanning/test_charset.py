@@ -126,6 +126,7 @@ CHARACTERS = [
 """Letters of single bytes and of several; in some encodings the second byte of \u30bd and \u8868 is a backslash."""
 
 
+@pytest.mark.nightly
 def test_every_encoding_of_python_is_either_refused_or_read() -> None:
     """No codec fails in the middle of a run, and no text depends on blocks or on the lines beside it."""
     for name in sorted(MODULES | set(encodings.aliases.aliases.values())):

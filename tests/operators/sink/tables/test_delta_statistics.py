@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
+from tests.nightly import by_day
 from tests.operators.sink.test_table_writer import NOON, columns, write
 
 
@@ -47,7 +48,7 @@ WITHOUT_BOUND = {
 }
 
 
-@pytest.mark.parametrize("values", WITHOUT_BOUND.values(), ids=WITHOUT_BOUND)
+@pytest.mark.parametrize("values", by_day(3, WITHOUT_BOUND.values()), ids=by_day(3, WITHOUT_BOUND))
 def test_a_file_with_a_column_without_bounds_has_none(tmp_path: Path, values: pa.Array) -> None:
     """Datasets of deltalake would take the bound that is not there for one that no value is within."""
     first = columns(n=range(1, len(values) + 1), v=values)

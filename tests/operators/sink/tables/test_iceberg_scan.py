@@ -73,7 +73,7 @@ def test_rows_that_stay_keep_their_nulls_at_every_level(tmp_path: Path, kind: pa
     assert [row["v"] for row in joined] == wanted
 
 
-@pytest.mark.parametrize(("kind", "values"), NESTED, ids=lambda each: str(each)[:30])
+@pytest.mark.parametrize(("kind", "values"), by_day(4, NESTED), ids=lambda each: str(each)[:30])
 def test_columns_are_those_of_a_scan_of_pyiceberg(tmp_path: Path, kind: pa.DataType, values: list[Any]) -> None:
     """The types and names of all levels, though not their nulls."""
     write(tmp_path, kind, values)

@@ -17,6 +17,7 @@ from operators.sink.tables.nested_types import (
     nulls_of,
     with_required,
 )
+from tests.nightly import by_day
 from tests.operators.sink.tables.test_upserted_rows import KINDS, UpsertedTable
 from tests.operators.sink.test_table_writer import columns
 
@@ -86,7 +87,7 @@ def test_what_is_required_is_part_of_a_type(exact: pa.DataType) -> None:
     assert joined(exact, pa.int64()) is None and joined(pa.struct({"n": loose}), pa.list_(loose)) is None
 
 
-@pytest.mark.parametrize("properties", [{}, {"upsert_by": "k"}, {"commit": {"every_millis": 0}}])
+@pytest.mark.parametrize("properties", by_day(1, [{}, {"upsert_by": "k"}, {"commit": {"every_millis": 0}}]))
 def test_tables_that_require_members_take_records(
     tmp_path: Path, kind: UpsertedTable, properties: dict[str, Any]
 ) -> None:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
+from tests.nightly import by_day
 from tests.operators.sink.test_table_writer import columns
 from tests.runs.remedy_app import refusal
 from tests.runs.table_kinds import KINDS, rows_of
@@ -23,7 +24,9 @@ def named(root: Path, kind: str) -> str:
     return "iceberg:shop.x" if kind == "iceberg" else f"{kind}:{root / 'table'}"
 
 
-@pytest.mark.parametrize("properties", [{}, {"commit": {"every_millis": 0}}], ids=["groups", "windows"])
+@pytest.mark.parametrize(
+    "properties", by_day(1, [{}, {"commit": {"every_millis": 0}}]), ids=by_day(1, ["groups", "windows"])
+)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_column_without_values_is_null(tmp_path: Path, kind: str, properties: dict[str, Any]) -> None:
     """Also where the window began before the first one was decided, and where only names show the column."""

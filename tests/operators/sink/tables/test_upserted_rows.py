@@ -129,7 +129,7 @@ def test_any_names_and_missing_values_are_keys(tmp_path: Path, kind: UpsertedTab
     assert found is not None and sorted(found["n"].to_pylist()) == [1, 20, 30]
 
 
-@pytest.mark.parametrize("names", [["_max"], ["_min", "_list"], ["row", "row_max"], ["key 1", "key 0"]])
+@pytest.mark.parametrize("names", by_day(2, [["_max"], ["_min", "_list"], ["row", "row_max"], ["key 1", "key 0"]]))
 def test_keys_may_be_called_as_anything(tmp_path: Path, kind: UpsertedTable, names: list[str]) -> None:
     """Also as columns of what finds the newest row of each."""
     first, second = (

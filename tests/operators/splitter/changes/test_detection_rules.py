@@ -19,6 +19,7 @@ from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.base import Runtime
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
+from tests.nightly import by_day
 from tests.operators.splitter.splitter_driver import FollowingDriver, write
 from tests.properties.test_growing_files import append, read
 
@@ -182,26 +183,32 @@ def test_what_grew_out_of_a_version_that_was_left_out_is_read_whole(tmp_path: Pa
 
 @pytest.mark.parametrize(
     ("batch", "more"),
-    [
-        ("0", ""),
-        ("0", ", block_size: 4"),
-        ("0", ", block_size: 4, blocks_threshold: 1"),
-        ("0", ", on_change: {replaced: ignore}"),
-        ("0", ", on_change: {replaced: fail}"),
-        ("0", ", unterminated: wait"),
-        ("0", ", block_size: 4, unterminated: wait"),
-        ("16MiB", ", unterminated: wait"),
-    ],
-    ids=[
-        "one block",
-        "blocks",
-        "blocks of several windows",
-        "others are ignored",
-        "others are refused",
-        "grows",
-        "grows in blocks",
-        "grows in a batch",
-    ],
+    by_day(
+        4,
+        [
+            ("0", ""),
+            ("0", ", block_size: 4"),
+            ("0", ", block_size: 4, blocks_threshold: 1"),
+            ("0", ", on_change: {replaced: ignore}"),
+            ("0", ", on_change: {replaced: fail}"),
+            ("0", ", unterminated: wait"),
+            ("0", ", block_size: 4, unterminated: wait"),
+            ("16MiB", ", unterminated: wait"),
+        ],
+    ),
+    ids=by_day(
+        4,
+        [
+            "one block",
+            "blocks",
+            "blocks of several windows",
+            "others are ignored",
+            "others are refused",
+            "grows",
+            "grows in blocks",
+            "grows in a batch",
+        ],
+    ),
 )
 def test_what_grew_while_it_was_away_is_read_whole(tmp_path: Path, batch: str, more: str) -> None:
     """However many blocks it was planned as, and whether or not the splitter knew by then how it begins and ends."""

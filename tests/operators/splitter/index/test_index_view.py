@@ -15,7 +15,7 @@ from operators.splitter.index import index_view, sorted_runs
 from operators.splitter.index.entries import entries_of
 from operators.splitter.index.index_view import IndexView
 from operators.splitter.index.sorted_runs import GROUP_ROWS, Run, RunWriter
-from tests.nightly import examples
+from tests.nightly import by_day, examples
 
 MOVED = -2
 
@@ -99,7 +99,7 @@ def peak_bytes(call: Callable[[], object]) -> int:
 ASKS: list[Callable[[IndexView, Sequence[bytes]], object]] = [IndexView.look_up, IndexView.find, IndexView.paths_among]
 
 
-@pytest.mark.parametrize("ask", ASKS)
+@pytest.mark.parametrize("ask", by_day(1, ASKS))
 def test_a_lookup_holds_no_row_of_deleted_files_between_its_paths(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: Callable[[IndexView, Sequence[bytes]], object]
 ) -> None:

@@ -41,7 +41,7 @@ def read(
     return [os.path.relpath(url, root) for url in scans[0]]
 
 
-@pytest.mark.parametrize("workers", WORKERS)
+@pytest.mark.parametrize("workers", by_day(1, WORKERS))
 @pytest.mark.parametrize(
     ("locations", "found"),
     [

@@ -26,7 +26,9 @@ from tests.operators.splitter.splitter_driver import FollowingDriver, write
 from tests.properties.test_growing_files import append, read
 
 
-@pytest.mark.parametrize("counts", [(3, 4, 5, 6), (3, 3, 3, 3), (4, 3, 2, 1)], ids=["more", "as many", "fewer"])
+@pytest.mark.parametrize(
+    "counts", by_day(1, [(3, 4, 5, 6), (3, 3, 3, 3), (4, 3, 2, 1)]), ids=by_day(1, ["more", "as many", "fewer"])
+)
 @pytest.mark.parametrize("rotate", [rename, compress_at_once, compress_later], ids=lambda rotate: rotate.__name__)
 def test_logs_that_hold_the_same_lines_come_once(
     tmp_path: Path, rotate: Callable[[Path], None], counts: Sequence[int]

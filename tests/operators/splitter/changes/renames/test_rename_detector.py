@@ -12,6 +12,7 @@ import pytest
 
 from operators.files.source_events import Fate, FileFingerprints
 from operators.splitter.changes.renames.copies import COPY_GRACE_S
+from tests.nightly import by_day
 from tests.operators.splitter.changes.renames.restartable_splitter import RestartableSplitter
 from tests.operators.splitter.changes.renames.rotations import (
     ROTATIONS,
@@ -29,8 +30,8 @@ from tests.properties.test_growing_files import append, read
 
 
 @pytest.mark.parametrize("is_restarted", [False, True], ids=["following", "restarted"])
-@pytest.mark.parametrize("times", [1, 2], ids=["once between scans", "twice between scans"])
-@pytest.mark.parametrize("begins", ["new file", "no file"])
+@pytest.mark.parametrize("times", by_day(1, [1, 2]), ids=by_day(1, ["once between scans", "twice between scans"]))
+@pytest.mark.parametrize("begins", by_day(1, ["new file", "no file"]))
 @pytest.mark.parametrize("rotate", ROTATIONS, ids=lambda rotate: rotate.__name__)
 def test_a_rotation_loses_and_doubles_nothing(
     tmp_path: Path, rotate: Callable[[Path], None], begins: str, times: int, is_restarted: bool
@@ -65,7 +66,7 @@ ROTATIONS_OF_NUMBERED_LOGS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "rotate"), ROTATIONS_OF_NUMBERED_LOGS)
+@pytest.mark.parametrize(("name", "rotate"), by_day(5, ROTATIONS_OF_NUMBERED_LOGS))
 def test_a_log_whose_own_name_ends_like_a_rotated_one_comes_once(
     tmp_path: Path, name: str, rotate: Callable[[Path], None]
 ) -> None:
