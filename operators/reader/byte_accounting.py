@@ -6,6 +6,9 @@ import functools
 from collections import Counter
 from collections.abc import Callable, Iterator
 
+import numpy as np
+import numpy.typing as npt
+
 from dagflow.api.context import OperatorContext
 from dagflow.api.records import LINE_FEED, Origin, RecordBatch
 from dagflow.api.rejects.reject import Reject
@@ -92,6 +95,12 @@ class BlockAccounting:
         self.counters[SKIPPED_BYTES] += length
         if reason == HOLE:
             self.counters[HOLE_BYTES] += length
+
+    def skip_records(self, offsets: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], reason: str) -> None:
+        """See ByteAccounting."""
+        self.covered += int(lengths.sum())
+        self._aside += len(offsets)
+        self.counters[SKIPPED_BYTES] += int(lengths.sum())
 
     def mark_left_out(self) -> None:
         """See ByteAccounting."""

@@ -94,6 +94,12 @@ class _Retrial(BlockAccounting):
         super().skip(offset, length, reason)
         self._ranges.pass_over(offset, length)
 
+    def skip_records(self, offsets: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], reason: str) -> None:
+        """Note that lines are no records any more."""
+        super().skip_records(offsets, lengths, reason)
+        for index in np.flatnonzero(self._ranges.decide(offsets)).tolist():
+            self._ranges.pass_over(int(offsets[index]), int(lengths[index]))
+
 
 class RefusedBlockReader:
     """Reads refused records again: emits those that are accepted now, and records the others as refused once more.

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Annotated, Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -101,9 +102,9 @@ class _RowRejects(NullAccounting):
         """Note why a record is refused."""
         self.reasons[offset] = reason
 
-    def skip(self, offset: int, length: int, reason: str) -> None:
-        """Refuse a record that a reader would skip."""
-        self.reasons[offset] = reason
+    def skip_records(self, offsets: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], reason: str) -> None:
+        """Refuse records that a reader would skip."""
+        self.reasons.update(dict.fromkeys(offsets.tolist(), reason))
 
 
 class Parse(ColumnOperator[None]):

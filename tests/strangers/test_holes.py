@@ -1,4 +1,4 @@
-"""A log that is truncated while its writer does not append begins with a hole of NULs."""
+"""Holes of NULs: a log that is truncated while its writer does not append begins with one, and others are inside."""
 
 from __future__ import annotations
 
@@ -86,6 +86,87 @@ def test_a_follower_outlives_a_hole_longer_than_a_record_may_be(tmp_path: Path, 
         file.seek(hole)
         file.write(b"new\n")
     assert splitter.scan(3) == [b"new"]
+    splitter.close()
+
+
+@pytest.mark.parametrize(
+    ("format", "texts", "records"),
+    [
+        ("lines", [b"one\n", b"two\n", b"three"], [b"one", b"two", b"three"]),
+        ({"type": "lines", "keep_delimiter": True}, [b"one\r\n", b"two\n"], [b"one\r\n", b"two\n"]),
+        ({"type": "lines", "delimiter": "||"}, [b"one||", b"two||", b"three"], [b"one", b"two", b"three"]),
+        ("escaped_lines", [b"o\\\ne\n", b"two\n"], [b"o\\\ne", b"two"]),
+        ({"type": "lines", "max_record": 15, "on_long": "cut"}, [b"one\n", b"two\n"], [b"one", b"two"]),
+        ({"type": "lines", "max_record": 5}, [b"one\n", b"two\n"], [b"one", b"two"]),
+        ("json_lines", [b'{"a":1}\n', b'{"a":2}\n'], [b'{"a":1}', b'{"a":2}']),
+        ({"type": "csv", "header": False, "columns": ["a"]}, [b"1\n", b'"2"\n'], [{"a": "1"}, {"a": "2"}]),
+        ("paragraphs", [b"one\nmore\n\n", b"two\n\n", b"three"], [b"one\nmore", b"two", b"three"]),
+        ({"type": "regex", "pattern": "[ot]"}, [b"one\n more\n", b"two\n"], [b"one\n more", b"two"]),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("block_size", [1, 7, 1 << 20])
+def test_a_hole_between_records_is_skipped(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    format: Any,
+    texts: list[bytes],
+    records: list[Any],
+    block_size: int,
+) -> None:
+    """A machine that lost power has left it: with its place and count, wherever the file is cut."""
+    path = tmp_path / "app.log"
+    path.write_bytes(bytes(9).join(texts))
+    found, counters = read_all(path, block_size, 0, format=format)
+    assert (found, counters[HOLE_BYTES]) == (records, 9 * (len(texts) - 1))
+    assert f" NUL bytes skipped url={path} offset={len(texts[0])}" in caplog.text
+
+
+def test_many_holes_of_a_batch_are_one_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A file that is no text does not fill the log."""
+    path = tmp_path / "app.log"
+    path.write_bytes(b"first\n" + (bytes(5) + b"a\n") * 1000)
+    found, counters = read_all(path, 1 << 20, 0)
+    assert (len(found), counters[HOLE_BYTES]) == (1001, 5000)
+    assert caplog.messages == [f"1000 holes of 5000 NUL bytes skipped url={path} offset=6"]
+
+
+@pytest.mark.parametrize("block_size", [1, 7, 1 << 20])
+def test_a_record_that_is_too_long_is_cut_at_its_hole(tmp_path: Path, block_size: int) -> None:
+    """NULs inside of a record are a part of it, but for those that would end the run."""
+    path = tmp_path / "app.log"
+    path.write_bytes(b"a\0\0\0\0b\nhalf" + bytes(30) + b"new\n" + bytes(30) + b"last\n" + bytes(30))
+    found, counters = read_all(path, block_size, 0, format={"type": "lines", "max_record": 20})
+    assert (found, counters[HOLE_BYTES]) == ([b"a\0\0\0\0b", b"half", b"new", b"last"], 90)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32-be", "latin-1", "utf-8"])
+@pytest.mark.parametrize("block_size", [4, 1 << 20])
+def test_a_hole_in_any_encoding_is_skipped(tmp_path: Path, encoding: str, block_size: int) -> None:
+    """At the head and between lines: a zero byte of a character is none of the hole."""
+    path = tmp_path / "app.log"
+    hole, name = bytes(40), {"utf-16": "utf-16-le"}.get(encoding, encoding)
+    path.write_bytes(hole + "one\n".encode(name) + hole + "twö\n".encode(name))
+    found, counters = read_all(path, block_size, 0, format={"type": "lines", "encoding": encoding})
+    assert (found, counters[HOLE_BYTES]) == ([b"one", "twö".encode()], 80)
+
+
+@pytest.mark.parametrize("hole", [30, 40 << 20])
+@pytest.mark.parametrize("begun", [b"", b"ha"])
+def test_a_follower_outlives_any_hole_between_its_scans(tmp_path: Path, begun: bytes, hole: int) -> None:
+    """Also one that begins within a record, which is published as far as it goes."""
+    log = tmp_path / "in" / "app.log"
+    log.parent.mkdir()
+    log.write_bytes(b"old\n" + begun)
+    splitter = RestartableSplitter(tmp_path)
+    assert splitter.scan() == [b"old"]
+    with log.open("r+b") as file:
+        file.seek(hole)
+        file.write(b"new\n")
+    begins = begun if hole > 32 << 20 else begun + bytes(hole - 6) if begun else b""
+    expected = [begun, b"new"] if hole > 32 << 20 and begun else [begins + b"new"]
+    assert splitter.scan(3) == expected
+    assert splitter.scan() == []
     splitter.close()
 
 

@@ -7,6 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
+import numpy as np
+import numpy.typing as npt
+
 from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.properties import HasProperties
 from dagflow.api.records import RecordBatch
@@ -26,7 +29,7 @@ SHOWN_BYTES = 4 << 10
 
 
 HOLE = "hole"
-"""The reason for which NULs at the head of a file are skipped: a log was truncated, and its writer does not append."""
+"""The reason for which NULs at which a record would begin are skipped: there, a file has lost bytes."""
 
 
 class HeaderError(RecordError):
@@ -62,6 +65,9 @@ class ByteAccounting(Rejects, Protocol):
 
     def skip(self, offset: int, length: int, reason: str) -> None:
         """Skip bytes that are not meant to be records, such as a header."""
+
+    def skip_records(self, offsets: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], reason: str) -> None:
+        """Skip records of a batch, such as blank lines, all at once; their delimiters were counted with the batch."""
 
     def mark_left_out(self) -> None:
         """Report that the file is in no output, so that it must not be removed as read; called after its bytes."""
@@ -260,6 +266,9 @@ class NullAccounting:
         """See ByteAccounting."""
 
     def skip(self, offset: int, length: int, reason: str) -> None:
+        """See ByteAccounting."""
+
+    def skip_records(self, offsets: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], reason: str) -> None:
         """See ByteAccounting."""
 
     def mark_left_out(self) -> None:

@@ -21,7 +21,7 @@ from operators.reader.columns.csv_rows import CsvRows
 from operators.reader.columns.types import ColumnTypes
 from operators.reader.formats.base import ByteAccounting, Parsed, Rejects
 from operators.reader.scanning.charset import Charset, Decoder, UndecodedRejects
-from operators.reader.scanning.column_parsing import valid_text, without_refused
+from operators.reader.scanning.column_parsing import valid_text, without_refused, without_skipped
 from operators.reader.scanning.csv_head import CsvHead, behind_newlines, behind_rows, problem_of
 from operators.reader.scanning.delimited import Delimited
 from operators.reader.scanning.file_view import Bytes, FileView, read_exactly
@@ -317,10 +317,7 @@ class Csv(Delimited):
         is_empty = lengths == 0
         if self.keep_delimiter:
             is_empty |= pc.is_in(batch.record, pa.array(self.table, pa.binary())).to_numpy(zero_copy_only=False)
-        if is_empty.any():
-            for offset, length in zip(batch.offsets()[is_empty].tolist(), lengths[is_empty].tolist(), strict=True):
-                accounting.skip(offset, length, "empty line")
-            batch = batch.take(np.flatnonzero(~is_empty))
+        batch = without_skipped(batch, is_empty, "empty line", accounting)
         if self._charset.name == "utf-8":
             text, rejects = valid_text(batch, accounting), cast(Rejects, accounting)
         else:

@@ -34,7 +34,7 @@ from operators.reader.columns.json_members import (
 )
 from operators.reader.columns.types import ColumnTypes, refuse_optional
 from operators.reader.formats.base import ByteAccounting, NullAccounting, Parsed
-from operators.reader.scanning.column_parsing import valid_text, without_refused
+from operators.reader.scanning.column_parsing import valid_text, without_refused, without_skipped
 from operators.reader.scanning.delimited import Delimited
 from operators.reader.scanning.file_view import Bytes
 from operators.reader.scanning.framing import joined
@@ -138,7 +138,7 @@ class JsonLines(Delimited):
 
     def parse(self, batch: RecordBatch, accounting: ByteAccounting) -> Parsed:
         """The lines that are JSON values, as columns if the format has columns."""
-        batch = valid_text(batch, accounting)
+        batch = _without_blank(valid_text(batch, accounting), accounting)
         if self._members is not None and len(batch) and (parsed := self._members.parse_lines(batch, accounting)):
             return parsed
         batch = self._valid_json(batch, accounting)
@@ -170,7 +170,7 @@ class JsonLines(Delimited):
         end = None
         ignored = NullAccounting()
         for batch in batches:
-            valid = self._valid_json(valid_text(batch, ignored), ignored)
+            valid = self._valid_json(_without_blank(valid_text(batch, ignored), ignored), ignored)
             for offset, record in zip(valid.offsets().tolist(), valid.to_pylist(), strict=True):
                 end = offset + SAMPLED_BYTES if end is None else end
                 if offset >= end:
@@ -206,17 +206,8 @@ class JsonLines(Delimited):
                 return batch
         except (msgspec.DecodeError, RecursionError):
             pass
-        reasons: dict[int, str] = {}
-        is_blank = np.zeros(len(batch), np.bool_)
-        for row, record in enumerate(records):
-            is_blank[row] = not record.strip(b" \t\r\n")
-            if not is_blank[row] and (why := self._why_no_value(record)):
-                reasons[row] = why
-        rows = np.flatnonzero(is_blank)
-        for row, offset in zip(rows.tolist(), batch.offsets()[rows].tolist(), strict=True):
-            accounting.skip(offset, len(records[row]), "blank line")
-        without_refused(batch, reasons, accounting)
-        return batch.take(np.setdiff1d(np.flatnonzero(~is_blank), list(reasons)))
+        reasons = {row: why for row, record in enumerate(records) if (why := self._why_no_value(record))}
+        return without_refused(batch, reasons, accounting)
 
     def _are_objects(self, batch: RecordBatch) -> bool:
         """Whether all lines are objects, found without creating records; False where that is not certain."""
@@ -238,6 +229,18 @@ class JsonLines(Delimited):
         return ""
 
 
+def _without_blank(batch: RecordBatch, accounting: ByteAccounting) -> RecordBatch:
+    """The lines that hold more than white space."""
+    framed = batch.framed()
+    borders, data = borders_of(framed), np.frombuffer(framed.buffers()[2] or b"", np.uint8)
+    is_blank = np.diff(borders) == 0
+    if not is_blank.any() and not np.isin(data[borders[:-1]], _BLANKS).any():
+        return batch
+    trimmed = pc.ascii_trim(framed.cast(pa.string()), characters=_BLANKS.tobytes().decode())
+    is_blank = pc.equal(pc.binary_length(trimmed), 0).to_numpy(zero_copy_only=False)
+    return without_skipped(batch, is_blank, "blank line", accounting)
+
+
 def _half_character(text: bytes) -> str:
     """What is wrong with a text that is JSON but for an escape of half a character, of which msgspec says nothing."""
     with suppress(ValueError, RecursionError):
@@ -245,5 +248,7 @@ def _half_character(text: bytes) -> str:
         return f"\\u{ord(half[0]):04x} is half of a character, and the other half is missing" if half else ""
     return ""
 
+
+_BLANKS = np.frombuffer(b" \t\r\n", np.uint8)
 
 _HALF = re.compile("[\ud800-\udfff]")

@@ -18,6 +18,7 @@ from operators.reader.formats.base import ByteAccounting, Parsed
 from operators.reader.scanning.charset import BadBytes, Charset, Decoder
 from operators.reader.scanning.delimited import Delimited
 from operators.reader.scanning.file_view import Bytes, read_exactly
+from operators.reader.scanning.holes import LEAST_HOLE
 from operators.reader.scanning.multi_file import BufferedFiles, MultiFileReader
 from operators.reader.scanning.positions import contains
 from operators.reader.scanning.search import (
@@ -90,10 +91,16 @@ class Lines(Delimited):
         """The length of the byte order mark, which may also set the byte order of the charset."""
         if self.encoding is None:
             return super().begin(source)
-        charset, mark_bytes = Charset.named(self.encoding).for_file(read_exactly(source, 0, 4).tobytes())
+        head = read_exactly(source, 0, LEAST_HOLE).tobytes()
+        charset, mark_bytes = Charset.named(self.encoding).for_file(head)
         if charset != self._charset:
             self._use(charset)
-        return mark_bytes
+        return self.hole_bytes(source) if head == bytes(LEAST_HOLE) else mark_bytes
+
+    @property
+    def unit_bytes(self) -> int:
+        """Bytes in a code unit of the encoding."""
+        return self._unit.size
 
     def find(self, data: Bytes, is_at_end: bool) -> Terminators:
         """The delimiters in a range that begins at a record or an anchor."""

@@ -14,7 +14,7 @@ from operators.reader.byte_source import ByteSource
 from operators.reader.scanning.delimited import Delimited
 from operators.reader.scanning.file_view import Bytes, FileView, read_exactly
 from operators.reader.scanning.framing import frame_apart, pieces_of
-from operators.reader.scanning.positions import Positions, positions_of
+from operators.reader.scanning.positions import Positions, last_position, positions_of
 from operators.reader.scanning.search import CR, LF
 from operators.reader.scanning.terminated import Terminators
 
@@ -69,7 +69,11 @@ class Paragraphs(Delimited):
 
     def find(self, data: Bytes, is_at_end: bool) -> Terminators:
         """The ends of paragraphs: from the newline of the last line to the next line that is not blank."""
-        feeds = positions_of(data == LF)
+        is_feed = data == LF
+        if len(data) > self.chunk_bytes:
+            # Newlines between newlines decide nothing, and a run of them may be long.
+            is_feed[1:-1] &= (data[:-2] != LF) | (data[2:] != LF)
+        feeds = positions_of(is_feed)
         lines = np.append(0, feeds + 1)
         has_text = _has_text(data, lines)
         if lines[-1] == len(data) or not (has_text[-1] or is_at_end):
@@ -104,9 +108,20 @@ class Paragraphs(Delimited):
 
     def decided_length(self, data: Bytes) -> int:
         """All bytes but the last line, if that is blank so far."""
-        feeds = positions_of(data == LF)
-        last = int(feeds[-1]) + 1 if len(feeds) else 0
+        last = 1 + last_position(data == LF)
         return len(data) if (data[last:] > SPACE).any() else last
+
+    def _found_in(self, view: FileView) -> Terminators:
+        """See Delimited. Blank lines in any number behind a paragraph are not held, unless they are kept with it."""
+        found, data = super()._found_in(view), view.data
+        if len(found.stops) or view.is_at_end or self.keep_delimiter or len(data) <= self.chunk_bytes:
+            return found
+        ends = self.find(data[: 1 + last_position(data > SPACE) + self.chunk_bytes // 2], True)
+        behind = data[int(ends.starts[0]) :] if len(ends.stops) else data
+        if (behind > SPACE).any() or np.count_nonzero(behind == LF) < 2:
+            return found
+        end = self.next_start(view.source, view.end, view.source.size_bytes, view.start)
+        return Terminators(ends.starts[:1], np.array([min(end, view.source.size_bytes) - view.start]))
 
     def is_long(self, data: Bytes) -> bool:
         """Whether a byte beyond max_record is not blank: no number of blank lines makes a record long."""
@@ -119,11 +134,11 @@ class Paragraphs(Delimited):
         kept = 2 * len(found.starts) if _is_plain(view.data, found) else 0
         return int((found.stops - found.starts).sum()) - kept
 
-    def frame(self, view: FileView, found: Terminators, start: int, block: BlockMetadata) -> RecordBatch:
+    def frame(self, view: FileView, found: Terminators, start: int | Positions, block: BlockMetadata) -> RecordBatch:
         """Make a batch of paragraphs, each with one blank line behind it."""
         if self.keep_delimiter:
             return super().frame(view, found, start, block)
-        starts = np.append(start, found.stops[:-1])
+        starts = np.append(start, found.stops[:-1]) if isinstance(start, int) else start
         data = view.data
         if _is_plain(data, found):
             return frame_apart(view.buffer, starts, found.starts + 2, BLANK_LINE, block, view.start)

@@ -11,11 +11,13 @@ from pydantic import Field
 from dagflow.api.regular_expressions import closed
 from operators.matched_records import RecordPattern, matches
 from operators.reader.byte_source import ByteSource
+from operators.reader.formats.base import CHUNK_BYTES
 from operators.reader.scanning.delimited import Delimited
 from operators.reader.scanning.file_view import Bytes
 from operators.reader.scanning.framing import pieces_of
-from operators.reader.scanning.positions import positions_of
-from operators.reader.scanning.search import CR, LF
+from operators.reader.scanning.holes import leading_holes
+from operators.reader.scanning.positions import Positions, contains, last_position, positions_of
+from operators.reader.scanning.search import CR, LF, NONE
 from operators.reader.scanning.terminated import Terminators
 
 
@@ -53,20 +55,29 @@ class Regex(Delimited):
 
     def find(self, data: Bytes, is_at_end: bool) -> Terminators:
         """The newlines before lines that match, and the one that ends the file."""
-        feeds = positions_of(data == LF)
-        lines = feeds + 1
-        ends = np.append(feeds[1:], len(data))[: len(feeds)]
+        # In parts: a record may have as many lines as bytes.
+        found, feed = [NONE], NONE
+        for start in range(0, len(data), CHUNK_BYTES):
+            feeds = np.append(feed, start + positions_of(data[start : start + CHUNK_BYTES] == LF))
+            found.append(self._beginning(data, feeds[:-1] + 1, feeds[1:]))
+            feed = feeds[-1:]
         # One byte more than the pattern sees shows whether the last byte is a CR before LF, which it does not see.
-        if len(lines) and (lines[-1] == len(data) or not (is_at_end or len(data) - lines[-1] > self.max_record)):
-            lines, ends = lines[:-1], ends[:-1]
-        ends = ends - ((data[ends - 1] == CR) & (ends > lines) & (ends < len(data)))
-        ends = np.minimum(ends, lines + self.max_record)
-        begins = matches(pieces_of(pa.py_buffer(data), lines, ends), self._anchored)
-        stops = lines[begins.to_numpy(zero_copy_only=False)]
+        if len(feed) and len(data) - feed[0] - 1 > 0 and (is_at_end or len(data) - feed[0] - 1 > self.max_record):
+            found.append(self._beginning(data, feed + 1, np.array([len(data)])))
+        stops = np.concatenate(found)
         if is_at_end and len(data) and data[-1] == LF:
             stops = np.append(stops, len(data))
         codes = (data[stops - 2] == CR) & (stops > 1)
         return Terminators(stops - 1 - codes, stops, codes.astype(np.uint8))
+
+    def _beginning(self, data: Bytes, lines: Positions, ends: Positions) -> Positions:
+        """The lines, given where each begins and ends, at which a record begins."""
+        ends = ends - ((data[ends - 1] == CR) & (ends > lines) & (ends < len(data)))
+        ends = np.minimum(ends, lines + self.max_record)
+        heads = lines + leading_holes(data, lines, ends) if contains(data, 0) else lines
+        begins = matches(pieces_of(pa.py_buffer(data), heads, ends), self._anchored)
+        stops: Positions = lines[begins.to_numpy(zero_copy_only=False)]
+        return stops
 
     def anchor(self, source: ByteSource, position: int, floor: int) -> int:
         """The byte before position: a newline there, and the line behind it, decide whether a record begins."""
@@ -74,7 +85,5 @@ class Regex(Delimited):
 
     def decided_length(self, data: Bytes) -> int:
         """All but the last line, if the pattern may see more of it."""
-        feeds = positions_of(data == LF)
-        if len(feeds) and len(data) - int(feeds[-1]) - 1 <= self.max_record:
-            return int(feeds[-1]) + 1
-        return len(data)
+        line = 1 + last_position(data == LF)
+        return line if line and len(data) - line <= self.max_record else len(data)

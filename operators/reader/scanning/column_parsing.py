@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from dagflow.api.records import RecordBatch
-from dagflow.storage.columns import parts_of
-from operators.reader.formats.base import Parsed, Rejects
+from dagflow.storage.columns import borders_of, parts_of
+from operators.reader.formats.base import ByteAccounting, Parsed, Rejects
 
 Parse = Callable[[RecordBatch], pa.Table]
 ParseFew = Callable[[RecordBatch], tuple[pa.Table, dict[int, str]]]
@@ -84,6 +85,17 @@ def without_refused(batch: RecordBatch, reasons: Mapping[int, str], rejects: Rej
     for row, offset, raw in zip(rows, refused.offsets().tolist(), refused.to_pylist(), strict=True):
         rejects.reject(offset, len(raw), reasons[row], raw)
     return batch.take(np.delete(np.arange(len(batch)), rows))
+
+
+def without_skipped(
+    batch: RecordBatch, is_skipped: npt.NDArray[np.bool_], reason: str, accounting: ByteAccounting
+) -> RecordBatch:
+    """Skip records of a batch, all at once, and return the others."""
+    if not is_skipped.any():
+        return batch
+    lengths = np.diff(borders_of(batch.framed())).astype(np.int64) - batch.delimiters.lengths()
+    accounting.skip_records(batch.offsets()[is_skipped], lengths[is_skipped], reason)
+    return batch.take(np.flatnonzero(~is_skipped))
 
 
 def _plain(error: Any) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Annotated
 
 import numpy as np
@@ -13,11 +13,13 @@ from dagflow.api.properties import Count, Size
 from dagflow.api.records import NO_DELIMITER, RecordBatch
 from dagflow.storage.location import redacted
 from operators.files.metadata import BlockMetadata
-from operators.reader.byte_source import ByteSource
+from operators.reader.byte_source import BufferSlice, ByteSource, GrowingSource
 from operators.reader.formats.base import BATCH_RECORDS, HOLE, ByteAccounting
 from operators.reader.scanning.file_view import Bytes, FileView
-from operators.reader.scanning.framing import frame_adjacent, one_unended
+from operators.reader.scanning.framing import frame_adjacent, frame_apart, one_unended
+from operators.reader.scanning.holes import first_hole, leading_holes, nuls_from
 from operators.reader.scanning.long_records import LongRecords, OnLong
+from operators.reader.scanning.positions import Positions, contains
 from operators.reader.scanning.refused_files import encoding_of, refuse_file
 from operators.reader.scanning.terminated import TerminatedFormat, Terminators
 
@@ -74,15 +76,21 @@ class Delimited(TerminatedFormat):
         while position < limit:
             reach = min(held, max(longest, self.chunk_bytes))
             data = view.move(position, min(position + reach, limit + min(beyond, longest)))
-            found = self.find(data, view.is_at_end)
+            found = self._found_in(view)
             # A record belongs to the block in which it begins; its predecessor's terminator ends at its first byte.
             count = int(np.searchsorted(found.stops[:-1], limit - position)) + 1 if len(found.stops) else 0
-            if count:
+            count = self._before_long(found, count)
+            if (text := self._text_before_hole(view, found, count)) is not None:
+                position = yield from self._pass_hole(view, text, block, accounting)
+                # Later blocks take what follows for a part of the same record.
+                limit = max(limit, min(position + 1, source.size_bytes))
+                held, beyond = self.chunk_bytes, self.probe_bytes
+            elif count:
                 yield from self._batches(view, found, count, block, accounting, limit)
                 position += int(found.stops[count - 1])
                 held, beyond = self.chunk_bytes, self.probe_bytes
             elif view.is_at_end:
-                yield from self._last(view, block, accounting)
+                yield from self._unended(view, block, accounting)
                 return
             elif self.is_long(data):
                 start = position
@@ -93,11 +101,54 @@ class Delimited(TerminatedFormat):
                 held, beyond = 2 * held, 2 * beyond
                 longest = max(longest, 2 * len(data)) if len(data) >= longest else longest
 
+    def _found_in(self, view: FileView) -> Terminators:
+        """The terminators in a view; only the next ones in one that has grown, so that a long record needs no more."""
+        data = view.data
+        if len(data) > self.chunk_bytes:
+            record = GrowingSource(BufferSlice(memoryview(view.buffer).cast("B"), 0, len(data)))
+            stop = self.end_of_record(record, 0)
+            if stop is not None and stop + self.chunk_bytes < len(data):
+                found = self.find(data[: stop + self.chunk_bytes], False)
+                if len(found.stops):
+                    return found
+        return self.find(data, view.is_at_end)
+
+    def _before_long(self, found: Terminators, count: int) -> int:
+        """How many of the records to take at once: those before one that is too long, if such records fail the run."""
+        if self.on_long != "fail" or not count or int(found.stops[count - 1]) <= self.max_record:
+            return count
+        lengths = found.starts[:count] - np.append(0, found.stops[: count - 1])
+        longs = np.flatnonzero(lengths > self.max_record)
+        return max(1, int(longs[0])) if len(longs) else count
+
+    def _text_before_hole(self, view: FileView, found: Terminators, count: int) -> int | None:
+        """Where the first hole of a record begins that is too long and would fail the run; None if there is none."""
+        size = int(found.starts[0]) if count else len(view.data)
+        longest = self.max_record if count or view.is_at_end else self.max_record + self.reach - 1
+        if self.on_long != "fail" or size <= longest or not self.has_holes:
+            return None
+        return first_hole(view.data[: self.max_record], self.unit_bytes)
+
+    def _pass_hole(
+        self, view: FileView, text: int, block: BlockMetadata, accounting: ByteAccounting
+    ) -> Generator[RecordBatch, None, int]:
+        """Take the text before a hole as a record, and skip the hole; returns where it ends."""
+        start = view.start
+        if text:
+            ended = self.find(view.move(start, start + text), True)
+            if len(ended.stops):
+                yield from self._framed(view, ended, 0, len(ended.stops), block, accounting)
+            else:
+                yield from self._last(view, block, accounting)
+        hole = nuls_from(view.source, start + text, self.unit_bytes)
+        _skip_holes(block, accounting, np.array([start + text]), np.array([hole]))
+        return start + text + hole
+
     def _skip_head(self, source: ByteSource, block: BlockMetadata, end: int, accounting: ByteAccounting) -> None:
         """Skip the part of a block before the file's first record."""
         hole = self.hole_bytes(source)
         if hole and not block.start:
-            logger.warning("hole of %d NUL bytes skipped url=%s offset=0", hole, redacted(block.url))
+            _warn_of_holes(block, 0, hole)
         start = max(block.start, min(hole, end))
         if block.start < start:
             accounting.skip(block.start, start - block.start, HOLE)
@@ -165,26 +216,54 @@ class Delimited(TerminatedFormat):
             part = found.part(index, min(index + BATCH_RECORDS, last))
             if unframed := self.unframed_bytes(view, part):
                 accounting.count_delimiters(unframed)
-            yield self.frame(view, part, int(found.stops[index - 1]) if index else 0, block)
+            start = int(found.stops[index - 1]) if index else 0
+            yield self.frame(view, part, self._behind_holes(view, part, start, block, accounting), block)
+
+    def _behind_holes(
+        self, view: FileView, found: Terminators, start: int, block: BlockMetadata, accounting: ByteAccounting
+    ) -> int | Positions:
+        """Where the records begin that terminators end: see frame. Holes at their heads are skipped."""
+        if not contains(view.data[start : found.stops[-1]], 0) or not self.has_holes:
+            return start
+        starts = np.append(start, found.stops[:-1])
+        holes = leading_holes(view.data, starts, found.starts, self.unit_bytes)
+        rows = np.flatnonzero(holes)
+        if not len(rows):
+            return start
+        _skip_holes(block, accounting, view.start + starts[rows], holes[rows])
+        return starts + holes
 
     def unframed_bytes(self, view: FileView, found: Terminators) -> int:
         """Number of bytes of terminators that frame leaves out of its batch."""
         return 0
 
-    def frame(self, view: FileView, found: Terminators, start: int, block: BlockMetadata) -> RecordBatch:
-        """Make a batch of adjacent records.
+    def frame(self, view: FileView, found: Terminators, start: int | Positions, block: BlockMetadata) -> RecordBatch:
+        """Make a batch of records.
 
         Args:
             view: The view that holds them.
             found: The terminators of the records, at least one.
-            start: Where the first begins in the view.
+            start: Where the first of adjacent records begins in the view; or where each record begins.
             block: Their block.
         """
+        delimiters = NO_DELIMITER if self.keep_delimiter else found.delimiters(self.table)
+        if not isinstance(start, int):
+            return frame_apart(view.buffer, start, found.stops, delimiters, block, view.start)
         borders = np.empty(len(found.stops) + 1, np.int32)
         borders[0] = start
         borders[1:] = found.stops
-        delimiters = NO_DELIMITER if self.keep_delimiter else found.delimiters(self.table)
         return frame_adjacent(view.buffer, borders, delimiters, block, view.start)
+
+    def _unended(self, view: FileView, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
+        """The last record of a file, which has no terminator."""
+        data = view.data
+        if len(data) <= self.max_record and self.has_holes:
+            size = np.array([len(data)])
+            holes = leading_holes(data, np.zeros(1, np.int64), size, self.unit_bytes)
+            if holes[0]:
+                _skip_holes(block, accounting, np.array([view.start]), holes)
+                view.move(view.start + int(holes[0]), view.end)
+        yield from self._last(view, block, accounting)
 
     def _last(self, view: FileView, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
         size = len(view.data)
@@ -205,3 +284,15 @@ class Delimited(TerminatedFormat):
     @property
     def _long_records(self) -> LongRecords:
         return LongRecords(self, self.max_record, self.on_long, self._ending)
+
+
+def _skip_holes(block: BlockMetadata, accounting: ByteAccounting, offsets: Positions, lengths: Positions) -> None:
+    """Skip holes that lie in a block, at least one, where records begin."""
+    total = int(lengths.sum())
+    _warn_of_holes(block, int(offsets[0]), total, len(offsets))
+    accounting.skip(int(offsets[0]), total, HOLE)
+
+
+def _warn_of_holes(block: BlockMetadata, offset: int, length: int, count: int = 1) -> None:
+    what = "hole" if count == 1 else f"{count} holes"
+    logger.warning("%s of %d NUL bytes skipped url=%s offset=%d", what, length, redacted(block.url), offset)

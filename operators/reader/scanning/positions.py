@@ -29,6 +29,11 @@ def contains(units: npt.NDArray[Any], value: int) -> bool:
     return _memchr(units.ctypes.data, value, len(units)) is not None
 
 
+def last_position(hits: npt.NDArray[np.bool_]) -> int:
+    """The position of the last true value; -1 if there is none."""
+    return len(hits) - 1 - int(np.argmax(hits[::-1])) if hits.any() else -1
+
+
 _GROUP = 16
 """Number of positions that positions_of examines together; its table has an entry for each combination of them."""
 

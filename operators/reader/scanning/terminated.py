@@ -12,18 +12,13 @@ from dagflow.api.records import Delimiters
 from operators.reader.byte_source import ByteSource, GrowingSource, whole_of
 from operators.reader.formats.base import RecordFormat
 from operators.reader.scanning.file_view import Bytes, FileView, read_exactly
+from operators.reader.scanning.holes import LEAST_HOLE, has_nul_unit, nuls_from
 from operators.reader.scanning.positions import Positions
 
 PROBE_BYTES = 4 << 10
 """The first step of reading beyond a block, or of searching its first record; it doubles from there."""
 
-MOST_PROBED = 1 << 20
-"""The largest step of a search for the end of a hole."""
-
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-
-LEAST_HOLE = 4
-"""The smallest number of NULs at the head of a file that are a hole: in UTF-32 a character has three."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,16 +104,23 @@ class TerminatedFormat(RecordFormat):
             return len(BYTE_ORDER_MARK)
         return self.hole_bytes(source) if head == bytes(LEAST_HOLE) else 0
 
-    def hole_bytes(self, source: ByteSource) -> int:
-        """The number of NULs at the head of a file, where a writer that does not append went on after a truncation.
+    @property
+    def unit_bytes(self) -> int:
+        """Bytes in a code unit of the text."""
+        return 1
 
-        Fewer than LEAST_HOLE of them are text in a wide encoding, and where a terminator has a NUL none is a hole.
-        """
-        if any(b"\0" in terminator for terminator in self.table):
+    @property
+    def has_holes(self) -> bool:
+        """Whether NULs at which a record would begin are a hole: not where they end records."""
+        return not any(has_nul_unit(terminator, self.unit_bytes) for terminator in self.table)
+
+    def hole_bytes(self, source: ByteSource) -> int:
+        """The length of the hole at the head of a file, where a writer that does not append has left it."""
+        if not self.has_holes:
             return 0
         whole = whole_of(source)
         if self._hole is None or self._hole[0] is not whole:
-            self._hole = whole, _count_nuls(whole)
+            self._hole = whole, nuls_from(whole, 0, self.unit_bytes)
         length = min(self._hole[1], source.size_bytes)
         return length if length >= LEAST_HOLE else 0
 
@@ -194,14 +196,3 @@ class TerminatedFormat(RecordFormat):
         """The end of the record that begins at position, or None if the file so far does not decide it."""
         stop = self.next_start(source, position + 1, source.size_bytes + 1, position)
         return stop if stop <= source.size_bytes else None
-
-
-def _count_nuls(source: ByteSource) -> int:
-    """The number of NULs at the head of a source."""
-    position, step = 0, PROBE_BYTES
-    while position < source.size_bytes:
-        others = np.flatnonzero(read_exactly(source, position, position + step))
-        if len(others):
-            return position + int(others[0])
-        position, step = position + step, min(2 * step, MOST_PROBED)
-    return source.size_bytes
