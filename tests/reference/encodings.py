@@ -19,7 +19,7 @@ _MARKS = {
 def decoded_records(
     content: bytes, encoding: str, delimiter: str | None, on_bad_bytes: str
 ) -> tuple[Records, list[tuple[int, int]]]:
-    """Return the records in UTF-8, and offset and length of the rejects."""
+    """Return the records in UTF-8, and offset and length of the rejects; four NULs before a record are a hole."""
     name, position = _order_of(content, encoding)
     size = _SIZES.get(name, 1)
     endings = [text.encode(name) for text in (("\r\n", "\n", "\r") if delimiter is None else (delimiter,))]
@@ -36,7 +36,12 @@ def decoded_records(
         found.append((start, content[start:]))
     records: Records = []
     rejects: list[tuple[int, int]] = []
-    for offset, record in found:
+    for start, raw in found:
+        nuls = len(raw) - len(raw.lstrip(b"\0"))
+        hole = nuls // size * size if nuls >= 4 else 0
+        offset, record = start + hole, raw[hole:]
+        if hole and offset == len(content):
+            continue
         try:
             records.append((offset, record.decode(name, "replace" if on_bad_bytes == "replace" else "strict").encode()))
         except UnicodeDecodeError:
