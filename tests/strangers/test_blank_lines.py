@@ -85,7 +85,7 @@ FORMATS = [
 
 
 @pytest.mark.parametrize(("format", "count"), FORMATS, ids=str)
-def test_a_long_record_with_as_many_newlines_behind_it_takes_little_memory(format: Any, count: int) -> None:
+def test_a_long_record_with_newlines_behind_it_takes_little_memory(format: Any, count: int) -> None:
     """What is held for a long record is not searched for all the records that follow it."""
     records, peak = in_own_process(peak_mib, format)
     assert records == count
