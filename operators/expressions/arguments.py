@@ -97,7 +97,10 @@ CHAINED = (exp.And, exp.Or, exp.DPipe)
 """Operators that give the same in whatever order several of them are computed."""
 
 _BEGIN = "dagflow.begin"
-_MOST_LEVELS = 200
+MOST_LEVELS = 100
+"""Levels of a tree; pickling one takes four calls of Python for each."""
+
+TOO_DEEP = f"it is nested deeper than {MOST_LEVELS} levels; compute a part of it in a Select before"
 
 
 def require_read(tree: Any, text: str) -> None:
@@ -134,9 +137,8 @@ def note_positions(tree: Any, text: str) -> None:
         found.meta[_BEGIN] = min(starts, default=None)
         # The operands of a chain are taken side by side, however many there are.
         depths[id(found)] = max((depths[id(part)] + (not _goes_on(found, part)) for part in parts), default=0)
-        if depths[id(found)] > _MOST_LEVELS:
-            reason = f"it is nested deeper than {_MOST_LEVELS} levels; compute a part of it in a Select before"
-            raise ExpressionError(reason, text, position_of(found))
+        if depths[id(found)] > MOST_LEVELS:
+            raise ExpressionError(TOO_DEEP, text, position_of(found))
 
 
 def _goes_on(found: Any, part: Any) -> bool:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagflow.suggestions import did_you_mean
-from operators.expressions.bound import Bound, CallSite
+from operators.expressions.bound import Bound, CallSite, shared
 from operators.expressions.casting import cast, lenient_cast
 from operators.expressions.exact_decimals import fitted
 from operators.expressions.expression_error import ExpressionError
@@ -162,6 +162,10 @@ class Binder:
 
     def _case(self, node: Case) -> Bound:
         branches = [(self.bind(condition), self.bind(value)) for condition, value in node.branches]
+        if node.operand is not None:
+            operand, equals = shared(self.bind(node.operand)), logic.comparison("=")
+            site = CallSite(self._text, node, "'='")
+            branches = [(equals(site, operand, condition), value) for condition, value in branches]
         return logic.case(CallSite(self._text, node, "case"), branches, self.bind(node.default))
 
     def _alias(self, node: Alias) -> Bound:

@@ -109,6 +109,11 @@ def typed(null: Bound, kind: pa.DataType) -> Bound:
     return Bound(null.node, kind, lambda rows: Vector(scalar))
 
 
+def shared(value: Bound) -> Bound:
+    """An expression that others read several times, and that is computed once: nested ones would double the work."""
+    return Bound(value.node, value.type, lambda rows: rows.once(value.compute))
+
+
 def applied(site: CallSite, kind: pa.DataType, kernel: Callable[..., Any], *arguments: Bound) -> Bound:
     """An expression whose kernel has a value for all arguments."""
     return Bound(site.node, kind, lambda rows: rows.apply(kernel, *(each.compute(rows) for each in arguments)))

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.expressions.bound import Bound, CallSite, applied, attempted, typed
+from operators.expressions.bound import Bound, CallSite, applied, attempted, shared, typed
 from operators.expressions.exact_decimals import as_floating, fitted, rescaled, whole_part
 from operators.expressions.sql_types import (
     BOOLEAN,
@@ -55,6 +55,7 @@ def cast(site: CallSite, value: Bound, kind: pa.DataType) -> Bound:
 
 def lenient_cast(site: CallSite, value: Bound, kind: pa.DataType) -> Bound:
     """The value in another type, or null where it cannot be converted."""
+    value = shared(value)
     strict = cast(site, value, kind)
 
     def compute(rows: Rows) -> Vector:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any, ClassVar
 
@@ -15,7 +18,16 @@ from sqlglot.errors import ParseError, TokenError
 
 from dagflow.suggestions import did_you_mean
 from operators.column_names import shown_name
-from operators.expressions.arguments import CHAINED, OPERATORS, note_positions, operands_of, position_of, require_read
+from operators.expressions.arguments import (
+    CHAINED,
+    MOST_LEVELS,
+    OPERATORS,
+    TOO_DEEP,
+    note_positions,
+    operands_of,
+    position_of,
+    require_read,
+)
 from operators.expressions.expression_error import ExpressionError
 from operators.expressions.misspelling import with_keyword
 from operators.expressions.sql_types import (
@@ -33,6 +45,13 @@ from operators.expressions.sql_types import (
 )
 from operators.expressions.syntax import Call, Case, Cast, ColumnName, Constant, Node
 
+_CALLS_OF_A_LEVEL = 50
+"""More than the calls by which sqlglot reads a level of nesting, which are within those of the level around it."""
+
+_MOST_STEPS = 50
+"""For each token: sqlglot reads most of them twice at most, but names of types within each other all over again."""
+
+_parsing = threading.Lock()
 _KEPT_PARSERS = ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM")
 """Functions with words between their arguments; all others are calls like any other."""
 
@@ -57,6 +76,18 @@ class SqlDialect(sqlglot.Dialect):
         FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
             name: parser.Parser.FUNCTION_PARSERS[name] for name in _KEPT_PARSERS
         }
+
+        def reset(self) -> None:
+            """Count steps anew."""
+            super().reset()
+            self._steps = 0
+
+        def _advance(self, times: int = 1) -> None:
+            super()._advance(times)
+            self._steps += 1
+            if self._steps > _MOST_STEPS * (len(self._tokens) + 1):
+                reason = "names of types stand within each other, as decimal(decimal(a)); they are no functions"
+                raise ExpressionError(reason, self.sql, 0)
 
 
 _TYPES: dict[str, pa.DataType] = {
@@ -103,24 +134,38 @@ def parsed_as(text: str, kind: Any = None) -> Any:
     try:
         return _read(text, kind)
     except ExpressionError as error:
+        if error.reason == TOO_DEEP:
+            raise
         raise with_keyword(error, text, lambda other: _read(other, kind)) from None
 
 
 def _read(text: str, kind: Any) -> Any:
     try:
-        found = sqlglot.parse_one(text, dialect=SqlDialect, into=kind)
+        with _parsing, _deep_stack():
+            found = sqlglot.parse_one(text, dialect=SqlDialect, into=kind)
     except TokenError:
         raise ExpressionError("a quote or a comment is not closed", text, len(text.rstrip())) from None
     except ParseError as error:
         raise _syntax_error(text, error) from None
     except RecursionError:
-        raise ExpressionError("it is nested too deep", text, 0) from None
+        raise ExpressionError(TOO_DEEP, text, 0) from None
     note_positions(found, text)
     require_read(found, text)
     if kind is None and not isinstance(found, exp.Query):
         reason = "a query is expected, as select country, count(*) as n from input group by country"
         raise ExpressionError(reason, text, 0)
     return found
+
+
+@contextmanager
+def _deep_stack() -> Iterator[None]:
+    """Room for sqlglot to read as many levels as are allowed, from wherever it is called."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(before + MOST_LEVELS * _CALLS_OF_A_LEVEL)
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
 
 
 def _syntax_error(text: str, error: ParseError) -> ExpressionError:
@@ -193,7 +238,7 @@ class Converter:
         if found.args.get("negate"):
             return Call(at, "not", (self._call(at, name, found.this, found.expression),))
         if isinstance(found, CHAINED):
-            return _joined(name, [self.node(each) for each in operands_of(found)], at)
+            return self._call(at, name, *operands_of(found))
         return self._call(at, name, found.this, found.expression)
 
     def error(self, reason: str, at: int) -> ExpressionError:
@@ -272,13 +317,10 @@ class Converter:
     def _in(self, found: Any, at: int) -> Node:
         if found.args.get("query") is not None or not found.expressions:
             raise ExpressionError("'in' takes a list of values, as in ('a', 'b')", self.text, at)
-        argument = self.node(found.this)
-        return _joined("or", [Call(at, "=", (argument, self.node(each))) for each in found.expressions], at)
+        return self._call(at, "in", found.this, *found.expressions)
 
     def _between(self, found: Any, at: int) -> Node:
-        argument = self.node(found.this)
-        low, high = self.node(found.args["low"]), self.node(found.args["high"])
-        return Call(at, "and", (Call(at, ">=", (argument, low)), Call(at, "<=", (argument, high))))
+        return self._call(at, "between", found.this, found.args["low"], found.args["high"])
 
     def _escape(self, found: Any, at: int) -> Node:
         like = found.this
@@ -288,14 +330,10 @@ class Converter:
         return Call(at, "not", (call,)) if like.args.get("negate") else call
 
     def _case(self, found: Any, at: int) -> Node:
-        branches = []
-        for branch in found.args["ifs"]:
-            condition = self.node(branch.this)
-            if found.this is not None:
-                condition = Call(condition.position, "=", (self.node(found.this), condition))
-            branches.append((condition, self.node(branch.args["true"])))
+        branches = tuple((self.node(branch.this), self.node(branch.args["true"])) for branch in found.args["ifs"])
         default = found.args.get("default")
-        return Case(at, tuple(branches), Constant(at, None, NULL) if default is None else self.node(default))
+        otherwise = Constant(at, None, NULL) if default is None else self.node(default)
+        return Case(at, branches, otherwise, None if found.this is None else self.node(found.this))
 
     def _if(self, found: Any, at: int) -> Node:
         default = found.args.get("false")
@@ -371,11 +409,3 @@ def _added_months(found: Any, number: str, months: int) -> str:
     date = others[0].sql() if others and isinstance(others[0], exp.Column) else "date"
     count = str(sign * int(number) * months) if re.fullmatch(r"[+-]?[0-9]+", number) else "months"
     return f"add_months({date}, {count})"
-
-
-def _joined(name: str, operands: Sequence[Node], at: int) -> Node:
-    """The operands of a chain in a tree of the least height."""
-    if len(operands) == 1:
-        return operands[0]
-    middle = (len(operands) + 1) // 2
-    return Call(at, name, (_joined(name, operands[:middle], at), _joined(name, operands[middle:], at)))

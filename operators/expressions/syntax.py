@@ -93,20 +93,23 @@ class Cast(Node):
 
 @dataclass(frozen=True, slots=True)
 class Case(Node):
-    """The value of the first branch whose condition is true.
+    """The value of the first branch whose condition is true, or whose condition is equal to an operand.
 
     Attributes:
         branches: Pairs of condition and value.
         default: The value where no condition is true.
+        operand: What the conditions are compared with, if there is one.
     """
 
     branches: tuple[tuple[Node, Node], ...]
     default: Node
+    operand: Node | None = None
 
     @property
     def parts(self) -> tuple[Node, ...]:
-        """Conditions and values, and the default."""
-        return (*(part for branch in self.branches for part in branch), self.default)
+        """The operand, conditions and values, and the default."""
+        operand = () if self.operand is None else (self.operand,)
+        return (*operand, *(part for branch in self.branches for part in branch), self.default)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,5 +156,6 @@ def with_parts(node: Node, change: Callable[[Node], Node]) -> Node:
         return replace(node, argument=change(node.argument))
     if isinstance(node, Case):
         branches = tuple((change(condition), change(value)) for condition, value in node.branches)
-        return replace(node, branches=branches, default=change(node.default))
+        operand = None if node.operand is None else change(node.operand)
+        return replace(node, branches=branches, default=change(node.default), operand=operand)
     return node

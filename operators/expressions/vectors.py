@@ -56,6 +56,7 @@ class Rows:
     def __init__(self, columns: pa.RecordBatch) -> None:
         self.columns = columns
         self._failures: list[_Failure] = []
+        self._computed: dict[Callable[[Rows], Vector], Vector] = {}
 
     def __len__(self) -> int:
         return int(self.columns.num_rows)
@@ -78,6 +79,12 @@ class Rows:
             given = (_some(argument, rows) for argument in failure.arguments)
             found.update(zip(rows.tolist(), map(failure.why, *given), strict=True))
         return found
+
+    def once(self, compute: Callable[[Rows], Vector]) -> Vector:
+        """The values of an expression that is asked for them several times."""
+        if compute not in self._computed:
+            self._computed[compute] = compute(self)
+        return self._computed[compute]
 
     def apply(self, kernel: Kernel, *arguments: Vector) -> Vector:
         """Compute values with a kernel that has one for any arguments."""

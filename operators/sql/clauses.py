@@ -96,10 +96,10 @@ def columns_read(found: exp.Select) -> dict[str, list[exp.Column]]:
 
 def conjuncts(found: Any) -> Iterator[Any]:
     """The conditions that are joined by and."""
-    if isinstance(found, exp.Paren):
-        yield from conjuncts(found.this)
-    elif isinstance(found, exp.And):
-        yield from conjuncts(found.this)
-        yield from conjuncts(found.expression)
-    else:
-        yield found
+    pending = [found]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, exp.Paren | exp.And):
+            pending += filter(None, (part.args.get("expression"), part.this))
+        else:
+            yield part

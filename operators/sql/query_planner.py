@@ -63,7 +63,11 @@ class QueryPlanner:
         self._parts: dict[str, exp.Select] = {}
         for part in found.args["with_"].expressions if found.args.get("with_") is not None else ():
             self._parts[part.alias] = require_select(part.this, self._error)
-        self._select(found)
+        queries = [found]
+        while (inner := self._inner(queries[-1])) is not None:
+            queries.append(inner)
+        for query in reversed(queries):
+            self._select(query)
         if self._parts:
             name = next(iter(self._parts))
             raise self._error(f"'{name}' of with is in no from; take it out", position_of(self._parts[name]))
@@ -89,8 +93,10 @@ class QueryPlanner:
         return Expression(self._text, tree)
 
     def _select(self, found: exp.Select) -> None:
-        """Plan one select, after the operators of those that it selects from."""
-        scope = self._from(found)
+        """Plan one select, behind the operators of those that it selects from."""
+        source = found.args["from_"].this
+        # A query in parentheses need not have a name.
+        scope = Scope({source.name, source.alias_or_name} - {""})
         for join in found.args.get("joins") or ():
             self._join(join, found, scope)
         items = list(self._items(found, scope))
@@ -101,20 +107,24 @@ class QueryPlanner:
         else:
             self._plain(found, scope, items, where)
 
-    def _from(self, found: exp.Select) -> Scope:
+    def _inner(self, found: exp.Select) -> exp.Select | None:
+        """The query that a query selects from; None where that is the input.
+
+        Raises:
+            ExpressionError: It selects from something else.
+        """
         clause = found.args.get("from_")
         source = None if clause is None else clause.this
         if isinstance(source, exp.Subquery):
-            self._select(require_select(source.this, self._error))
-            return Scope({source.alias} if source.alias else set())
+            return require_select(source.this, self._error)
         name = source.name if isinstance(source, exp.Table) else ""
         if name in self._parts:
-            self._select(self._parts.pop(name))
-        elif name != INPUT:
+            return self._parts.pop(name)
+        if name != INPUT:
             hint = f"; '{name}' can be joined: from input join {name} using (…)" if name in self._tables else ""
             at = 0 if source is None else position_of(source)
             raise self._error(f"from takes input, a name of with, or a query in parentheses{hint}", at)
-        return Scope({name, source.alias_or_name} if source is not None else set())
+        return None
 
     def _join(self, join: Any, found: exp.Select, scope: Scope) -> None:
         at, table = position_of(join), join.this

@@ -181,8 +181,11 @@ class RandomExpressions:
         whole, text, moment = self._whole(depth), self.of("text", depth), self.of("timestamp", depth)
         sign, places = self._random.choice("+-*/"), self._random.randint(-3, 6)
         source = self._random.choice(["text", "boolean", *_WHOLE, *_FLOATING, *_DECIMALS])
-        # Spark cuts a decimal to a whole number by way of a double.
-        changed = self._leaf("decimal(9, 2)") if source in _DECIMALS and name in _WHOLE else self.of(source, depth)
+        # Spark cuts a decimal to a whole number by way of a double; an expression of whole numbers may give a decimal.
+        if name in _WHOLE and source in (*_WHOLE, *_DECIMALS):
+            changed = self._leaf("decimal(9, 2)" if source in _DECIMALS else source)
+        else:
+            changed = self.of(source, depth)
         forms = [f"({one} {sign} {other})"] * 8 + [f"cast({changed} as {name})"] * 6
         forms += [f"({one} {self._random.choice('+-*/')} {one})", f"(-{one})", f"abs({one})", f"sign({one})"]
         forms += [f"floor({one})", f"ceil({one})", f"round({one}, {places})", f"round({one})"]

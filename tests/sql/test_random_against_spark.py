@@ -27,13 +27,18 @@ EXPRESSIONS = 60
 _SPARKS = {"sha256(": "sha2(", "strpos(": "instr(", "starts_with(": "startswith(", " text)": " string)"}
 
 
+_RULES = "org.apache.spark.sql.catalyst.optimizer"
+_UNOPTIMIZED = {"spark.sql.optimizer.excludedRules": f"{_RULES}.SimplifyCasts"}
+"""Without the rule by which a whole number is not rounded to a real where a double is made of the real."""
+
+
 @pytest.fixture(scope="module")
 def session(spark_context: Any) -> Iterator[Any]:
     """A session in the ANSI mode."""
     from pyspark.sql import SparkSession
 
     session = SparkSession(spark_context).newSession()
-    for name, value in SETTINGS.items():
+    for name, value in {**SETTINGS, **_UNOPTIMIZED}.items():
         session.conf.set(name, value)
     yield session
     session.catalog.dropTempView("random_records")

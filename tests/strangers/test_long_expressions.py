@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -9,8 +11,11 @@ import pyarrow as pa
 import pytest
 
 from operators import Sql
+from operators.expressions.arguments import MOST_LEVELS
 from operators.expressions.expression import Expression
 from operators.expressions.expression_error import ExpressionError
+from operators.expressions.vectors import Rows
+from operators.sql.sql_table import SqlTable
 from tests.sql.cases import computed
 from tests.strangers.test_many_rejects import calls
 
@@ -25,6 +30,12 @@ def sums(count: int, ending: str = "") -> str:
     return ", ".join(f"a + {number}{ending.format(number)}" for number in range(count))
 
 
+def steps(count: int) -> str:
+    """A query of queries, each of the one before."""
+    queries = (f"q{number + 1} as (select * from q{number})" for number in range(count))
+    return f"with q0 as (select * from input), {', '.join(queries)} select * from q{count}"
+
+
 LONG: list[Callable[[int], Any]] = [
     lambda count: Expression.of(" or ".join(f"a = {number}" for number in range(count))),
     lambda count: Expression.of(" || ".join(["a"] * count)),
@@ -33,6 +44,11 @@ LONG: list[Callable[[int], Any]] = [
     lambda count: Sql(query=f"select {sums(count, ' as c{}')}, count(*) as n from input group by {sums(count)}"),
     lambda count: Sql(query=f"select {names(count)} from input order by {names(count)} limit 5"),
     lambda count: Sql(query=f"select a, {names(count)} from input order by {sums(count)} limit 5"),
+    lambda count: Sql(query=steps(3 * count)),
+    lambda count: Sql(
+        query=f"select r.b from input join r on {' and '.join(['input.a = r.a'] * 5 * count)}",
+        tables={"r": SqlTable(table="csv:r.csv")},
+    ),
 ]
 
 
@@ -60,14 +76,73 @@ def test_only_what_is_needed_of_a_chain_may_fail() -> None:
     assert computed(" and ".join(["a <> 0"] * 3 + ["1 / a > 0"] * 4), rows) == [False, True]
 
 
-@pytest.mark.parametrize("text", ["+".join(["a"] * 1000), "(" * 1000 + "a" + ")" * 1000, "- " * 400 + "a"])
-def test_an_expression_that_is_nested_too_deep_is_refused(text: str) -> None:
-    """With a reason, long before Python would end the run."""
-    with pytest.raises(ExpressionError, match=r"nested (too deep|deeper than 200 levels)"):
-        Expression.of(text)
-
-
 def test_an_expression_of_many_levels_is_computed() -> None:
     """As many levels as are allowed are no trouble."""
     rows = pa.RecordBatch.from_pydict({"a": [1]})
-    assert computed("+".join(["a"] * 190), rows) == [190]
+    assert computed("+".join(["a"] * MOST_LEVELS), rows) == [MOST_LEVELS]
+    with pytest.raises(ExpressionError, match=f"nested deeper than {MOST_LEVELS} levels"):
+        Expression.of("+".join(["a"] * (MOST_LEVELS + 2)))
+
+
+NESTED = {
+    "parentheses": "({})",
+    "a call": "abs({})",
+    "a sum": "1 + ({})",
+    "a minus": "- {}",
+    "a case": "case when b then {} else 0 end",
+    "a case with an operand": "case {} when 1 then 1 end",
+    "a condition of a case": "case when ({}) = 1 then 1 end",
+    "a list": "if(({}) in (1, 2), 1, 0)",
+    "bounds": "if(({}) between 1 and 2, 1, 0)",
+    "a cast": "cast({} as bigint)",
+    "a cast that may fail": "try_cast({} as int)",
+    "nullif": "nullif({}, 99)",
+}
+
+
+def nested(form: str, times: int) -> str:
+    """An expression within itself."""
+    before, behind = form.split("{}")
+    return before * times + "a" + behind * times
+
+
+def below(frames: int, call: Callable[[], Any]) -> Any:
+    """What a call gives that Python makes within many others."""
+    return call() if frames == 0 else below(frames - 1, call)
+
+
+@pytest.mark.parametrize("form", NESTED.values(), ids=NESTED)
+def test_what_is_nested_is_computed_or_refused_with_its_limit(form: str) -> None:
+    """Whatever is nested, and wherever it is read from; it is also sent to tasks."""
+    rows = pa.RecordBatch.from_pydict({"a": [1], "b": [True]})
+    expression = below(400, lambda: Expression.of(nested(form, 24)))
+    found = below(400, lambda: pickle.loads(pickle.dumps(expression)).bind(rows.schema).compute(Rows(rows)))
+    assert found.failures is None
+    for times in (MOST_LEVELS + 1, 500):
+        text = nested(form, times)
+        with pytest.raises(ExpressionError, match=f"nested deeper than {MOST_LEVELS} levels"):
+            below(400, functools.partial(Expression.of, text))
+
+
+@pytest.mark.parametrize("form", NESTED.values(), ids=NESTED)
+def test_one_level_more_takes_the_work_of_one_level(form: str) -> None:
+    """No operand is read, or computed, for each place where it is needed."""
+    rows = pa.RecordBatch.from_pydict({"a": [1], "b": [True]})
+
+    def computes(times: int) -> None:
+        Expression.of(nested(form, times)).bind(rows.schema).compute(Rows(rows))
+
+    computes(2)
+    assert calls(lambda: computes(12)) < 2.5 * calls(lambda: computes(6))
+
+
+@pytest.mark.parametrize("form", ["struct({})", "decimal({})", "timestamp({})"])
+def test_names_of_types_within_each_other_are_refused_in_time(form: str) -> None:
+    """They would be read again and again, twice as often for each level."""
+    text = nested(form, 12)
+
+    def refuses() -> None:
+        with pytest.raises(ExpressionError, match="names of types stand within each other"):
+            Expression.of(text)
+
+    assert calls(refuses) < 1_000_000

@@ -41,9 +41,6 @@ def _operators() -> dict[str, Function]:
         "/": arithmetic.divide,
         "div": arithmetic.integer_divide,
         "%": arithmetic.modulo,
-        "and": logic.conjunction,
-        "or": logic.disjunction,
-        "||": texts.concat,
         "is not distinct from": logic.not_distinct,
         "is distinct from": logic.distinct,
         "rlike": texts.matches_regex,
@@ -51,6 +48,10 @@ def _operators() -> dict[str, Function]:
         **{sign: logic.comparison(sign) for sign in ("=", "<>", "<", "<=", ">", ">=")},
     }
     found = {name: Function(bind, f"a {name} b", 2, 2) for name, bind in binary.items()}
+    chained: dict[str, Callable[..., Bound]] = {"and": logic.conjunction, "or": logic.disjunction, "||": texts.concat}
+    found |= {name: Function(bind, f"a {name} b", 2, None) for name, bind in chained.items()}
+    found["in"] = Function(logic.among, "a in (b, …)", 2, None)
+    found["between"] = Function(logic.between, "a between b and c", 3, 3)
     found["like"] = Function(texts.like(ignore_case=False), "a like 'x%'", 2, 3)
     found["ilike"] = Function(texts.like(ignore_case=True), "a ilike 'x%'", 2, 3)
     found["not"] = Function(logic.invert, "not a", 1, 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.expressions.bound import Bound, CallSite, applied, typed
+from operators.expressions.bound import Bound, CallSite, applied, shared, typed
 from operators.expressions.casting import cast
 from operators.expressions.expression_error import ExpressionError
 from operators.expressions.sql_types import BOOLEAN, TEXT, chosen_type, compared_type, name_of
@@ -151,28 +151,43 @@ def invert(site: CallSite, value: Bound) -> Bound:
     return applied(site, BOOLEAN, pc.invert, truth(site, value))
 
 
-def conjunction(site: CallSite, left: Bound, right: Bound) -> Bound:
-    """Left and right: where left is false, right is not computed, so that it cannot fail."""
-    return _short_circuit(site, left, right, pc.and_kleene, decides=False)
+def conjunction(site: CallSite, *values: Bound) -> Bound:
+    """Whether all are true: where one is false, those behind it are not computed, so that they cannot fail."""
+    return _short_circuit(site, values, pc.and_kleene, decides=False)
 
 
-def disjunction(site: CallSite, left: Bound, right: Bound) -> Bound:
-    """Left or right: where left is true, right is not computed, so that it cannot fail."""
-    return _short_circuit(site, left, right, pc.or_kleene, decides=True)
+def disjunction(site: CallSite, *values: Bound) -> Bound:
+    """Whether one is true: where one is, those behind it are not computed, so that they cannot fail."""
+    return _short_circuit(site, values, pc.or_kleene, decides=True)
 
 
-def _short_circuit(site: CallSite, left: Bound, right: Bound, kernel: Any, *, decides: bool) -> Bound:
-    first, second = truth(site, left), truth(site, right)
+def _short_circuit(site: CallSite, values: Sequence[Bound], kernel: Any, *, decides: bool) -> Bound:
+    first, *others = (truth(site, value) for value in values)
 
     def compute(rows: Rows) -> Vector:
-        one, other = first.compute(rows), second.compute(rows)
-        codes = other.failures
-        if codes is not None:
-            decided = rows.spread(pc.fill_null(pc.equal(one.values, decides), False)).to_numpy(zero_copy_only=False)
-            codes = np.where(decided, np.int32(0), codes)
-        return Vector(kernel(one.values, other.values), merged(one.failures, codes))
+        found = first.compute(rows)
+        for condition in others:
+            other = condition.compute(rows)
+            codes = other.failures
+            if codes is not None:
+                is_decided = rows.spread(pc.fill_null(pc.equal(found.values, decides), False))
+                codes = np.where(is_decided.to_numpy(zero_copy_only=False), np.int32(0), codes)
+            found = Vector(kernel(found.values, other.values), merged(found.failures, codes))
+        return found
 
     return Bound(site.node, BOOLEAN, compute)
+
+
+def among(site: CallSite, value: Bound, *options: Bound) -> Bound:
+    """Whether a value is equal to one of several."""
+    value, equals = shared(value), comparison("=")
+    return disjunction(site, *(equals(site, value, option) for option in options))
+
+
+def between(site: CallSite, value: Bound, low: Bound, high: Bound) -> Bound:
+    """Whether a value is neither smaller than one nor larger than another."""
+    value = shared(value)
+    return conjunction(site, comparison(">=")(site, value, low), comparison("<=")(site, value, high))
 
 
 def is_null(site: CallSite, value: Bound) -> Bound:
@@ -213,6 +228,7 @@ def coalesce(site: CallSite, *values: Bound) -> Bound:
 
 def null_if(site: CallSite, value: Bound, other: Bound) -> Bound:
     """Null where both are equal, else value."""
+    value = shared(value)
     same = comparison("=")(site, value, other)
     nothing = typed(value, value.type)
     return Bound(
