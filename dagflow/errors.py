@@ -47,9 +47,18 @@ def cut_text(text: str, limit: int = MAX_TEXT) -> str:
     return f"{text[: limit - tail]} … {size} left out … {text[-tail:]}"
 
 
+_PART = "#"
+"""Separates the name of a part from that of its operator; authors' names do not contain it."""
+
+
+def part_name(operator: str, part: str) -> str:
+    """The name of an operator that dagflow makes for one of an app, or for a part of it; no user gets to see it."""
+    return f"{operator}{_PART}{part}"
+
+
 def own_name(operator: str) -> str:
-    """The name of an operator that its author has given: what dagflow puts behind it names a part of it."""
-    return operator.partition("/")[0]
+    """The operator of the app that an operator is, or is a part of: the name that a user knows."""
+    return operator.partition(_PART)[0]
 
 
 def text_of(error: BaseException) -> str:

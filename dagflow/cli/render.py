@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from datetime import UTC, datetime
 
 from dagflow.api.context import Skipped
-from dagflow.api.rejects.reject import REJECTS
 from dagflow.cli.number_format import brief, clock, count, duration, part, size
 from dagflow.cli.output import on_one_line
-from dagflow.errors import own_name
 from dagflow.metrics.names import BYTE_ACCOUNTING
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.storage.location import redacted
@@ -86,10 +83,7 @@ def is_busy(snapshot: RunSnapshot) -> bool:
 def bottleneck(snapshot: RunSnapshot) -> str:
     """Which operator most of the tasks' time goes to, in words; "" before any has worked for long."""
     # The driver works beside the tasks, and may wait for Java to start.
-    busy_s: defaultdict[str, float] = defaultdict(float)
-    for each in snapshot.live_operators:
-        if each.stage:
-            busy_s[own_name(each.name)] += each.busy_s
+    busy_s = {each.name: each.busy_s for each in snapshot.live_operators if each.stage}
     total_s = sum(busy_s.values())
     if total_s < MIN_BUSY_S:
         return ""
@@ -121,15 +115,9 @@ def summary(snapshot: RunSnapshot) -> str:
         for name, number in snapshot.counts.items()
         if number and name.rpartition(":")[2] not in BYTE_ACCOUNTING
     ]
-    emitted: dict[str, int] = {}
-    for each in snapshot.operators:
-        for port in each.ports:
-            # The parts of an operator are one behind the other: it emits what the last does, and each refuses records.
-            name = f"{own_name(each.name)}.{port.name}"
-            emitted[name] = port.records + (emitted.get(name, 0) if port.name == REJECTS else 0)
-    if any(emitted.values()):
-        figures = ", ".join(f"{port} {records:,}" for port, records in emitted.items() if records)
-        lines.append(f"    records: {figures}")
+    emitted = [f"{each.name}.{p.name} {p.records:,}" for each in snapshot.operators for p in each.ports if p.records]
+    if emitted:
+        lines.append(f"    records: {', '.join(emitted)}")
     if most := bottleneck(snapshot):
         lines.append(f"    {most}")
     if snapshot.rejected:

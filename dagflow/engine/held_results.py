@@ -16,7 +16,7 @@ from dagflow.api.capabilities.accumulator import Interval, Over
 from dagflow.api.operator import Operator
 from dagflow.api.properties import property_model
 from dagflow.engine.segments import SegmentStore
-from dagflow.errors import START_OVER, JournalError
+from dagflow.errors import START_OVER, JournalError, own_name
 from dagflow.execution.messages import TaskResult
 from dagflow.journal.app_facts import AppFacts, OperatorFacts
 from dagflow.journal.journal import now_ms
@@ -24,6 +24,7 @@ from dagflow.journal.saved_state import SavedPart, SavedParts
 from dagflow.journal.windows import WindowPlan
 from dagflow.plan.accumulators import accumulators
 from dagflow.plan.description import without_limits
+from dagflow.plan.unifiers import unifier_name
 from dagflow.report.app_changes import operator_changes
 
 FAN_IN = 8
@@ -56,12 +57,13 @@ class HeldResults:
     ) -> None:
         otherwise: Over = "window" if follows else "run"
         self._over = {name: each.over or otherwise for name, each in accumulators(operators).items()}
-        self._makers = {name: _maker(name, operators) for name in self._over}
+        unified = {unifier_name(name, port): name for name, each in operators.items() for port in each.output_ports}
+        self._makers = {name: unified.get(name, name) for name in self._over}
         self._made_by = {
             name: _deciding(facts.operators[maker], property_model(type(operators[maker])))
             for name, maker in self._makers.items()
         }
-        written = {name: (composites or {}).get(_owner(name)) for name in self._over}
+        written = {name: (composites or {}).get(own_name(name)) for name in self._over}
         self._written = {name: None if said is None else _deciding(said) for name, said in written.items()}
         self._segments = segments
         self._clock = clock
@@ -92,11 +94,11 @@ class HeldResults:
             JournalError: An operator that holds a result back is gone, or has other properties.
         """
         for name, held in kept.items():
-            owner = _owner(name)
+            owner = own_name(name)
             if name not in self._over:
                 raise JournalError(
                     f"the checkpoint holds records back that are still to be in a result of operator '{owner}', and "
-                    f"the app has no operator '{name}' that publishes it",
+                    "the app has no operator that publishes it",
                     url="journal",
                     hint=f"give the app operator '{owner}' again, as it was, until a run has ended",
                 )
@@ -112,9 +114,9 @@ class HeldResults:
     def _changes(self, name: str, held: SavedParts) -> list[str]:
         """The properties that decide a result and have changed since it was begun, in the app's words."""
         was, now = held.written, self._written[name]
-        if was and now and (changes := list(operator_changes(_owner(name), was, now))):
+        if was and now and (changes := list(operator_changes(own_name(name), was, now))):
             return changes
-        return list(operator_changes(self._makers[name], held.made_by, self._made_by[name]))
+        return list(operator_changes(own_name(name), held.made_by, self._made_by[name]))
 
     def over_unfinished_run(self, planned: Iterable[WindowPlan]) -> str | None:
         """An operator whose result over the run has begun, or will with the planned windows; None where there is none.
@@ -124,7 +126,7 @@ class HeldResults:
         """
         is_planned = any(not plan.retries for plan in planned)
         over_run = [name for name, over in self._over.items() if over == "run"]
-        return next((_owner(name) for name in over_run if is_planned or name in self._kept), None)
+        return next((own_name(name) for name in over_run if is_planned or name in self._kept), None)
 
     def due(self, *, is_end: bool = False) -> list[str]:
         """Operators whose held results are to be published now, before anything else is emitted.
@@ -194,17 +196,6 @@ class HeldResults:
     def _saved(self, window_id: int, operator: str, partition: int, data: bytes) -> SavedPart:
         name = self._segments.create(window_id, operator, partition, data)
         return SavedPart(window_id, len(data), name, b"" if name else data)
-
-
-def _owner(name: str) -> str:
-    """The operator that the app names: one that is made for it is called `operator/name`, on any number of levels."""
-    return name.partition("/")[0]
-
-
-def _maker(name: str, operators: Mapping[str, Operator]) -> str:
-    """The operator whose unifier an operator is; the operator itself where it is no unifier."""
-    above = name.rpartition("/")[0]
-    return above if above in operators else name
 
 
 def _deciding(facts: OperatorFacts, model: type[BaseModel] | None = None) -> OperatorFacts:

@@ -24,6 +24,7 @@ from dagflow.engine.preview_source import PreviewInput
 from dagflow.errors import DagflowError, OperatorError, PlanError, Problem, own_name
 from dagflow.execution.program import Program
 from dagflow.plan.logical import LogicalPlan
+from dagflow.plan.own_operators import own_port
 from dagflow.plan.physical import PortRef
 from dagflow.storage.location import redacted
 
@@ -121,8 +122,7 @@ class Preview:
     def notes(self) -> Iterator[str]:
         """Why a run would end with the refused records: one line for each operator that refused some."""
         for name in self.ends_run:
-            operator = own_name(name)
-            yield f"operator '{operator}': a run ends at the first record that is refused; connect its port errors"
+            yield f"operator '{name}': a run ends at the first record that is refused; connect its port errors"
 
     def _repr_html_(self) -> str:
         """The records as a table, for a notebook; and what ended the preview."""
@@ -227,7 +227,7 @@ class _Run:
 
     def _result(self, error: DagflowError | None) -> Preview:
         chain, seen = self._chain, self._seen
-        connected = {edge.source for edge in self._app.edges} | {self._port.ref}
+        connected = {edge.source for edge in self._app.edges} | {self._port.ref, *self._port.sources}
         records = tuple(record for batch in seen.batches for record in _records_of(batch))
         return Preview(
             app=self._app.name,
@@ -236,25 +236,32 @@ class _Run:
             records=records,
             count=seen.count,
             at_end=seen.at_end,
-            operators=tuple(self._operators(seen)),
+            operators=tuple(self._operators(seen).values()),
             files=tuple(seen.urls),
             size_bytes=0 if chain is None else chain.size_bytes,
             is_complete=self._is_complete and error is None,
             rejects=tuple(seen.rejects),
             reject_count=seen.reject_count,
-            ends_run=tuple(name for name in seen.rejecting if PortRef(name, REJECTS) not in connected),
+            ends_run=tuple(
+                dict.fromkeys(own_name(name) for name in seen.rejecting if PortRef(name, REJECTS) not in connected)
+            ),
             left_out=tuple(replace(each, url=redacted(each.url)) for each in seen.left_out),
             error=error,
         )
 
-    def _operators(self, seen: PreviewResults) -> Iterator[OperatorPreview]:
+    def _operators(self, seen: PreviewResults) -> dict[str, OperatorPreview]:
         stages = self._placed.plan.stages
         takers = {edge.target.operator for stage in stages for edge in (*stage.edges, *stage.outputs)}
         used = {edge.source for stage in stages for edge in (*stage.edges, *stage.outputs)} | set(self._port.sources)
-        for stage in stages:
-            for name in stage.operators:
-                given = {ref.port: seen.given[ref] for ref in sorted(used, key=str) if ref.operator == name}
-                yield OperatorPreview(name, seen.taken[name] if name in takers else None, given)
+        found: dict[str, OperatorPreview] = {}
+        for name in (name for stage in stages for name in stage.operators):
+            ports = {ref: own_port(ref, self._app.own_ports) for ref in sorted(used, key=str) if ref.operator == name}
+            given = {own.port: seen.given[ref] for ref, own in ports.items() if own is not None}
+            first = found.get(own_name(name))
+            taken = first.taken if first is not None else seen.taken[name] if name in takers else None
+            earlier = first.given if first is not None else {}
+            found[own_name(name)] = OperatorPreview(own_name(name), taken, {**earlier, **given})
+        return found
 
 
 def _records_of(batch: RecordBatch) -> Iterator[PreviewRecord]:

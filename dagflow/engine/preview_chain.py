@@ -156,7 +156,7 @@ class PreviewChain:
         counters: Mapping[str, Counts],
         prescans: Mapping[str, SavedState],
     ) -> None:
-        connected = {ref for edge in app.edges for ref in (edge.source, edge.target)} | {port.ref}
+        connected = {ref for edge in app.edges for ref in (edge.source, edge.target)} | {port.ref, *port.sources}
         for name, operator in self._chain.operators.items():
             saved, prescan = prescans.get(name), None
             if saved is not None and isinstance(operator, PreScanner):

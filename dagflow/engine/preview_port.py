@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from dagflow.api.control import PreviewSource
 from dagflow.api.rejects.reject import REJECTS
-from dagflow.errors import PlanError, Problem
+from dagflow.errors import PlanError, Problem, own_name
 from dagflow.plan.logical import LogicalPlan, OperatorNode
+from dagflow.plan.own_operators import own_port
 from dagflow.plan.physical import Edge, PortRef
-from dagflow.plan.unifiers import unifier_name
 from dagflow.spec.problems import listed, quoted
 from dagflow.suggestions import did_you_mean
 
@@ -43,11 +43,12 @@ def find_port(app: LogicalPlan, at: str | None) -> PreviewPort:
     if at is None:
         return _default_port(app)
     name, ref = _split(app, at)
-    composite = [each for each in app.composites if each.operator == name and each.port == (ref or "output")]
-    if composite:
-        return _of_composite(app, app.composites[composite[0]])
+    if parts := [part for part, own in app.own_ports.items() if own == PortRef(name, ref or "output")]:
+        seen = [_seen_at(app, part) for part in parts]
+        return PreviewPort(seen[0].ref, tuple(source for each in seen for source in each.sources))
     if name not in app.operators:
-        raise _mistake(f"there is no operator {quoted(name)}{did_you_mean(name, app.operators)}", app)
+        known = dict.fromkeys(map(own_name, app.operators))
+        raise _mistake(f"there is no operator {quoted(name)}{did_you_mean(name, known)}", app)
     operator = app.operators[name].operator
     ports = {**operator.input_ports, **operator.output_ports}
     if ref and ref not in ports:
@@ -56,15 +57,6 @@ def find_port(app: LogicalPlan, at: str | None) -> PreviewPort:
     if not found:
         raise _mistake(f"no records pass {quoted(at)}", app)
     return _seen_at(app, found[0])
-
-
-def _of_composite(app: LogicalPlan, parts: Sequence[PortRef]) -> PreviewPort:
-    """The port that stands for a composite operator's port: that of its part, or of the unifier behind the part."""
-    seen = []
-    for part in parts:
-        unifier = unifier_name(part.operator, part.port)
-        seen.append(_seen_at(app, PortRef(unifier, "output") if unifier in app.operators else part))
-    return PreviewPort(seen[0].ref, tuple(source for each in seen for source in each.sources))
 
 
 def _split(app: LogicalPlan, at: str) -> tuple[str, str]:
@@ -86,13 +78,15 @@ def _ports_of(app: LogicalPlan, name: str) -> Iterator[PortRef]:
 
 
 def _seen_at(app: LogicalPlan, ref: PortRef) -> PreviewPort:
+    shown = own_port(ref, app.own_ports) or ref
     if ref.port in app.operators[ref.operator].operator.output_ports:
-        return PreviewPort(ref, (ref,))
-    return PreviewPort(ref, tuple(edge.source for edge in app.edges if edge.target == ref))
+        return PreviewPort(shown, (ref,))
+    return PreviewPort(shown, tuple(edge.source for edge in app.edges if edge.target == ref))
 
 
 def _mistake(text: str, app: LogicalPlan) -> PlanError:
-    ports = list(dict.fromkeys(str(ref) for name in app.operators for ref in _ports_of(app, name)))
+    refs = [own_port(ref, app.own_ports) for name in app.operators for ref in _ports_of(app, name)]
+    ports = list(dict.fromkeys(str(ref) for ref in refs if ref is not None))
     return PlanError([Problem("--at", 0, 0, text)], hint=f"records pass {', '.join(ports)}" if ports else "")
 
 

@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from dagflow.errors import own_name
 from dagflow.journal.typed_json import to_json
 
 CHECKSUM_MARK = "~"
@@ -49,11 +50,24 @@ class AppFacts:
         operators: The operators by name.
         streams: The streams, each as "operator.port -> operator.port".
         code: Checksums of the author's modules by name.
+        composites: The operators that others among the operators, their parts, stand for.
+        own_ports: The ports of parts that the app's author sees, each with the port that it is to them.
+        own_heads: The first operator of the app that runs in a stage, by head of the stage; only where a part is the
+            head. "" where only parts run in it.
     """
 
     operators: dict[str, OperatorFacts] = field(default_factory=dict)
     streams: list[str] = field(default_factory=list)
     code: dict[str, str] = field(default_factory=dict)
+    composites: dict[str, OperatorFacts] = field(default_factory=dict)
+    own_ports: dict[str, str] = field(default_factory=dict)
+    own_heads: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def own_operators(self) -> dict[str, OperatorFacts]:
+        """The operators that the app's author knows, by name."""
+        names = dict.fromkeys(map(own_name, self.operators))
+        return {name: self.composites.get(name) or self.operators[name] for name in names}
 
     @property
     def fingerprint(self) -> str:

@@ -8,7 +8,7 @@ from dagflow.api.capabilities.accumulator import Accumulator
 from dagflow.api.control import InputOperator
 from dagflow.api.operator import Operator
 from dagflow.api.rejects.reject import REJECTS
-from dagflow.errors import PlanError, Problem
+from dagflow.errors import PlanError, Problem, own_name
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.unifiers import unifier_name
 
@@ -45,12 +45,12 @@ def results_of_windows(plan: LogicalPlan) -> list[str]:
     """The operators, by the app's names, whose results over single windows reach an output without being combined."""
     over = {name: operator.over for name, operator in accumulators(plan.instances).items()}
     held = {name for name, each in over.items() if each != "window"}
-    return [_owner(plan, name) for name in over if name not in held and _reaches_an_end(plan, name, apart_from=held)]
+    return [own_name(name) for name in over if name not in held and _reaches_an_end(plan, name, apart_from=held)]
 
 
 def following_notices(plan: LogicalPlan) -> list[str]:
     """The notices of a run that follows, about operators whose results would be over a run that has an end."""
-    names = [_owner(plan, name) for name, each in accumulators(plan.instances).items() if each.over is None]
+    names = [own_name(name) for name, each in accumulators(plan.instances).items() if each.over is None]
     return [
         f"operator '{name}' gives a result for each window while following; over: window says so as well, and "
         "over: {millis: 60000} gives one each minute"
@@ -69,14 +69,8 @@ def _reaches_an_end(plan: LogicalPlan, name: str, apart_from: Collection[str]) -
     return is_end or any(_reaches_an_end(plan, target, apart_from) for target in below)
 
 
-def _owner(plan: LogicalPlan, name: str) -> str:
-    """The operator that the app names: this one, or the one whose unifier it is."""
-    spec = None if plan.spec is None else plan.spec.written(name)
-    return name if spec is None else spec.name
-
-
 def _problem(plan: LogicalPlan, name: str) -> Problem:
-    owner = _owner(plan, name)
+    owner = own_name(name)
     text = (
         f"operator '{owner}': its result over the run is published at the end, and a run that follows has none; "
         "say over: window, or over: {millis: 60000} for a result each minute"

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dagflow.api.capabilities.composite import Composite
+from dagflow.errors import part_name
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.plan.physical import Edge, PortRef
 from dagflow.spec.app_spec import KeyedPartition, Partition
 
 
 def expanded(logical: LogicalPlan) -> LogicalPlan:
-    """The plan with the parts of each composite operator, named `operator/part`, in its place."""
+    """The plan with the parts of each composite operator, in its place."""
     nodes: dict[str, OperatorNode] = {}
     ports: dict[PortRef, list[PortRef]] = {}
     inner: list[Edge] = []
@@ -21,7 +22,7 @@ def expanded(logical: LogicalPlan) -> LogicalPlan:
             nodes[name] = node
             continue
         for number, (part, operator) in enumerate(found.parts.items()):
-            own = f"{name}/{part}"
+            own = part_name(name, part)
             first = replace(node, name=own, operator=operator)
             placed = OperatorNode(own, operator, "parallel") if number else first
             # One partition has all keys.
@@ -30,16 +31,18 @@ def expanded(logical: LogicalPlan) -> LogicalPlan:
             nodes[own] = placed
         for port, inside in found.ports.items():
             ports[PortRef(name, port)] = [_port(name, each) for each in inside]
-        inner += [Edge(f"{name}/{source}", _port(name, source), _port(name, to)) for source, to in found.streams]
+        inner += [Edge(name, _port(name, source), _port(name, to)) for source, to in found.streams]
     if not ports:
         return logical
+    own_ports = {part: own for own, parts in ports.items() for part in parts}
+    composites = {name: node for name, node in logical.operators.items() if name not in nodes}
     edges = [
         replace(edge, source=source, target=target)
         for edge in logical.edges
         for source in ports.get(edge.source, [edge.source])
         for target in ports.get(edge.target, [edge.target])
     ]
-    return replace(logical, operators=nodes, edges=(*edges, *inner), composites=ports)
+    return replace(logical, operators=nodes, edges=(*edges, *inner), composites=composites, own_ports=own_ports)
 
 
 def _count(partition: Partition) -> int | None:
@@ -51,4 +54,4 @@ def _count(partition: Partition) -> int | None:
 
 def _port(composite: str, inside: str) -> PortRef:
     part, _, port = inside.partition(".")
-    return PortRef(f"{composite}/{part}", port)
+    return PortRef(part_name(composite, part), port)

@@ -16,6 +16,7 @@ from dagflow.api.operator import Operator
 from dagflow.api.properties import Limit, Tuning, marked, property_model
 from dagflow.journal.app_facts import CHECKSUM_MARK, AppFacts, OperatorFacts, without_checksums
 from dagflow.plan.logical import LogicalPlan, OperatorNode
+from dagflow.plan.own_operators import own_heads
 from dagflow.secret_names import HIDDEN, SHORTEST_SECRET, is_secret_flag, is_secret_option
 from dagflow.spec.shown_text import shown_value
 
@@ -27,6 +28,9 @@ def describe(app: LogicalPlan) -> AppFacts:
         {name: _operator_facts(app, node, secrets) for name, node in app.operators.items()},
         sorted(f"{edge.source} -> {edge.target}" + (" (to all)" * edge.is_broadcast) for edge in app.edges),
         _code_of(app),
+        {name: _operator_facts(app, node, secrets) for name, node in app.composites.items()},
+        {str(part): str(own) for part, own in app.own_ports.items()},
+        own_heads(app),
     )
 
 
@@ -39,7 +43,7 @@ def describe_composites(app: LogicalPlan) -> dict[str, OperatorFacts]:
         return {}
     secrets = _secrets_of(app)
     found: dict[str, OperatorFacts] = {}
-    for name in {port.operator for port in app.composites}:
+    for name in app.composites:
         spec = app.spec.operators[name]
         if spec.operator_class is not None:
             given = without_limits(spec.properties, property_model(spec.operator_class))

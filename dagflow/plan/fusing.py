@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from dagflow.errors import own_name
 from dagflow.plan.physical import Edge
 
 
@@ -77,8 +78,8 @@ def _head_of(sources: Sequence[str], heads: Mapping[str, str], control: Collecti
     if not stages:
         return "", "needs an upstream operator that has partitions, and has none"
     if from_driver:
-        return "", f"takes in from the driver as well, from '{from_driver[0]}'; it cannot run in two places"
+        return "", f"takes in from the driver as well, from '{own_name(from_driver[0])}'; it cannot run in two places"
     if len(stages) > 1:
-        words = " and ".join(f"'{head}'" for head in stages)
+        words = " and ".join(f"'{own_name(head)}'" for head in stages)
         return "", f"takes in from different stages, those of {words}; leave partition out to exchange records"
     return stages[0], ""

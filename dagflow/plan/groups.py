@@ -5,30 +5,29 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dagflow.api.capabilities.grouper import HoldsFiles
+from dagflow.errors import part_name
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.plan.physical import Edge, PortRef
-
-_SUFFIX = "/groups"
 
 
 def grouper_name(operator: str) -> str:
     """The name of the operator that emits an operator's held files."""
-    return f"{operator}{_SUFFIX}"
+    return part_name(operator, "groups")
 
 
 def merger_name(operator: str) -> str:
     """The name of the operator that merges an operator's held files."""
-    return f"{operator}/merger"
+    return part_name(operator, "merger")
 
 
 def targets_owner(operator: str) -> str:
     """The operator that has the target of an operator's files: of a merger, the one whose files it merges."""
-    return operator.removesuffix("/merger")
+    return operator.removesuffix(merger_name(""))
 
 
 def holder_of(grouper: str) -> str:
     """The operator whose name was given to grouper_name()."""
-    return grouper.removesuffix(_SUFFIX)
+    return grouper.removesuffix(grouper_name(""))
 
 
 def grouped(logical: LogicalPlan) -> LogicalPlan:
@@ -39,5 +38,5 @@ def grouped(logical: LogicalPlan) -> LogicalPlan:
             groups, merger = grouper_name(name), merger_name(name)
             nodes[groups] = OperatorNode(groups, grouper)
             nodes[merger] = OperatorNode(merger, node.operator.merger())
-            edges.append(Edge(groups, PortRef(groups, "jobs"), PortRef(merger, "jobs")))
+            edges.append(Edge(name, PortRef(groups, "jobs"), PortRef(merger, "jobs")))
     return replace(logical, operators=nodes, edges=tuple(edges))

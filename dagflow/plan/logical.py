@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -49,7 +49,8 @@ class LogicalPlan:
         spec: The app as it was written; None for a plan that was made without YAML.
         operators: The operators by name, in the order of the file.
         edges: The streams, one edge for each input port that they reach.
-        composites: For each port of a composite operator the ports of its parts that it stands for.
+        composites: The composite operators by name; their parts are among the operators.
+        own_ports: The ports of parts that the app's author sees, each with the port that it is to them.
     """
 
     name: str
@@ -57,7 +58,8 @@ class LogicalPlan:
     operators: Mapping[str, OperatorNode]
     edges: tuple[Edge, ...]
     spec: AppSpec | None = field(default=None, repr=False)
-    composites: Mapping[PortRef, Sequence[PortRef]] = field(default_factory=dict)
+    composites: Mapping[str, OperatorNode] = field(default_factory=dict)
+    own_ports: Mapping[PortRef, PortRef] = field(default_factory=dict)
 
     @property
     def instances(self) -> dict[str, Operator]:

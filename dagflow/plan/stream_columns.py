@@ -8,8 +8,10 @@ from types import MappingProxyType
 from dagflow.api.columns.column_typing import ColumnChecked, ColumnTyped, StreamColumns
 from dagflow.api.partitioning import ByName
 from dagflow.api.properties import PropertyTextError
+from dagflow.errors import own_name
 from dagflow.plan.fusing import in_topological_order
 from dagflow.plan.logical import LogicalPlan, OperatorNode
+from dagflow.plan.own_operators import own_operators
 from dagflow.plan.physical import PortRef
 from dagflow.spec.app_spec import KeyedPartition
 from dagflow.spec.problems import Place, Problems
@@ -46,7 +48,8 @@ def stream_columns(
                         found[PortRef(name, port)] = columns
         except (ValueError, LookupError) as error:
             reason = error.reason if isinstance(error, PropertyTextError) else str(error.args[0])
-            text = f"operator '{name}' ({type(operator).__name__}): {reason}"
+            own = own_operators(plan)[own_name(name)]
+            text = f"operator '{own.name}' ({type(own.operator).__name__}): {reason}"
             problems.add(_place_of(plan, name, error), _redacted(plan, text))
         else:
             _check_key(plan, name, found, problems)
@@ -76,7 +79,7 @@ def _check_key(plan: LogicalPlan, name: str, found: Mapping[PortRef, StreamColum
         except LookupError as error:
             spec = None if plan.spec is None else plan.spec.written(name)
             place = Place("") if spec is None else spec.partition_place
-            problems.add(place, _redacted(plan, f"operator '{name}': {error.args[0]}"))
+            problems.add(place, _redacted(plan, f"operator '{own_name(name)}': {error.args[0]}"))
             return
 
 

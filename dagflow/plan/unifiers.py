@@ -9,19 +9,20 @@ from pathlib import Path
 
 from dagflow.api.operator import Operator, Unified
 from dagflow.api.ports import Port
-from dagflow.errors import PlanError, Problem, text_of
+from dagflow.errors import PlanError, Problem, part_name, text_of
 from dagflow.plan.fusing import in_topological_order
 from dagflow.plan.logical import LogicalPlan, OperatorNode
+from dagflow.plan.own_operators import own_port
 from dagflow.plan.physical import Edge, PortRef
 
 
 def unifier_name(operator: str, port: str) -> str:
     """The name of the unifier behind an output port."""
-    return f"{operator}/unifier" if port == "output" else f"{operator}/{port}-unifier"
+    return part_name(operator, "unifier" if port == "output" else f"{port}-unifier")
 
 
 def unified(logical: LogicalPlan) -> LogicalPlan:
-    """The plan with a unifier, named `operator/unifier`, behind each port that requests one.
+    """The plan with a unifier behind each port that requests one.
 
     An operator with one partition needs none: because the app says so, or because it is parallel to one with one.
 
@@ -54,7 +55,7 @@ def unified(logical: LogicalPlan) -> LogicalPlan:
             unifiers.setdefault(name, {})[ref.operator] = OperatorNode(ref.operator, unifier, 1)
             single.add(ref.operator)
             moved[PortRef(name, port)] = ref
-            added.append(Edge(ref.operator, PortRef(name, port), PortRef(ref.operator, "input")))
+            added.append(Edge(name, PortRef(name, port), PortRef(ref.operator, "input")))
             if not _fits(node.operator.output_ports[port], unifier):
                 problems.append(_problem(logical, name, f"the unifier of its port '{port}' does not fit the port"))
     if not moved and not problems:
@@ -63,7 +64,9 @@ def unified(logical: LogicalPlan) -> LogicalPlan:
     nodes: dict[str, OperatorNode] = {}
     for name, node in logical.operators.items():
         nodes |= {name: node, **unifiers.get(name, {})}
-    plan = replace(logical, operators=nodes, edges=(*edges, *added))
+    own_ports = {port: own for port, own in logical.own_ports.items() if port not in moved}
+    own_ports |= {ref: own for port, ref in moved.items() if (own := own_port(port, logical.own_ports)) is not None}
+    plan = replace(logical, operators=nodes, edges=(*edges, *added), own_ports=own_ports)
     # A unifier may stand between a parallel operator and its upstream.
     refused = plan.fusion().refused
     problems += [_problem(plan, name, f"partition: parallel {reason}") for name, reason in refused.items()]

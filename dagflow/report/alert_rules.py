@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
+from dagflow.errors import own_name
 from dagflow.journal.reader import committed_windows
 from dagflow.metrics import names
 from dagflow.metrics.counters import Counters
@@ -67,7 +68,7 @@ class _WindowRecords(NamedTuple):
         accepted = sum(n for each in readers for port, n in each.records.items() if port != "errors")
         read = accepted + sum(each.counts.get(names.REJECTED, 0) for each in readers)
         rescued = frozenset(
-            (name, count.removeprefix(names.ALL_RESCUED))
+            (own_name(name), count.removeprefix(names.ALL_RESCUED))
             for name, own in counters.operators.items()
             for count in own.counts
             if count.startswith(names.ALL_RESCUED)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dagflow.journal.app_facts import AppFacts, OperatorFacts, without_checksums
+from dagflow.report.own_figures import OwnFigures, edges_of
 
 _VALUE_BYTES = 60
 _DEFAULT = "the default"
@@ -29,21 +30,31 @@ class AppChange:
 def app_changes(before: AppFacts, now: AppFacts) -> list[AppChange]:
     """The differences between two apps of one name, without settings that only affect speed."""
     found: list[AppChange] = []
-    for name in [*now.operators, *(name for name in before.operators if name not in now.operators)]:
-        was, is_now = before.operators.get(name), now.operators.get(name)
+    earlier, current = before.own_operators, now.own_operators
+    for name in [*current, *(name for name in earlier if name not in current)]:
+        was, is_now = earlier.get(name), current.get(name)
         if was is None:
             found.append(AppChange(f"operator '{name}' is new"))
         elif is_now is None:
             found.append(AppChange(f"operator '{name}' is gone", not was.is_control))
         else:
             found += (AppChange(text, not is_now.is_control) for text in operator_changes(name, was, is_now))
-    if before.operators.keys() == now.operators.keys():
-        streams = [(before.streams, now.streams, "is gone"), (now.streams, before.streams, "is new")]
+    if earlier.keys() == current.keys():
+        were, are = _streams(before), _streams(now)
+        streams = [(were, are, "is gone"), (are, were, "is new")]
         found += (AppChange(f"stream {s} {what}") for some, others, what in streams for s in some if s not in others)
     code = [name for name in now.code if before.code.get(name) != now.code[name]]
     # A module that came or went with its operator is not reported.
     found += (AppChange(f"the code of {name}") for name in code if name in before.code)
     return found
+
+
+def _streams(facts: AppFacts) -> list[str]:
+    """The streams between the app's operators, in order."""
+    return sorted(
+        f"{edge.source} -> {edge.target}" + " (to all)" * edge.is_broadcast
+        for edge in OwnFigures(facts).edges(edges_of(facts))
+    )
 
 
 def operator_changes(name: str, was: OperatorFacts, now: OperatorFacts) -> Iterator[str]:

@@ -10,13 +10,16 @@ from typing import Any, Literal
 from dagflow.api.context import Skipped, VersionKey
 from dagflow.api.ports import unbatched
 from dagflow.api.sources import block_id_of, decode_sources, discovered_ms_of, is_source_range
+from dagflow.errors import own_name
 from dagflow.journal.planned_tuples import planned_tuples
 from dagflow.journal.reader import committed_windows, read_state, read_window, with_roots_of_run
 from dagflow.journal.retention import all_windows
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window, WindowIntent, WindowPlan
+from dagflow.plan.physical import PortRef
 from dagflow.report.file_patterns import matcher_of
 from dagflow.report.input_ranges import InputRange, attributed
+from dagflow.report.own_figures import own_sums
 from dagflow.report.version_ranges import PLANNED, VersionRanges
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import name_of, redacted
@@ -148,13 +151,19 @@ class WindowManifest:
     def to_json(self) -> dict[str, Any]:
         """The manifest as JSON values."""
         value = asdict(self)
+        value["partitions"] = {own_name(head): count for head, count in reversed(self.partitions.items())}
+        value["busy_s"] = own_sums(self.busy_s)
+        value["receipts"] = {own_name(name): version for name, version in self.receipts.items()}
         for output, shown in zip(self.outputs, value["outputs"], strict=True):
             shown["crc32"] = None if output.crc32 is None else f"{output.crc32:08x}"
             del shown["made_from"]
+            shown["stage"] = own_name(output.stage)
             shown["sources"] = list(self.positions_of(output))
             shown["provenance"] = self.provenance_of(output)
         for part in value["inputs"]:
             part["url"] = redacted(part["url"])
+            port = PortRef.parse(part["port"])
+            part["port"] = f"{own_name(port.operator)}.{port.port}"
         value["skipped"] = [[redacted(each.url), *astuple(each)[1:]] for each in self.skipped]
         return value
 

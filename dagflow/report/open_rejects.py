@@ -15,7 +15,7 @@ import pyarrow as pa
 from dagflow.api.ports import unbatched
 from dagflow.api.rejects.refused_records import RefusedRecords
 from dagflow.api.sources import block_id_of
-from dagflow.errors import JournalError
+from dagflow.errors import JournalError, own_name
 from dagflow.journal.planned_tuples import planned_tuples
 from dagflow.journal.reader import committed_windows, read_state, with_roots_of_run
 from dagflow.journal.windows import Window
@@ -122,8 +122,8 @@ def rejects_of(window: Window) -> Iterator[WindowRejects]:
                         port, blocks[block.block_id] = name, block
         if blocks.keys() != ids:
             raise JournalError(
-                f"window {window.plan.window_id} has refused records of operator '{operator}' in blocks of a class "
-                "that cannot be imported here",
+                f"window {window.plan.window_id} has refused records of operator '{own_name(operator)}' in blocks "
+                "of a class that cannot be imported here",
                 url="journal",
                 hint="run this in the directory of the app's modules",
             )

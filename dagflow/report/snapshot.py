@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from dagflow.api.context import WaitingEnd
+from dagflow.errors import own_name
 from dagflow.journal.left_out import LeftOut
 from dagflow.journal.run_progress import RunningWindow, RunProgress, RunRates
 from dagflow.journal.state import JournalState, PartitionCounts
@@ -15,6 +16,7 @@ from dagflow.metrics import names
 from dagflow.metrics.counters import Counters
 from dagflow.metrics.operator_report import OperatorReport
 from dagflow.report.driver_report import DriverReport
+from dagflow.report.own_figures import OwnFigures, own_sums
 from dagflow.storage.location import redacted
 from dagflow.storage.pending import HeldFile
 
@@ -378,8 +380,8 @@ def snapshot_of(journal: JournalState, counters: Counters) -> RunSnapshot:
         outputs=tuple(map(redacted, journal.outputs)),
         left_out=journal.left_out,
         waiting=tuple(journal.waiting),
-        targets=dict(journal.receipts),
-        groups={name: HeldGroup.of(files) for name, files in journal.held.waiting.items()},
+        targets={own_name(name): receipt for name, receipt in journal.receipts.items()},
+        groups={own_name(name): HeldGroup.of(files) for name, files in journal.held.waiting.items()},
         backlog_bytes=journal.uncommitted_bytes,
         backlog_blocks=journal.uncommitted_blocks,
         oldest_unpublished_ms=journal.oldest_unpublished_ms,
@@ -392,15 +394,14 @@ def snapshot_of(journal: JournalState, counters: Counters) -> RunSnapshot:
 
 def snapshot_of_all(journal: JournalState) -> RunSnapshot:
     """The snapshot of all runs on a checkpoint together, but for the state of the newest one."""
-    operators = (
-        figures_of(name, journal.totals, journal.busy_s.get(name, 0.0)) for name in sorted(journal.totals.operators)
-    )
+    own = OwnFigures(journal.facts)
+    totals, busy_s = own.counters(journal.totals), own_sums(journal.busy_s)
     return replace(
         snapshot_of(journal, journal.totals),
         reprocessing=tuple(journal.reprocessing),
-        held_results=tuple(journal.committed_state.held_results),
+        held_results=tuple(dict.fromkeys(map(own_name, journal.committed_state.held_results))),
         windows=journal.last_committed,
-        operators=tuple(operators),
-        partitions=dict(journal.partitions),
-        decisions=tuple(journal.decisions),
+        operators=tuple(figures_of(name, totals, busy_s.get(name, 0.0)) for name in sorted(totals.operators)),
+        partitions=own.by_stage(journal.partitions),
+        decisions=tuple(replace(each, stage=own.stage(each.stage)) for each in journal.decisions),
     )

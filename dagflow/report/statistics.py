@@ -8,12 +8,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from dagflow.api.operator import Operator
+from dagflow.errors import own_name
 from dagflow.journal.run_progress import RunningWindow, RunProgress, RunRates
 from dagflow.journal.state import JournalState, PartitionCounts, note_partitions
 from dagflow.journal.windows import WindowIntent, WindowPlan
 from dagflow.metrics import names
 from dagflow.metrics.counters import Counters
+from dagflow.plan.own_operators import own_stages
 from dagflow.plan.physical import PhysicalPlan
+from dagflow.report.own_figures import OwnFigures, own_sums
 from dagflow.report.snapshot import (
     RunSnapshot,
     WholeInput,
@@ -84,7 +87,9 @@ class RunStatistics:
     def __init__(self, plan: PhysicalPlan, operators: Mapping[str, Operator]) -> None:
         stage_by_operator = {name: stage.head for stage in plan.stages for name in stage.operators}
         self._stages = {**dict.fromkeys(plan.control, ""), **stage_by_operator}
-        self._sources = {name for name in self._stages if name in operators and is_record_source(operators[name])}
+        self._sources = {
+            own_name(name) for name in self._stages if name in operators and is_record_source(operators[name])
+        }
         self._started = time.monotonic()
         self._windows = 0
         self._counters = Counters()
@@ -133,10 +138,13 @@ class RunStatistics:
             backlog_blocks: The blocks that these bytes are in; None where some are not known to be cut yet.
         """
         seconds = time.monotonic() - self._started
-        windows = tuple(replace(each, records_read=self._records_read(each)) for each in running)
+        own = OwnFigures(journal.facts)
+        counters, busy_s = own.counters(self._counters), own_sums(self._busy_s)
+        windows = tuple(self._shown(each, own) for each in running)
+        backlog = own_sums(backlog, own.stage)
         figures = tuple(
-            figures_of(name, self._counters, self._busy_s.get(name, 0.0), stage, name in self._sources)
-            for name, stage in self._stages.items()
+            figures_of(name, counters, busy_s.get(name, 0.0), own.stage(head), name in self._sources)
+            for name, head in own_stages(self._stages).items()
         )
         snapshot = replace(
             snapshot_of(journal, self._counters),
@@ -144,7 +152,7 @@ class RunStatistics:
             windows=self._windows,
             seconds=seconds,
             operators=figures,
-            partitions=dict(self._partitions),
+            partitions=own.by_stage(self._partitions),
             progress=RunProgress(windows, backlog=backlog),
             published_files=self._published_files,
             whole=whole,
@@ -161,9 +169,11 @@ class RunStatistics:
         rates = RunRates(self._bytes.per_second, self._records.per_second, self._remaining_s(snapshot))
         return replace(snapshot, progress=RunProgress(windows, rates, backlog), all_runs=all_runs)
 
-    def _records_read(self, window: RunningWindow) -> int:
-        """Records that the sources of a running window have emitted."""
-        return sum(sum(done.records.values()) for name, done in window.operators.items() if name in self._sources)
+    def _shown(self, window: RunningWindow, own: OwnFigures) -> RunningWindow:
+        """A running window with the app's operators, and the records that its sources have emitted."""
+        operators = own.reports(window.operators)
+        read = sum(sum(done.records.values()) for name, done in operators.items() if name in self._sources)
+        return replace(window, operators=operators, records_read=read)
 
     def _remaining_s(self, snapshot: RunSnapshot) -> float | None:
         speed = self._steady.per_second if self._steady.span_s >= MIN_STEADY_S else 0.0

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from dagflow.api.operator import Operator
 from dagflow.api.partitioning import Partitioner, PartitionPolicy, StreamCodec
 from dagflow.api.properties import property_model
+from dagflow.errors import own_name
 from dagflow.spec.class_lookup import author_modules
 from dagflow.spec.problems import Place
 from dagflow.spec.redaction import redact
@@ -228,13 +229,8 @@ class AppSpec:
     place: Place
 
     def written(self, operator: str) -> OperatorSpec | None:
-        """The spec of an operator of the plan: its own, or that of the operator that dagflow has made it for.
-
-        Operators that dagflow adds to a plan are called `operator/name`, nested where one was added for another.
-        """
-        while operator and operator not in self.operators:
-            operator = operator.rpartition("/")[0]
-        return self.operators.get(operator)
+        """The spec of an operator of the plan: its own, or that of the operator that it is a part of."""
+        return self.operators.get(own_name(operator))
 
     def redact(self, text: str) -> str:
         """The text with every value that came from the environment replaced by its `${NAME}`."""

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from dagflow.api.control import BlockSource
 from dagflow.errors import DagflowError
 from dagflow.plan.logical import LogicalPlan
-from dagflow.plan.unifiers import unifier_name
 from dagflow.spec.case_reader import AppCase
 from dagflow.testing.apps import AppFolder, AppOutputs
 from dagflow.testing.faults import InjectedCrash, crashing_disk
@@ -52,18 +51,12 @@ def differences_of_cuts(case: AppCase, files: Mapping[str, bytes], done: AppOutp
         except (DagflowError, ValueError) as error:
             yield f"{what} the run failed: {folder.as_in_test(str(error))}"
             return
-        counted, counted_again = (_without_parts(plan, each.records) for each in (done, found))
-        if counted_again != counted or found.rejected != done.rejected:
-            yield f"{what} other records are counted: {_changed(counted, counted_again)}"
+        if found.records != done.records or found.rejected != done.rejected:
+            yield f"{what} other records are counted: {_changed(done.records, found.records)}"
             return
         if (records := _records(found)) != expected:
             yield f"{what} other records are published: {_changed(expected, records)}"
             return
-
-
-def _without_parts(plan: LogicalPlan, records: Mapping[str, int]) -> dict[str, int]:
-    """The counts without those in front of unifiers: each partition has a part of a result, so the cut decides them."""
-    return {port: count for port, count in records.items() if unifier_name(*port.rsplit(".", 1)) not in plan.operators}
 
 
 def _cut(plan: LogicalPlan, block_bytes: int) -> bool:

@@ -30,6 +30,7 @@ from dagflow.journal.reader import read_state_with_roots
 from dagflow.plan.description import property_fact
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan, OperatorNode
+from dagflow.plan.own_operators import own_edge, own_operators
 from dagflow.report.app_changes import app_changes
 from dagflow.spec.redaction import Redactor
 from dagflow.spec.shown_text import shown_value
@@ -49,10 +50,11 @@ def look(path: str, checkpoint: str) -> dict[str, Any]:
     except AppError as error:
         problems = [{"line": each.line, "column": each.column, "message": each.message} for each in error.problems]
         return {"problems": problems, "operators": {}, "streams": {}, "changes": []}
+    edges = [own_edge(edge, app.own_ports) for edge in app.edges]
     return {
         "problems": [],
-        "operators": {name: _operator(app, node) for name, node in app.operators.items()},
-        "streams": {f"{each.source} -> {each.target}": each.stream for each in app.edges},
+        "operators": {name: _operator(app, node) for name, node in own_operators(app).items()},
+        "streams": {f"{own.source} -> {own.target}": own.stream for own in edges if own is not None},
         "changes": list(_changes(app, checkpoint)),
     }
 

@@ -205,7 +205,7 @@ def test_a_result_whose_operator_is_gone_is_not_forgotten(tmp_path: Path) -> Non
         keyed_app(tmp_path, Select(where="true"), "parallel", name="counts"),
         passing(tmp_path),
     ]
-    message = "to be in a result of operator 'counts', and the app has no operator 'counts/unifier'"
+    message = "to be in a result of operator 'counts', and the app has no operator that publishes it"
     for app in [*others, *others]:
         with pytest.raises(JournalError, match=rf"{message}.*\n.*give the app operator 'counts' again, as it was"):
             run(app, runtime=InlineRuntime)
@@ -237,7 +237,7 @@ def test_while_following_a_result_is_of_a_window(tmp_path: Path) -> None:
     watch = StopsWhenComplete(tmp_path)
     run(counting(tmp_path), RunOptions(follow=True), watch, watch.stop, InlineRuntime)
     assert results(tmp_path) == [counted(TEXTS[n : n + 2]) for n in range(0, 12, 2)]
-    assert any("'counts/unifier' gives a result for each window while following" in text for text in watch.notices)
+    assert any("'counts' gives a result for each window while following" in text for text in watch.notices)
     with pytest.raises(PlanError, match=r"follows has none; say over: window, or over: \{millis: 60000\}"):
         run(counting(tmp_path, "run"), RunOptions(follow=True), runtime=InlineRuntime)
 

@@ -42,15 +42,15 @@ def test_the_parts_stand_in_its_place(tmp_path: Path) -> None:
     """They are fused with what is around them."""
     (tmp_path / "app.yaml").write_text(APP)
     plan = load_app(tmp_path / "app.yaml")
-    assert list(plan.operators) == ["splitter", "reader", "both/first", "both/second", "writer", "other"]
+    assert list(plan.operators) == ["splitter", "reader", "both#first", "both#second", "writer", "other"]
     heads = plan.fusion().heads
-    assert {heads[name] for name in ("both/first", "both/second", "writer")} == {"reader"}
+    assert {heads[name] for name in ("both#first", "both#second", "writer")} == {"reader"}
     edges = {(str(edge.source), str(edge.target)) for edge in plan.edges}
     assert {
-        ("reader.messages", "both/first.input"),
-        ("both/first.output", "both/second.input"),
-        ("both/second.output", "writer.input"),
-        ("both/second.output", "other.input"),
+        ("reader.messages", "both#first.input"),
+        ("both#first.output", "both#second.input"),
+        ("both#second.output", "writer.input"),
+        ("both#second.output", "other.input"),
     } < edges
 
 
@@ -61,4 +61,4 @@ def test_records_are_looked_at_behind_it(tmp_path: Path) -> None:
     (tmp_path / "app.yaml").write_text(APP.replace("files: in", f"files: {tmp_path / 'in'}"))
     plan = load_app(tmp_path / "app.yaml")
     assert preview(plan, PreviewOptions(at="both.output")).count == 1
-    assert preview(plan, PreviewOptions(at="both/first.output")).count == 2
+    assert preview(plan, PreviewOptions(at="both#first.output")).count == 2

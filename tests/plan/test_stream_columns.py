@@ -98,7 +98,7 @@ MISTAKES: list[tuple[str, str, str]] = [
     (
         CLOSED,
         step("Check", expect=["unique(nam)"]),
-        "'step/unique' (UniqueCheck): there is no column 'nam'; did you mean",
+        "'step' (Check): there is no column 'nam'; did you mean",
     ),
     (CLOSED, step("Aggregate", by="nam", columns={"n": "count(*)"}), "there is no column 'nam'; did you mean"),
     (CLOSED, step("Aggregate", columns={"n": "sum(name)"}), "sum() takes numbers, and this is text"),

@@ -64,17 +64,19 @@ def test_a_unifier_stands_between_the_operator_and_its_receivers(tmp_path: Path)
     (tmp_path / "app.yaml").write_text(APP)
     logical = load_app(tmp_path / "app.yaml")
     physical = place(logical)
-    assert [stage.operators for stage in physical.stages] == [("reader", "top"), ("top/unifier", "writer")]
+    assert [stage.operators for stage in physical.stages] == [("reader", "top"), ("top#unifier", "writer")]
     assert physical.stages[1].fixed_partitions == 1
     arcs = [(str(edge.source), str(edge.target)) for edge in logical.edges]
-    assert arcs[2:] == [("top/unifier.output", "writer.input"), ("top.output", "top/unifier.input")]
-    assert "top/unifier (TopN, partition: 1, over: run, and while following window)" in explain(logical, physical)
+    assert arcs[2:] == [("top#unifier.output", "writer.input"), ("top.output", "top#unifier.input")]
+    shown = " ".join(explain(logical, physical).split())
+    assert "top (TopN, partition: parallel, over: run, and while following window)" in shown
+    assert "unifier" not in shown
 
 
 def test_one_partition_needs_no_unifier(tmp_path: Path) -> None:
     """What the app itself keeps in one place is whole already."""
     (tmp_path / "app.yaml").write_text(APP.replace("n: 3}, partition: parallel", "n: 3}, partition: 1"))
-    assert "top/unifier" not in load_app(tmp_path / "app.yaml").operators
+    assert "top#unifier" not in load_app(tmp_path / "app.yaml").operators
 
 
 def test_an_operator_that_a_unifier_parts_from_its_upstream_is_refused(tmp_path: Path) -> None:

@@ -190,7 +190,7 @@ streams:
         command = [sys.executable, "-m", "dagflow", *arguments, "app.yaml"]
         done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True)
         said = done.stdout + done.stderr
-        assert "q/" not in said
+        assert "q#" not in said and "q/" not in said
         assert re.search(shown, said), said
-    error = OperatorError("process() raised", operator="q/top", window_id=1, partition=0)
+    error = OperatorError("process() raised", operator="q#top", window_id=1, partition=0)
     assert str(error) == "window 1, operator 'q' partition 0: process() raised"

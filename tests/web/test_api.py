@@ -18,6 +18,7 @@ from dagflow.journal.retention import newest_windows
 from dagflow.journal.windows import Window, WindowIntent, WindowPlan
 from dagflow.plan.load import load_app
 from dagflow.report.open_rejects import RejectChoice
+from dagflow.report.own_figures import OwnFigures
 from dagflow.report.status import status
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
@@ -398,8 +399,8 @@ def test_a_window_that_ran_again_took_as_long_as_its_last_run(folder: Path) -> N
 def test_a_task_that_took_many_times_as_long_is_marked() -> None:
     """Beside the others of its stage, and not where all are short."""
     slow = Window(WindowPlan(1), WindowIntent(1, task_ms={"reader": [900, 9000, 1000, 1100], "sink": [1, 1, 90]}))
-    assert list(slow_tasks(slow)) == ["partition 1 of reader took 9.0 s, the median 1.1 s"]
-    assert list(slow_tasks(Window(WindowPlan(1)))) == []
+    assert list(slow_tasks(slow, OwnFigures(None))) == ["partition 1 of reader took 9.0 s, the median 1.1 s"]
+    assert list(slow_tasks(Window(WindowPlan(1)), OwnFigures(None))) == []
 
 
 def test_partitions_are_compared(folder: Path) -> None:

@@ -55,8 +55,8 @@ class Expansion:
 class Composite(Capability):
     """Declares an operator that other operators, its parts, may replace in the plan.
 
-    The parts are named `operator/part`, in plans, messages, counters and the journal. A PropertyTextError of a part
-    about a text of a property of the composite is reported at its position in the app.
+    Users see the composite alone: its records in and out, and the counts and times of all parts. A PropertyTextError of
+    a part about a text of a property of the composite is reported at its position in the app.
     """
 
     @abstractmethod

@@ -28,8 +28,8 @@ class Grouper(InputOperator):
 class HoldsFiles(Capability):
     """Declares a partitioned operator whose windows may hold files back, if OperatorContext.may_hold is true.
 
-    It closes such a file with FileFacts whose `held` is set. dagflow adds two operators: `<name>/groups`, which runs in
-    the driver and emits when a group is due, and `<name>/merger`, which is partitioned and takes in these tuples.
+    It closes such a file with FileFacts whose `held` is set. dagflow adds two operators, its parts: the grouper, which
+    runs in the driver and emits when a group is due, and the merger, which is partitioned and takes in these tuples.
 
     Guarantee: exactly one window takes in a held file, despite any crashes and restarts; the file exists until that
     window is published.

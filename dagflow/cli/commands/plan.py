@@ -16,7 +16,7 @@ from dagflow.cli.size_option import size_in_bytes
 from dagflow.engine.estimate import estimate
 from dagflow.engine.scaling import asked_for, defined
 from dagflow.engine.scaling_simulation import SimulationStep, read_trace, simulate
-from dagflow.errors import DagflowError
+from dagflow.errors import DagflowError, own_name
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.plan.placement import place
@@ -103,7 +103,7 @@ def _simulated(logical: LogicalPlan, physical: PhysicalPlan, trace: str, rate: i
         if stage.fixed_partitions is None and isinstance(decider, Partitioner):
             is_any = True
             steps = simulate(stage.head, decider, samples)
-            title = f"partitions of '{stage.head}', decided by {type(decider).__name__}"
+            title = f"partitions of '{own_name(stage.head)}', decided by {type(decider).__name__}"
             yield f"{title}\n\n{chart(steps)}"
             yield definitions(decisions(steps), title="Decisions")
     if not is_any:

@@ -9,7 +9,6 @@ import math
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 import click
@@ -25,12 +24,10 @@ from dagflow.cli.size_option import size_in_bytes
 from dagflow.engine.preview import (
     DEFAULT_READ_BYTES,
     DEFAULT_RECORDS,
-    OperatorPreview,
     Preview,
     PreviewOptions,
     preview,
 )
-from dagflow.errors import own_name
 
 _MOST_BYTES = 72
 """Columns of the screen that the bytes of a record that was refused take at most."""
@@ -151,13 +148,8 @@ def _of(shown: int, number: int, noun: str) -> str:
 
 
 def _operator_lines(found: Preview) -> Iterator[str]:
-    # The parts of an operator take from each other: it takes in what the first does, and emits what the last does.
-    parts: dict[str, list[OperatorPreview]] = {}
+    names = max((len(each.name) for each in found.operators), default=0)
     for each in found.operators:
-        parts.setdefault(own_name(each.name), []).append(each)
-    shown = [replace(each[-1], name=name, taken=each[0].taken) for name, each in parts.items()]
-    names = max((len(each.name) for each in shown), default=0)
-    for each in shown:
         total = sum(each.given.values())
         figures = f"{total:,}" if len(each.given) < 2 else ", ".join(f"{p} {n:,}" for p, n in each.given.items())
         if each.taken is not None:

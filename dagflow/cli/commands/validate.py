@@ -19,7 +19,7 @@ from dagflow.cli.shared_options import Settings, set_option, verbose_option
 from dagflow.engine.estimate import estimate
 from dagflow.engine.header_columns import header_problems
 from dagflow.engine.preparation import require_outside, require_paths_apart, target_problems
-from dagflow.errors import DagflowError, MissingError, PlanError, StorageError
+from dagflow.errors import DagflowError, MissingError, PlanError, StorageError, own_name
 from dagflow.plan.accumulators import results_of_windows, wants_to_follow
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.placement import place
@@ -49,9 +49,10 @@ def command(settings: Settings, app: str, overrides: tuple[str, ...]) -> int:
     logical = load(app, settings, overrides)
     if problems := [*target_problems(logical), *(in_time(lambda: header_problems(logical), _ANSWER_S) or ())]:
         raise PlanError(problems)
-    # As the app has them: what is inside of a module, or was put behind an operator, has a "/" in its name.
-    operators = count(len({name.partition("/")[0] for name in logical.operators}), "operator")
-    streams = count(len({edge.stream for edge in logical.edges if "/" not in edge.stream}), "stream")
+    # As the app has them: what is inside of a module has a "/" in its name.
+    operators = count(len({own_name(name).partition("/")[0] for name in logical.operators}), "operator")
+    outer = [edge for edge in logical.edges if own_name(edge.source.operator) != own_name(edge.target.operator)]
+    streams = count(len({edge.stream for edge in outer if "/" not in edge.stream}), "stream")
     output.note(f"{app}: app '{logical.name}' is valid: {operators}, {streams}")
     for warning in warnings_of(logical, app):
         output.note(settings.redact(f"warning: {warning}"))

@@ -6,7 +6,9 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
+from dagflow.errors import own_name
 from dagflow.plan.logical import LogicalPlan
+from dagflow.plan.own_operators import own_edge, own_operators, own_stages
 from dagflow.plan.physical import Edge, Exchange, PhysicalPlan, Routing, Stage
 
 FrameKey = TypeVar("FrameKey", bound=Hashable)
@@ -135,9 +137,10 @@ def drawing_of(
         caption: A line below the drawing, or "".
         redact: Removes secrets from a text; what is drawn may be clipped or wrapped afterwards.
     """
-    arrows = arrows_of(physical)
     heads = {name: stage.head for stage in physical.stages for name in stage.operators}
-    frame = {name: heads.get(name, name) for name in logical.operators}
+    own = own_stages({**dict.fromkeys(physical.control, ""), **heads})
+    frame = {name: head or name for name, head in own.items()}
+    arrows = _own_arrows(logical, arrows_of(physical), frame, heads)
     steps = [
         (arrow.edge.source.operator, arrow.edge.target.operator, int(arrow.kind != "control"))
         for arrow in arrows
@@ -145,30 +148,25 @@ def drawing_of(
     ]
     column_of = columns_of(frame, steps)
     columns = {name: column_of[frame[name]] for name in frame}
-    driver = sorted({columns[name] for name in physical.control})
+    control = [name for name, head in own.items() if not head]
+    driver = sorted({columns[name] for name in control})
     frames = [
         Frame(
             "driver",
             "" if column == 0 else "once the stages before it have run",
             column,
-            tuple(name for name in physical.control if columns[name] == column),
+            tuple(name for name in control if columns[name] == column),
             True,
         )
         for column in driver
     ]
-    frames += [
-        Frame(
-            f"stage {stage.index}",
-            redact(partitions_text(stage, partitions)),
-            columns[stage.head],
-            stage.operators,
-            False,
-        )
-        for stage in physical.stages
-    ]
+    for number, stage in enumerate(stage for stage in physical.stages if stage.head in own.values()):
+        operators = tuple(name for name, head in own.items() if head == stage.head)
+        subtitle = redact(partitions_text(stage, partitions))
+        frames.append(Frame(f"stage {number}", subtitle, column_of[stage.head], operators, False))
     return Drawing(
         app=redact(logical.name),
-        classes={name: redact(class_text(logical, name)) for name in logical.operators},
+        classes={name: redact(class_text(logical, name)) for name in frame},
         frames=tuple(sorted(frames, key=lambda frame: frame.column)),
         arrows=tuple(replace(each, words=redact(each.words), detail=redact(each.detail)) for each in arrows),
         caption=redact(caption),
@@ -184,7 +182,7 @@ def class_text(logical: LogicalPlan, operator: str) -> str:
     """The name of an operator's class, without its module."""
     if logical.spec is not None and operator in logical.spec.operators:
         return logical.spec.operators[operator].class_name.rpartition(".")[2]
-    return type(logical.operators[operator].operator).__name__
+    return type(own_operators(logical)[operator].operator).__name__
 
 
 def partitions_text(stage: Stage, partitions: Mapping[str, int | str]) -> str:
@@ -192,11 +190,32 @@ def partitions_text(stage: Stage, partitions: Mapping[str, int | str]) -> str:
     if stage.fixed_partitions is not None:
         return f"{_plural(stage.fixed_partitions)}, fixed"
     known = partitions.get(stage.head)
-    return _plural(known) if known is not None else f"partitions decided by '{stage.head}'"
+    return _plural(known) if known is not None else f"partitions decided by '{own_name(stage.head)}'"
 
 
 def _plural(count: int | str) -> str:
     return f"{count} partition" if count == 1 else f"{count} partitions"
+
+
+def _own_arrows(
+    logical: LogicalPlan, arrows: Iterable[Arrow], frame: Mapping[str, str], heads: Mapping[str, str]
+) -> list[Arrow]:
+    """The arrows between the operators of the app; an exchange inside of an operator is shown behind it."""
+    arrows = list(arrows)
+    exchanges = {
+        (own_name(arrow.edge.source.operator), heads.get(arrow.edge.target.operator)): arrow
+        for arrow in arrows
+        if arrow.kind != "inside" and own_name(arrow.edge.source.operator) == own_name(arrow.edge.target.operator)
+    }
+    found = []
+    for arrow in arrows:
+        edge = own_edge(arrow.edge, logical.own_ports)
+        if edge is None:
+            continue
+        if arrow.kind == "inside" and frame[edge.source.operator] != frame[edge.target.operator]:
+            arrow = exchanges.get((edge.source.operator, heads[arrow.edge.source.operator]), arrow)
+        found.append(replace(arrow, edge=edge))
+    return list(dict.fromkeys(found))
 
 
 def arrows_of(physical: PhysicalPlan) -> list[Arrow]:

@@ -6,11 +6,13 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from dagflow.api.capabilities.composite import Composite
 from dagflow.api.capabilities.plan_explanation import Explained
 from dagflow.api.columns.column_typing import StreamColumns
-from dagflow.api.operator import Operator
+from dagflow.errors import own_name
 from dagflow.plan.accumulators import accumulators, over_text
-from dagflow.plan.logical import LogicalPlan
+from dagflow.plan.logical import LogicalPlan, OperatorNode
+from dagflow.plan.own_operators import own_operators, own_port
 from dagflow.plan.physical import PortRef
 from dagflow.plan.render.drawing import Arrow, Drawing, Frame
 from dagflow.plan.render.rails import NODE, Rails
@@ -62,22 +64,24 @@ class _Row:
 
 def _rows(logical: LogicalPlan, drawing: Drawing, redact: Callable[[str], str]) -> Iterator[_Row]:
     rails = Rails(drawing.arrows)
-    holding = accumulators(logical.instances)
-    columns = stream_columns(logical, Problems())
+    nodes = own_operators(logical)
+    holding = {own_name(name): each for name, each in accumulators(logical.instances).items()}
+    known = stream_columns(logical, Problems())
+    columns = {own: known[port] for port in known if (own := own_port(port, logical.own_ports)) is not None}
     for frame in drawing.frames:
         yield _Row(rails.passing(), "")
         yield _Row(rails.passing(), rails.passing(), 0, _title(frame))
         for name in _one_by_one(frame.operators, drawing.arrows):
-            node = logical.operators[name]
+            node = nodes[name]
             partition = f", partition: {node.partition}" if node.partition is not None else ""
             over = f", over: {over_text(holding[name])}" if name in holding else ""
             for line in rails.node(name):
                 is_there = NODE in line
-                more = f"; {redact(explained)}" if (explained := _explanation(node.operator)) else ""
+                more = f"; {redact(explained)}" if (explained := _explanation(logical, name)) else ""
                 words = f"{name} ({drawing.classes[name]}{redact(partition)}{over}){more}" if is_there else ""
                 yield _Row(line, rails.passing(), 2, words)
             for arrow, line in rails.leaving(name):
-                yield _Row(line, rails.passing(), 4, _words(logical, arrow, columns))
+                yield _Row(line, rails.passing(), 4, _words(nodes, arrow, columns))
 
 
 def _one_by_one(operators: Sequence[str], arrows: Sequence[Arrow]) -> Iterator[str]:
@@ -95,17 +99,24 @@ def _one_by_one(operators: Sequence[str], arrows: Sequence[Arrow]) -> Iterator[s
         ready += [target for target in reversed(list(dict.fromkeys(behind))) if not waiting[target]]
 
 
-def _explanation(operator: Operator) -> str:
-    return "; ".join(operator.explanation()) if isinstance(operator, Explained) else ""
+def _explanation(logical: LogicalPlan, name: str) -> str:
+    """What an operator, or its parts, say of themselves; and the parts of a composite one."""
+    parts = [each for part, each in logical.instances.items() if own_name(part) == name]
+    composite = logical.composites.get(name)
+    made = composite.operator.expand() if composite is not None and isinstance(composite.operator, Composite) else None
+    made_of = ["made of " + ", ".join(type(each).__name__ for each in made.parts.values())] if made is not None else []
+    return "; ".join(
+        [*made_of, *(line for each in parts if isinstance(each, Explained) for line in each.explanation())]
+    )
 
 
 def _title(frame: Frame) -> str:
     return f"{frame.title}: {frame.subtitle}" if frame.subtitle else frame.title
 
 
-def _words(logical: LogicalPlan, arrow: Arrow, columns: Mapping[PortRef, StreamColumns]) -> str:
+def _words(nodes: Mapping[str, OperatorNode], arrow: Arrow, columns: Mapping[PortRef, StreamColumns]) -> str:
     edge = arrow.edge
-    port = type(logical.operators[edge.source.operator].operator).output_ports[edge.source.port]
+    port = type(nodes[edge.source.operator].operator).output_ports[edge.source.port]
     kind = f", {port.type_name}" if port.type_name != "records" else ""
     how = f", {arrow.words}" if arrow.words else ""
     known = columns.get(edge.source)

@@ -6,7 +6,6 @@ import functools
 import itertools
 import json
 import math
-import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,15 +13,16 @@ from typing import Any
 
 from dagflow.journal.app_facts import AppFacts, OperatorFacts, without_checksums
 from dagflow.journal.retention import newest_windows
-from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window
 from dagflow.metrics import names
 from dagflow.plan.fusing import Fusion, fuse
+from dagflow.plan.own_operators import own_stages
 from dagflow.plan.physical import Edge, PortRef
 from dagflow.plan.render.drawing import columns_of
 from dagflow.plan.render.layout import Group, Parts, place
 from dagflow.plan.render.svg import MAX_WIDTH
-from dagflow.report.snapshot import OperatorFigures, RunSnapshot
+from dagflow.report.own_figures import OwnFigures, edges_of, own_sums
+from dagflow.report.snapshot import OperatorFigures, PortFigures, RunSnapshot
 from dagflow.web.app_files import AppFile
 from dagflow.web.checkpoints import Checkpoint
 from dagflow.web.resources.fleet_resource import published_until
@@ -40,8 +40,6 @@ CARD, FIGURES, LANE = (172.0, 80.0), (92.0, 44.0), (0.0, 0.0)
 
 PAD, TITLE = 14.0, 20.0
 """Pixels between a stage's frame and its operators, and for its title."""
-
-_STREAM = re.compile(r"(?P<source>.+) -> (?P<target>.+?)(?P<all> \(to all\))?")
 
 
 @dataclass(frozen=True)
@@ -66,25 +64,32 @@ def graph(checkpoint: Checkpoint, app: AppFile) -> dict[str, Any]:
     if state.facts is None:
         return {"bottleneck": None, "stages": [], "nodes": [], "edges": [], "layouts": [], "windows": 0}
     windows = [each for each in itertools.islice(newest_windows(store, state), WINDOWS) if each.intent is not None]
-    edges = [_edge(text) for text in state.facts.streams]
-    fusion = _fusion(state.facts, edges)
+    own = OwnFigures(state.facts)
+    parts = edges_of(state.facts)
+    edges = own.edges(parts)
+    all_parts = _fusion(state.facts, parts)
+    fusion = _own_fusion(all_parts, own)
     figures = {each.name: each for each in snapshot.operators}
-    times = _times_of(windows, fusion)
+    times = _times_of(windows, all_parts, own)
     details = app.operators()
-    streams = [_shown_edge(each, fusion, figures, edges, _rates(windows), app.streams()) for each in edges]
+    rates = _rates(windows, own)
+    streams = [_shown_edge(each, fusion, figures, edges, rates, app.streams()) for each in edges]
+    partitions = {stage: held.last for stage, held in snapshot.partitions.items()}
     nodes = [
-        _node(name, state, fusion, figures.get(name), times, edges, details.get(name, {})) for name in fusion.ordered
+        _node(name, state.facts, partitions, fusion, figures, times, edges, details.get(name, {}))
+        for name in fusion.ordered
     ]
+    heads = {own.stage(head): head for head in reversed(all_parts.heads.values())}
     return {
         "bottleneck": _bottleneck(times),
         "windows": len(windows),
         "stages": [
             {
                 "name": head,
-                "partitions": state.partitions[head].last if head in state.partitions else None,
+                "partitions": partitions.get(head),
                 "operators": [name for name in fusion.ordered if fusion.heads.get(name) == head],
                 "waiting_seconds": round(times.waiting.get(head, 0.0), 3),
-                "partition_times": partition_times(windows, head),
+                "partition_times": partition_times(windows, heads[head]),
             }
             for head in dict.fromkeys(fusion.heads[name] for name in fusion.ordered if name in fusion.heads)
         ],
@@ -142,19 +147,19 @@ def _layouts(nodes: tuple[tuple[str, str], ...], edges: tuple[tuple[str, str, bo
     return layouts
 
 
-def _edge(text: str) -> Edge:
-    found = _STREAM.fullmatch(text)
-    source, target = (found["source"], found["target"]) if found else (text, text)
-    return Edge("", PortRef.parse(source), PortRef.parse(target), found is not None and found["all"] is not None)
-
-
 def _fusion(facts: AppFacts, edges: Sequence[Edge]) -> Fusion:
     control = {name for name, each in facts.operators.items() if each.is_control}
     parallel = {name for name, each in facts.operators.items() if each.partition.split(" ")[0] == "parallel"}
     return fuse(list(facts.operators), edges, control, parallel)
 
 
-def _times_of(windows: Sequence[Window], fusion: Fusion) -> _Times:
+def _own_fusion(parts: Fusion, own: OwnFigures) -> Fusion:
+    """The stages of the app's operators, each of which is where its first part is."""
+    stages = own_stages({name: parts.heads.get(name, "") for name in parts.ordered})
+    return Fusion(list(stages), {name: own.stage(head) for name, head in stages.items() if head}, {})
+
+
+def _times_of(windows: Sequence[Window], fusion: Fusion, own: OwnFigures) -> _Times:
     busy: dict[str, float] = defaultdict(float)
     waiting: dict[str, float] = defaultdict(float)
     for window in windows:
@@ -169,20 +174,20 @@ def _times_of(windows: Sequence[Window], fusion: Fusion) -> _Times:
         for head, count in window.plan.partitions.items():
             waiting[head] += max(ran_s * count - worked[head], 0.0)
     in_tasks = {name: seconds for name, seconds in busy.items() if name in fusion.heads}
-    return _Times(busy, in_tasks, waiting)
+    return _Times(own_sums(busy), own_sums(in_tasks), own_sums(waiting, own.stage))
 
 
 def _node(
     name: str,
-    state: JournalState,
+    app: AppFacts,
+    partitions: Mapping[str, int],
     fusion: Fusion,
-    figures: OperatorFigures | None,
+    known: Mapping[str, OperatorFigures],
     times: _Times,
     edges: Sequence[Edge],
     details: Mapping[str, Any],
 ) -> dict[str, Any]:
-    assert state.facts is not None
-    facts, head = state.facts.operators[name], fusion.heads.get(name, "")
+    facts, figures, head = app.own_operators[name], known.get(name), fusion.heads.get(name, "")
     ports = {port.name: port for port in figures.ports} if figures is not None else {}
     outputs = list(dict.fromkeys([*ports, *(each.source.port for each in edges if each.source.operator == name)]))
     inputs = list(dict.fromkeys(each.target.port for each in edges if each.target.operator == name))
@@ -199,11 +204,11 @@ def _node(
         "doc": details.get("doc", ""),
         "line": details.get("line"),
         "stage": head,
-        "partitions": state.partitions[head].last if head in state.partitions else 1,
+        "partitions": partitions.get(head, 1),
         "seconds": seconds,
         "records_out": sum(port.records for port in ports.values()) if ports else None,
         "ports": [
-            *(_port("input", each, types, _arrived(name, each, edges, state)) for each in inputs),
+            *(_port("input", each, types, _arrived(name, each, edges, known)) for each in inputs),
             *(_port("output", each, types, ports.get(each)) for each in outputs),
         ],
         "properties": _properties(facts, details.get("properties", {})),
@@ -225,23 +230,17 @@ def _port(direction: str, name: str, types: Mapping[str, Any], figures: Any) -> 
     return {"direction": direction, "name": name, "type": types.get(name, ""), "records": records, "bytes": size_bytes}
 
 
-@dataclass(frozen=True)
-class _Arrived:
-    records: int
-    bytes: int
-
-
-def _arrived(name: str, port: str, edges: Sequence[Edge], state: JournalState) -> _Arrived | None:
+def _arrived(name: str, port: str, edges: Sequence[Edge], known: Mapping[str, OperatorFigures]) -> PortFigures | None:
     """Records and bytes that all streams have brought to an input port; None where none of them counts records."""
-    records = size_bytes = 0
-    is_known = False
-    for edge in edges:
-        if (edge.target.operator, edge.target.port) == (name, port):
-            counters = state.totals.of(edge.source.operator)
-            is_known = is_known or edge.source.port in counters.records
-            records += counters.records.get(edge.source.port, 0)
-            size_bytes += counters.bytes.get(edge.source.port, 0)
-    return _Arrived(records, size_bytes) if is_known else None
+    passed = _passed(known)
+    arrived = [passed[edge.source] for edge in edges if edge.target == PortRef(name, port) and edge.source in passed]
+    total = PortFigures(port, sum(each.records for each in arrived), sum(each.bytes for each in arrived))
+    return total if arrived else None
+
+
+def _passed(known: Mapping[str, OperatorFigures]) -> dict[PortRef, PortFigures]:
+    """What has left each output port."""
+    return {PortRef(name, port.name): port for name, each in known.items() for port in each.ports}
 
 
 def _properties(facts: OperatorFacts, written: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -264,7 +263,7 @@ class _Rates:
     bytes: Mapping[PortRef, float]
 
 
-def _rates(windows: Sequence[Window]) -> _Rates:
+def _rates(windows: Sequence[Window], own: OwnFigures) -> _Rates:
     """Records and bytes that leave each port in a second, of the windows that were published in the last minute.
 
     That is the minute until the newest of them was published.
@@ -275,7 +274,7 @@ def _rates(windows: Sequence[Window]) -> _Rates:
     records: dict[PortRef, float] = defaultdict(float)
     size_bytes: dict[PortRef, float] = defaultdict(float)
     for window in recent:
-        for name, counters in counters_of(window).operators.items():
+        for name, counters in own.counters(counters_of(window)).operators.items():
             for port, count in counters.records.items():
                 records[PortRef(name, port)] += count / seconds
                 size_bytes[PortRef(name, port)] += counters.bytes.get(port, 0) / seconds
@@ -291,7 +290,7 @@ def _shown_edge(
     streams: Mapping[str, str],
 ) -> dict[str, Any]:
     source, target = edge.source, edge.target
-    passed = {PortRef(name, port.name): port for name, each in figures.items() for port in each.ports}
+    passed = _passed(figures)
     own = passed.get(source)
     arrived = [
         passed[each.source].records

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from dagflow.errors import own_name
 from dagflow.journal.retention import newest_windows
 from dagflow.journal.state import JournalState
 from dagflow.report.open_rejects import RejectChoice, WindowRejects, rejects_of
@@ -131,7 +132,7 @@ def _rows(window: WindowRejects, records: Iterable[dict[str, Any]]) -> Iterator[
             "offset": row["offset"],
             "length": row["length"],
             "window": window.window_id,
-            "operator": window.operator,
+            "operator": own_name(window.operator),
             "reason": row["detail"] or row["reason"],
             "raw": None if raw is None else base64.b64encode(raw).decode("ascii"),
         }

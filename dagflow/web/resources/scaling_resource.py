@@ -6,6 +6,7 @@ import itertools
 from typing import Any
 
 from dagflow.journal.retention import newest_windows
+from dagflow.report.own_figures import OwnFigures
 from dagflow.web.checkpoints import Checkpoint
 from dagflow.web.query import Query
 from dagflow.web.resources.windows_resource import row_of
@@ -17,7 +18,8 @@ def scaling(checkpoint: Checkpoint, query: Query) -> dict[str, Any]:
     """A point for each of the newest windows, oldest first: what was planned and not committed when it was planned."""
     store, state = checkpoint.journal()
     windows = list(itertools.islice(newest_windows(store, state), query.limit(POINTS)))[::-1]
-    rows = [row_of(each) for each in windows]
+    own = OwnFigures(state.facts)
+    rows = [row_of(each, own) for each in windows]
     points, first = [], 0
     for position, row in enumerate(rows):
         planned_ms, emitted_after = row["times"]["planned_ms"], windows[position].plan.emitted_after
@@ -40,7 +42,7 @@ def scaling(checkpoint: Checkpoint, query: Query) -> dict[str, Any]:
         {
             "time_ms": window.plan.planned_ms,
             "window": window.plan.window_id,
-            "stage": each.stage,
+            "stage": own.stage(each.stage),
             "backlog": each.backlog,
             "before": each.before,
             "after": each.after,

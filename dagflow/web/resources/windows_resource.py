@@ -16,6 +16,7 @@ from dagflow.journal.windows import Window, WindowIntent
 from dagflow.metrics import names
 from dagflow.metrics.counters import Counters
 from dagflow.report.manifest import WindowTimes, manifest_of, with_merging_window
+from dagflow.report.own_figures import OwnFigures, own_sums
 from dagflow.web.checkpoints import Checkpoint
 from dagflow.web.query import Query
 
@@ -38,8 +39,9 @@ def windows(checkpoint: Checkpoint, query: Query) -> dict[str, Any]:
     found = list(itertools.islice(newest_windows(store, state, query.number("before")), limit + 1))
     shown = found[:limit]
     usual_ms = statistics.median(taken) if (taken := [_run_ms(each) for each in shown if each.intent]) else 0.0
+    own = OwnFigures(state.facts)
     rows = [
-        {**row_of(_as_run_last(window, state)), "marks": _marks(window, earlier, state, usual_ms)}
+        {**row_of(_as_run_last(window, state), own), "marks": _marks(window, earlier, state, usual_ms)}
         for window, earlier in itertools.zip_longest(shown, found[1 : limit + 1])
     ]
     return {"windows": rows, "next": shown[-1].plan.window_id if len(found) > limit else None}
@@ -72,7 +74,7 @@ def _as_run_last(window: Window, state: JournalState) -> Window:
     return replace(window, plan=replace(window.plan, emitted_ms=0, planned_ms=0))
 
 
-def row_of(window: Window) -> dict[str, Any]:
+def row_of(window: Window, own: OwnFigures) -> dict[str, Any]:
     """The figures of one window."""
     counters = counters_of(window)
     return {
@@ -84,8 +86,8 @@ def row_of(window: Window) -> dict[str, Any]:
         "bytes": counters.total(names.BYTES) or counters.total(names.BYTES_EMITTED),
         "records": records_of(counters),
         "rejected": _rejected(counters)[0],
-        "partitions": dict(window.plan.partitions),
-        "busy_seconds": dict(window.intent.busy_s) if window.intent else {},
+        "partitions": own.by_stage(window.plan.partitions),
+        "busy_seconds": own_sums(window.intent.busy_s) if window.intent else {},
     }
 
 
@@ -140,8 +142,9 @@ def _mark_texts(
         yield "reprocessed", f"reads the refused records of windows {windows} again: {outcome}"
     if plan.window_id in state.repaired:
         yield "reprocessed", "its commit was taken back, and it is planned again"
+    figures = OwnFigures(state.facts)
     for decision in plan.decisions:
-        yield "scaling", f"{decision.stage}: {decision.before} to {decision.after}, {decision.reason}"
+        yield "scaling", f"{figures.stage(decision.stage)}: {decision.before} to {decision.after}, {decision.reason}"
     # Several drivers may have recorded that they begin with the window; the newest one has made it.
     if plan.window_id > 1 and (own := [each for each in state.drivers if each.window_id == plan.window_id]):
         yield "driver", f"the first window of another driver: {own[-1].holder}"
@@ -149,7 +152,7 @@ def _mark_texts(
         yield "app", "the first window of a changed app"
     if usual_ms and taken_ms > STRAGGLER * usual_ms and taken_ms >= STRAGGLER_MS:
         yield "straggler", f"ran {taken_ms / usual_ms:.0f} times as long as the median of the windows around it"
-    for text in slow_tasks(window):
+    for text in slow_tasks(window, figures):
         yield "straggler", text
     for each in state.columns:
         if each.window_id == plan.window_id:
@@ -160,13 +163,13 @@ def _mark_texts(
         yield "reject", f"{rejected:,} records were refused"
 
 
-def slow_tasks(window: Window) -> Iterator[str]:
+def slow_tasks(window: Window, own: OwnFigures) -> Iterator[str]:
     """The slowest task of each stage, where it took many times as long as the others."""
     for stage, task_ms in window.intent.task_ms.items() if window.intent is not None else ():
         usual_ms, most_ms = statistics.median(task_ms), max(task_ms)
         if len(task_ms) > 2 and most_ms >= STRAGGLER_MS and most_ms > STRAGGLER * usual_ms:
             number, seconds = task_ms.index(most_ms), f"{most_ms / 1000:.1f} s, the median {usual_ms / 1000:.1f} s"
-            yield f"partition {number} of {stage} took {seconds}"
+            yield f"partition {number} of {own.stage(stage)} took {seconds}"
 
 
 def change_text(change: ColumnChange) -> str:

@@ -201,5 +201,5 @@ def test_groups_that_were_named_otherwise_are_not_gone_on_with(tmp_path: Path, m
     with monkeypatch.context() as patch, pytest.raises(DagflowError, match="the lights went out"):
         patch.setattr(Groups, "hidden_name", lambda _, name: f"#key{name}")
         run(load_app("app.yaml"), runtime=until(2))
-    with pytest.raises(JournalError, match=r"operator 'sql' .* was begun with other properties: sql/aggregate\.by"):
+    with pytest.raises(JournalError, match=r"operator 'sql' .* was begun with other properties: sql\.by"):
         run(load_app("app.yaml"), runtime=InlineRuntime)

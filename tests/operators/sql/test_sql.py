@@ -151,12 +151,12 @@ def test_the_plan_shows_what_a_query_is_made_of(folder: Path, tmp_path: Path) ->
     """Only groups need an exchange; what stands behind the unifier is in its stage."""
     query = "select name, count(*) as n from input join rates using (country) where qty > 1 group by name order by n"
     plan = app(folder, query, tmp_path)
-    parts = [name.removeprefix("sql/") for name in plan.operators if name.startswith("sql/")]
-    assert parts == ["join_rates", "where", "aggregate", "aggregate/unifier", "top"]
+    parts = [name.removeprefix("sql#") for name in plan.operators if name.startswith("sql#")]
+    assert parts == ["join_rates", "where", "aggregate", "aggregate#unifier", "top"]
     heads = plan.fusion().heads
-    assert {name: heads[f"sql/{name}"] for name in parts} == {
+    assert {name: heads[f"sql#{name}"] for name in parts} == {
         **dict.fromkeys(["join_rates", "where", "aggregate"], "reader"),
-        **dict.fromkeys(["aggregate/unifier", "top"], "sql/aggregate/unifier"),
+        **dict.fromkeys(["aggregate#unifier", "top"], "sql#aggregate#unifier"),
     }
 
 
