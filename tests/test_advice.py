@@ -246,7 +246,7 @@ FOLLOWED = {
     "put those that no newer record has replaced": "runs/test_late_records.py::"
     "test_a_corrected_record_comes_with_a_new_file",
     "change the column in the table to …": f"{TABLES}test_a_table_that_came_meanwhile_is_given_the_type_of_the_window",
-    "put it back, or read its input again": "runs/test_groups.py::test_a_fragment_that_is_gone_ends_the_run",
+    "put it back; or read the input of all rows": "runs/test_groups.py::test_a_fragment_that_is_gone_ends_the_run",
     "put it back, or start over": "runs/test_groups.py::test_a_fragment_with_keys_that_is_gone_is_not_replayed",
     "the counters of the operator show which expectation failed": "operators/transform/test_check.py::"
     "test_a_run_ends_at_the_first_record_that_fails",

@@ -19,7 +19,7 @@ from dagflow.api.transactions import (
 )
 from dagflow.engine.target_access import ATTEMPTS, TargetAccess, writer_of
 from dagflow.engine.window_repair import repair_command
-from dagflow.errors import DagflowError, JournalError, StorageError
+from dagflow.errors import ANOTHER_TABLE, DagflowError, JournalError, StorageError
 from dagflow.execution.failures import located
 from dagflow.journal.journal import Journal
 from dagflow.journal.state import JournalState
@@ -171,7 +171,8 @@ class TransactionPublisher(Publisher):
         if receipt is not None and receipt.target in ("", self._target.name) and marker < receipt.window_id:
             logger.warning(
                 "%s has lost windows %d to %d of operator '%s', which this checkpoint has written: it was removed, or "
-                "an older state of it was put back; the run continues after them",
+                "an older state of it was put back; the run continues after them. To write their rows again, "
+                f"{ANOTHER_TABLE}",
                 self._target.name,
                 marker + 1,
                 receipt.window_id,

@@ -16,7 +16,7 @@ from dagflow.engine.recovery import finish_replay
 from dagflow.engine.run_gate import RunGate
 from dagflow.engine.spark_start import SparkStart
 from dagflow.engine.stop_request import StopRequest
-from dagflow.engine.window_repair import advise_repair
+from dagflow.engine.window_repair import advise_repair, advise_replay
 from dagflow.errors import DagflowError
 from dagflow.execution.program import Program
 from dagflow.execution.record_limit import RecordLimit
@@ -184,6 +184,7 @@ def open_run(
             yield OpenRun(app, options, command, app.attributes.storage_context(), gate, live, journal, watch)
         except DagflowError as error:
             advise_repair(error, journal.state, journal.url)
+            advise_replay(error, journal.state, journal.url, app.attributes.storage_context())
             raise
 
 

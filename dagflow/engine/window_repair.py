@@ -12,7 +12,7 @@ from dagflow.api.sources import SourceVersion, is_source_range
 from dagflow.engine.removed_sources import remover_of, why_not_read_again
 from dagflow.engine.run_gate import RunGate
 from dagflow.engine.stop_request import StopRequest
-from dagflow.errors import DagflowError, JournalError, LostOutputError, MissingError, RunStoppedError
+from dagflow.errors import ANOTHER_TABLE, DagflowError, JournalError, LostOutputError, MissingError, RunStoppedError
 from dagflow.journal.events import Repair
 from dagflow.journal.journal import Journal
 from dagflow.journal.planned_tuples import planned_tuples
@@ -22,8 +22,10 @@ from dagflow.journal.state import JournalState
 from dagflow.storage.context import StorageContext
 from dagflow.storage.file_stat import FileStat
 from dagflow.storage.location import absolute, redacted
+from dagflow.storage.pending import PendingFile
 from dagflow.storage.publishing import find_lost
 from dagflow.storage.roots import require_located
+from dagflow.suggestions import window_options
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,38 @@ def advise_repair(error: DagflowError, state: JournalState, checkpoint: str) -> 
                 hint=f"window {window_id} is decided, and each run first publishes its files as they are; to plan it "
                 f"again instead, for the app and its tables as they are then: {repair_command(checkpoint, window_id)}"
             )
+
+
+def advise_replay(error: DagflowError, state: JournalState, checkpoint: str, storage: StorageContext) -> None:
+    """Say how all rows come back that waited to be merged and are gone, in the error about one of their files.
+
+    Args:
+        error: The error of a run.
+        state: The state of the journal at the end of the run.
+        checkpoint: URL of the checkpoint.
+        storage: Reaches the stores of the app.
+    """
+    if not isinstance(error, LostOutputError):
+        return
+    waiting = [held for files in state.held.waiting.values() for held in files]
+    of_error = [held for held in waiting if redacted(held.file.pending_url) == error.url]
+    if any(held.file.facts is not None and held.file.facts.keys for held in of_error):
+        # A replay is refused: the rows that it adds would replace newer rows.
+        error.advise(hint=f"put it back, or start over: {ANOTHER_TABLE}")
+    elif of_error:
+        gone = [held for held in waiting if held in of_error or not _is_there(held.file, storage)]
+        rows, windows = sum(held.file.records for held in gone), {held.window_id for held in gone}
+        error.advise(
+            hint=f"put it back; or read the input of all rows that are gone again, {rows:,} in all: "
+            f"dagflow replay {shlex.quote(redacted(checkpoint))} {window_options(windows)}"
+        )
+
+
+def _is_there(file: PendingFile, storage: StorageContext) -> bool:
+    try:
+        return storage.stat(file.pending_url).size_bytes == file.size_bytes
+    except MissingError:
+        return False
 
 
 def why_not_published(state: JournalState, windows: Iterable[int], checkpoint: str) -> JournalError | None:

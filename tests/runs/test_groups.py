@@ -191,7 +191,9 @@ def test_a_fragment_that_is_gone_ends_the_run(tmp_path: Path, remedy: str) -> No
     contents = [fragment.read_bytes() for fragment in fragments]
     for fragment in fragments:
         fragment.unlink()
-    advice = "put it back, or read its input again: dagflow replay CHECKPOINT --window 1-2"
+    advice = (
+        r"put it back; or read the input of all rows that are gone again, 2 in all: dagflow replay \S+ --window 1-2"
+    )
     with pytest.raises(DagflowError, match=rf"a fragment of the table is gone(.*\n)+.*{advice}"):
         work(group_app(tmp_path, MORE))
     assert versions(tmp_path) == 0
@@ -217,7 +219,9 @@ def test_a_fragment_that_was_cut_ends_the_run(tmp_path: Path, notices: bool) -> 
     content = cut.read_bytes()
     # Without the mark of its end, which Arrow does not need, and one byte of rows; or in the middle of its columns.
     cut.write_bytes(content[: len(content) // 4 if notices else -9])
-    advice = "put it back, or read its input again: dagflow replay CHECKPOINT --window 1-2"
+    advice = (
+        r"put it back; or read the input of all rows that are gone again, 2 in all: dagflow replay \S+ --window 1-2"
+    )
     with pytest.raises(LostOutputError, match=rf"{cut.name}: a fragment of the table is damaged(.*\n)+.*{advice}"):
         work(group_app(tmp_path, MORE))
     assert versions(tmp_path) == 0

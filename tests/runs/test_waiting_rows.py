@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -106,10 +107,31 @@ def test_waiting_rows_that_were_cut_off_are_reported_with_what_is_gone(tmp_path:
     gone.unlink()
     cut.write_bytes(cut.read_bytes()[:-9])
     error = refusal(lambda: work(app(tmp_path, table)), "a fragment of the table is gone")
-    assert error.endswith("dagflow replay CHECKPOINT --window 1-2")
+    assert error.endswith(f"18 in all: dagflow replay {tmp_path}/journal --window 1-2")
     replay_windows(app(tmp_path, table), RunOptions(), [1, 2], runtime=InlineRuntime)
     work(app(tmp_path, table))
     assert [row["id"] for row in delta_rows(tmp_path / "table")] == [n for n in range(9) for _ in "ab"]
+
+
+def test_all_rows_that_waited_in_a_directory_that_was_removed_come_back_as_advised(tmp_path: Path) -> None:
+    """By one command, whatever files they were to be in; rows that were in the table are lost with it."""
+    table = f'table: "delta:{tmp_path / "table"}", partition_by: v, target_file_bytes: 100'
+    put(tmp_path, 1, v=1)
+    work(app(tmp_path, table))
+    for number in (2, 3, 4):
+        put(tmp_path, number, v=number // 2)
+    die_in_window(app(tmp_path, table), 6)
+    shutil.rmtree(tmp_path / "table")
+    put(tmp_path, 5, v=5)
+    for _ in range(2):
+        error = refusal(lambda: work(app(tmp_path, table)), "a fragment of the table is gone")
+    command = error.rpartition("that are gone again, 3 in all: ")[2]
+    # The app runs in this process, as the commands that work without Spark do.
+    assert command == f"dagflow replay {tmp_path}/journal --window 3-5"
+    replay_windows(app(tmp_path, table), RunOptions(), [3, 4, 5], runtime=InlineRuntime)
+    for _ in range(2):
+        work(app(tmp_path, table))
+        assert [(row["id"], row["v"]) for row in delta_rows(tmp_path / "table")] == [(2, 1), (3, 1), (4, 2), (5, 5)]
 
 
 KEYED = ["", ", upsert_by: id"]

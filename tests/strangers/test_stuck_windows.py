@@ -257,7 +257,9 @@ def test_a_decided_window_that_its_table_cannot_take_gets_out(
     expected = [{"id": 2, "k": "b", "New": 1}, {"id": 3, "k": "c"}, {"id": 4}]
     if form != "windows" and change in LOSING:
         # Their rows were in the first table's directory; those with keys are only made again with all others.
-        advice = "dagflow replay CHECKPOINT --window 3" if form == "groups" else "start over with --fresh"
+        advice = (
+            f"2 in all: dagflow replay {case.checkpoint} --window 3" if form == "groups" else "start over with --fresh"
+        )
         with pytest.raises(DagflowError, match=rf"(?s)a fragment of the table is gone.*{advice}"):
             case.work("other")
         if form == "groups":

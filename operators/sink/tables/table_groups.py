@@ -18,9 +18,7 @@ from dagflow.api.operator import Operator
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.properties import Millis, Size
 from dagflow.api.records import RecordBatch
-from dagflow.errors import ANOTHER_TABLE, LostOutputError
 from dagflow.storage.pending import HeldFile
-from dagflow.suggestions import window_options
 from operators.sink.tables.base import TableShape
 from operators.sink.tables.fragments import Piece, pieces_of, read_piece, united
 from operators.sink.tables.nested_types import with_columns
@@ -63,19 +61,15 @@ class MergeJob:
         columns: The names of the columns of all fragments.
         size_bytes: Bytes of the pieces.
         pieces: The pieces in order, by fragment: its URL, and the range of each piece.
-        windows: The windows that wrote the fragments, in the same order.
         keys: Columns by whose values the rows replace others; then the file has the newest row of each key.
         checksums: Checksums of the pieces of each fragment, in the same order; see Piece.
-        fragment_bytes: The length of each fragment, in the same order.
     """
 
     operator: str
     columns: tuple[str, ...]
     size_bytes: int
     pieces: tuple[tuple[str, tuple[tuple[int, int], ...]], ...]
-    windows: tuple[int, ...]
     checksums: tuple[tuple[int, ...], ...]
-    fragment_bytes: tuple[int, ...]
     keys: tuple[str, ...] = ()
 
     def parts(self) -> Iterator[tuple[str, list[Piece]]]:
@@ -163,7 +157,6 @@ def merge_jobs(files: Sequence[HeldFile], target_bytes: int) -> list[MergeJob]:
     facts = [held.file.facts for held in files if held.file.facts is not None]
     names = united([each.schema for each in facts]).names
     columns = tuple(names_in_order(names, [each.decided for each in facts]))
-    by_url = {held.file.pending_url: held for held in files}
     by_partition: dict[tuple[str | None, ...], list[tuple[str, Piece]]] = defaultdict(list)
     for held, each in zip(files, facts, strict=True):
         for piece in pieces_of(each.held):
@@ -188,10 +181,8 @@ def merge_jobs(files: Sequence[HeldFile], target_bytes: int) -> list[MergeJob]:
                     columns=columns,
                     size_bytes=sum(piece.end - piece.start for _, piece in share),
                     pieces=tuple((url, tuple((one.start, one.end) for one in own)) for url, own in fragments.items()),
-                    windows=tuple(by_url[url].window_id for url in fragments),
                     keys=tuple(newest.keys),
                     checksums=tuple(tuple(one.crc32 for one in own) for own in fragments.values()),
-                    fragment_bytes=tuple(by_url[url].file.size_bytes for url in fragments),
                 )
             )
     return jobs
@@ -284,33 +275,4 @@ class TableMerger(Operator):
     def _pieces(self, job: MergeJob) -> Iterator[pa.RecordBatch]:
         for url, pieces in job.parts():
             for piece in pieces:
-                try:
-                    yield from read_piece(self._context.storage, url, piece)
-                except LostOutputError as error:
-                    raise self._with_advice(job, error) from error
-
-    def _with_advice(self, job: MergeJob, lost: LostOutputError) -> LostOutputError:
-        """An error about a fragment, with what can be done."""
-        if job.keys:
-            # A replay is refused: the rows that it adds would replace newer rows.
-            return LostOutputError(lost.message, url=lost.url, hint=f"put it back, or start over: {ANOTHER_TABLE}")
-        windows = window_options(self._windows_to_read_again(job))
-        return LostOutputError(
-            lost.message,
-            url=lost.url,
-            hint=f"put it back, or read its input again: dagflow replay CHECKPOINT {windows}",
-        )
-
-    def _windows_to_read_again(self, job: MergeJob) -> list[int]:
-        """The windows with fragments that the job needs and that are gone, cut or otherwise damaged."""
-        storage, lost = self._context.storage, set()
-        for (url, pieces), window_id, length in zip(job.parts(), job.windows, job.fragment_bytes, strict=True):
-            try:
-                for piece in pieces:
-                    read_piece(storage, url, piece)
-                # The part that is cut off may belong to another job: reporting it now saves a run.
-                if storage.stat(url).size_bytes < length:
-                    lost.add(window_id)
-            except LostOutputError:
-                lost.add(window_id)
-        return sorted(lost)
+                yield from read_piece(self._context.storage, url, piece)
