@@ -72,12 +72,14 @@ class TargetDecision:
         fits: Whether the target takes the files as they are; otherwise the window runs again with the text.
         changes: The changes by the files, in order; the journal keeps them.
         counts: Counts of the operator that only all of the files together show.
+        again: What tasks get in place of the text where this window runs again; "" for the text.
     """
 
     text: str
     fits: bool
     changes: tuple[ColumnChange, ...] = ()
     counts: Mapping[str, int] = field(default_factory=dict)
+    again: str = ""
 
 
 class TargetState(ABC):

@@ -292,7 +292,7 @@ class Replayer:
         side_inputs = self._side_inputs.data_of(self._side_inputs.current())
         runtime = self._runtime()
         self._raise_if_stopped()
-        decided = dict(self._decisions.texts)
+        decided = self._decisions.take()
         job = replace(job, is_reprocessed=True, side_inputs=side_inputs, decided=decided, gone=gone)
         running = runtime.submit(job)
         while wait([running], timeout=TICK_S).not_done:

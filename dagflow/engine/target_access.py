@@ -140,12 +140,18 @@ class TargetDecisions:
         storage: Reaches the files.
 
     Attributes:
-        texts: The decisions as tasks get them, by operator.
+        texts: The decisions as tasks of later windows get them, by operator.
     """
 
     def __init__(self, storage: StorageContext) -> None:
         self._storage = storage
         self.texts: dict[str, str] = {}
+        self._again: dict[str, str] = {}
+
+    def take(self) -> dict[str, str]:
+        """What the tasks of the attempt get that begins now, by operator."""
+        again, self._again = self._again, {}
+        return {**self.texts, **again}
 
     def rerun_to_fit(
         self,
@@ -172,4 +178,5 @@ class TargetDecisions:
             return None
         logger.info("window runs again to fit its targets window=%d", window_id)
         discard_all(self._storage, [file for result in results for file in result.files])
+        self._again = {operator: each.again for operator, each in decisions.items() if each.again}
         return run_again()

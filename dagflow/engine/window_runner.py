@@ -130,7 +130,7 @@ class WindowRunner:
         states = self._states.for_window(self._codec.partitions_of(planned))
         job = self._codec.job_of(planned, states, self._held.for_window(planned))
         side_inputs = self._side_inputs.data_of(planned.side_inputs)
-        job = replace(job, gone=gone or {}, decided=dict(self._decisions.texts), side_inputs=side_inputs)
+        job = replace(job, gone=gone or {}, decided=self._decisions.take(), side_inputs=side_inputs)
         load = load_of_job(self._plan, planned, job)
         results: Future[list[TaskResult]] = Future()
         if planned.closes or any(share for shares in job.assigned.values() for share in shares):

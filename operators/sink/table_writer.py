@@ -37,6 +37,7 @@ from operators.sink.tables.expected_columns import require_takes, require_types
 from operators.sink.tables.fitted_rows import fitted_to
 from operators.sink.tables.fragments import FragmentFiles, united
 from operators.sink.tables.iceberg_table import IcebergTable
+from operators.sink.tables.merged_columns import REFUSED
 from operators.sink.tables.parquet_dataset import ParquetDataset
 from operators.sink.tables.record_origins import files_of, offsets_of, place_of
 from operators.sink.tables.rescued_column import with_rescued
@@ -234,6 +235,8 @@ class TableWriter(RecordRefusing, TransactionalSink, HoldsFiles, Relocatable, Co
         self._partition_by = shape.partition_by
         self._counters = context.counters
         self._columns = self._columns_as(context.decided)
+        decided = schema_of_text(context.decided).metadata if context.decided else None
+        self._why_refused_all = (decided or {}).get(REFUSED, b"").decode()
         if context.may_hold and self._limits.every_millis != 0:
             self._files = FragmentFiles(
                 context,
@@ -283,7 +286,9 @@ class TableWriter(RecordRefusing, TransactionalSink, HoldsFiles, Relocatable, Co
     @input.batch
     def write(self, batch: RecordBatch) -> None:
         """Append the records of one batch."""
-        if len(batch):
+        if self._why_refused_all:
+            self.refuse(batch, dict.fromkeys(range(len(batch)), self._why_refused_all))
+        elif len(batch):
             self._require_keys(batch.to_arrow().schema)
             require_text_of_rescued(batch.to_arrow().schema)
             rows, rescued = self._columns.fit(self._with_metadata(batch), functools.partial(place_of, batch))

@@ -113,7 +113,7 @@ def test_waiting_rows_that_were_cut_off_are_reported_with_what_is_gone(tmp_path:
     assert [row["id"] for row in delta_rows(tmp_path / "table")] == [n for n in range(9) for _ in "ab"]
 
 
-def test_all_rows_that_waited_in_a_directory_that_was_removed_come_back_as_advised(tmp_path: Path) -> None:
+def test_rows_that_waited_in_a_removed_directory_come_back_as_advised(tmp_path: Path) -> None:
     """By one command, whatever files they were to be in; rows that were in the table are lost with it."""
     table = f'table: "delta:{tmp_path / "table"}", partition_by: v, target_file_bytes: 100'
     put(tmp_path, 1, v=1)
@@ -126,7 +126,6 @@ def test_all_rows_that_waited_in_a_directory_that_was_removed_come_back_as_advis
     for _ in range(2):
         error = refusal(lambda: work(app(tmp_path, table)), "a fragment of the table is gone")
     command = error.rpartition("that are gone again, 3 in all: ")[2]
-    # The app runs in this process, as the commands that work without Spark do.
     assert command == f"dagflow replay {tmp_path}/journal --window 3-5"
     replay_windows(app(tmp_path, table), RunOptions(), [3, 4, 5], runtime=InlineRuntime)
     for _ in range(2):

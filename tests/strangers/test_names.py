@@ -19,6 +19,7 @@ from deltalake import DeltaTable
 from pyiceberg.catalog.sql import SqlCatalog
 
 from dagflow.engine.run import run
+from dagflow.errors import DagflowError
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
 from operators.found_values import joined, plain
@@ -115,6 +116,37 @@ def test_a_record_with_a_name_that_no_table_holds_keeps_its_values(tmp_path: Pat
     assert [values_of(row) for row in work(tmp_path, kind, files)] == sorted(given, key=lambda record: record["id"])
     if kind == "delta":
         assert DeltaTable(str(tmp_path / "table")).schema().to_arrow().names == ["id", "_rescued", "s", "l"]
+
+
+REFUSING = """\
+  rejects: {{class: RecordWriter, properties: {{path: "{root}/rejects"}}, partition: parallel}}
+streams:
+  bad: {{from: table.errors, to: rejects.input}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "more"),
+    [("delta", "upsert_by"), ("delta", "partition_by"), ("iceberg", "upsert_by"), ("parquet", "partition_by")],
+)
+def test_records_that_give_a_new_table_no_key_are_rejects(tmp_path: Path, kind: str, more: str) -> None:
+    """No table is made of them, none of their columns is in it later, and a later record gives the key its type."""
+    table = f'table: "{kind}:{tmp_path}/table", {more}: id'
+    if kind == "iceberg":
+        table = f'table: "iceberg:shop.names", catalog: {json.dumps(catalog_in(tmp_path))}, {more}: id'
+    app = APP.format(root=tmp_path, table=table)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a").write_text('{"ID": 1}\n{"v\\u0000x": 2, "lost": 1}\n')
+    (tmp_path / "app.yaml").write_text(app)
+    with pytest.raises(DagflowError, match=r"in/a offset 0: .*no type is known yet of the column 'id'"):
+        run(load_app(tmp_path / "app.yaml"), runtime=InlineRuntime)
+    (tmp_path / "app.yaml").write_text(app.replace("streams:\n", REFUSING.format(root=tmp_path)))
+    assert run(load_app(tmp_path / "app.yaml"), runtime=InlineRuntime).rejected == 2
+    assert not [*tmp_path.rglob("*.parquet"), *tmp_path.rglob("_delta_log"), *tmp_path.rglob("*.metadata.json")]
+    (tmp_path / "in" / "b").write_text('{"n": 3}\n{"id": 4, "n": 4}\n')
+    assert run(load_app(tmp_path / "app.yaml"), runtime=InlineRuntime).rejected == 0
+    rows = rows_of(tmp_path, kind)
+    assert sorted((row["n"], {*row} - {"id"}) for row in rows) == [(3, {"n"}), (4, {"n"})]
 
 
 def test_columns_of_the_app_come_before_those_that_are_spelled_alike(tmp_path: Path) -> None:

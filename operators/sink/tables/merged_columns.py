@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 import pyarrow as pa
@@ -99,6 +99,10 @@ def _require_filled(table: Table, file: PendingFile, known: Iterable[pa.Field]) 
             )
 
 
+REFUSED = b"refused"
+"""With it, the text of a decision says why the table can take no row of a window."""
+
+
 class ColumnDecider:
     """Decides the columns that the files of windows add to a table.
 
@@ -159,6 +163,11 @@ class ColumnDecider:
             fits = False
         if fits:
             fields.update((field.name, field) for field in rescued)
+        if why := _why_untyped(self._table, files, fields, is_new=known is None):
+            # No row can be written, and none says anything about columns of the table.
+            self._to_repeat, there = None, pa.schema([fields[name] for name in before])
+            text = "" if known is None and not waiting else schema_text(there)
+            return TargetDecision(text, fits=False, again=schema_text(there.with_metadata({REFUSED: why})))
         decided = pa.schema(list(fields.values()))
         self._to_repeat = None if fits or decided == self._to_repeat else decided
         changes = self._changes(before, {name: field.type for name, field in fields.items()}, files)
@@ -211,6 +220,23 @@ class ColumnDecider:
             ColumnChange(name, str(before.get(name, "")), str(after[name]), self.causes.get(name, ""))
             for name in changed
         )
+
+
+def _why_untyped(table: Table, files: Sequence[PendingFile], columns: Collection[str], *, is_new: bool) -> str:
+    """Why a table cannot be made: no record gives a key, or a column of its partitions, a type; "" if it can."""
+    partition = partition_columns(files[-1]) if files and is_new else []
+    if missing := [name for name in partition if name not in columns]:
+        return (
+            f"{table.name}: no type is known yet of the column '{missing[0]}' of partition_by, because no record has a "
+            f"value in it; they have {', '.join(columns)}; give the column a type upstream, or let partition_by name "
+            "another one"
+        )
+    if missing := [name for name in table.upsert_by if files and name not in columns]:
+        return (
+            f"{table.name}: no type is known yet of the column '{missing[0]}' of upsert_by, because none of its values "
+            "can be a key; give the column a type upstream, or make the table before"
+        )
+    return ""
 
 
 def _wider_type(table: Table, there: pa.DataType, given: pa.DataType) -> pa.DataType | None:

@@ -48,8 +48,8 @@ def test_a_table_is_not_made_without_the_type_of_a_column(tmp_path: Path, kind: 
     table = named(tmp_path, kind)
     refusal(
         lambda: write(tmp_path, table, NOTHING, GIVEN, partition_by=["k"]),
-        "no type is known yet of the column 'k' of partition_by, because no record has a value in it; they have n\n"
-        "    give the column a type upstream, or let partition_by name another one",
+        "no type is known yet of the column 'k' of partition_by, because no record has a value in it; they have n; "
+        "give the column a type upstream, or let partition_by name another one",
     )
     write(tmp_path, table, columns(k=pa.nulls(1, pa.string()), n=[2]), GIVEN, partition_by=["k"])
     assert numbers(table, root=tmp_path) == [1, 2]
