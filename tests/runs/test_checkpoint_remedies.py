@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
@@ -174,8 +175,8 @@ def test_an_index_of_files_goes_on_when_it_is_put_back(app: RemedyApp, which: in
     assert app.records() == sorted([*GOOD, *names, "more"])
 
 
-@pytest.mark.parametrize("part", by_day(1, [0.3, 0.9]))
-def test_a_damaged_index_of_files_goes_on_when_it_is_put_back(app: RemedyApp, part: float) -> None:
+@pytest.mark.parametrize("where", by_day(1, ["entries", "footer"]))
+def test_a_damaged_index_of_files_goes_on_when_it_is_put_back(app: RemedyApp, where: str) -> None:
     """A bit that flipped, in entries or in what describes them, makes no file come twice; both remedies work."""
     names = [f"{number:04}" for number in range(1200)]
     for name in names:
@@ -183,7 +184,10 @@ def test_a_damaged_index_of_files_goes_on_when_it_is_put_back(app: RemedyApp, pa
     app.run()
     index = max(Path("journal/state/splitter").rglob("*.parquet"), key=lambda path: path.stat().st_size)
     good = index.read_bytes()
-    place = int(part * len(good))
+    # Some bytes between the entries mean nothing, such as the bounds of a page, which are not read.
+    column = pq.read_metadata(index).row_group(0).column(0)
+    entries = column.data_page_offset + column.total_compressed_size // 2
+    place = entries if where == "entries" else len(good) - 100
     index.write_bytes(good[:place] + bytes([good[place] ^ 16]) + good[place + 1 :])
     app.put("more", "more\n")
     refusal(app.run, rf"{index.name}: a file of the index of processed files was damaged .*put the checkpoint back as")
