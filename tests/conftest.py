@@ -7,6 +7,8 @@ each process would start a Java of its own, and warm it up.
 from __future__ import annotations
 
 import gc
+import os
+import shutil
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -18,19 +20,29 @@ from xdist.scheduler import LoadFileScheduling
 
 from tests.nightly import IS_NIGHTLY
 from tests.s3_server import s3_root, s3_server
-from tests.small_disk import disk
+from tests.small_disk import disk, elsewhere
 
-__all__ = ["disk", "s3_root", "s3_server", "spark_context"]
+__all__ = ["disk", "elsewhere", "s3_root", "s3_server", "spark_context"]
 
 # The time of an example depends on what else the machine does.
 settings.register_profile("dagflow", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("dagflow")
 
 
+MEMORY = Path("/dev/shm")
+MEMORY_BYTES = 4 << 30
+"""Free space that tests may need in memory."""
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Run the tests that are marked nightly as well, if this is a nightly run."""
+    """Run the tests that are marked nightly as well, if this is a nightly run; keep their files in memory.
+
+    Tests make and remove a million files, and sync most of them. PYTEST_DEBUG_TEMPROOT names another place.
+    """
     if IS_NIGHTLY and config.option.markexpr == "not nightly":
         config.option.markexpr = ""
+    if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > MEMORY_BYTES:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 
 class OneSparkProcess(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types

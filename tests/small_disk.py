@@ -1,9 +1,10 @@
-"""A disk of a given size, for tests of what happens when it is full."""
+"""A disk of a given size, for tests of what happens when it is full; and a directory on another file system."""
 
 from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -36,3 +37,14 @@ def disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
     if path.is_mount():
         # Lazily: on a slow machine a worker may not have closed a file yet.
         subprocess.run(["umount", "--lazy", str(path)], check=True)
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Iterator[Path]:
+    """A directory on another file system than tmp_path."""
+    for place in ("/dev/shm", "/var/tmp", tempfile.gettempdir()):
+        if os.path.isdir(place) and os.stat(place).st_dev != os.stat(tmp_path).st_dev:
+            with tempfile.TemporaryDirectory(dir=place) as folder:
+                yield Path(folder)
+            return
+    pytest.skip("there is one file system only")
