@@ -13,11 +13,12 @@ from dagflow.engine.run import run
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.testing.faults import InjectedCrash, crashing_disk
+from tests.nightly import by_day
 
 CRASHES = 5
 
 
-@pytest.mark.parametrize("kind", ["delta", "iceberg", "parquet"])
+@pytest.mark.parametrize("kind", by_day(1, ["delta", "iceberg", "parquet"]))
 def test_each_value_is_in_its_column_or_rescued(kind: str, quick_disk: Path) -> None:
     """Each record once, and each of its values once; by default, so that columns become wider where they can."""
     rows = write_files(quick_disk, 40, seed=7)

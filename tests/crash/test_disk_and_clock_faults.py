@@ -19,7 +19,7 @@ from dagflow.runtime.inline import InlineRuntime
 from dagflow.testing.manual_clock import ManualClock
 from operators.splitter.splitter import FileSplitterInput
 from tests.crash.apps import files_app, leftovers, published, require_part_of
-from tests.nightly import by_day
+from tests.nightly import by_day, every
 
 LINES = b"".join(b"%sline %d\n" % (b"." if n % 3 == 0 else b"", n) for n in range(400))
 
@@ -55,13 +55,14 @@ def at_window(window_id: int, act: Callable[[], object]) -> RuntimeFactory:
     return lambda program: InlineRuntime(program, before=before)
 
 
+@every(5)
 def test_a_full_disk_ends_a_run_cleanly_wherever_it_is_met(
-    source: Path, tmp_path: Path, disk: Callable[[str], Path]
+    source: Path, tmp_path: Path, disk: Callable[[str], Path], step: int
 ) -> None:
     """With room for 1, 2, 3, … pages a run ends with the reason; with enough space it continues and completes."""
     expected = expected_of(source, tmp_path / "undisturbed")
     failures = 0
-    for pages in range(1, 200):
+    for pages in range(1, 200, step):
         root = disk("size=4m")
         room = os.statvfs(root)
         with (root / "filler").open("wb") as filler:
@@ -82,7 +83,7 @@ def test_a_full_disk_ends_a_run_cleanly_wherever_it_is_met(
         for name in ("out", "journal"):
             shutil.rmtree(root / name)
         if is_complete:
-            assert failures > 10
+            assert failures > 10 // step
             return
     pytest.fail("the run never had enough space")
 

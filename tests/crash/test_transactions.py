@@ -36,7 +36,7 @@ from tests.engine.table_app import (
 from tests.nightly import IS_NIGHTLY, by_day
 
 MOST_CALLS = 500
-STEPS = {"delta": 4, "iceberg": 16, "parquet": 4, "database": 4, "delta-groups": 16, "iceberg-groups": 32}
+STEPS = {"delta": 10, "iceberg": 32, "parquet": 10, "database": 10, "delta-groups": 32, "iceberg-groups": 64}
 """Of the many changes of slow tables one in so many is tried, and all of them every night. 3 does not divide it, so
 that some have two deaths."""
 

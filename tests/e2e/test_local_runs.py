@@ -71,6 +71,7 @@ def test_a_breakpoint_opens_a_debugger_in_one_process(folder: Path) -> None:
     assert published(folder) == LINES
 
 
+@pytest.mark.nightly
 def test_what_operators_print_reaches_the_user(folder: Path) -> None:
     """In each process, with the operator's name; standard output stays for the result."""
     (folder / "sample_ops.py").write_text(

@@ -251,6 +251,7 @@ def test_a_committed_window_appears_by_itself(site: Site, page: Any) -> None:
     playwright.expect(newest).not_to_have_attribute("href", before, timeout=20_000)
 
 
+@pytest.mark.nightly
 def test_a_lost_connection_is_said(site: Site, browser: Any) -> None:
     """A page whose server is gone says so with the time of what it shows, and goes on showing it."""
     location = CheckpointLocation(str(site.checkpoints["finished"]), StorageContext.default())
@@ -310,6 +311,7 @@ def test_a_late_answer_is_said_until_it_comes(site: Site, page: Any) -> None:
     page.wait_for_selector(".connection", state="detached")
 
 
+@pytest.mark.nightly
 def test_a_report_is_one_file_that_needs_no_server(site: Site, page: Any, tmp_path: Path) -> None:
     """The same screens open from a file, without a request."""
     data = report_data(CheckpointLocation(str(site.checkpoints["hostile"]), StorageContext.default()))

@@ -139,7 +139,7 @@ def refused_by_old(case: RetryCase, directory: Path) -> Iterator[RetryCase]:
         yield case
 
 
-@pytest.fixture(params=CASES)
+@pytest.fixture(params=by_day(3, CASES))
 def case(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RetryCase]:
     """Each case."""
     yield from refused_by_old(CASES[request.param], tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import signal
@@ -24,6 +25,7 @@ from operators.reader.columns.types import ColumnType
 from operators.reader.formats import RECORD_FORMATS
 from operators.testing import block_of, read_cut
 from operators.transform.parse import Parse
+from tests.cli.commands.inspected_app import invoke
 from tests.cli.processes import environment
 
 
@@ -187,10 +189,10 @@ streams:
         (["preview"], r"\n    q +1 of 2\n?$"),
         (["run", "--local", "--workers", "1"], "q.output 1\n"),
     ):
-        command = [sys.executable, "-m", "dagflow", *arguments, "app.yaml"]
-        done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True)
-        said = done.stdout + done.stderr
-        assert "q#" not in said and "q/" not in said
+        with contextlib.chdir(tmp_path):
+            code, out, err = invoke(*arguments, "app.yaml")
+        said = out + err
+        assert code == 0 and "q#" not in said and "q/" not in said
         assert re.search(shown, said), said
     error = OperatorError("process() raised", operator="q#top", window_id=1, partition=0)
     assert str(error) == "window 1, operator 'q' partition 0: process() raised"

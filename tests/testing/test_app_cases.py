@@ -10,7 +10,7 @@ import pytest
 from dagflow.errors import SpecError
 from dagflow.plan.load import check
 from dagflow.testing.app_cases import CaseFailure, failures_of, read_cases
-from tests.nightly import by_day
+from tests.nightly import IS_NIGHTLY, by_day
 
 ROOT = Path(__file__).parents[2]
 APP = ROOT / "apps" / "block_reader.yaml"
@@ -24,7 +24,7 @@ def failures(folder: Path, tests: str, app: Path = APP) -> list[str]:
     return [f"{failure.place.line}: {failure.message}" for failure in found]
 
 
-@pytest.mark.parametrize("app", ["block_reader", "csv_to_json"])
+@pytest.mark.parametrize("app", by_day(1, ["block_reader", "csv_to_json"]))
 def test_the_cases_of_the_page_hold(tmp_path: Path, app: str) -> None:
     """The files that docs/testing.md shows pass; also in the app itself."""
     page = (ROOT / "docs" / "testing.md").read_text("utf-8")
@@ -155,7 +155,7 @@ def test_rows_columns_and_reasons_are_compared(tmp_path: Path, form: str) -> Non
 
 CATALOG = "catalog: {type: sql, uri: 'sqlite:///catalog.db', warehouse: warehouse}"
 TABLES = {
-    "delta:rows": ("rows", "", "kill: every, "),
+    "delta:rows": ("rows", "", "kill: every, " if IS_NIGHTLY else ""),
     "iceberg:shop.orders": ("rows", f", {CATALOG}", ""),
     "parquet:out/orders": ("out/orders", "", "kill: every, "),
 }

@@ -104,12 +104,13 @@ def following(folder: Path) -> Iterator[subprocess.Popen[str]]:
 
 @pytest.mark.spark
 @pytest.mark.e2e
-def test_a_run_accounts_for_itself_and_a_second_one_finds_nothing_new(folder: Path) -> None:
+@pytest.mark.parametrize("runtime", [["--local"], pytest.param([], id="Spark", marks=pytest.mark.nightly)])
+def test_a_run_accounts_for_itself_and_a_second_one_finds_nothing_new(folder: Path, runtime: list[str]) -> None:
     """Stdout holds one JSON object, stderr the summary for people; what was processed is not read again."""
     # The directory has a name that Java does not find in this locale, and there is no home.
     folder = folder.rename(folder.with_name("a é 'quoted\" name"))
     bare = {"LC_ALL": "C", "HOME": "/nowhere", "PYTHONHASHSEED": "7", "PYTHONSTARTUP": "/nowhere/startup.py"}
-    first = dagflow_command(["run", "app.yaml", "--json"], cwd=folder, **bare)
+    first = dagflow_command(["run", "app.yaml", "--json", *runtime], cwd=folder, **bare)
     assert first.returncode == 0, first.stderr
     found = json.loads(first.stdout)
     assert {key: found[key] for key in ("app", "state", "files", "blocks", "bytes", "rejected")} == {

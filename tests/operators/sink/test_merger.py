@@ -28,7 +28,7 @@ from dagflow.storage.context import StorageContext
 from dagflow.testing.operators import MemoryOutputs, OperatorHarness
 from operators import BlockReader, FileMerger
 from operators.sink.grouping import Grouping
-from tests.nightly import examples
+from tests.nightly import by_day, examples
 from tests.operators.reader.test_small_file_batch_reader import batch_of, written
 from tests.operators.splitter.splitter_driver import write
 
@@ -153,7 +153,7 @@ def test_every_source_file_is_found_again(tmp_path: Path) -> None:
         find(STORAGE, str(tmp_path / "out"), "missing")
 
 
-@pytest.mark.parametrize("listing", ["driver", "sharded"])
+@pytest.mark.parametrize("listing", by_day(1, ["driver", "sharded"]))
 def test_many_directories_of_one_file_and_one_directory_of_many_files(tmp_path: Path, listing: str) -> None:
     """More of either than a step of the scan holds: all are merged once, and a second run finds what is new."""
     contents = {f"many/d{n:04}/only": b"%d" % n for n in range(1200)}

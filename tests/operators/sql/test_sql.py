@@ -18,6 +18,7 @@ from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.inline import InlineRuntime
 from operators.expressions.expression_error import ExpressionError
 from operators.sql.sql import Sql
+from tests.nightly import by_day
 
 APP = """
 name: query
@@ -131,7 +132,7 @@ def comparable(rows: list[tuple[Any, ...]]) -> list[tuple[str, ...]]:
     return sorted(tuple(map(text, row)) for row in rows)
 
 
-@pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.parametrize("query", by_day(13, QUERIES))
 def test_a_query_gives_what_duckdb_gives(folder: Path, tmp_path: Path, query: str) -> None:
     """The same columns in the same order, and the same rows, over several blocks and partitions."""
     run(app(folder, query, tmp_path), runtime=InlineRuntime)

@@ -11,6 +11,7 @@ import pytest
 
 from dagflow.storage.context import StorageContext
 from dagflow.web.resources.file_lines import looks_compressed
+from tests.nightly import by_day
 from tests.web.conftest import APP, ROWS, ask, finish, with_table
 
 CONTENT = b"name,n\n" + b"".join(b"n%04d,%s\n" % (n, b"many" if n % 50 == 7 else b"%d" % n) for n in range(1000))
@@ -78,7 +79,7 @@ def test_which_of_several_windows_read_a_compressed_byte_is_not_guessed(compress
     assert sorted(row["rejected"] for row in ask("files")["files"]) == [1, 20]
 
 
-@pytest.mark.parametrize("name", ["g.csv.gz", "plain.csv"])
+@pytest.mark.parametrize("name", by_day(1, ["g.csv.gz", "plain.csv"]))
 def test_lines_of_a_compressed_file_are_not_counted(compressed: Path, name: str) -> None:
     """Newlines among its stored bytes are none of its lines, whatever its name is."""
     if not Path("in", name).exists():
