@@ -246,6 +246,8 @@ FOLLOWED = {
     "put those that no newer record has replaced": "runs/test_late_records.py::"
     "test_a_corrected_record_comes_with_a_new_file",
     "change the column in the table to …": f"{TABLES}test_a_table_that_came_meanwhile_is_given_the_type_of_the_window",
+    "give it a value in a Select": "strangers/test_required_columns.py::"
+    "test_an_app_whose_records_lack_such_a_column_is_refused",
     "put it back; or read the input of all rows": "runs/test_groups.py::test_a_fragment_that_is_gone_ends_the_run",
     "put it back, or start over": "runs/test_groups.py::test_a_fragment_with_keys_that_is_gone_is_not_replayed",
     "the counters of the operator show which expectation failed": "operators/transform/test_check.py::"

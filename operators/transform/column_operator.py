@@ -15,8 +15,8 @@ from dagflow.api.context import OperatorContext
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.records import RecordBatch
 from operators.expressions.binding import functions_in_duckdb
-from operators.expressions.syntax import Node
-from operators.found_values import is_found
+from operators.expressions.syntax import Node, columns_in
+from operators.found_values import FOUND, is_found
 from operators.rejects.record_refusing import RecordRefusing
 
 Plan = TypeVar("Plan")
@@ -26,6 +26,11 @@ _RAW = (
     "the records are raw and have no columns: read them with a format that has some, such as csv or json_lines, or put "
     "a Parse before this operator"
 )
+
+
+def absent_column(name: str) -> pa.Field:
+    """A column that only expressions see; see ColumnOperator.columns_of()."""
+    return pa.field(name, pa.null(), metadata=FOUND)
 
 
 class ColumnOperator(RecordRefusing, ColumnTraced, Explained, Generic[Plan]):
@@ -107,14 +112,19 @@ class ColumnOperator(RecordRefusing, ColumnTraced, Explained, Generic[Plan]):
             raise LookupError(_RAW)
 
     def columns_of(self, batch: RecordBatch) -> pa.RecordBatch:
-        """The columns of records.
+        """The columns of records; where a reader has taken members as they came, a column that is absent is null.
 
         Raises:
             LookupError: The records are raw.
         """
         if batch.is_raw:
             raise LookupError(_RAW)
-        return batch.to_arrow()
+        rows = batch.to_arrow()
+        if any(map(is_found, rows.schema)):
+            used = {name for node in self.expressions() for name in columns_in(node, rows.schema.names)}
+            for name in sorted(used - {*rows.schema.names}):
+                rows = rows.append_column(absent_column(name), pa.nulls(len(batch)))
+        return rows
 
     def accepted(self, batch: RecordBatch, reasons: Mapping[int, str]) -> pa.BooleanArray:
         """Refuse the records that have a reason, and return a mask of the others.

@@ -18,9 +18,9 @@ from operators.expressions.bound import Bound
 from operators.expressions.expression import ExpressionText, OptionalExpression
 from operators.expressions.syntax import ColumnName, Node, columns_in
 from operators.expressions.vectors import Rows
-from operators.found_values import FOUND, is_found
+from operators.found_values import is_found
 from operators.rescued_values import RESCUED, renamed_values
-from operators.transform.column_operator import ColumnOperator
+from operators.transform.column_operator import ColumnOperator, absent_column
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class Select(ColumnOperator[SelectPlan]):
             # A block without records is announced by an empty raw batch, whatever the columns of its format are.
             self.output.emit(batch)
             return
-        batch = self._with_absent(batch)
+        batch = batch.with_columns(self.columns_of(batch))
         plan = self.plan_of(batch.to_arrow().schema)
         kept = self._kept(batch, plan)
         rows = Rows(kept.to_arrow())
@@ -137,7 +137,7 @@ class Select(ColumnOperator[SelectPlan]):
         ]
         fields = [field for field, _ in plan.layout]
         if not fields:
-            arrays, fields = [pa.nulls(len(kept))], [_absent(RESCUED)]
+            arrays, fields = [pa.nulls(len(kept))], [absent_column(RESCUED)]
         selected = kept.with_columns(pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields)))
         reasons: dict[int, str] = {}
         for name, vector in vectors.items():
@@ -147,15 +147,6 @@ class Select(ColumnOperator[SelectPlan]):
         if reasons:
             selected = selected.filter(self.accepted(kept, reasons))
         self.output.emit(selected)
-
-    def _with_absent(self, batch: RecordBatch) -> RecordBatch:
-        """Records whose members a reader has taken as they came, with nulls for columns that none of them has."""
-        rows = self.columns_of(batch)
-        if any(map(is_found, rows.schema)):
-            used = {name for node in self.expressions() for name in columns_in(node, rows.schema.names)}
-            for name in sorted(used - {*rows.schema.names}):
-                rows = rows.append_column(_absent(name), pa.nulls(len(batch)))
-        return batch.with_columns(rows)
 
     def _kept(self, batch: RecordBatch, plan: SelectPlan) -> RecordBatch:
         """The records for which the condition is true."""
@@ -201,7 +192,7 @@ class Select(ColumnOperator[SelectPlan]):
             if not any(map(is_found, schema)):
                 _require(schema.names, names or (), what)
         layout: list[tuple[str, int | None]] = []
-        absent = [field.name for field in schema if field.equals(_absent(field.name), check_metadata=True)]
+        absent = [field.name for field in schema if field.equals(absent_column(field.name), check_metadata=True)]
         left_out = {*(self.drop or ()), *absent}
         for index, name in enumerate(schema.names):
             if name in computed and name not in self.rename:
@@ -211,11 +202,6 @@ class Select(ColumnOperator[SelectPlan]):
         present = {name for name, _ in layout}
         layout += [(name, None) for name in computed if name not in present]
         return SelectPlan.of(schema, where, computed, layout)
-
-
-def _absent(name: str) -> pa.Field:
-    """A column that only expressions see."""
-    return pa.field(name, pa.null(), metadata=FOUND)
 
 
 def _require(has: Sequence[str], names: Sequence[str], what: str) -> None:

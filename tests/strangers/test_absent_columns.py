@@ -19,7 +19,7 @@ attributes: {{checkpoint: "{root}/journal"}}
 operators:
   splitter: {{class: FileSplitterInput, properties: {{files: "{root}/in", batch_bytes: 0}}}}
   reader: {{class: BlockReader, properties: {{format: {{type: json_lines, columns: as_found}}}}}}
-  select: {{class: Select, properties: {select}, partition: parallel}}
+  select: {{class: {name}, properties: {properties}, partition: parallel}}
   table: {{class: TableWriter, properties: {{table: "delta:{root}/table"}}, partition: parallel}}
 streams:
   blocks: {{from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}}
@@ -45,11 +45,24 @@ RECORDS = [{"id": 1, "v": 5, "s": "a"}, {"id": 2, "s": "b"}, {"v": None, "id": 3
 )
 def test_a_column_that_a_batch_lacks_is_null(tmp_path: Path, select: dict[str, Any], rows: list[Any]) -> None:
     """For expressions and conditions, and as a column that is kept, left out or renamed."""
-    (tmp_path / "in").mkdir()
+    assert work(tmp_path, "Select", select) == sorted(rows, key=str)
+
+
+def test_an_absent_column_is_null_for_every_operator_with_expressions(tmp_path: Path) -> None:
+    """Also as a key of groups."""
+    expect = {"expect": ["v is null or v > 4"]}
+    assert len(work(tmp_path / "check", "Check", expect)) == len(RECORDS)
+    groups = work(tmp_path / "groups", "Aggregate", {"by": "v", "columns": {"n": "count(*)", "most": "max(id)"}})
+    assert groups == [{"n": 3, "most": 3}, {"v": 5, "n": 1, "most": 1}]
+
+
+def work(root: Path, name: str, properties: dict[str, Any]) -> list[dict[str, Any]]:
+    """Publish the records through an operator; return the rows of the table without nulls, by their text."""
+    (root / "in").mkdir(parents=True)
     for number, record in enumerate(RECORDS):
-        (tmp_path / "in" / str(number)).write_text(json.dumps(record) + "\n")
-    (tmp_path / "app.yaml").write_text(APP.format(root=tmp_path, select=json.dumps(select)))
-    run(load_app(tmp_path / "app.yaml"), runtime=InlineRuntime)
-    found = DeltaTable(str(tmp_path / "table")).to_pyarrow_table().to_pylist()
+        (root / "in" / str(number)).write_text(json.dumps(record) + "\n")
+    (root / "app.yaml").write_text(APP.format(root=root, name=name, properties=json.dumps(properties)))
+    run(load_app(root / "app.yaml"), runtime=InlineRuntime)
+    found = DeltaTable(str(root / "table")).to_pyarrow_table().to_pylist()
     values = [{name: value for name, value in row.items() if value is not None} for row in found]
-    assert sorted(values, key=str) == sorted(rows, key=str)
+    return sorted(values, key=str)

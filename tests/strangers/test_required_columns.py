@@ -103,6 +103,21 @@ def test_a_record_without_a_value_that_the_table_requires_is_a_reject(
     assert reasons == [(f"column '{path}'", True) for _, path in refused]
 
 
+def test_an_app_whose_records_lack_such_a_column_is_refused(tmp_path: Path, kind: UpsertedTable) -> None:
+    """Before a run, where the app declares all columns; with a Select that gives it a value all records arrive."""
+    with pytest.raises(
+        DagflowError, match="allows no null in column 'n', which no record has; give it a value in a Sel"
+    ):
+        work(tmp_path, kind, "{id: int64}", [{"id": 1}], ERRORS)
+    app = (tmp_path / "app.yaml").read_text().replace("to: table.input", "to: select.input")
+    app = app.replace(
+        "  table: ", '  select: {class: Select, properties: {columns: {n: "7"}}, partition: parallel}\n  table: '
+    )
+    (tmp_path / "app.yaml").write_text(f"{app}  selected: {{from: select.output, to: table.input}}\n")
+    run(load_app(tmp_path / "app.yaml"), runtime=InlineRuntime)
+    assert [row[:2] for row in kind.sorted_rows(tmp_path)] == [(1, 7)]
+
+
 def test_such_a_record_ends_a_run_whose_rejects_nobody_takes(tmp_path: Path, kind: UpsertedTable) -> None:
     """At its place, before anything is committed; the remedy that the error names works."""
     records = [*ALLOWED[:1], {"id": 5}]

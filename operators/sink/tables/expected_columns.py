@@ -61,7 +61,7 @@ def require_takes(table: Table, shape: TableShape, expected: pa.Schema) -> None:
 
     Raises:
         LookupError: The table does not exist yet, and a column that it would be partitioned by is missing.
-        ValueError: The table cannot have such columns, its rows could not be replaced.
+        ValueError: The table cannot have such columns, its rows could not be replaced, or it requires another column.
     """
     given = [field for field in expected if not pa.types.is_null(field.type)]
     if (shape.columns is None or table.may_grow) and table.on_new_column not in ("rescue", "ignore"):
@@ -71,6 +71,11 @@ def require_takes(table: Table, shape: TableShape, expected: pa.Schema) -> None:
         except DagflowError as error:
             raise ValueError(str(error)) from error
     if shape.columns is not None:
+        if missing := [each.name for each in shape.columns if not each.nullable and each.name not in expected.names]:
+            raise ValueError(
+                f"{table.name} allows no null in column '{missing[0]}', which no record has; "
+                "give it a value in a Select, or let the column allow nulls"
+            )
         return
     fields = shape.partition_by
     # No rows, so that only the columns are checked.
