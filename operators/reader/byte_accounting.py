@@ -157,6 +157,10 @@ class TaskAccounting:
         self._blocks.append(BlockAccounting(block.url, Counter(), listener, log))
         return self._blocks[-1]
 
+    def held_rejects(self, block: BlockMetadata) -> int:
+        """How many rejects of a block have not been taken."""
+        return len(self._rejects.get(block, ()))
+
     def take_rejects(self) -> Iterator[RecordBatch]:
         """Rejects since the last call, one batch per block."""
         for block, rejects in self._rejects.items():

@@ -34,7 +34,10 @@ BUFFER_FILES = 4096
 """Largest number of tiny files that are read at a time."""
 
 STEP_BYTES = 4 << 20
-"""Bytes of records after which those of files that are read one by one are passed on."""
+"""Bytes of records and rejects after which those of files that are read one by one are passed on."""
+
+REJECT_BYTES = 256
+"""About as many bytes a reject of a short record takes."""
 
 
 class SmallFileBatchReader:
@@ -158,6 +161,7 @@ class SmallFileBatchReader:
         view = memoryview(files.buffer).cast("B")
         batches: list[RecordBatch] = []
         held_bytes = 0
+        accounting = self._accounting
         is_sound = np.ones(len(files.indices), bool)
         for position, index in enumerate(files.indices.tolist()):
             block = files.batch.block(index)
@@ -165,12 +169,17 @@ class SmallFileBatchReader:
             try:
                 if self._errors.skips:
                     self._content.require_sound(file, block, has_grown=index in files.grown)
+                is_empty, rejects = block.size_bytes > 0, 0
                 for batch in self._records_of(file, block, has_grown=index in files.grown):
-                    batches.append(batch)
-                    held_bytes += batch.nbytes()
+                    # One without records still has the offsets of what was refused or skipped.
+                    batches += [batch] if len(batch) else []
+                    is_empty = is_empty and not len(batch)
+                    held_bytes += batch.nbytes() + REJECT_BYTES * (accounting.held_rejects(block) - rejects)
+                    rejects = accounting.held_rejects(block)
                     if held_bytes > STEP_BYTES:
                         yield ReadStep(batches, [])
-                        batches, held_bytes = [], 0
+                        batches, held_bytes, rejects = [], 0, 0
+                batches += [no_records(block)] if is_empty else []
             except (CorruptArchiveError, HeaderError) as error:
                 # Raised before the first batch, or the run ends.
                 is_sound[position] = False
@@ -179,17 +188,12 @@ class SmallFileBatchReader:
 
     def _records_of(self, file: BufferSlice, block: BlockMetadata, *, has_grown: bool) -> Iterator[RecordBatch]:
         """One file's records, as the format reads them by itself."""
-        is_empty = True
         accounting = self._accounting.of(block)
         try:
-            for batch in self._content.parsed(file, block, accounting, has_grown=has_grown):
-                is_empty = is_empty and not len(batch)
-                yield batch
+            yield from self._content.parsed(file, block, accounting, has_grown=has_grown)
         except HeaderError:
             self._accounting.withdraw(accounting)
             raise
-        if is_empty and block.size_bytes:
-            yield no_records(block)
 
     def _is_compressed(self, files: BufferedFiles) -> bool:
         if self._content.setting == "none":

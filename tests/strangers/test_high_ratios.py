@@ -130,6 +130,20 @@ def test_a_small_file_of_high_ratio_is_passed_on_in_parts(suffix: str, format: A
     assert max(len(batch) for step in steps for batch in step.batches) <= 1 << 17
 
 
+@pytest.mark.parametrize("format", ["json_lines", {"type": "csv", "header": False, "columns": {"n": "int64"}}])
+@pytest.mark.parametrize("piece", [b"\n", b"a\n"])
+def test_what_is_refused_or_skipped_of_a_small_file_is_passed_on_in_parts(
+    piece: bytes, format: Any, tmp_path: Path
+) -> None:
+    """Neither rejects nor the places of blank lines wait for records that never come."""
+    path = tmp_path / "a.zst"
+    path.write_bytes(repeated("zst", piece * (MIB // 2), 2))
+    steps = steps_of(path, format)
+    assert sum(len(batch) for step in steps for batch in step.batches) == 0
+    assert max(len(step.batches) for step in steps) <= 1
+    assert len(steps) >= (8 if piece == b"a\n" else 1)
+
+
 class Late:
     """Bytes whose number is known only when a read has met their end, as those of a compressed file."""
 
