@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import signal
 from collections import Counter
 from collections.abc import Sequence
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.killing import RunProcess, also_on_spark
+from tests.crash.killing import LOCALLY, RunProcess, also_on_spark
 from tests.operators.splitter.changes.renames.rotations import (
     compress_at_once,
     compress_later,
@@ -92,4 +93,36 @@ def test_a_run_that_follows_reads_each_line_of_rotated_logs_once(tmp_path: Path,
             run.end()
         finally:
             run.destroy() if run.process.poll() is None else None
+    assert Counter(logs.published()) == Counter(logs.lines)
+
+
+ALL_ROTATIONS = [rename, copy_and_truncate, compress_at_once, compress_later, rename_with_date]
+
+
+@pytest.mark.nightly
+def test_the_last_record_of_each_rotated_log_is_published_whenever_a_run_is_killed(tmp_path: Path) -> None:
+    """Each log ends without a newline; runs die at random moments before and after its rotation."""
+    dice = random.Random(5)
+    (tmp_path / "app.yaml").write_text(APP.replace("scan_interval_millis: 200", "scan_interval_millis: 50"))
+    logs = Logs(tmp_path)
+    logs.write(3)
+    for rotate in dice.sample(ALL_ROTATIONS * 2, 2 * len(ALL_ROTATIONS)):
+        run = RunProcess(tmp_path, *LOCALLY)
+        try:
+            assert run.wait_for(logs.is_whole)
+            logs.lines.append(b"last of %d" % len(logs.lines))
+            append(logs.log, logs.lines[-1])
+            run.wait_for(lambda: False, dice.choice([0, 0.05, 0.5]))
+            rotate(logs.log)
+            run.wait_for(lambda: False, dice.choice([0, 0.1, 1.5]))
+        finally:
+            run.destroy()
+        logs.write(2)
+    run = RunProcess(tmp_path, *LOCALLY)
+    try:
+        assert run.wait_for(logs.is_whole)
+        run.process.send_signal(signal.SIGTERM)
+        run.end()
+    finally:
+        run.destroy() if run.process.poll() is None else None
     assert Counter(logs.published()) == Counter(logs.lines)
