@@ -100,7 +100,7 @@ ALL_ROTATIONS = [rename, copy_and_truncate, compress_at_once, compress_later, re
 
 
 @pytest.mark.nightly
-def test_the_last_record_of_each_rotated_log_is_published_whenever_a_run_is_killed(tmp_path: Path) -> None:
+def test_last_records_of_rotated_logs_survive_the_death_of_runs(tmp_path: Path) -> None:
     """Each log ends without a newline; runs die at random moments before and after its rotation."""
     dice = random.Random(5)
     (tmp_path / "app.yaml").write_text(APP.replace("scan_interval_millis: 200", "scan_interval_millis: 50"))
