@@ -65,15 +65,19 @@ def logging_to(display: Display, *, is_verbose: bool) -> Iterator[None]:
 
 @contextmanager
 def operators_silenced(*, is_verbose: bool) -> Iterator[None]:
-    """Show only errors of operators, for a command whose result shows the rest; with is_verbose nothing changes."""
-    logger = logging.getLogger("operators")
-    level = logger.level
-    if not is_verbose:
+    """Show only errors of what lists files and leaves some out, for a command whose result shows the rest.
+
+    Warnings about the content of files are shown. With is_verbose nothing changes.
+    """
+    loggers = [logging.getLogger(name) for name in ("operators.splitter", "operators.reader.on_error")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers if not is_verbose else ():
         logger.setLevel(logging.ERROR)
     try:
         yield
     finally:
-        logger.setLevel(level)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
 class _NoticeFormatter(logging.Formatter):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -108,8 +109,23 @@ def test_one_bad_value_of_thousands_does_not_make_its_column_text(tmp_path: Path
     with contextlib.chdir(tmp_path):
         code, out, err = invoke("init", "x", "--from", "a.csv")
         assert (code, out.splitlines()[-1]) == (0, "    n: int64")
-        assert "warning: a.csv: 1 records are refused, such as: column 'n' (int64): 'late' is no whole number" in err
+        assert "warning: a.csv: 1 record refused, such as: column 'n' (int64): 'late' is no whole number" in err
         app = (tmp_path / "x" / "app.yaml").read_text()
         assert "n: int64   # such as 0; 1 of 3,000 values is refused: 'late'" in app
         assert yaml.safe_load(app)["operators"]["reader"]["properties"]["format"]["columns"]["n"] == "int64"
         assert invoke("init", "y", "--from", "b.csv")[1].splitlines()[-1] == "    n: string"
+
+
+def test_one_bad_object_of_thousands_does_not_make_lines_of_text(tmp_path: Path) -> None:
+    """Columns are found out all the same, and the object is a reject that init names."""
+    rows = [json.dumps({"id": number, "n": number * 2}) for number in range(3000)]
+    rows[1500] = '{"id": 1500, "n": "late"}'
+    (tmp_path / "a.jsonl").write_text("\n".join(rows) + "\n")
+    with contextlib.chdir(tmp_path):
+        code, _, err = invoke("init", "x", "--from", "a.jsonl")
+        assert (code, "warning: a.jsonl: 1 record refused, such as: column 'n' (int64, as inferred)" in err) == (
+            0,
+            True,
+        )
+        app = yaml.safe_load((tmp_path / "x" / "app.yaml").read_text())
+        assert app["operators"]["reader"]["properties"]["format"] == {"type": "json_lines", "columns": "infer"}

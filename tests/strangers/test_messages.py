@@ -14,9 +14,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 
+from dagflow.cli.main import command_line
 from dagflow.cli.record_table import Column, listed_columns, table
-from dagflow.errors import AppError, OperatorError, Problem
+from dagflow.errors import AppError, DagflowError, OperatorError, Problem
 from dagflow.testing.operators import run_operator
 from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.byte_source import BufferSlice
@@ -27,6 +29,7 @@ from operators.testing import block_of, read_cut
 from operators.transform.parse import Parse
 from tests.cli.commands.inspected_app import invoke
 from tests.cli.processes import environment
+from tests.strangers.test_high_ratios import steps_of
 
 
 def reasons(format: Any, content: bytes) -> list[str]:
@@ -196,3 +199,25 @@ streams:
         assert re.search(shown, said), said
     error = OperatorError("process() raised", operator="q#top", window_id=1, partition=0)
     assert str(error) == "window 1, operator 'q' partition 0: process() raised"
+
+
+def test_a_preview_says_what_it_finds_in_the_content(tmp_path: Path) -> None:
+    """A tag that never occurs, as a run does; what is left out of the input is part of its result, and is said once."""
+    (tmp_path / "a.xml").write_text("<r><Item>1</Item></r>")
+    (tmp_path / "app.yaml").write_text(f"""
+name: tags
+steps:
+- files: {tmp_path}/*.xml
+- read: {{type: xml, tag: item}}
+- write: {tmp_path}/out
+""")
+    done = CliRunner().invoke(command_line, ["preview", f"{tmp_path}/app.yaml"])
+    assert "no element item, only 'r', 'Item'" in done.stderr
+
+
+@pytest.mark.parametrize(("name", "content"), [("a.snappy", b"\x05\x10plain"), ("a.lz4", b"\x02\x21\x4c\x18\1\0\0\0a")])
+def test_the_form_of_a_compression_that_is_read_is_named(name: str, content: bytes, tmp_path: Path) -> None:
+    """A single block of Snappy, or LZ4's old form, is no other compression."""
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DagflowError, match=r"but its content is not (snappy in its framing|lz4 in its frame) format"):
+        steps_of(tmp_path / name, "lines")

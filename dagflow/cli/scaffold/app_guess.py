@@ -107,7 +107,7 @@ def _proved(format: FormatGuess, location: str, heads: Sequence[FileHead]) -> tu
     if mended != format:
         return _proved(mended, location, heads)
     return format, [
-        f"{place(head.url)}: {each.reject_count:,} records are refused, such as: {each.rejects[0].reason}"
+        f"{place(head.url)}: {count(each.reject_count, 'record')} refused, such as: {each.rejects[0].reason}"
         for head, each in zip(heads, refused, strict=True)
         if each.rejects
     ]
@@ -116,12 +116,16 @@ def _proved(format: FormatGuess, location: str, heads: Sequence[FileHead]) -> tu
 def _wrong_columns(found: Preview, format: FormatGuess) -> dict[str, str]:
     """The columns that have another type in a file than the format says, with a reason for each.
 
-    A column keeps its type if its values refuse few records of many; a schema that is inferred must fit all.
+    A column keeps its type if its values refuse few records of many, and so does a schema that is inferred.
     """
     reasons = [(match[1], each.reason) for each in found.rejects if (match := _COLUMN.search(each.reason)) is not None]
     rows = found.reject_count + sum(each.given.get("messages", 0) for each in found.operators if each.name == "reader")
     counts = Counter(name for name, _ in reasons)
-    return {name: why for name, why in reasons if format.infers or counts[name] * VALUES_BY_EXCEPTION > rows}
+    return {
+        name: why
+        for name, why in reasons
+        if (found.reject_count if format.infers else counts[name]) * VALUES_BY_EXCEPTION > rows
+    }
 
 
 def _refused(format: FormatGuess, location: str, head: FileHead) -> Preview:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from dagflow.cli.number_format import count
 from dagflow.cli.scaffold.column_types import ColumnGuess, guess_column
 from dagflow.cli.scaffold.row_guess import found_rows
 
@@ -72,9 +73,9 @@ def guess_csv(text: str, *, is_whole: bool) -> CsvGuess | None:
     if named is not None:
         evidence.append("the first line names the delimiter for Excel")
     if skipped > first:
-        evidence.append(f"{skipped - first} comment lines come first")
+        evidence.append(f"{count(skipped - first, 'comment line')} before the header")
     if best.titles:
-        evidence.append(f"{best.titles} lines of another form come before the header")
+        evidence.append(f"{count(best.titles, 'line')} of another form before the header")
     skipped += best.titles
     return CsvGuess(delimiter, best.options, skipped, has_header, tuple(columns), len(rows), tuple(evidence))
 

@@ -34,6 +34,9 @@ from operators.reader.compression.units import may_become_skippable
 CompressionSetting = Literal["auto", "none", "gzip", "bzip2", "xz", "zstd", "lz4", "snappy"]
 """The app's setting for the compression of its files."""
 
+_FORMS = {"snappy": "snappy in its framing format", "lz4": "lz4 in its frame format"}
+"""What is read of a compression that has other forms, such as single blocks."""
+
 _MOST_SKIPPABLE = 64
 """Number of frames without data that are skipped before the first with data: each costs a request to a store."""
 
@@ -78,7 +81,7 @@ def recognised_compression(source: ByteSource, block: BlockMetadata, setting: Co
     suffix = next((each for each in expected.suffixes if block.url.lower().endswith(each)), "")
     said = f"its name ends in {suffix}" if setting == "auto" else f"the app says {setting}"
     raise CorruptArchiveError(
-        f"{said}, but its content is {f'{found.name}' if found else f'not {expected.name}'}",
+        f"{said}, but its content is {found.name if found else f'not {_FORMS.get(expected.name, expected.name)}'}",
         url=redacted(block.url),
         offset=0,
         length=source.size_bytes,
