@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from dagflow.engine.driver import Observer
 from dagflow.engine.live_run import app_url_of
-from dagflow.engine.run_setup import RunOptions
+from dagflow.engine.run_setup import Observer, RunOptions
 from dagflow.plan.logical import LogicalPlan
 from dagflow.storage.location import absolute
 from dagflow.web.checkpoints import CheckpointLocation

@@ -41,12 +41,7 @@ _PROBE = b"dagflow doctor"
 
 
 def app_checks(app: LogicalPlan, *, starts_spark: bool = True) -> Iterator[MachineCheck]:
-    """The checks of an app, one after the other; no data is changed, and test files are removed again.
-
-    Args:
-        app: The app, checked.
-        starts_spark: Whether to start Spark, and look at its executors.
-    """
+    """The checks of an app, one after the other; no data is changed, and test files are removed again."""
     storage = app.attributes.storage_context()
     collector = LocationCollector(storage)
     yield checked("operators", lambda: _prepared(app, collector))
@@ -178,11 +173,7 @@ def _clock(differences_s: list[float]) -> str:
 
 
 def _require_reachable(master: str) -> None:
-    """Refuse a master of Spark's own that cannot be reached, for which Spark would wait a minute and more.
-
-    Raises:
-        DagflowError: No address in the master's URL accepts a connection.
-    """
+    """Refuse a master of Spark's own that cannot be reached, for which Spark would wait a minute and more."""
     failures = []
     for address in master.removeprefix("spark://").split(",") if master.startswith("spark://") else ():
         host, _, port = address.rpartition(":")

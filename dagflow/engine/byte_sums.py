@@ -11,8 +11,7 @@ from typing import NoReturn
 from dagflow.api.context import UNKNOWN_SUM
 from dagflow.api.sources import accounting_key, is_source_range
 from dagflow.engine.placed_app import PlacedApp
-from dagflow.engine.removed_sources import remover_of
-from dagflow.engine.replayer import why_not_made_again
+from dagflow.engine.repeatable import remover_of, why_not_made_again
 from dagflow.errors import ANOTHER_CHECKPOINT, START_OVER, DagflowError
 from dagflow.journal.app_facts import without_checksums
 from dagflow.journal.journal import Journal
@@ -41,16 +40,7 @@ class _Booked:
 
 
 def require_bytes_add_up(app: PlacedApp, journal: Journal, replay_command: str) -> None:
-    """Require that the byte accounting of a completed run comes to zero.
-
-    Args:
-        app: The app.
-        journal: The run's journal; all its windows are published.
-        replay_command: The command that runs windows again, up to their ids.
-
-    Raises:
-        DagflowError: A sum of the byte accounting is not zero.
-    """
+    """Require that the byte accounting of a completed run comes to zero."""
     sums = journal.state.committed_state.byte_accounting
     if off := {key: value for key, value in sums.items() if value < UNKNOWN_SUM // 2}:
         _refuse(off, app, journal, replay_command)

@@ -106,7 +106,6 @@ class ControlGraph:
     """Wires the control operators and runs their side of each window.
 
     Args:
-        app: The app.
         services: What the driver offers to each control operator, by its name.
         outputs: Where operators open the files that they write at the commit of a window.
         operator_index: Index of each operator, also of those that the app no longer has; see index_operators.
@@ -213,12 +212,6 @@ class ControlGraph:
     ) -> None:
         """Restore the states that earlier windows left.
 
-        Args:
-            planned: State of the newest plan.
-            committed: State of the newest intent.
-            last_run: All operators of the run before.
-            held: Operators that hold files back.
-
         Raises:
             JournalError: An operator that holds files back is gone; or one that has left state is gone, and another one
                 starts without state.
@@ -243,11 +236,7 @@ class ControlGraph:
             self._sources.call(name, listener.restore_event_state, state)
 
     def emit(self, window_id: int) -> Emission | None:
-        """Let the operators emit one window; None where no operator emitted anything or has news.
-
-        Raises:
-            DagflowError: An operator failed.
-        """
+        """Let the operators emit one window; None where no operator emitted anything or has news."""
         self._tuples.clear()
         self._late = []
         self._activity = 0
@@ -270,11 +259,7 @@ class ControlGraph:
         )
 
     def emit_rest(self, window_id: int) -> Emission | None:
-        """Let groupers emit all held files; None where there are none. The states of other operators are not included.
-
-        Raises:
-            DagflowError: An operator failed.
-        """
+        """Let groupers emit all held files; None where there are none. It has no states of other operators."""
         self._tuples.clear()
         self._activity = 0
         self._let_group(window_id, is_rest=True)
@@ -323,9 +308,6 @@ class ControlGraph:
             window_id: The window; each window once and in order, also over several runs.
             late: The tuples that the window's Emission has for them.
             reports: The reports of the stages, in an order that a replay repeats.
-
-        Raises:
-            DagflowError: An operator failed.
         """
         if not self._commit_chain.operators:
             return ControlResult()
@@ -342,9 +324,6 @@ class ControlGraph:
 
         Returns:
             The states in which the operators keep the events, by operator; part of the window's commit.
-
-        Raises:
-            DagflowError: An operator failed.
         """
         states = {}
         for name, listener in self._listeners.items():
@@ -355,11 +334,7 @@ class ControlGraph:
         return states
 
     def committed(self, window_id: int) -> None:
-        """Notify the commit listeners that a window, and all before it, are published.
-
-        Raises:
-            DagflowError: A listener failed.
-        """
+        """Notify the commit listeners that a window, and all before it, are published."""
         for chain in self.chains:
             for name, operator in chain.operators.items():
                 if isinstance(operator, CommitListener):

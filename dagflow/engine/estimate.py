@@ -44,9 +44,6 @@ def estimate(app: LogicalPlan, *, parallelism: int = 1, within_s: float = WITHIN
 
     Returns:
         The sum, or None where no input operator can estimate its input.
-
-    Raises:
-        DagflowError: The input cannot be looked at.
     """
     found = InputEstimate()
     storage = app.attributes.storage_context()

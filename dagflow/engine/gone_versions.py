@@ -25,9 +25,6 @@ class GoneVersions:
 
     Windows that were already emitted then leave out the rest: a version may come back, or be held open by a task, and
     the part that the committed window lacks would be missing in the middle.
-
-    Args:
-        storage: Checks which versions the driver sees.
     """
 
     def __init__(self, storage: StorageContext) -> None:
@@ -39,10 +36,6 @@ class GoneVersions:
         """Let planned windows leave out the versions that were gone for others when they were emitted.
 
         A version that was planned again since then, because it was back, is read.
-
-        Args:
-            planned: The windows that are not committed, by id.
-            journal: Holds the committed windows.
         """
         if not planned:
             return
@@ -69,11 +62,7 @@ class GoneVersions:
         return {each.version: each for each in [*_gone_in(results), *self._before(window_id)] if each.version in read}
 
     def require_gone(self, window_id: int, results: Sequence[TaskResult]) -> None:
-        """Refuse to leave out versions that only the hosts of a window's tasks do not see, except those gone before.
-
-        Raises:
-            StorageError: The driver sees the very version that a task did not find, or cannot check it.
-        """
+        """Refuse to leave out versions that only the hosts of a window's tasks do not see, except those gone before."""
         before = {each.version for each in self._before(window_id)}
         require_gone([each for each in _gone_in(results) if each.version not in before], self._storage)
 
@@ -87,11 +76,7 @@ def _gone_in(results: Iterable[TaskResult]) -> list[Skipped]:
 
 
 def require_gone(gone: Sequence[Skipped], storage: StorageContext) -> None:
-    """Refuse to leave out versions that only the hosts of the tasks do not see.
-
-    Raises:
-        StorageError: The driver sees the very version that a task did not find, or cannot check it.
-    """
+    """Refuse to leave out versions that only the hosts of the tasks do not see."""
     # The driver opens no file: it cannot compare bytes with those that a task has seen.
     for each in [each for each in gone if not each.has_other_bytes][:CHECKED_RANGES]:
         expected = FileStat(each.url, each.size_bytes, each.mtime_ns, each.etag, file_id=each.file_id)
@@ -119,21 +104,12 @@ def gone_before_replay(skipped: Iterable[Skipped], storage: StorageContext) -> d
     """The versions that a replay leaves out again because they were gone: if they come back, the next run reads them.
 
     This does not hold for an object that comes back, see docs/following.md: there only a replay can read it.
-
-    Args:
-        skipped: The ranges that the window has left out.
-        storage: Says which files are local.
     """
     return {each.version: each for each in skipped if each.is_gone and storage.backend(each.url).is_local}
 
 
 def as_left_out_before(before: Sequence[Skipped], skipped: Sequence[Skipped]) -> list[Skipped]:
-    """What a replay has left out; an unreadable range keeps this cause though it is gone now, and the reverse.
-
-    Args:
-        before: The ranges that the window had left out.
-        skipped: The ranges that it has left out now.
-    """
+    """What a replay has left out; an unreadable range keeps this cause though it is gone now, and the reverse."""
     known = {(each.version_range, not each.is_gone): each for each in before}
     return [known.get((each.version_range, each.is_gone), each) for each in skipped]
 

@@ -37,12 +37,8 @@ class HeldResults:
     """The results that the operators of one run hold back.
 
     Args:
-        operators: All operators by name.
         facts: The operators as they are now; results that earlier runs hold back are compared with them.
-        segments: The segments of the checkpoint, where parts are kept.
         composites: How the app declares its composite operators; compared with how it did when a result was begun.
-        follows: Whether the run keeps watching for new input.
-        clock: Gives milliseconds since 1970.
     """
 
     def __init__(
@@ -87,9 +83,6 @@ class HeldResults:
     def restore(self, kept: Mapping[str, SavedParts]) -> None:
         """Restore what after() returned.
 
-        Args:
-            kept: What the newest committed window left.
-
         Raises:
             JournalError: An operator that holds a result back is gone, or has other properties.
         """
@@ -119,21 +112,13 @@ class HeldResults:
         return list(operator_changes(own_name(name), held.made_by, self._made_by[name]))
 
     def over_unfinished_run(self, planned: Iterable[WindowPlan]) -> str | None:
-        """An operator whose result over the run has begun, or will with the planned windows; None where there is none.
-
-        Args:
-            planned: Windows that earlier runs have planned and not committed.
-        """
+        """An operator whose result over the run has begun, or will with the planned windows; None for none."""
         is_planned = any(not plan.retries for plan in planned)
         over_run = [name for name, over in self._over.items() if over == "run"]
         return next((own_name(name) for name in over_run if is_planned or name in self._kept), None)
 
     def due(self, *, is_end: bool = False) -> list[str]:
-        """Operators whose held results are to be published now, before anything else is emitted.
-
-        Args:
-            is_end: Whether all input of the run is processed.
-        """
+        """Operators whose held results are to be published now, before anything else is emitted."""
         if is_end:
             # What one of them publishes may be input of the next.
             return list(self._over) if self._kept.keys() & self._over.keys() else []
@@ -169,9 +154,6 @@ class HeldResults:
 
         Returns:
             The held results for the window's intent.
-
-        Raises:
-            StorageError: The store failed.
         """
         before = self.segment_names
         taken = self._given.pop(window_id, {})

@@ -24,10 +24,7 @@ class InputCount:
     """Counts the whole input of an app on a thread of its own, for display only.
 
     Args:
-        operators: The app's operators.
-        storage: Reaches the app's stores.
         is_first: Whether nothing was read before; otherwise the rest of the input cannot be counted beside the run.
-        after_s: Seconds after which it may count.
     """
 
     def __init__(

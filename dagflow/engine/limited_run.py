@@ -118,11 +118,7 @@ def _streams_without(names: set[str], spec: AppSpec) -> dict[str, StreamSpec]:
 
 
 def _require_inside(plan: LogicalPlan, bounds: OutputBounds) -> None:
-    """Refuse an app with an operator that would publish elsewhere, as far as the operators say so.
-
-    Raises:
-        DagflowError: An operator would publish elsewhere.
-    """
+    """Refuse an app with an operator that would publish elsewhere, as far as the operators say so."""
     for name, operator in plan.instances.items():
         collector = LocationCollector(plan.attributes.storage_context())
         prepare_operator(name, operator, collector)

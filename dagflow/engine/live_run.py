@@ -42,7 +42,6 @@ class LiveRun:
     """The heartbeat of a run; made by live_run().
 
     Args:
-        store: The checkpoint.
         first: The content of the first heartbeat.
         redact: Removes secrets from the text of an error.
     """
@@ -159,11 +158,6 @@ def app_url_of(app: LogicalPlan) -> str:
 @contextlib.contextmanager
 def live_run(app: LogicalPlan, gate: RunGate, command: str) -> Iterator[LiveRun]:
     """Reserve a checkpoint for this run, and write heartbeats until the body ends.
-
-    Args:
-        app: The app that is run.
-        gate: Decides whether the run may use its checkpoint.
-        command: "run" or "replay".
 
     Yields:
         The heartbeat, to which the body reports its state. The body's state at its end is how the run ended, unless it

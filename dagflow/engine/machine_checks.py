@@ -92,11 +92,7 @@ def _open_files() -> str:
 
 
 def free_space(directory: Path, advice: str) -> str:
-    """How much space is left.
-
-    Raises:
-        DagflowError: Next to no space is left.
-    """
+    """How much space is left."""
     usage = shutil.disk_usage(directory)
     free = f"{usage.free / (1 << 30):,.1f} GiB free in {directory}"
     if usage.free < LEAST_FREE_BYTES:

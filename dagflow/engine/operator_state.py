@@ -50,9 +50,6 @@ def require_owners(
         names: All operators of the app.
         newcomers: Operators of the app that keep state, and have none yet.
         last_run: All operators of the run before.
-
-    Raises:
-        JournalError: An operator that has left state is gone, and another one starts without state.
     """
     owners = {name for name, state in states.items() if not state.is_empty}
     gone, begin = sorted((owners & set(last_run)) - set(names)), sorted(newcomers)
@@ -69,9 +66,6 @@ def _require_keys_together(name: str, stage: Stage) -> None:
     """Refuse an operator with state by key where records of one key may arrive in several partitions.
 
     A broadcast input is allowed beside one by key: a task fails if it sets state of another partition's key.
-
-    Raises:
-        PlanError: Records of one key may reach several partitions of the operator.
     """
     ends = {exchange.routing.removeprefix("assigned_") for exchange in stage.inputs}
     if stage.fixed_partitions == 1 or ends - {"to_all"} == {"by_key"}:
@@ -94,9 +88,6 @@ def _require_same_kind(name: str, states: Sequence[SavedState | None], operator:
     """Refuse state that is not by key for an operator that can restore nothing else.
 
     An author's own restore() may understand the state of another operator, or one that wraps the state by key.
-
-    Raises:
-        JournalError: The state is not by key.
     """
     if type(operator).restore is not KeyedOperator.restore:
         return
@@ -109,11 +100,7 @@ def _require_same_kind(name: str, states: Sequence[SavedState | None], operator:
 
 
 def _require_same_keys(name: str, states: Sequence[SavedState | None], now: Mapping[str, Any] | None) -> None:
-    """Refuse state by key whose keys were decided otherwise than the operator decides them now.
-
-    Raises:
-        JournalError: The keys of the state are not those of the operator.
-    """
+    """Refuse state by key whose keys were decided otherwise than the operator decides them now."""
     was = next((s.keyed_by for s in states if s is not None and not s.is_empty and s.keyed_by), None)
     changes = list(operator_changes(name, OperatorFacts("", was), OperatorFacts("", dict(now)))) if was and now else []
     if changes:
@@ -128,9 +115,6 @@ class OperatorStates:
     """The state that the newest committed window has left of each partitioned operator.
 
     Args:
-        plan: The physical plan.
-        operators: All operators by name.
-        segments: The segments of the checkpoint.
         key_families: The kind of values in the columns of keys, by operator, where it is known.
     """
 
@@ -183,10 +167,6 @@ class OperatorStates:
     def restore(self, kept: Mapping[str, list[SavedState | None]], last_run: Collection[str]) -> None:
         """Restore what after() returned.
 
-        Args:
-            kept: What the newest committed window left.
-            last_run: All operators of the run before.
-
         Raises:
             JournalError: A segment, or the name of an operator with state, is gone; or an operator that keeps state by
                 key has left other state or other keys; or only one of the operator and its saved values has a
@@ -209,9 +189,6 @@ class OperatorStates:
         """Refuse state by a column whose values are now of another kind: none of its keys would be found again.
 
         The kind is known only if every run that has left keys knew it: an unknown kind stays unknown.
-
-        Raises:
-            JournalError: The values of the column are of another kind than those that the state was made with.
         """
         families = {state.key_family for state in states if state is not None and not state.is_empty}
         now = self._key_families.get(name)
@@ -229,11 +206,7 @@ class OperatorStates:
             )
 
     def require_counts(self, partitions: Mapping[str, int]) -> None:
-        """Refuse partition counts for which there is state that cannot move; called before a window is planned.
-
-        Raises:
-            DagflowError: An operator cannot be given this many partitions.
-        """
+        """Refuse partition counts for which there is state that cannot move; called before a window is planned."""
         for name, stage in self._stages.items():
             kept = self._kept.get(name, [])
             if any(state is not None for state in kept) and len(kept) != partitions[stage.head]:
@@ -296,9 +269,6 @@ class OperatorStates:
 
         Returns:
             The states for the window's intent.
-
-        Raises:
-            StorageError: The store failed.
         """
         before = self.segment_names
         for name, stage in self._stages.items():

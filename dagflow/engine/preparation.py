@@ -11,7 +11,7 @@ from dagflow.api.context import RunPreparation
 from dagflow.api.control import Estimator
 from dagflow.api.operator import Operator
 from dagflow.api.transactions import TransactionalSink
-from dagflow.engine.removed_sources import removers_in
+from dagflow.engine.repeatable import removers_in
 from dagflow.errors import DagflowError, PlanError, Problem, StorageError
 from dagflow.execution.failures import located
 from dagflow.journal.journal import Journal
@@ -44,9 +44,6 @@ class InputLocation:
 
 class LocationCollector:
     """Collects where operators publish and what they read, and refuses nothing; see RunPreparation.
-
-    Args:
-        storage: Reaches the stores of the app.
 
     Attributes:
         storage: Reaches the stores of the app.
@@ -127,17 +124,7 @@ class _Preparation(LocationCollector):
 def require_apart(
     storage: StorageContext, inputs: Iterable[InputLocation], outputs: Mapping[str, str], checkpoint: str
 ) -> None:
-    """Refuse an app that would read its own output or its checkpoint.
-
-    Args:
-        storage: Knows which schemes reach one store.
-        inputs: Where operators read.
-        outputs: Which operator publishes into each location.
-        checkpoint: The checkpoint's location.
-
-    Raises:
-        StorageError: An operator would read what an operator publishes, or the checkpoint.
-    """
+    """Refuse an app that would read its own output or its checkpoint."""
     written_locations = [(url, f"operator '{owner}' publishes") for url, owner in outputs.items()]
     written_locations.append((checkpoint, "the checkpoint lies"))
     for location in inputs:
@@ -161,16 +148,7 @@ def require_apart(
 def require_read_once(
     storage: StorageContext, inputs: Sequence[InputLocation], operators: Mapping[str, Operator]
 ) -> None:
-    """Refuse an app that removes or archives source files that another of its operators may still have to read.
-
-    Args:
-        storage: Knows which schemes reach one store.
-        inputs: Where operators read.
-        operators: All operators, by name.
-
-    Raises:
-        StorageError: Two operators read the same files, and one of them removes or archives these.
-    """
+    """Refuse an app that removes or archives source files that another of its operators may still have to read."""
     removers = removers_in(operators)
     for one, other in itertools.permutations(inputs, 2):
         if removers and one.operator != other.operator and one.takes_in(storage.named_like(_within(other), one.url)):
@@ -189,15 +167,7 @@ def _within(location: InputLocation) -> str:
 
 
 def require_paths_apart(app: LogicalPlan, paths: Mapping[str, str]) -> None:
-    """Refuse an app whose paths show that it would read its own output, or the source files that it has archived.
-
-    Args:
-        app: The app.
-        paths: Which operator has each path as a property.
-
-    Raises:
-        DagflowError: The app would read its own output or archived files, or its input cannot be looked at.
-    """
+    """Refuse an app whose paths show that it would read its own output, or the source files that it has archived."""
     storage = app.attributes.storage_context()
     collector = LocationCollector(storage)
     for name, operator in app.instances.items():
@@ -211,16 +181,7 @@ def require_paths_apart(app: LogicalPlan, paths: Mapping[str, str]) -> None:
 
 
 def require_outside(storage: StorageContext, outputs: Iterable[str], checkpoint: str) -> None:
-    """Refuse output inside of the checkpoint, which only its owner may enter, and which may be set aside as a whole.
-
-    Args:
-        storage: Knows which schemes reach one store.
-        outputs: Locations that operators publish into.
-        checkpoint: The checkpoint's location.
-
-    Raises:
-        StorageError: An output location is inside the checkpoint.
-    """
+    """Refuse output inside of the checkpoint, which only its owner may enter, and which may be set aside as a whole."""
     inside = f"{absolute(checkpoint)}/"
     for url in outputs:
         if f"{absolute(storage.named_like(url, checkpoint))}/".startswith(inside):

@@ -23,7 +23,6 @@ class PreScans:
     """The operators of an app that pre-scan their tuples.
 
     Args:
-        operators: All operators by name.
         runtime: Returns the runtime; called only when a tuple needs a pre-scan.
     """
 
@@ -35,11 +34,7 @@ class PreScans:
         self._runtime = runtime
 
     def complete(self, emission: Emission) -> Emission:
-        """The emission with every tuple resolved by its operator, after the pre-scans that the operator asks for.
-
-        Raises:
-            DagflowError: A pre-scan failed.
-        """
+        """The emission with every tuple resolved by its operator, after the pre-scans that the operator asks for."""
         # The members of a batch need no pre-scan.
         return self._resolved(emission, self._marks(emission, lambda prescan, item: True))
 
@@ -48,9 +43,6 @@ class PreScans:
 
         Args:
             emissions: The planned windows, in order, with all that were planned after the first of them.
-
-        Raises:
-            DagflowError: A pre-scan failed.
         """
         marks = [self._marks(each, lambda prescan, item: prescan.take_back(item)) for each in emissions]
         return [self._resolved(emission, own) for emission, own in zip(emissions, marks, strict=True)]
@@ -101,10 +93,6 @@ class PreScans:
 
     def restore(self, states: Mapping[str, SavedState], last_run: Collection[str]) -> None:
         """Restore what state() returned.
-
-        Args:
-            states: The pre-scan states of the newest plan, by operator.
-            last_run: All operators of the run before.
 
         Raises:
             JournalError: The name of an operator that has left state is gone.

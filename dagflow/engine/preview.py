@@ -17,9 +17,8 @@ from dagflow.api.rejects.reject import REJECTS
 from dagflow.api.sources import url_of
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.preparation import LocationCollector, prepare_operator
-from dagflow.engine.preview_chain import PreviewChain, PreviewLimits
+from dagflow.engine.preview_chain import PreviewChain, PreviewLimits, PreviewReject, PreviewResults
 from dagflow.engine.preview_port import PreviewPort, find_port, part_before
-from dagflow.engine.preview_results import PreviewReject, PreviewResults
 from dagflow.engine.preview_source import PreviewInput
 from dagflow.errors import DagflowError, OperatorError, PlanError, Problem, own_name
 from dagflow.execution.program import Program
@@ -147,10 +146,6 @@ def preview(app: LogicalPlan, options: PreviewOptions = PreviewOptions()) -> Pre
 
     The operators start without state, as in a first run; the app's own instances are left unchanged. No journal is
     read or written, and nothing is published. What operators print goes to stderr.
-
-    Args:
-        app: The app, checked.
-        options: What to show.
 
     Raises:
         PlanError: The port, or the file to read, does not exist.

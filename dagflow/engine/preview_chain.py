@@ -6,9 +6,9 @@ import contextlib
 import math
 import pickle
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,14 +16,13 @@ import pyarrow as pa
 from typing_extensions import Buffer
 
 from dagflow.api.capabilities.side_input import loaded_side_data
-from dagflow.api.context import Counts, OperatorContext, Progress
+from dagflow.api.context import Counts, OperatorContext, Progress, Skipped
 from dagflow.api.operator import PreScanner
 from dagflow.api.records import UNKNOWN, RecordBatch
-from dagflow.api.rejects.reject import REJECTS
+from dagflow.api.rejects.reject import REJECTS, Reject
 from dagflow.api.sources import FileSources, url_of
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.preview_port import PreviewPort
-from dagflow.engine.preview_results import PreviewResults, reject_of
 from dagflow.execution.chain import Chain
 from dagflow.execution.port_buffer import Consumer
 from dagflow.execution.program import Program
@@ -61,6 +60,54 @@ class PreviewLimits:
     offset: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class PreviewReject:
+    """A record that a reader refused.
+
+    Attributes:
+        file: The file.
+        offset: Its first byte in the content of the file.
+        length: How many bytes it has.
+        reason: Why it was refused.
+        raw: Its bytes, or as many of its first bytes as were kept.
+    """
+
+    file: str
+    offset: int
+    length: int
+    reason: str
+    raw: bytes
+
+
+@dataclass(slots=True)
+class PreviewResults:
+    """The results of a preview so far.
+
+    Attributes:
+        batches: Batches that arrived at the port, with at most as many records as are shown.
+        count: Records that arrived at the port.
+        at_end: How many of them were emitted at the end of the input.
+        rejects: Refused records, as many as are shown.
+        reject_count: How many records readers refused.
+        rejecting: Operators that refused records.
+        taken: Records that each operator took in.
+        given: Records that were emitted, by port.
+        urls: The files, as far as they had records.
+        left_out: Ranges that were left out of files that cannot be read.
+    """
+
+    batches: list[RecordBatch] = field(default_factory=list)
+    count: int = 0
+    at_end: int = 0
+    rejects: list[PreviewReject] = field(default_factory=list)
+    reject_count: int = 0
+    rejecting: list[str] = field(default_factory=list)
+    taken: Counter[str] = field(default_factory=Counter)
+    given: Counter[PortRef] = field(default_factory=Counter)
+    urls: dict[str, None] = field(default_factory=dict)
+    left_out: list[Skipped] = field(default_factory=list)
+
+
 class _NoFile:
     """A file that keeps nothing; see OutputFile."""
 
@@ -90,10 +137,6 @@ class PreviewChain:
         app: The whole app; its streams show which ports are connected.
         part: The part that leads to the port.
         program: The same part, as a program for tasks.
-        port: The port whose records are shown.
-        limits: How many records to show, and how many bytes to read at most.
-        prescans: The states of the pre-scans, by operator.
-        seen: Collects the results.
     """
 
     def __init__(
@@ -225,7 +268,7 @@ class PreviewChain:
     def _take_rejects(self, operator: str) -> Consumer:
         def take(batch: RecordBatch) -> None:
             for record in batch.to_pylist():
-                reject = reject_of(record)
+                reject = _reject_of(record)
                 if reject is not None and reject.offset < self._limits.offset:
                     continue
                 self.seen.reject_count += 1
@@ -273,9 +316,6 @@ class PreviewChain:
 
         Returns:
             Whether the whole tuple was taken.
-
-        Raises:
-            DagflowError: An operator failed.
         """
         with contextlib.closing(self._chain.feed(target, [item])) as steps:
             for _ in steps:
@@ -298,11 +338,7 @@ class PreviewChain:
             self._piece = max(self._piece, self._passed)
 
     def finish(self) -> None:
-        """Let the operators end the window: they emit the results of all that they took in.
-
-        Raises:
-            DagflowError: An operator failed.
-        """
+        """Let the operators end the window: they emit the results of all that they took in."""
         self._is_ending = True
         self._arrived.clear()
         self._chain.end_window()
@@ -324,3 +360,12 @@ def _through(split: Callable[[Any], Any], consume: Consumer) -> Consumer:
             consume(part)
 
     return take
+
+
+def _reject_of(record: Any) -> PreviewReject | None:
+    """The refused record that a reader describes; None where an author's port of that name emits something else."""
+    try:
+        reject = Reject.from_bytes(record)
+    except ValueError:
+        return None
+    return PreviewReject(reject.url, reject.offset, reject.length, reject.reason, reject.raw)

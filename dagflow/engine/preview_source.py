@@ -100,11 +100,7 @@ class PreviewInput:
             self._directory.close()
 
     def steps(self) -> Iterator[Mapping[PortRef, list[Any]]]:
-        """The tuples by input port, step by step, until the control operators have no more.
-
-        Raises:
-            DagflowError: An operator, or its pre-scan, failed.
-        """
+        """The tuples by input port, step by step, until the control operators have no more."""
         step = 0
         while (emission := self._control.emit(step := step + 1)) is not None:
             for part in self._parts(emission) if self._offset else [emission]:
@@ -140,9 +136,6 @@ def first_files(app: LogicalPlan, count: int) -> list[str]:
     Args:
         app: An app whose blocks are larger than any file.
         count: How many at most.
-
-    Raises:
-        DagflowError: The files cannot be listed.
     """
     placed = PlacedApp.of(app, app.attributes.storage_context())
     found: dict[str, None] = {}

@@ -21,11 +21,6 @@ def recovered(left_out: LeftOut, planned: WindowPlan, results: Sequence[TaskResu
 
     A version that was gone counts as read when it came back, or was read under another name. A version that could not
     be read also counts as read when another version of its file was: the file was repaired, or has grown to its end.
-
-    Args:
-        left_out: The listed ranges.
-        planned: The window.
-        results: The results of its tasks.
     """
     moved = _joined(each for result in results for each in result.moved)
     read = set(_read_under_their_names(left_out, planned, [each for result in results for each in result.skipped]))
@@ -33,12 +28,7 @@ def recovered(left_out: LeftOut, planned: WindowPlan, results: Sequence[TaskResu
 
 
 def ended(waiting: Sequence[WaitingEnd], planned: WindowPlan) -> list[WaitingEnd]:
-    """The ends of files that were left, and that a window reads, or whose files are other ones by now.
-
-    Args:
-        waiting: The ends.
-        planned: The window.
-    """
+    """The ends of files that were left, and that a window reads, or whose files are other ones by now."""
     if not waiting:
         return []
     read: set[str | int] = set()

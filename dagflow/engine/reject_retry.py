@@ -40,11 +40,7 @@ class RejectRetry:
 
     Args:
         control: The control operators, whose states stay as they are.
-        app: The app.
-        store: The checkpoint.
         state: Returns the state of its journal.
-        choice: Which records to try.
-        held: The results that the run holds back.
 
     Raises:
         JournalError: A target of the app cannot take late records, or a result over the run is open.

@@ -1,33 +1,189 @@
-"""Refuses to start over where the published output cannot be made again."""
+"""Whether the output of windows can be made again: by a replay, by a run with --fresh, or by nothing."""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from dagflow.api.control import ControlOperator
+from dagflow.api.operator import Operator
+from dagflow.api.transactions import Target, targets_of
+from dagflow.engine.control_graph import waits_for_results
+from dagflow.engine.operator_state import is_stateful
 from dagflow.engine.placed_app import PlacedApp
-from dagflow.engine.publication import windows_in_targets
-from dagflow.engine.removed_sources import remover_of
-from dagflow.engine.replayer import why_not_replayed
-from dagflow.errors import JournalError, MissingError
+from dagflow.engine.publishers import writer_of
+from dagflow.engine.window_codec import taking_ports, why_not_taken
+from dagflow.errors import ANOTHER_TABLE, PUT_BACK, START_OVER, DagflowError, JournalError, MissingError, own_name
+from dagflow.journal.journal import Journal
 from dagflow.journal.reader import committed_windows, read_state
-from dagflow.journal.windows import Window
+from dagflow.journal.state import JournalState
+from dagflow.journal.windows import Window, WindowPlan
+from dagflow.metrics.names import CLEANED
+from dagflow.plan.accumulators import accumulators
+from dagflow.report.app_changes import app_changes
 from dagflow.report.manifest import inputs_of
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
 from dagflow.storage.objects import ObjectStore
+
+_MOST_NAMED = 4
+"""Changes that are named; a new app has many."""
 
 _LOOKS_AT_ONCE = 16
 
 _WAY_ON = "use another checkpoint and another output, or remove both yourself where copies of the files exist"
 
 
-def require_repeatable(app: PlacedApp, store: ObjectStore) -> None:
-    """Refuse to start over where published files cannot be made again, or windows cannot be removed from a target.
+def removers_in(operators: Mapping[str, Operator]) -> list[str]:
+    """The operators of an app that remove source files."""
+    return [name for name, each in operators.items() if isinstance(each, ControlOperator) and each.removes_input]
+
+
+def remover_of(operators: Mapping[str, Operator], state: JournalState) -> str:
+    """An operator that removes source files, or has removed some and is no longer in the app; "" for none."""
+    removers = removers_in(operators)
+    removers += [name for name, counters in state.totals.operators.items() if CLEANED in counters.counts]
+    return next(iter(removers), "")
+
+
+def why_not_read_again(remover: str, checkpoint: str = "CHECKPOINT", windows: str = "--window N") -> JournalError:
+    """The error that explains why windows of an app that removes source files cannot run again.
 
     Args:
-        app: The app.
-        store: The checkpoint.
+        remover: The operator that removes them.
+        checkpoint: The checkpoint, as a command takes it.
+        windows: The options that name the windows.
+    """
+    return JournalError(
+        f"operator '{remover}' has removed the source files of what is published, or archived them",
+        url="journal",
+        hint=f"put the source files back as they were, and let an app without operator '{remover}' read them again: "
+        f"dagflow replay {checkpoint} --app APP {windows}",
+    )
+
+
+def why_not_alone(planned: WindowPlan, state: JournalState) -> JournalError | None:
+    """Why a window cannot run again by itself: its records are part of a result over several windows."""
+    if not (held := [*planned.holds, *planned.closes]):
+        return None
+    return JournalError(
+        f"window {planned.window_id} is part of a result of operator '{own_name(held[0])}' over several windows, and "
+        "cannot be processed again alone",
+        url="journal",
+        hint=PUT_BACK if remover_of({}, state) else START_OVER,
+    )
+
+
+def why_not_again(state: JournalState, windows: Iterable[int]) -> JournalError | None:
+    """Why windows cannot run again: a later one has published refused records of theirs, which would be duplicated."""
+    retried = sorted(set(state.retried) & set(windows))
+    if not retried:
+        return None
+    return JournalError(
+        f"a later window has taken over the refused records of window {retried[0]}: what was published of them would "
+        "be there twice",
+        url="journal",
+        hint=PUT_BACK if remover_of({}, state) else START_OVER,
+    )
+
+
+def why_not_made_again(
+    app: PlacedApp, state: JournalState, windows: Sequence[int], plans: Iterable[WindowPlan]
+) -> DagflowError | None:
+    """Why a replay would refuse windows, as far as that is known before it starts.
+
+    Args:
+        app: The app as it is now.
+        state: What the journal says.
+        windows: Their ids, ascending; not empty.
+        plans: The plans of these windows that are checked.
+    """
+    ports = taking_ports(app.plan)
+    return (
+        why_not_replayed(app)
+        or why_not_again(state, windows)
+        or why_not_in_targets(state, targets_of(app.operators, app.storage), windows[0])
+        or next(filter(None, (why_not_alone(each, state) or why_not_taken(each, ports) for each in plans)), None)
+    )
+
+
+def why_not_in_targets(state: JournalState, targets: Mapping[str, Target], first: int) -> JournalError | None:
+    """Why windows cannot run again: some of their output is in other targets than the app's, and is not replaced there.
+
+    Args:
+        state: The state of the journal.
+        targets: The targets of the app, by operator.
+        first: The first of the windows, which reach to the newest one.
+    """
+    for name, receipt in state.receipts.items():
+        is_same = name in targets and receipt.target in ("", targets[name].name)
+        newest = receipt.elsewhere if is_same else receipt.window_id
+        if newest >= first:
+            place = "another table" if is_same or not receipt.target else receipt.target
+            return JournalError(
+                f"the output of operator '{name}' up to window {newest} is in {place}, and stays there",
+                url="journal",
+                hint=ANOTHER_TABLE,
+            )
+    return None
+
+
+def why_not_replayed(app: PlacedApp) -> JournalError | None:
+    """Why an app cannot replay windows: output depends on other windows, or is published apart from its window."""
+    removers = removers_in(app.operators)
+    obstacle = _obstacle(app, removers)
+    if removers and obstacle is not None:
+        return JournalError(obstacle.message, url="journal", hint=PUT_BACK)
+    waiting = [name for name in waits_for_results(app.plan, app.operators) if name in removers]
+    return why_not_read_again(waiting[0]) if waiting else obstacle
+
+
+def _obstacle(app: PlacedApp, removers: Collection[str]) -> JournalError | None:
+    """Why an app could not replay windows even if it did not remove source files."""
+    for stage in app.plan.stages:
+        for name in stage.operators:
+            if is_stateful(app.operators[name]):
+                return JournalError(
+                    f"operator '{own_name(name)}' has state, and the journal does not keep the state before a window",
+                    url="journal",
+                    hint=START_OVER,
+                )
+    for name, target in targets_of(app.operators, app.storage).items():
+        if why := target.why_not_replayed:
+            return JournalError(
+                f"operator '{own_name(name)}' writes to {target.name}: {why}", url="journal", hint=ANOTHER_TABLE
+            )
+    for name in waits_for_results(app.plan, app.operators):
+        if name not in removers:
+            return JournalError(
+                f"operator '{own_name(name)}' works on the results of all windows in order, and cannot process one of "
+                "them again",
+                url="journal",
+                hint=START_OVER,
+            )
+    for name, each in accumulators(app.operators).items():
+        if each.over != "window":
+            return JournalError(
+                f"operator '{own_name(name)}' gives results over several windows, and a window that is processed again "
+                "would give one of its own",
+                url="journal",
+                hint=f"say over: window, where each window is to give a result of its own; otherwise {START_OVER}",
+            )
+    return None
+
+
+def windows_in_targets(
+    operators: Mapping[str, Operator], state: JournalState, storage: StorageContext
+) -> Iterator[tuple[Target, int]]:
+    """The targets that have windows of the journal, which cannot be removed from them, each with its newest window."""
+    for name, target in targets_of(operators, storage).items():
+        if marker := target.open(writer_of(state, name)).marker:
+            yield target, marker
+
+
+def require_repeatable(app: PlacedApp, store: ObjectStore) -> None:
+    """Refuse to start over where published files cannot be made again, or windows cannot be removed from a target.
 
     Raises:
         JournalError: An operator of the app, now or in an earlier run, removes source files; or a source file is gone,
@@ -88,3 +244,28 @@ def _sources(window: Window) -> dict[str, int]:
             # For a compressed file that was cut, ranges may be in its content, which is longer than the file.
             ends[part.url] = max(ends.get(part.url, 0), min(part.end, part.size_bytes))
     return ends
+
+
+def change_notices(app: PlacedApp, journal: Journal, replay_command: str) -> list[str]:
+    """The notices about a changed app; none where it has not changed."""
+    state = journal.state
+    if state.facts is None or not (changes := app_changes(state.facts, app.facts)):
+        return []
+    named = [change.text for change in changes[:_MOST_NAMED]]
+    more = [f"and {len(changes) - _MOST_NAMED} more"] if len(changes) > _MOST_NAMED else []
+    notices = [f"the app has changed since the run before: {'; '.join([*named, *more])}"]
+    first, last = state.forgotten + 1, state.last_committed
+    if last < first or not any(change.concerns_output for change in changes):
+        return notices
+    windows = f"window {last}" if first == last else f"windows {first} to {last}"
+    said = f"the output of {windows} was made by the earlier app"
+    if remover := remover_of(app.operators, state):
+        return [*notices, f"{said}; nothing makes it again, because operator '{remover}' has removed the source files"]
+    plans = [journal.window(each).plan for each in sorted({first, last})]
+    obstacle = why_not_made_again(app, state, range(first, last + 1), plans)
+    if obstacle is not None:
+        occupied = [target.name for target, _ in windows_in_targets(app.operators, state, app.storage)]
+        where = f", into another place than {' or '.join(occupied)}," if occupied else ""
+        return [*notices, f"{said}; only a run with --fresh{where} makes it again, because {obstacle.message}"]
+    ids = str(last) if first == last else f"{first}-{last}"
+    return [*notices, f"{said}; to make it again: {replay_command} --window {ids}"]

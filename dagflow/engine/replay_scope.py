@@ -49,10 +49,6 @@ class _Group:
 def with_their_groups(journal: Journal, chosen: Iterable[int]) -> ReplayScope:
     """Windows with all others of their groups: a file of a group has rows of all of its windows.
 
-    Args:
-        journal: Open.
-        chosen: Ids of windows.
-
     Raises:
         MissingError: There is no such window.
         JournalError: A group is not published yet, or the journal does not keep all of its windows.

@@ -3,58 +3,79 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
-from concurrent.futures import wait
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
-from dagflow.api.context import Skipped, VersionKey
-from dagflow.api.transactions import TargetDecision, targets_of
-from dagflow.engine.control_graph import waits_for_results
+from dagflow.api.transactions import TargetDecision
+from dagflow.engine.assembly import Assembly
 from dagflow.engine.driver_watch import DriverWatch
-from dagflow.engine.file_changes import ReplayedWindow, file_changes
 from dagflow.engine.gone_versions import as_left_out_before, gone_before_replay
-from dagflow.engine.operator_state import is_stateful
-from dagflow.engine.placed_app import PlacedApp
+from dagflow.engine.publication import Publication, finish_replay
 from dagflow.engine.recovered_ranges import recovered_by_replay
-from dagflow.engine.recovery import finish_replay
-from dagflow.engine.removed_sources import remover_of, removers_in, why_not_read_again
+from dagflow.engine.repeatable import why_not_again, why_not_alone
 from dagflow.engine.replay_scope import ReplayScope
 from dagflow.engine.scaling import Scaling
-from dagflow.engine.side_inputs import SideInputs
-from dagflow.engine.stop_request import TICK_S, StopRequest, abandon
-from dagflow.engine.target_access import TargetDecisions, why_not_in_targets
-from dagflow.engine.target_replays import TargetReplays
-from dagflow.engine.window_codec import WindowCodec, require_names_apart, require_takers, taking_ports, why_not_taken
-from dagflow.engine.window_intent import busy_s, counters_of, intent_of, ran_ms
+from dagflow.engine.stop_request import StopRequest
+from dagflow.engine.window_codec import require_names_apart, require_takers, taking_ports
+from dagflow.engine.window_intent import intent_of
+from dagflow.engine.window_loop import WindowLoop
 from dagflow.engine.window_repair import unpublished
+from dagflow.engine.window_runner import InFlight, WindowRunner
 from dagflow.errors import (
-    ANOTHER_TABLE,
-    PUT_BACK,
-    START_OVER,
     DagflowError,
-    JournalError,
     MissingError,
     RunStoppedError,
     SourceChangedError,
     StorageError,
-    own_name,
 )
 from dagflow.execution.messages import TaskResult
 from dagflow.journal.events import WindowReplay
-from dagflow.journal.journal import Journal, now_ms
+from dagflow.journal.journal import now_ms
 from dagflow.journal.saved_state import ControlState
-from dagflow.journal.state import JournalState
 from dagflow.journal.windows import ProducedFiles, WindowIntent, WindowPlan
-from dagflow.plan.accumulators import accumulators
 from dagflow.plan.groups import merger_name
-from dagflow.runtime.base import Runtime
 from dagflow.storage.context import StorageContext
 from dagflow.storage.file_facts import FileFacts
 from dagflow.storage.location import redacted
-from dagflow.storage.pending import PendingFile, pending_tag
+from dagflow.storage.pending import PendingFile
 from dagflow.storage.publishing import discard_all
 
 _PUT_VERSION_BACK = "put the version back that was read; nothing was replaced"
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """What a replay did to one published file.
+
+    Attributes:
+        url: The file.
+        change: "unchanged", "replaced", "added" or "removed".
+        records_before: Records that the file held, 0 for a new file.
+        records_after: Records that the file holds now, 0 for a removed file.
+        size_before: Size before, in bytes.
+        size_after: Size now, in bytes.
+    """
+
+    url: str
+    change: str
+    records_before: int
+    records_after: int
+    size_before: int
+    size_after: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedWindow:
+    """What a replay did to one window.
+
+    Attributes:
+        window_id: The window.
+        changes: What happened to each file that the window had published, or publishes now.
+    """
+
+    window_id: int
+    changes: tuple[FileChange, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +142,7 @@ class _Rerun:
         )
 
 
-class Replayer:
+class Replayer(WindowLoop):
     """Replays windows of one journal.
 
     Guarantee: no published file is replaced before all new files, of all windows together, are complete and durable and
@@ -129,77 +150,67 @@ class Replayer:
     replay if this process dies. Each file is replaced atomically and as a whole. No file of another window is touched.
 
     Args:
-        journal: Open, with its epoch claimed.
-        app: The app as it is now.
-        runtime: Returns the runtime; called when the first window runs.
-        stop: Asks to end early.
-        parallelism: Tasks that run at the same time.
-        side_inputs: Returns the side inputs, as they are now.
-        watch: Reports where the driver stalls.
+        parts: The parts of the replay; its app can replay windows.
 
     Raises:
-        JournalError: The app cannot replay windows, because what it publishes depends on more than a window's blocks.
+        MissingError: There is no such window.
+        JournalError: A window is not committed, or cannot run again.
     """
 
-    def __init__(
-        self,
-        journal: Journal,
-        app: PlacedApp,
-        runtime: Callable[[], Runtime],
-        stop: StopRequest,
-        parallelism: int,
-        side_inputs: SideInputs,
-        watch: DriverWatch,
-    ) -> None:
-        obstacle = why_not_replayed(app)
-        if obstacle is not None:
-            raise obstacle
-        self._journal = journal
-        self._storage = app.storage
+    def __init__(self, parts: Assembly, scope: ReplayScope, stop: StopRequest, watch: DriverWatch) -> None:
+        super().__init__(parts.journal, WindowRunner(parts), stop)
+        app = parts.app
         self._plan = app.plan
-        self._runtime = runtime
-        self._stop = stop
-        self._side_inputs = side_inputs
-        self._watch = watch
-        self._codec = WindowCodec(app.plan, app.operators, pending_tag(journal.state.app_uuid, journal.epoch))
-        self._counts = Scaling(app.plan, app.deciders, parallelism).counts
         self._operators = app.operators
-        self._targets = TargetReplays(app.operators, journal, app.storage)
-        self._decisions = TargetDecisions(app.storage)
+        self._storage = app.storage
+        self._side_inputs = parts.side_inputs
+        self._watch = watch
+        self._counts = Scaling(app.plan, app.deciders, parts.sizing.parallelism).counts
+        self._publication = Publication(app.operators, parts.journal, app.storage, "power")
+        self._scope = scope
+        self._before = {window_id: self._published(window_id) for window_id in scope.all}
+        self._left = deque(sorted(scope.again))
+        self._reruns: dict[int, _Rerun] = {}
 
-    def replay(self, windows: ReplayScope) -> list[ReplayedWindow]:
+    def replay(self) -> list[ReplayedWindow]:
         """Run windows again, then replace the files of all of them.
 
         Raises:
-            MissingError: There is no such window.
-            JournalError: A window is not committed, or the app has no input port for its blocks.
+            JournalError: The app has no input port for the blocks of a window.
             DagflowError: A window failed; nothing was replaced.
             RunStoppedError: A stop was requested before the record was written; nothing was replaced.
         """
-        published = [self._published(window_id) for window_id in windows.all]
-        reruns: list[_Rerun] = []
         try:
-            for window in published:
-                reruns.append(self._run_again(window, windows, [file for rerun in reruns for file in rerun.made]))
-            self._raise_if_stopped()
-            new = [file for rerun in reruns for file in rerun.made]
+            self._run_all()
+            if self._stop.is_requested:
+                raise RunStoppedError("the replay was asked to stop; nothing was replaced")
+            for window_id in self._scope.merged.keys() - self._scope.again:
+                self._reruns[window_id] = self._merged(self._before[window_id])
+            reruns = [self._reruns[window_id] for window_id in self._scope.all]
+            new = self._made
             require_names_apart(new)
-            taken = {url for window in published for url in window.urls}
+            taken = {url for window in self._before.values() for url in window.urls}
             _require_free(self._storage, {file.final_url for file in new} - taken)
-            self._targets.check(new)
+            self._publication.check([file for file in new if file.target], [])
             names = {file.final_url for file in new}
             events = [rerun.as_event(self._journal.state.replays + 1, names) for rerun in reruns]
-            self._targets.require_shown(file for event in events for file in event.replaced)
+            self._publication.require_shown(file for event in events for file in event.replaced)
         except DagflowError:
-            discard_all(self._storage, [file for rerun in reruns for file in rerun.made])
+            self._abandon()
+            discard_all(self._storage, self._made)
             raise
         with self._watch.doing("the commit of the replay"):
             self._journal.append(*events)
             finish_replay(self._journal, self._storage, self._operators)
         return [
-            ReplayedWindow(rerun.intent.window_id, tuple(file_changes(rerun.published.files, rerun.intent.files)))
+            ReplayedWindow(rerun.intent.window_id, tuple(_file_changes(rerun.published.files, rerun.intent.files)))
             for rerun in reruns
         ]
+
+    @property
+    def _made(self) -> list[PendingFile]:
+        """The new files so far."""
+        return [file for _, rerun in sorted(self._reruns.items()) for file in rerun.made]
 
     def _published(self, window_id: int) -> _Published:
         window = self._journal.window(window_id)
@@ -215,189 +226,77 @@ class Replayer:
         if unfinished is None:
             return _Published(planned, intent, intent.files, intent.produced, [])
         # Among its files only those of targets can already be visible to readers: they come first.
-        is_shown = any(self._targets.has(file.target, unfinished.number) for file in unfinished.made if file.target)
+        is_shown = any(
+            self._publication.has_replay(file.target, unfinished.number) for file in unfinished.made if file.target
+        )
         shown = unfinished.intent if is_shown else intent
         return _Published(planned, unfinished.intent, shown.files, shown.produced, unfinished.intent.files)
 
-    def _run_again(self, window: _Published, windows: ReplayScope, earlier: Sequence[PendingFile]) -> _Rerun:
-        """Run one window, if it has to run; its files are pending when this returns.
-
-        Raises:
-            DagflowError: The window failed; no file of it is pending.
-        """
-        planned = window.planned
-        mergers = {merger_name(name): name for name in planned.takes}
-        replaced = windows.merged.get(planned.window_id, frozenset())
-        is_again = planned.window_id in windows.again
-
-        def is_kept(part: ProducedFiles) -> bool:
-            """Whether files stay: those of a group that is not replayed, and the window's own where only groups are."""
-            return mergers[part.stage] not in replaced if part.stage in mergers else not is_again
-
-        files, produced = window.kept(is_kept)
-        kept = frozenset(file.final_url for file in files)
-        if not is_again:
-            merged = replace(window.intent, files=files, produced=produced, recovered=[], started_ms=0, finished_ms=0)
-            return _Rerun(window, merged, kept)
+    def _next_window(self) -> WindowPlan | None:
+        if not self._left:
+            return None
+        planned = self._before[self._left.popleft()].planned
+        mergers = {merger_name(name) for name in planned.takes}
         own = {name: given for name, given in planned.inputs.items() if name.rpartition(".")[0] not in mergers}
-        gone = gone_before_replay(window.intent.skipped, self._storage)
-        results, decisions = self._run_to_fit(replace(planned, inputs=own), gone, windows.again, earlier)
-        did = intent_of(planned.window_id, self._plan, results)
-        did.counters.add(counters_of(decisions))
-        failure = _failure_of(results, window)
-        if failure is not None:
-            discard_all(self._storage, did.files)
-            raise failure
-        read = recovered_by_replay(self._journal.state.left_out, window.intent, did.skipped)
-        files, produced = [*files, *did.files], [*produced, *did.produced]
-        skipped = as_left_out_before(window.intent.skipped, did.skipped)
-        started_ms, finished_ms = ran_ms(planned, results)
-        did = replace(
-            did,
-            skipped=skipped,
-            recovered=read,
-            # Control operators have no part in a replay.
-            busy_s=busy_s({}, results),
-            started_ms=started_ms,
-            finished_ms=finished_ms,
-        )
-        return _Rerun(window, replace(did, files=files, produced=produced), kept)
-
-    def _run_to_fit(
-        self,
-        planned: WindowPlan,
-        gone: Mapping[VersionKey, Skipped],
-        again: Set[int],
-        earlier: Sequence[PendingFile],
-    ) -> tuple[list[TaskResult], dict[str, TargetDecision]]:
-        """Run a window, and again where a target does not take its files as they are."""
-        while True:
-            made_by = dict(self._decisions.texts)
-            results = self._run(planned, gone)
-            if any(result.error is not None for result in results):
-                return results, {}
-            decisions = self._targets.decide(again, earlier, [file for result in results for file in result.files])
-            if not self._decisions.rerun_to_fit(planned.window_id, made_by, results, decisions, lambda: True):
-                return results, decisions
-
-    def _run(self, planned: WindowPlan, gone: Mapping[VersionKey, Skipped]) -> list[TaskResult]:
-        heads = {stage.head for stage in self._plan.stages}
+        planned = replace(planned, inputs=own)
         require_takers(planned, taking_ports(self._plan))
-        if not planned.inputs:
-            return []  # it has only merged what other windows held back
-        counts = {**self._counts, **{head: n for head, n in planned.partitions.items() if head in heads}}
-        # A plan in an archive has no state; a pre-scan's decision holds for all windows.
-        state = ControlState(prescans=self._journal.state.control_state.prescans)
-        job = self._codec.job_of(replace(planned, partitions=counts, control_state=state), {})
-        side_inputs = self._side_inputs.data_of(self._side_inputs.current())
-        runtime = self._runtime()
-        self._raise_if_stopped()
-        decided = self._decisions.take()
-        job = replace(job, is_reprocessed=True, side_inputs=side_inputs, decided=decided, gone=gone)
-        running = runtime.submit(job)
-        while wait([running], timeout=TICK_S).not_done:
-            if self._stop.is_requested:
-                abandon(self._storage, runtime, [running])
-                self._raise_if_stopped()
-        return running.result()
+        heads = {stage.head for stage in self._plan.stages}
+        return replace(
+            planned,
+            partitions={**self._counts, **{head: n for head, n in planned.partitions.items() if head in heads}},
+            # A plan in an archive has no state; a pre-scan's decision holds for all windows.
+            control_state=ControlState(prescans=self._journal.state.control_state.prescans),
+            side_inputs=self._side_inputs.current(),
+        )
 
-    def _raise_if_stopped(self) -> None:
-        if self._stop.is_requested:
-            raise RunStoppedError("the replay was asked to stop; nothing was replaced")
+    def _submit(self, planned: WindowPlan) -> None:
+        gone = gone_before_replay(self._before[planned.window_id].intent.skipped, self._storage)
+        self._in_flight.append(self._runner.submit(planned, gone))
+
+    def _require_success(self, planned: WindowPlan, results: Sequence[TaskResult]) -> None:
+        if (failure := _failure_of(results, self._before[planned.window_id])) is not None:
+            raise failure
+
+    def _decide(self, results: Sequence[TaskResult]) -> Mapping[str, TargetDecision]:
+        held = self._journal.state.held.files(self._scope.again)
+        made = [file for result in results for file in result.files if file.target]
+        return self._publication.decide(made, [*held, *self._made])
+
+    def _commit(self, flight: InFlight, results: Sequence[TaskResult], decisions: Mapping[str, TargetDecision]) -> None:
+        """Keep what the window did: all windows are committed together."""
+        planned = flight.planned
+        before = self._before[planned.window_id]
+        files, produced = before.kept(self._is_kept(before.planned))
+        kept = frozenset(file.final_url for file in files)
+        # The columns of a target change without a word in the journal.
+        counted = {operator: replace(each, changes=()) for operator, each in decisions.items()}
+        did = intent_of(planned, self._plan, results, decisions=counted)
+        intent = replace(
+            did,
+            files=[*files, *did.files],
+            produced=[*produced, *did.produced],
+            skipped=as_left_out_before(before.intent.skipped, did.skipped),
+            recovered=recovered_by_replay(self._journal.state.left_out, before.intent, did.skipped),
+        )
+        self._reruns[planned.window_id] = _Rerun(before, intent, kept)
+
+    def _merged(self, window: _Published) -> _Rerun:
+        """A window that does not run again, and loses the files of groups that do."""
+        files, produced = window.kept(self._is_kept(window.planned))
+        intent = replace(window.intent, files=files, produced=produced, recovered=[], started_ms=0, finished_ms=0)
+        return _Rerun(window, intent, frozenset(file.final_url for file in files))
+
+    def _is_kept(self, planned: WindowPlan) -> Callable[[ProducedFiles], bool]:
+        """Which files stay: those of a group that is not replayed, and the window's own where only groups are."""
+        replaced = self._scope.merged.get(planned.window_id, frozenset())
+        is_again = planned.window_id in self._scope.again
+        mergers = {merger_name(name): name for name in planned.takes}
+        return lambda part: mergers[part.stage] not in replaced if part.stage in mergers else not is_again
 
 
 def _what_and_where(file: PendingFile) -> FileFacts:
     """The facts of a file without those about its values."""
     return FileFacts(file.target, partition={} if file.facts is None else file.facts.partition)
-
-
-def why_not_alone(planned: WindowPlan, state: JournalState) -> JournalError | None:
-    """Why a window cannot run again by itself: its records are part of a result over several windows."""
-    if not (held := [*planned.holds, *planned.closes]):
-        return None
-    return JournalError(
-        f"window {planned.window_id} is part of a result of operator '{own_name(held[0])}' over several windows, and "
-        "cannot be processed again alone",
-        url="journal",
-        hint=PUT_BACK if remover_of({}, state) else START_OVER,
-    )
-
-
-def why_not_again(state: JournalState, windows: Iterable[int]) -> JournalError | None:
-    """Why windows cannot run again: a later one has published refused records of theirs, which would be duplicated."""
-    retried = sorted(set(state.retried) & set(windows))
-    if not retried:
-        return None
-    return JournalError(
-        f"a later window has taken over the refused records of window {retried[0]}: what was published of them would "
-        "be there twice",
-        url="journal",
-        hint=PUT_BACK if remover_of({}, state) else START_OVER,
-    )
-
-
-def why_not_made_again(
-    app: PlacedApp, state: JournalState, windows: Sequence[int], plans: Iterable[WindowPlan]
-) -> DagflowError | None:
-    """Why a replay would refuse windows, as far as that is known before it starts.
-
-    Args:
-        app: The app as it is now.
-        state: What the journal says.
-        windows: Their ids, ascending; not empty.
-        plans: The plans of these windows that are checked.
-    """
-    ports = taking_ports(app.plan)
-    return (
-        why_not_replayed(app)
-        or why_not_again(state, windows)
-        or why_not_in_targets(state, targets_of(app.operators, app.storage), windows[0])
-        or next(filter(None, (why_not_alone(each, state) or why_not_taken(each, ports) for each in plans)), None)
-    )
-
-
-def why_not_replayed(app: PlacedApp) -> JournalError | None:
-    """Why an app cannot replay windows: output depends on other windows, or is published apart from its window."""
-    removers = removers_in(app.operators)
-    obstacle = _obstacle(app, removers)
-    if removers and obstacle is not None:
-        return JournalError(obstacle.message, url="journal", hint=PUT_BACK)
-    waiting = [name for name in waits_for_results(app.plan, app.operators) if name in removers]
-    return why_not_read_again(waiting[0]) if waiting else obstacle
-
-
-def _obstacle(app: PlacedApp, removers: Collection[str]) -> JournalError | None:
-    """Why an app could not replay windows even if it did not remove source files."""
-    for stage in app.plan.stages:
-        for name in stage.operators:
-            if is_stateful(app.operators[name]):
-                return JournalError(
-                    f"operator '{own_name(name)}' has state, and the journal does not keep the state before a window",
-                    url="journal",
-                    hint=START_OVER,
-                )
-    for name, target in targets_of(app.operators, app.storage).items():
-        if why := target.why_not_replayed:
-            return JournalError(
-                f"operator '{own_name(name)}' writes to {target.name}: {why}", url="journal", hint=ANOTHER_TABLE
-            )
-    for name in waits_for_results(app.plan, app.operators):
-        if name not in removers:
-            return JournalError(
-                f"operator '{own_name(name)}' works on the results of all windows in order, and cannot process one of "
-                "them again",
-                url="journal",
-                hint=START_OVER,
-            )
-    for name, each in accumulators(app.operators).items():
-        if each.over != "window":
-            return JournalError(
-                f"operator '{own_name(name)}' gives results over several windows, and a window that is processed again "
-                "would give one of its own",
-                url="journal",
-                hint=f"say over: window, where each window is to give a result of its own; otherwise {START_OVER}",
-            )
-    return None
 
 
 def _failure_of(results: Sequence[TaskResult], window: _Published) -> DagflowError | None:
@@ -429,11 +328,7 @@ def _failure_of(results: Sequence[TaskResult], window: _Published) -> DagflowErr
 
 
 def _require_free(storage: StorageContext, urls: set[str]) -> None:
-    """Refuse names that another window or another program has taken.
-
-    Raises:
-        StorageError: A name is taken.
-    """
+    """Refuse names that another window or another program has taken."""
     for url in sorted(urls):
         try:
             storage.stat(url)
@@ -444,3 +339,26 @@ def _require_free(storage: StorageContext, urls: set[str]) -> None:
             url=redacted(url),
             hint="publish into another directory, or under other names",
         )
+
+
+def _file_changes(old: Sequence[PendingFile], new: Sequence[PendingFile]) -> Iterator[FileChange]:
+    """What happened to each file, in the order of their names."""
+    before = {file.final_url: file for file in old}
+    after = {file.final_url: file for file in new}
+    for url in sorted({*before, *after}):
+        was, now = before.get(url), after.get(url)
+        yield FileChange(
+            redacted(url),
+            _change(was, now),
+            was.records if was else 0,
+            now.records if now else 0,
+            was.size_bytes if was else 0,
+            now.size_bytes if now else 0,
+        )
+
+
+def _change(was: PendingFile | None, now: PendingFile | None) -> str:
+    if was is None or now is None:
+        return "added" if was is None else "removed"
+    is_same = (was.size_bytes, was.crc32) == (now.size_bytes, now.crc32) and now.crc32 is not None
+    return "unchanged" if is_same else "replaced"

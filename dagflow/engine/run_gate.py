@@ -43,10 +43,6 @@ class RunGate:
     def claim(self, app: LogicalPlan, first: Heartbeat) -> int:
         """Write a heartbeat numbered after those of all earlier runs; if several runs do this at once, one succeeds.
 
-        Args:
-            app: The app of the run.
-            first: The first heartbeat of the run.
-
         Returns:
             The number of the heartbeat.
 
@@ -142,9 +138,6 @@ class RunGate:
         """Refuse an app where the last run was of another one whose file still exists and names this checkpoint.
 
         A file that was moved, copied or edited counts as the same app: it publishes into the same locations.
-
-        Raises:
-            JournalError: The app is another one.
         """
         other = last.app_file
         path, other_path = _bytes_of(file), _bytes_of(other)

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal, Protocol
 
-from dagflow.engine.driver import Observer
+from dagflow.engine.assembly import Assembly
 from dagflow.engine.driver_memory import limited_memory, memory_for_tasks
 from dagflow.engine.driver_watch import DriverWatch
 from dagflow.engine.live_run import LiveRun, live_run
+from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.preparation import prepare
-from dagflow.engine.recovery import finish_replay
+from dagflow.engine.publication import finish_replay
 from dagflow.engine.run_gate import RunGate
 from dagflow.engine.spark_start import SparkStart
 from dagflow.engine.stop_request import StopRequest
 from dagflow.engine.window_repair import advise_repair, advise_replay
-from dagflow.errors import DagflowError
+from dagflow.errors import DagflowError, FencedError, JournalError, StorageError
 from dagflow.execution.program import Program
 from dagflow.execution.record_limit import RecordLimit
 from dagflow.execution.stalls import StallLimits
@@ -34,12 +37,13 @@ from dagflow.runtime.scratch import sweep
 from dagflow.runtime.spark_process import SparkProcess, spark_log
 from dagflow.runtime.start_checks import require_no_context, require_no_submission
 from dagflow.runtime.task_server import TaskServer
-from dagflow.spec.app_spec import Attributes
 from dagflow.spec.spark_master import SparkMaster
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute
 from dagflow.storage.objects import ObjectStore
 from dagflow.telemetry.run_signals import MetricsAddress
+
+logger = logging.getLogger(__name__)
 
 RuntimeFactory = Callable[[Program], Runtime]
 
@@ -83,6 +87,16 @@ class RunOptions:
     rejects: RejectChoice | None = None
     metrics: MetricsAddress | None = None
     owns_process: bool = False
+
+
+class Observer(Protocol):
+    """Receives the progress of a run; called from the driver's thread."""
+
+    def progress(self, snapshot: RunSnapshot) -> None:
+        """Called with the current state of the run, a few times a second."""
+
+    def notice(self, text: str) -> None:
+        """Called once for each message to the user."""
 
 
 class SilentObserver:
@@ -140,38 +154,100 @@ class OpenRun:
         self.live.set_outputs(locations.outputs)
         return locations
 
-    def lazy_runtime(
+    @contextlib.contextmanager
+    def assembled(
         self,
-        program: Program,
+        app: PlacedApp,
         locations: RunLocations,
         runtime: RuntimeFactory | None,
         observer: Observer | None = None,
-    ) -> LazyRuntime:
-        """The runtime of a program, whose stalls the heartbeat reports; see the function of this name."""
-        tasks = lazy_runtime(self.app, program, self.options, locations, self.gate.stop, runtime, observer, self.watch)
-        self.live.add_stalls(tasks.stalls)
-        return tasks
+        *,
+        follows: bool = False,
+        is_replay: bool = False,
+    ) -> Iterator[Assembly]:
+        """Assemble the parts of the run; at the end the runtime is closed, and pending files are swept."""
+        options, journal, store = self.options, self.journal, self.gate.store
+        with pending_files_swept(locations.outputs, journal, app.storage):
+            # Regardless of the app's durability: a record of the journal says that files of a replay are complete.
+            durability = "power" if is_replay else app.attributes.durability
+            limits = self.watch.stall_limits
+            program = Program.of(app.name, app.plan, app.operators, app.storage, durability, limits)
+            program = replace(program, record_limit=options.record_limit, output_bounds=options.output_bounds)
+            tasks = lazy_runtime(self.app, program, options, locations, self.gate.stop, runtime, observer, self.watch)
+            self.live.add_stalls(tasks.stalls)
+            with contextlib.closing(tasks):
+                yield Assembly(
+                    app, self.app, journal, store, tasks, self.parallelism, follows=follows, is_replay=is_replay
+                )
+
+
+@contextlib.contextmanager
+def pending_files_swept(roots: Sequence[str], journal: Journal, storage: StorageContext) -> Iterator[None]:
+    """Remove, before and after the body, what tasks wrote and no window will publish.
+
+    A failure after the body is only logged: it does not change the result of the run, and the next run tries again. So
+    is a failure in a location that the app does not name any more, which may be gone.
+
+    Raises:
+        StorageError: The store refused, before the body.
+        JournalError: This driver does not hold the journal any more, before the body.
+    """
+
+    def sweep(locations: Iterable[str], before_epoch: int) -> None:
+        keep = {file.pending_url for file in journal.state.unpublished_files()}
+        for place in locations:
+            storage.backend(place).pending.sweep(
+                place,
+                owner=journal.state.app_uuid,
+                before_epoch=before_epoch,
+                require_right=journal.check_epoch,
+                keep=keep,
+            )
+
+    sweep(roots, journal.epoch)
+    for place in sorted({*journal.state.outputs, *journal.state.earlier_outputs}.difference(roots)):
+        try:
+            sweep([place], journal.epoch)
+        except StorageError as error:
+            logger.info("pending files were not removed where the app publishes no more error=%s", error)
+    try:
+        yield
+    finally:
+        try:
+            sweep(roots, journal.epoch + 1)
+        except FencedError:
+            logger.info("pending files are left to the driver that has taken over")
+        except (StorageError, JournalError) as error:
+            logger.warning("pending files were not removed, the next run will try again error=%s", error)
 
 
 @contextlib.contextmanager
 def open_run(
-    app: LogicalPlan, options: RunOptions, gate: RunGate, command: str, journal_of: Callable[[ObjectStore], Journal]
+    app: LogicalPlan,
+    options: RunOptions,
+    command: Literal["run", "replay"],
+    notice: Callable[[str], None],
+    stop: StopRequest,
+    journal_of: Callable[[ObjectStore], Journal],
 ) -> Iterator[OpenRun]:
     """Reserve a checkpoint for a run, or a replay; the driver is watched and heartbeats are written until the end.
-
-    Args:
-        app: The app, checked.
-        options: Options of the run.
-        gate: Decides whether the run may use its checkpoint.
-        command: "run" or "replay".
-        journal_of: Opens the journal of a checkpoint.
 
     Raises:
         LiveRunError: Another run is at work on the checkpoint; nothing was done.
         DagflowError: The journal cannot be opened.
     """
     sweep()  # so that what killed runs have left is removed also where a run has no work, and does not start Spark
-    watch = DriverWatch(stall_limits_of(app.attributes))
+    storage, attributes = app.attributes.storage_context(), app.attributes
+    gate = RunGate(
+        storage.objects(absolute(options.checkpoint or attributes.checkpoint)),
+        notice,
+        stop,
+        is_chosen=options.checkpoint is not None,
+        take_over=options.take_over,
+    )
+    watch = DriverWatch(
+        StallLimits(attributes.stall_warning_millis / 1000, (attributes.task_timeout_millis or 0) / 1000)
+    )
     with (
         memory_for_tasks() if options.workers == 1 else limited_memory(),
         watch,
@@ -181,10 +257,10 @@ def open_run(
         live.add_stalls(watch.stalls)
         live.supersede_earlier_runs(journal.epoch)
         try:
-            yield OpenRun(app, options, command, app.attributes.storage_context(), gate, live, journal, watch)
+            yield OpenRun(app, options, command, storage, gate, live, journal, watch)
         except DagflowError as error:
             advise_repair(error, journal.state, journal.url)
-            advise_replay(error, journal.state, journal.url, app.attributes.storage_context())
+            advise_replay(error, journal.state, journal.url, storage)
             raise
 
 
@@ -207,23 +283,8 @@ def open_journal(app: LogicalPlan, store: ObjectStore, source: str = "", text: s
     )
 
 
-def stall_limits_of(attributes: Attributes) -> StallLimits:
-    """How long work may stall, by the attributes of an app."""
-    return StallLimits(attributes.stall_warning_millis / 1000, (attributes.task_timeout_millis or 0) / 1000)
-
-
-def gate_of(store: ObjectStore, options: RunOptions, notice: Callable[[str], None], stop: StopRequest) -> RunGate:
-    """The gate of a checkpoint for a run with these options."""
-    is_chosen = options.checkpoint is not None
-    return RunGate(store, notice, stop, is_chosen=is_chosen, take_over=options.take_over)
-
-
 def require_startable(options: RunOptions, runtime: RuntimeFactory | None) -> None:
-    """Refuse a run on Spark where Spark cannot start, before anything is planned.
-
-    Raises:
-        DagflowError: This process is a script of spark-submit, or has a SparkContext.
-    """
+    """Refuse a run on Spark where Spark cannot start, before anything is planned."""
     if runtime is None and options.workers is None:
         require_no_submission()
         require_no_context()

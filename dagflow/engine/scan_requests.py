@@ -38,21 +38,12 @@ def request_scan(checkpoint: str, storage: StorageContext) -> str:
 
 
 def is_waiting(checkpoint: str, request: str, storage: StorageContext) -> bool:
-    """Whether a request still waits for a run to take it.
-
-    Raises:
-        StorageError: The store failed.
-    """
+    """Whether a request still waits for a run to take it."""
     return request in set(storage.objects(checkpoint).list(REQUESTS))
 
 
 class ScanRequests:
-    """Takes the scan requests of a run.
-
-    Args:
-        store: The checkpoint.
-        clock: A clock, in seconds.
-    """
+    """Takes the scan requests of a run."""
 
     def __init__(self, store: ObjectStore, clock: Callable[[], float] = time.monotonic) -> None:
         self._store = store
@@ -60,11 +51,7 @@ class ScanRequests:
         self._due_s = clock()
 
     def take_scan(self) -> bool:
-        """Whether a scan was asked for since the last call; looks at most once every LOOK_EVERY_S.
-
-        Raises:
-            StorageError: The store refused.
-        """
+        """Whether a scan was asked for since the last call; looks at most once every LOOK_EVERY_S."""
         if self._clock() < self._due_s:
             return False
         self._due_s = self._clock() + LOOK_EVERY_S

@@ -21,12 +21,7 @@ KEPT_WINDOWS = 8
 
 
 class SegmentStore:
-    """The segments of one checkpoint.
-
-    Args:
-        store: The checkpoint.
-        epoch: The driver's epoch.
-    """
+    """The segments of one checkpoint."""
 
     def __init__(self, store: ObjectStore, epoch: int) -> None:
         self._store = store
@@ -38,9 +33,6 @@ class SegmentStore:
 
         Returns:
             The name of its object; "" for a segment that belongs into the intent itself.
-
-        Raises:
-            StorageError: The store failed.
         """
         if len(data) <= INLINE_BYTES:
             return ""
@@ -79,22 +71,14 @@ class SegmentStore:
         self._dropped += [(window_id, name) for name in sorted(names)]
 
     def committed(self, window_id: int) -> None:
-        """Remove segments that no state has named for a while; called when a window's intent is durable.
-
-        Raises:
-            StorageError: The store failed.
-        """
+        """Remove segments that no state has named for a while; called when a window's intent is durable."""
         due = {name for dropped_at, name in self._dropped if dropped_at + KEPT_WINDOWS <= window_id}
         if due:
             self._store.delete(SEGMENTS + name for name in sorted(due))
             self._dropped = [entry for entry in self._dropped if entry[1] not in due]
 
     def sweep(self, named: Collection[str]) -> None:
-        """Remove segments of earlier drivers that no state names.
-
-        Raises:
-            StorageError: The store failed.
-        """
+        """Remove segments of earlier drivers that no state names."""
         present = {name.removeprefix(SEGMENTS) for name in self._store.list(SEGMENTS)}
         # Records that this driver has not seen may name a later driver's segments; other objects are not dagflow's.
         epochs = {name: name.partition("-")[0] for name in present - set(named)}

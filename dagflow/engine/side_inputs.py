@@ -21,12 +21,6 @@ class SideInputs:
 
     Guarantee: a copy exists before a plan names it, and as long as a planned window does. A driver names only its own
     copies in new plans, so that no other driver, however late, removes a copy that a window needs.
-
-    Args:
-        operators: All operators by name.
-        store: The checkpoint.
-        storage: Reaches the stores of the app.
-        epoch: The driver's epoch.
     """
 
     def __init__(
@@ -40,11 +34,7 @@ class SideInputs:
         self._own: set[str] = set()
 
     def current(self) -> dict[str, SideVersion]:
-        """The versions of side inputs for a window that is planned now, by operator; their copies are durable.
-
-        Raises:
-            DagflowError: A side input cannot be read.
-        """
+        """The versions of side inputs for a window that is planned now, by operator; their copies are durable."""
         for name, operator in self._operators.items():
             with located(name, operator.side_input_version):
                 version = operator.side_input_version(self._storage)
@@ -68,24 +58,13 @@ class SideInputs:
         return {name: StoredSideData(each.copy, each.version, self._store) for name, each in versions.items()}
 
     def committed(self, planned: Iterable[WindowPlan]) -> None:
-        """Remove copies of this driver that no window needs any more.
-
-        Args:
-            planned: The windows that are planned and not committed.
-
-        Raises:
-            StorageError: The store failed.
-        """
+        """Remove copies of this driver that no window needs any more."""
         current = {each.copy for each in self._current.values()}
         if len(self._own) > len(current):
             self._remove(self._own, _named(planned) | current)
 
     def sweep(self, planned: Iterable[WindowPlan]) -> None:
-        """Remove the copies of this driver, and of earlier ones, that no planned window needs.
-
-        Raises:
-            StorageError: The store failed.
-        """
+        """Remove the copies of this driver, and of earlier ones, that no planned window needs."""
         self._current = {}
         present = set(self._store.list(DIRECTORY))
         epochs = {name: name.removeprefix(DIRECTORY).partition("-")[0] for name in present}

@@ -1,4 +1,4 @@
-"""Decides which partitions of a window's lowest level run together in one task."""
+"""Decides which partitions of a window's lowest level run together in one task, and how these divide a rate limit."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def with_task_groups(
         may_grow: Whether more tasks may run at the same time as soon as some wait. Then partitions of unknown speed
             stay apart.
     """
-    slots = lowest_slots(plan, job)
+    slots = _lowest_slots(plan, job)
     busy = [index for index, (head, partition) in enumerate(slots) if job.assigned[head][partition]]
     idle = sorted(set(range(len(slots))) - set(busy))
     together = [[index] for index in busy]
@@ -58,20 +58,47 @@ def with_task_groups(
     return replace(job, together=together)
 
 
+def with_shared_rate(plan: PhysicalPlan, job: WindowJob, parallelism: int) -> WindowJob:
+    """A window whose partitions of the lowest level run in at most `parallelism` tasks and know their shares of a rate.
+
+    Operators enforce the limit in their tasks, see OperatorContext.share. Tasks that run at the same time divide it in
+    proportion to their bytes, so that all of them finish at the same time and no share stays unused. Partitions know
+    nothing of those of other windows: where there is a limit, windows run one at a time.
+
+    Args:
+        plan: The physical plan.
+        job: The window.
+        parallelism: Tasks that run at the same time. Where there are more, because the cluster has grown since, the
+            rate is kept all the same.
+    """
+    slots = _lowest_slots(plan, job)
+    sizes = {slot: _slot_bytes(job, *slot) for slot in slots}
+    busy = sum(map(bool, sizes.values()))
+    together = assign_balanced(list(sizes.values()), max(min(parallelism, busy), 1))
+    shares: dict[tuple[str, int], float] = {}
+    for stage in plan.levels[0]:
+        total = sum(size_bytes for (head, _), size_bytes in sizes.items() if head == stage.head)
+        for group in together:
+            own = [slots[index] for index in group if slots[index][0] == stage.head]
+            part = sum(sizes[slot] for slot in own)
+            shares.update((slot, part / total) for slot in own if part)
+    return replace(job, together=[group for group in together if group], shares=shares)
+
+
 def _work_s(job: WindowJob, head: str, partition: int, bytes_per_s: Mapping[str, float]) -> float:
     """About how many seconds a partition works; it counts as light work where its speed was not measured."""
-    size_bytes = slot_bytes(job, head, partition)
+    size_bytes = _slot_bytes(job, head, partition)
     if head in bytes_per_s:
         return size_bytes / bytes_per_s[head]
     tuples = sum(tuple_count(items) for _, items in job.assigned[head][partition])
     return size_bytes / LIGHT_BYTES_PER_S + tuples * LIGHT_TUPLE_S
 
 
-def lowest_slots(plan: PhysicalPlan, job: WindowJob) -> Sequence[tuple[str, int]]:
+def _lowest_slots(plan: PhysicalPlan, job: WindowJob) -> Sequence[tuple[str, int]]:
     """The partitions of the lowest level as (head of the stage, partition), in the order of their slots."""
     return [(stage.head, partition) for stage in plan.levels[0] for partition in range(job.partitions[stage.head])]
 
 
-def slot_bytes(job: WindowJob, head: str, partition: int) -> int:
+def _slot_bytes(job: WindowJob, head: str, partition: int) -> int:
     """The bytes that a partition has to read."""
     return sum(size_bytes_of(item) for _, items in job.assigned[head][partition] for item in items)

@@ -35,8 +35,6 @@ class WindowCodec:
     """Turns emissions into plans, and plans into tasks.
 
     Args:
-        plan: The physical plan.
-        operators: All operators by name.
         tag: Unique to this driver; part of every pending name.
         fingerprint: The app's fingerprint; part of every plan.
     """
@@ -222,13 +220,7 @@ class WindowCodec:
         states: Mapping[tuple[str, int], SavedState],
         parts: Mapping[str, Sequence[bytes]] | None = None,
     ) -> WindowJob:
-        """The work of a planned window: the same blocks in the same partitions on each call.
-
-        Args:
-            planned: The window.
-            states: States that it starts with, by operator and partition.
-            parts: Parts of held results that it takes in, by operator.
-        """
+        """The work of a planned window: the same blocks in the same partitions on each call."""
         partitions = self.partitions_of(planned)
         assigned: dict[str, list[list[tuple[PortRef, list[Any]]]]] = {
             stage.head: [[] for _ in range(partitions[stage.head])]
@@ -267,12 +259,7 @@ def taking_ports(plan: PhysicalPlan) -> set[str]:
 
 
 def why_not_taken(planned: WindowPlan, ports: Iterable[str]) -> JournalError | None:
-    """Why an app cannot run a plan: it has tuples for an input port that the app does not have.
-
-    Args:
-        planned: The plan.
-        ports: The ports that take tuples.
-    """
+    """Why an app cannot run a plan: it has tuples for an input port that the app does not have."""
     unknown = sorted(set(planned.inputs) - set(ports))
     if not unknown:
         return None
@@ -286,21 +273,13 @@ def why_not_taken(planned: WindowPlan, ports: Iterable[str]) -> JournalError | N
 
 
 def require_takers(planned: WindowPlan, ports: Iterable[str]) -> None:
-    """Refuse a plan that an app cannot run.
-
-    Raises:
-        JournalError: The app lacks an input port; see why_not_taken().
-    """
+    """Refuse a plan that an app cannot run."""
     if obstacle := why_not_taken(planned, ports):
         raise obstacle
 
 
 def require_names_apart(files: Sequence[PendingFile]) -> None:
-    """Refuse a window in which two tasks wrote files of the same final name.
-
-    Raises:
-        DagflowError: Two files have the same final name; nothing of the window may be published.
-    """
+    """Refuse a window in which two tasks wrote files of the same final name."""
     url, count = next(iter(Counter(file.final_url for file in files).most_common(1)), ("", 0))
     if count > 1:
         raise DagflowError(

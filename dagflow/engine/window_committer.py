@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -11,28 +13,23 @@ from dagflow.api.operator import LimitChecker
 from dagflow.api.ports import unbatched
 from dagflow.api.sources import is_first_part, is_source_range
 from dagflow.api.transactions import TargetDecision
-from dagflow.engine.byte_sums import require_bytes_add_up
+from dagflow.engine.assembly import Assembly
 from dagflow.engine.control_graph import ControlGraph, ControlResult
 from dagflow.engine.gone_versions import log_left_out
-from dagflow.engine.held_results import HeldResults
-from dagflow.engine.operator_state import OperatorStates
-from dagflow.engine.output_directories import OutputDirectories
-from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.publication import Publication
 from dagflow.engine.recovered_ranges import ended, recovered
-from dagflow.engine.segments import SegmentStore
-from dagflow.engine.side_inputs import SideInputs
-from dagflow.engine.window_codec import WindowCodec, require_names_apart
-from dagflow.engine.window_intent import busy_s, intent_of, is_held, ran_ms
+from dagflow.engine.window_codec import require_names_apart
+from dagflow.engine.window_intent import intent_of, is_held
 from dagflow.errors import START_OVER, DagflowError, RecordError
 from dagflow.execution.failures import located
 from dagflow.execution.messages import TaskResult
-from dagflow.journal.journal import Journal, now_ms
+from dagflow.journal.journal import now_ms
 from dagflow.journal.planned_tuples import planned_tuples
 from dagflow.journal.saved_state import CommittedState, SavedState
 from dagflow.journal.waiting_ends import KEPT_ENDS
 from dagflow.journal.windows import WindowIntent, WindowPlan
 from dagflow.metrics.counters import Counters, OperatorCounters
+from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
 from dagflow.storage.pending import PendingFile
 from dagflow.storage.publishing import discard_all
@@ -45,39 +42,14 @@ class WindowCommitter:
 
     Guarantee: the intent is the commit point. Before it is journaled nothing of a window is published; afterwards all
     of it will be, by this run or by a later one.
-
-    Args:
-        app: The app.
-        journal: Takes the intents.
-        control: The control operators.
-        states: States of the partitioned operators.
-        codec: Reads the parts of plans that the commit needs.
-        held: Results that operators hold back.
-        segments: The segments of the checkpoint.
-        side_inputs: The copies of side inputs.
     """
 
-    def __init__(
-        self,
-        app: PlacedApp,
-        journal: Journal,
-        control: ControlGraph,
-        states: OperatorStates,
-        codec: WindowCodec,
-        held: HeldResults,
-        segments: SegmentStore,
-        side_inputs: SideInputs,
-    ) -> None:
-        self._app = app
+    def __init__(self, parts: Assembly, control: ControlGraph) -> None:
+        app, journal = parts.app, parts.journal
+        self._parts = parts
         self._plan = app.plan
         self._operators = app.operators
-        self._journal = journal
         self._control = control
-        self._states = states
-        self._codec = codec
-        self._held = held
-        self._segments = segments
-        self._side_inputs = side_inputs
         self._publication = Publication(app.operators, journal, app.storage, app.attributes.durability)
         self._storage = app.storage
         self._directories = OutputDirectories(journal.state.outputs, app.storage)
@@ -92,7 +64,7 @@ class WindowCommitter:
         Raises:
             DagflowError: A target knows more windows than the journal, or a window cannot be published.
         """
-        state = self._journal.state
+        state = self._parts.journal.state
         self._publication.require_not_ahead()
         for window_id in sorted(state.intents):
             self._publish(window_id, state.intents[window_id].files)
@@ -133,53 +105,38 @@ class WindowCommitter:
         window_id = planned.window_id
         control, event_states = self._control_result(planned, results)
         taken = self._publication.taken(window_id)
-        did = intent_of(window_id, self._plan, results, taken, decisions)
+        did = intent_of(planned, self._plan, results, self._control.take_busy_s(), taken, decisions)
         files = [*did.files, *(file for file in control.files if file.target not in taken)]
         require_names_apart(files)
         self._publication.check([*files, *did.held])
         log_left_out(window_id, did.skipped)
         did.counters.add(control.counters)
         self._check_limits(did.counters)
-        started_ms, finished_ms = ran_ms(planned, results)
         intent = replace(
             did,
             files=files,
             columns={operator: list(each.changes) for operator, each in sorted(decisions.items()) if each.changes},
-            recovered=recovered(self._journal.state.left_out, planned, results),
+            recovered=recovered(self._parts.journal.state.left_out, planned, results),
             waiting=[end._replace(since_ms=now_ms()) for result in results for end in result.waiting][-KEPT_ENDS:],
-            ended=ended(self._journal.state.waiting, planned),
+            ended=ended(self._parts.journal.state.waiting, planned),
             state=CommittedState(
-                partitions=self._states.after(window_id, results),
+                partitions=self._parts.states.after(window_id, results),
                 control=dict(control.states),
                 source_events=event_states,
-                held_results=self._held.after(window_id, results),
-                byte_accounting=self._journal.state.committed_state.byte_accounting,
+                held_results=self._parts.held.after(window_id, results),
+                byte_accounting=self._parts.journal.state.committed_state.byte_accounting,
             ).with_booked(did.accounting, {}),
-            busy_s=busy_s(self._control.take_busy_s(), results),
-            started_ms=started_ms,
-            finished_ms=finished_ms,
             committed_ms=now_ms(),
         )
-        self._journal.append(intent)
+        self._parts.journal.append(intent)
         made = [*control.files, *(file for result in results for file in result.files if not is_held(file))]
         discard_all(self._storage, [file for file in made if file.target in taken])
         self._publish(window_id, files)
         self._report_published(window_id)
-        self._segments.committed(window_id)
-        self._side_inputs.committed(self._journal.state.planned.values())
+        self._parts.segments.committed(window_id)
+        self._parts.side_inputs.committed(self._parts.journal.state.planned.values())
         logger.info("window committed window=%d files=%d", window_id, len(files))
         return intent
-
-    def check_byte_accounting(self, replay_command: str) -> None:
-        """Require that the byte accounting of a completed run comes to zero.
-
-        Args:
-            replay_command: The command that runs windows again, up to their ids.
-
-        Raises:
-            DagflowError: A sum of the byte accounting is not zero.
-        """
-        require_bytes_add_up(self._app, self._journal, replay_command)
 
     def _control_result(
         self, planned: WindowPlan, results: Sequence[TaskResult]
@@ -189,10 +146,10 @@ class WindowCommitter:
         Returns:
             The result of the operators that wait; and the states in which the listeners keep the events.
         """
-        late = self._codec.late_tuples(planned)
+        late = self._parts.codec.late_tuples(planned)
         # Tasks answer in any order; the operators see their results in the same order in every run.
         ordered = sorted(results, key=lambda result: (result.stage, result.partition))
-        event_states = dict(self._journal.state.committed_state.source_events)
+        event_states = dict(self._parts.journal.state.committed_state.source_events)
         # Where a plan has the states of the window before, these lack what was reported since then, and the operators
         # must not assume otherwise.
         if not planned.keeps_states:
@@ -219,7 +176,7 @@ class WindowCommitter:
 
     def _totals_of(self, operator: str, counters: Counters) -> OperatorCounters:
         """What an operator has counted in all windows, up to the one with these counters."""
-        totals = self._journal.state.totals.of(operator)
+        totals = self._parts.journal.state.totals.of(operator)
         totals.add(counters.of(operator))
         return totals
 
@@ -227,11 +184,11 @@ class WindowCommitter:
         """Publish a committed window, and record that it is done."""
         receipts = self._publication.publish(window_id, files)
         self._directories.published(window_id)
-        taken = self._journal.state.held.taken_by(window_id)
-        self._journal.mark_done(window_id, receipts, self._publication.targets)
+        taken = self._parts.journal.state.held.taken_by(window_id)
+        self._parts.journal.mark_done(window_id, receipts, self._publication.targets)
         if taken:
             # Until that record is durable, the window may be repaired, which needs them.
-            self._journal.flush()
+            self._parts.journal.flush()
             discard_all(self._storage, taken)
 
     def _report_published(self, newest: int) -> None:
@@ -241,21 +198,50 @@ class WindowCommitter:
 
         Args:
             newest: The newest window that is published as far as it does not hold anything.
-
-        Raises:
-            DagflowError: A listener failed.
         """
-        for window_id in range(self._last_reported + 1, self._journal.state.published_through(newest) + 1):
+        for window_id in range(self._last_reported + 1, self._parts.journal.state.published_through(newest) + 1):
             self._control.committed(window_id)
             self._last_reported = window_id
 
 
-def raise_first_error(planned: WindowPlan, results: Sequence[TaskResult]) -> None:
-    """Raise the error of the first task of a window that failed; all windows before it are committed.
+class OutputDirectories:
+    """The output directories of a run, by their identity on the disk.
 
-    Raises:
-        DagflowError: A task failed.
+    Published files belong to the user, who may move them at any time. That is no error, but deserves a warning: the
+    run's output is then in two directories.
+
+    Args:
+        urls: The output locations; only those on local disks are looked at.
+        storage: Says which locations are local.
     """
+
+    def __init__(self, urls: Iterable[str], storage: StorageContext) -> None:
+        self._paths = [url for url in urls if storage.backend(url).is_local]
+        self._identities: dict[str, tuple[int, int]] = {}
+        self._windows: dict[str, tuple[int, int]] = {}
+
+    def published(self, window_id: int) -> None:
+        """Check the directories after a window was published; warns of each that is not the same as before."""
+        for path in self._paths:
+            with contextlib.suppress(OSError):
+                stat = os.stat(path)
+                identity = stat.st_dev, stat.st_ino
+                before = self._identities.setdefault(path, identity)
+                first, last = self._windows.get(path, (window_id, window_id))
+                if before != identity:
+                    logger.warning(
+                        "the output directory %s was moved or removed during the run: the output of windows %d to "
+                        "%d of this run is not in it; the run continues in a new directory of that name",
+                        redacted(path),
+                        first,
+                        last,
+                    )
+                    self._identities[path], first = identity, window_id
+                self._windows[path] = first, window_id
+
+
+def raise_first_error(planned: WindowPlan, results: Sequence[TaskResult]) -> None:
+    """Raise the error of the first task of a window that failed; all windows before it are committed."""
     for result in results:
         if result.error is not None:
             _advise_of_duplicates(result.error, planned)

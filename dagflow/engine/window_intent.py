@@ -18,18 +18,20 @@ from dagflow.storage.pending import PendingFile
 
 
 def intent_of(
-    window_id: int,
+    planned: WindowPlan,
     plan: PhysicalPlan,
     results: Sequence[TaskResult],
+    control_busy_s: Mapping[str, float] = MappingProxyType({}),
     taken: Mapping[str, Sequence[PendingFile]] = MappingProxyType({}),
     decisions: Mapping[str, TargetDecision] = MappingProxyType({}),
 ) -> WindowIntent:
     """The intent of a window: its files and where these come from, its counters, and what it left out.
 
     Args:
-        window_id: The window.
+        planned: The window.
         plan: The physical plan, with the stages.
         results: The results of its tasks.
+        control_busy_s: Seconds that each control operator worked since the window before was committed.
         taken: Files that stand for those that an operator has made, except files that wait for a later window.
         decisions: The targets' decisions about the files, by operator.
     """
@@ -37,7 +39,7 @@ def intent_of(
     counters = Counters()
     for result in results:
         counters.add(result.counters)
-    counters.add(counters_of(decisions))
+    counters.add(Counters.of_counts({operator: decision.counts for operator, decision in decisions.items()}))
     texts = {operator: decision.text for operator, decision in decisions.items() if decision.changes}
     files: list[PendingFile] = []
     produced: list[ProducedFiles] = []
@@ -53,8 +55,9 @@ def intent_of(
         head = next((stage.head for stage in plan.stages if operator in stage.operators), "")
         produced.append(ProducedFiles(head, 0, len(others)))
         files += others
+    started_ms, finished_ms = _ran_ms(planned, results)
     return WindowIntent(
-        window_id=window_id,
+        window_id=planned.window_id,
         files=files,
         counters=counters,
         skipped=[skipped for result in results for skipped in result.skipped],
@@ -63,12 +66,10 @@ def intent_of(
         held=[_decided(file, texts) for result in results for file in result.files if is_held(file)],
         task_ms=_task_ms(heads, results),
         accounting=_booked(results),
+        busy_s=_busy_s(control_busy_s, results),
+        started_ms=started_ms,
+        finished_ms=finished_ms,
     )
-
-
-def counters_of(decisions: Mapping[str, TargetDecision]) -> Counters:
-    """What targets have counted in the files of a window."""
-    return Counters.of_counts({operator: decision.counts for operator, decision in decisions.items()})
 
 
 def _task_ms(heads: Mapping[int, str], results: Sequence[TaskResult]) -> dict[str, list[int]]:
@@ -103,13 +104,8 @@ def is_held(file: PendingFile) -> bool:
     return file.facts is not None and file.facts.held is not None
 
 
-def busy_s(control: Mapping[str, float], results: Sequence[TaskResult]) -> dict[str, float]:
-    """Seconds that each operator worked, by operator.
-
-    Args:
-        control: Seconds of the control operators since the window before was committed.
-        results: The results of the window's tasks.
-    """
+def _busy_s(control: Mapping[str, float], results: Sequence[TaskResult]) -> dict[str, float]:
+    """Seconds that each operator worked, by operator."""
     sums = dict(control)
     for result in results:
         for name, seconds in result.operator_busy_s.items():
@@ -117,7 +113,7 @@ def busy_s(control: Mapping[str, float], results: Sequence[TaskResult]) -> dict[
     return sums
 
 
-def ran_ms(planned: WindowPlan, results: Sequence[TaskResult]) -> tuple[int, int]:
+def _ran_ms(planned: WindowPlan, results: Sequence[TaskResult]) -> tuple[int, int]:
     """When the first task of a window began and the last one ended, in milliseconds since 1970.
 
     Tasks report times by the clocks of their hosts; they are clamped between the window's planning and now.

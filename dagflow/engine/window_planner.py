@@ -8,19 +8,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
+from dagflow.engine.assembly import Assembly
 from dagflow.engine.control_graph import Emission
-from dagflow.engine.held_results import HeldResults
-from dagflow.engine.operator_state import OperatorStates
-from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.prescan import PreScans
 from dagflow.engine.scaling import Scaling
-from dagflow.engine.side_inputs import SideInputs
-from dagflow.engine.window_codec import WindowCodec
 from dagflow.engine.window_runner import WindowRunner
-from dagflow.engine.window_sizing import Load, WindowSizing, load_of
-from dagflow.execution.messages import TaskResult
+from dagflow.engine.window_sizing import Load, load_of
 from dagflow.journal.events import Repair, Replan
-from dagflow.journal.journal import Journal, now_ms
+from dagflow.journal.journal import now_ms
 from dagflow.journal.windows import WindowPlan
 from dagflow.metrics.counters import Counters
 from dagflow.plan.groups import merger_name
@@ -52,17 +47,6 @@ class WindowSource(Protocol):
 class WindowPlanner:
     """Emits windows ahead of the readers, and plans them one after the other.
 
-    Args:
-        app: The app.
-        journal: Takes the plans, and holds the pre-scan states that earlier windows left.
-        control: Gives the windows.
-        states: States of the partitioned operators, which may fix a stage's partition count.
-        runner: Runs pre-scans, and says how many tasks run at the same time.
-        codec: Makes plans.
-        sizing: How large windows are, and how fast partitions.
-        held: Results that operators hold back.
-        side_inputs: Gives the versions of side inputs.
-
     Attributes:
         has_emitted_all: Whether the source had nothing to emit when it was last asked.
 
@@ -71,27 +55,13 @@ class WindowPlanner:
             that has left pre-scan state is gone.
     """
 
-    def __init__(
-        self,
-        app: PlacedApp,
-        journal: Journal,
-        control: WindowSource,
-        states: OperatorStates,
-        runner: WindowRunner,
-        codec: WindowCodec,
-        sizing: WindowSizing,
-        held: HeldResults,
-        side_inputs: SideInputs,
-    ) -> None:
+    def __init__(self, parts: Assembly, control: WindowSource, runner: WindowRunner) -> None:
+        app, journal, states = parts.app, parts.journal, parts.states
+        codec, sizing = parts.codec, parts.sizing
+        self._parts = parts
         self._plan = app.plan
-        self._journal = journal
         self._control = control
-        self._states = states
         self._runner = runner
-        self._codec = codec
-        self._sizing = sizing
-        self._held = held
-        self._side_inputs = side_inputs
         self._emitted: deque[tuple[Emission, Load]] = deque()
         self.has_emitted_all = False
         self._next_window = journal.state.next_window_id
@@ -120,41 +90,38 @@ class WindowPlanner:
             if emission is None:
                 return
             self._next_window += 1
-            emission = replace(emission, emitted_after=self._journal.state.last_committed)
+            emission = replace(emission, emitted_after=self._parts.journal.state.last_committed)
             load = load_of(self._plan, emission.tuples)
-            self._sizing.emitted(load)
+            self._parts.sizing.emitted(load)
             self._emitted.append((emission, load))
 
     def plan_next(self, in_flight: Iterable[Load]) -> WindowPlan:
         """Plan the oldest emitted window; the plan is durable when this returns.
 
         Drops the emitted tuples: a window's task is made from its plan, as after a restart.
-
-        Args:
-            in_flight: Loads of the windows that are planned and not yet committed.
         """
         self._scaling.widen(self._runner.known_parallelism)
-        self._scaling.observe(self.backlogs(in_flight), self._sizing.speeds, self._control.unemitted_bytes())
+        self._scaling.observe(self.backlogs(in_flight), self._parts.sizing.speeds, self._control.unemitted_bytes())
         emission = self._prescans.complete(self._emitted.popleft()[0])
         # Every later run must be able to run a plan in the journal.
-        self._states.require_counts(self._scaling.counts)
-        planned = self._codec.plan_of(
+        self._parts.states.require_counts(self._scaling.counts)
+        planned = self._parts.codec.plan_of(
             emission,
             self._prescans.state(),
             self._control.operator_index,
             self._scaling.counts,
             self._scaling.take_decisions(),
-            self._held.holds,
-            side_inputs=self._side_inputs.current(),
+            self._parts.held.holds,
+            side_inputs=self._parts.side_inputs.current(),
         )
-        self._journal.append(planned)
+        self._parts.journal.append(planned)
         return planned
 
     def stale(self) -> list[WindowPlan]:
         """The windows to plan again: the first one that was planned before the app was changed, and all later ones."""
-        planned = self._journal.state.planned
+        planned = self._parts.journal.state.planned
         windows = [planned[window_id] for window_id in sorted(planned)]
-        return list(itertools.dropwhile(self._codec.is_current, windows))
+        return list(itertools.dropwhile(self._parts.codec.is_current, windows))
 
     def plan_again(self, windows: Sequence[WindowPlan], published: Mapping[int, Collection[str]]) -> None:
         """Plan windows that are not committed with the app as it is now: the same tuples, assigned to partitions anew.
@@ -169,28 +136,28 @@ class WindowPlanner:
             JournalError: The app has no input port for some of the tuples; nothing was changed.
         """
         emissions = [
-            _without_groups(self._codec.emission_of(planned), published.get(planned.window_id, ()))
+            _without_groups(self._parts.codec.emission_of(planned), published.get(planned.window_id, ()))
             for planned in windows
         ]
         self._scaling.observe(
-            self.backlogs(load_of(self._plan, each.tuples) for each in emissions), self._sizing.speeds, {}
+            self.backlogs(load_of(self._plan, each.tuples) for each in emissions), self._parts.sizing.speeds, {}
         )
-        self._states.require_counts(self._scaling.counts)
+        self._parts.states.require_counts(self._scaling.counts)
         plans = []
         for emission, before in zip(self._prescans.complete_again(emissions), windows, strict=True):
             plans.append(
-                self._codec.plan_of(
+                self._parts.codec.plan_of(
                     emission,
                     self._prescans.state(),
                     self._control.operator_index,
                     self._scaling.counts,
                     self._scaling.take_decisions(),
-                    self._held.holds,
-                    self._held.known(before.closes),
-                    side_inputs=self._side_inputs.current(),
+                    self._parts.held.holds,
+                    self._parts.held.known(before.closes),
+                    side_inputs=self._parts.side_inputs.current(),
                 )
             )
-        self._journal.append(*map(Replan, plans))
+        self._parts.journal.append(*map(Replan, plans))
 
     def let_plan_again(self) -> None:
         """Let the next run plan uncommitted windows with side inputs again; called when this run has failed.
@@ -200,16 +167,12 @@ class WindowPlanner:
         Raises:
             StorageError: The store failed; the next run may keep the plans.
         """
-        planned = self._journal.state.planned
+        planned = self._parts.journal.state.planned
         if repairs := [Repair(window_id) for window_id in sorted(planned) if planned[window_id].side_inputs]:
-            self._journal.append(*repairs)
+            self._parts.journal.append(*repairs)
 
     def plan_closing(self, closes: Collection[str]) -> WindowPlan:
-        """Plan a window that publishes held results; no emitted window may wait to be planned.
-
-        Args:
-            closes: Operators whose results it publishes.
-        """
+        """Plan a window that publishes held results; no emitted window may wait to be planned."""
         return self._plan_apart(Emission(self._next_window, {}, {}, Counters(), emitted_ms=now_ms()), closes)
 
     def plan_rest(self) -> WindowPlan | None:
@@ -218,45 +181,30 @@ class WindowPlanner:
         It is called when all planned windows are committed. No emitted window may be planned afterwards: a later run
         emits that again.
         """
-        emission = self._control.emit_rest(self._journal.state.next_window_id)
+        emission = self._control.emit_rest(self._parts.journal.state.next_window_id)
         return None if emission is None else self._plan_apart(emission)
 
     def _plan_apart(self, emission: Emission, closes: Collection[str] = ()) -> WindowPlan:
         """Plan a window without the control operators that have state: their states stay as they were planned."""
-        state = self._journal.state.control_state
-        planned = self._codec.plan_of(
+        state = self._parts.journal.state.control_state
+        planned = self._parts.codec.plan_of(
             replace(
                 emission,
                 states=state.operators,
                 keeps_states=True,
-                emitted_after=self._journal.state.last_committed,
+                emitted_after=self._parts.journal.state.last_committed,
             ),
             state.prescans,
             state.operator_index,
             self._scaling.counts,
             (),
-            self._held.holds,
+            self._parts.held.holds,
             closes,
-            side_inputs=self._side_inputs.current(),
+            side_inputs=self._parts.side_inputs.current(),
         )
         self._next_window = planned.window_id + 1
-        self._journal.append(planned)
+        self._parts.journal.append(planned)
         return planned
-
-    def committed(self, load: Load, results: Sequence[TaskResult]) -> None:
-        """Adjust the size of the next windows to a committed one.
-
-        Args:
-            load: The load of the window.
-            results: The results of its tasks.
-        """
-        busy_s = {stage.head: 0.0 for stage in self._plan.stages}
-        longest_s = dict(busy_s)
-        for result in results:
-            head = self._plan.stages[result.stage].head
-            busy_s[head] += result.busy_s
-            longest_s[head] = max(longest_s[head], result.busy_s)
-        self._sizing.committed(load, busy_s, longest_s)
 
     def at_work(self) -> str:
         """The operator that emits now, as the beginning of a sentence; for threads that watch the driver's."""
@@ -271,11 +219,7 @@ class WindowPlanner:
         return sum(self._control.unemitted_bytes().values())
 
     def backlogs(self, in_flight: Iterable[Load]) -> dict[str, tuple[int, int]]:
-        """Tuples and bytes that were emitted and not yet committed, by stage head.
-
-        Args:
-            in_flight: Loads of the windows that are planned and not yet committed.
-        """
+        """Tuples and bytes that were emitted and not yet committed, by stage head."""
         tuples: Counter[str] = Counter()
         sizes: Counter[str] = Counter()
         for load in [*(load for _, load in self._emitted), *in_flight]:
@@ -285,12 +229,7 @@ class WindowPlanner:
 
 
 def _without_groups(emission: Emission, kept: Collection[str]) -> Emission:
-    """An emission without the groups of held files that it took: these files wait, and a later window merges them.
-
-    Args:
-        emission: The emission.
-        kept: Operators whose groups stay.
-    """
+    """An emission without the groups of held files that it took: these files wait, and a later window merges them."""
     takes = {operator: newest for operator, newest in emission.takes.items() if operator in kept}
     mergers = {merger_name(operator) for operator in emission.takes.keys() - takes.keys()}
     tuples = {target: items for target, items in emission.tuples.items() if target.operator not in mergers}

@@ -9,7 +9,7 @@ from operator import itemgetter
 
 from dagflow.api.ports import unbatched
 from dagflow.api.sources import SourceVersion, is_source_range
-from dagflow.engine.removed_sources import remover_of, why_not_read_again
+from dagflow.engine.repeatable import remover_of, why_not_read_again
 from dagflow.engine.run_gate import RunGate
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import ANOTHER_TABLE, DagflowError, JournalError, LostOutputError, MissingError, RunStoppedError
@@ -52,11 +52,6 @@ def advise_repair(error: DagflowError, state: JournalState, checkpoint: str) -> 
     """Name the repair in the error of a run that ends while a window is decided which a repair takes back.
 
     Errors of the journal say themselves what to do.
-
-    Args:
-        error: The error.
-        state: The state of the journal at the end of the run.
-        checkpoint: URL of the checkpoint.
     """
     if isinstance(error, (JournalError, RunStoppedError)):
         return
@@ -101,13 +96,7 @@ def _is_there(file: PendingFile, storage: StorageContext) -> bool:
 
 
 def why_not_published(state: JournalState, windows: Iterable[int], checkpoint: str) -> JournalError | None:
-    """Why windows cannot run again: one of them is not published yet.
-
-    Args:
-        state: The state of the journal.
-        windows: The windows.
-        checkpoint: URL of the checkpoint.
-    """
+    """Why windows cannot run again: one of them is not published yet."""
     missing = [window_id for window_id in windows if window_id > state.last_done]
     return unpublished(f"window {missing[0]}", state, checkpoint) if missing else None
 
@@ -125,11 +114,6 @@ def repair(checkpoint: str, window_id: int, storage: StorageContext) -> Repaired
 
     One record of the journal does it; no file is touched. The next run plans the window with the app as it is then, and
     replaces the files that the window had published by its new ones. What a target has of the window stays there.
-
-    Args:
-        checkpoint: URL of the checkpoint.
-        window_id: The window.
-        storage: Reaches the stores of the app.
 
     Raises:
         MissingError: There is no journal, or no such window.
@@ -188,11 +172,7 @@ def _examined(state: JournalState, window_id: int, checkpoint: str, storage: Sto
 
 
 def _require_input(state: JournalState, window_id: int, storage: StorageContext, url: str) -> None:
-    """Refuse a window whose input is gone: its files are all that is left of the records.
-
-    Raises:
-        JournalError: A file of the input is gone, or another one has its name.
-    """
+    """Refuse a window whose input is gone: its files are all that is left of the records."""
     given = (block for _, _, item in planned_tuples(state.committing[window_id]) for block in unbatched((item,)))
     sources = {block.url: block.version for block in given if is_source_range(block)}
     for source, version in sorted(sources.items(), key=itemgetter(0)):

@@ -8,25 +8,21 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from dagflow.engine.file_changes import ReplayedWindow
 from dagflow.engine.placed_app import PlacedApp
-from dagflow.engine.recovery import pending_files_swept
+from dagflow.engine.repeatable import why_not_again, why_not_replayed
 from dagflow.engine.replay_scope import ReplayScope, with_their_groups
-from dagflow.engine.replayer import Replayer, why_not_again, why_not_replayed
+from dagflow.engine.replayer import ReplayedWindow, Replayer
 from dagflow.engine.run_setup import (
     RunOptions,
     RuntimeFactory,
     SilentObserver,
-    gate_of,
     open_journal,
     open_run,
     require_startable,
 )
-from dagflow.engine.side_inputs import SideInputs
 from dagflow.engine.stop_request import StopRequest
 from dagflow.engine.window_repair import why_not_published
 from dagflow.errors import JournalError, MissingJournalError
-from dagflow.execution.program import Program
 from dagflow.journal.journal import Journal
 from dagflow.journal.reader import read_state
 from dagflow.journal.retention import find_window
@@ -58,9 +54,6 @@ def _require_same_locations(outputs: Iterable[str], journal: Journal) -> None:
     """Refuse a working directory in which the app's relative locations differ from those of the run.
 
     Otherwise files would be removed in one directory and made in another, instead of being replaced.
-
-    Raises:
-        JournalError: The run published into another directory, by the same relative path.
     """
     was, now = journal.state.directory, os.getcwd()
     for output in outputs if was not in ("", now) else ():
@@ -104,11 +97,6 @@ def _require_known(store: ObjectStore, state: JournalState, windows: Sequence[in
 
 def windows_of(ranges: Iterable[range], checkpoint: str, storage: StorageContext) -> list[int]:
     """The windows of ranges; memory grows with the existing windows, not with the size of a range.
-
-    Args:
-        ranges: Ids of windows.
-        checkpoint: URL of the checkpoint.
-        storage: Reaches the checkpoint.
 
     Raises:
         MissingError: A window does not exist; the message names the first such window.
@@ -159,29 +147,21 @@ def replay_windows(
             finished, and the next run or replay does it.
     """
     require_startable(options, runtime)
-    checkpoint = absolute(options.checkpoint or app.attributes.checkpoint)
-    storage = app.attributes.storage_context()
-    stop = stop or StopRequest()
-    gate = gate_of(storage.objects(checkpoint), replace(options, checkpoint=checkpoint), notice, stop)
+    storage, stop = app.attributes.storage_context(), stop or StopRequest()
+    options = replace(options, checkpoint=absolute(options.checkpoint or app.attributes.checkpoint))
     placed = PlacedApp.of(app, storage)
-    _require_possible(placed, gate.store, windows)
-    with open_run(app, options, gate, "replay", partial(open_journal, app)) as opened:
-        journal, watch = opened.journal, opened.watch
+    _require_possible(placed, storage.objects(options.checkpoint or ""), windows)
+    with open_run(app, options, "replay", notice, stop, partial(open_journal, app)) as opened:
+        journal = opened.journal
         opened.live.set_state("running")
         chosen = _chosen(journal, windows, notice)
         locations = opened.prepare(chosen.all)
         _require_same_locations(locations.outputs, journal)
-        # Regardless of the app's durability: a record of the journal says that these files are complete.
-        program = Program.of(app.name, placed.plan, placed.operators, storage, "power", watch.stall_limits)
-        tasks = opened.lazy_runtime(program, locations, runtime)
-        side_inputs = SideInputs(placed.operators, gate.store, storage, journal.epoch)
-        replayer = Replayer(journal, placed, tasks.get, stop, opened.parallelism, side_inputs, watch)
-        with pending_files_swept(locations.outputs, journal, storage):
+        with opened.assembled(placed, locations, runtime, is_replay=True) as parts:
             try:
-                changed = replayer.replay(chosen)
+                changed = Replayer(parts, chosen, stop, opened.watch).replay()
             finally:
-                tasks.close()
-                side_inputs.sweep(journal.state.planned.values())
+                parts.side_inputs.sweep(journal.state.planned.values())
             if set(chosen.all) >= set(range(journal.state.forgotten + 1, journal.state.last_committed + 1)):
                 # All output is now by this app: the next run has no change to report.
                 journal.note_app(placed.facts)

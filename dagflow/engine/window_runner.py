@@ -2,37 +2,39 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import CancelledError, Future, TimeoutError
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from dagflow.api.context import Skipped, VersionKey
 from dagflow.api.transactions import TargetDecision
-from dagflow.engine.gone_versions import GoneVersions
-from dagflow.engine.held_results import HeldResults
-from dagflow.engine.operator_state import OperatorStates
-from dagflow.engine.placed_app import PlacedApp
-from dagflow.engine.rate_limit import RateLimit
-from dagflow.engine.side_inputs import SideInputs
-from dagflow.engine.stop_request import abandon
-from dagflow.engine.target_access import TargetDecisions
-from dagflow.engine.task_groups import with_task_groups
-from dagflow.engine.window_codec import WindowCodec
-from dagflow.engine.window_sizing import Load, WindowSizing, load_of_job
-from dagflow.errors import StorageError
+from dagflow.engine.assembly import Assembly
+from dagflow.engine.task_groups import with_shared_rate, with_task_groups
+from dagflow.engine.window_sizing import Load, load_of_job
+from dagflow.errors import DagflowError, StorageError
 from dagflow.execution.messages import TaskResult
 from dagflow.journal.run_progress import RunningWindow
 from dagflow.journal.windows import WindowPlan
 from dagflow.metrics.operator_report import OperatorReport, sum_of
-from dagflow.runtime.base import LazyRuntime, Runtime
+from dagflow.runtime.base import Runtime
+from dagflow.storage.context import StorageContext
 from dagflow.storage.publishing import discard_all
+
+logger = logging.getLogger(__name__)
+
+Attempt = TypeVar("Attempt")
 
 WINDOWS_IN_FLIGHT = 3
 """Windows in flight: one being committed, one running, one ready to take its free slots."""
 
 MAX_IN_FLIGHT = 12
 """Windows that wait behind a slow task of the oldest one, at most: a bound on memory."""
+
+ABANDON_S = 2.0
+"""Cancelled windows may end within this time, all of them together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,42 +63,21 @@ class InFlight:
 
 
 class WindowRunner:
-    """Submits planned windows to the runtime, which starts with the first window that has tasks.
+    """Submits planned windows to the runtime, which starts with the first window that has tasks."""
 
-    Args:
-        app: The app.
-        states: States of the partitioned operators, which a window starts with.
-        runtime: Where tasks run.
-        sizing: Is told how many tasks run at the same time.
-        codec: Makes tasks of plans.
-        held: Results that operators hold back.
-        side_inputs: Provides the side inputs that plans name.
-        gone: Versions that were gone for committed windows.
-    """
-
-    def __init__(
-        self,
-        app: PlacedApp,
-        states: OperatorStates,
-        runtime: LazyRuntime,
-        sizing: WindowSizing,
-        codec: WindowCodec,
-        held: HeldResults,
-        side_inputs: SideInputs,
-        gone: GoneVersions,
-    ) -> None:
-        self._codec = codec
+    def __init__(self, parts: Assembly) -> None:
+        app = parts.app
+        self._parts = parts
+        self._codec = parts.codec
         self._plan = app.plan
         self._storage = app.storage
-        self._states = states
-        self._lazy = runtime
+        self._states = parts.states
+        self._lazy = parts.runtime
         self._runtime: Runtime | None = None
-        self._sizing = sizing
-        self._held = held
-        self._side_inputs = side_inputs
+        self._sizing = parts.sizing
         self._decisions = TargetDecisions(app.storage)
-        self._gone = gone
-        self._rate_limit = RateLimit(app.plan, app.operators)
+        self._gone = parts.gone
+        self._has_rate_limit = any(operator.rate_limit() is not None for operator in app.operators.values())
 
     @property
     def are_windows_independent(self) -> bool:
@@ -105,7 +86,7 @@ class WindowRunner:
         They may not where a window starts with the state that the one before it left, nor where partitions divide a
         rate, because they do not know the partitions of other windows.
         """
-        return self._states.is_empty and not self._rate_limit.is_set
+        return self._states.is_empty and not self._has_rate_limit
 
     @property
     def known_parallelism(self) -> int:
@@ -128,15 +109,16 @@ class WindowRunner:
             gone: Versions of files to leave out, as found by an earlier attempt.
         """
         states = self._states.for_window(self._codec.partitions_of(planned))
-        job = self._codec.job_of(planned, states, self._held.for_window(planned))
-        side_inputs = self._side_inputs.data_of(planned.side_inputs)
-        job = replace(job, gone=gone or {}, decided=self._decisions.take(), side_inputs=side_inputs)
+        job = self._codec.job_of(planned, states, self._parts.held.for_window(planned))
+        side_inputs = self._parts.side_inputs.data_of(planned.side_inputs)
+        decided, is_replay = self._decisions.take(), self._parts.is_replay
+        job = replace(job, gone=gone or {}, decided=decided, side_inputs=side_inputs, is_reprocessed=is_replay)
         load = load_of_job(self._plan, planned, job)
         results: Future[list[TaskResult]] = Future()
         if planned.closes or any(share for shares in job.assigned.values() for share in shares):
             runtime = self.runtime()
-            if self._rate_limit.is_set and not planned.closes:
-                job = self._rate_limit.divided(job, runtime.parallelism)
+            if self._has_rate_limit and not planned.closes:
+                job = with_shared_rate(self._plan, job, runtime.parallelism)
             else:
                 job = with_task_groups(
                     self._plan,
@@ -168,16 +150,14 @@ class WindowRunner:
 
         Guarantee: a window publishes all that it has of a version of a file, or nothing.
 
-        Args:
-            window: The window.
-            results: The results of its tasks; none of them failed.
-
         Returns:
             The window's new attempt; None where the results may be committed.
 
         Raises:
             StorageError: The driver sees a version that the tasks did not find, twice.
         """
+        if self._parts.is_replay:
+            return None  # it leaves out what its window has left out
         gone, is_repeated = self._gone.read_in_part(window.planned.window_id, results), window.is_repeated
         if not gone:
             try:
@@ -190,6 +170,16 @@ class WindowRunner:
                 is_repeated = True
         discard_all(self._storage, [file for result in results for file in result.files])
         return replace(self.submit(window.planned, {**window.gone, **gone}), is_repeated=is_repeated)
+
+    def committed(self, window: InFlight, results: Sequence[TaskResult]) -> None:
+        """Adjust the size of the next windows to a committed one."""
+        busy_s = {stage.head: 0.0 for stage in self._plan.stages}
+        longest_s = dict(busy_s)
+        for result in results:
+            head = self._plan.stages[result.stage].head
+            busy_s[head] += result.busy_s
+            longest_s[head] = max(longest_s[head], result.busy_s)
+        self._sizing.committed(window.load, busy_s, longest_s)
 
     def running_window(self, window: InFlight) -> RunningWindow:
         """How far a window is; for display only."""
@@ -211,8 +201,17 @@ class WindowRunner:
 
     def abandon(self, windows: list[InFlight]) -> None:
         """Leave windows to a later run, and remove the files that their tasks have written so far."""
-        if self._runtime is not None and windows:
-            abandon(self._storage, self._runtime, [window.results for window in windows])
+        if self._runtime is None or not windows:
+            return
+        self._runtime.cancel()
+        deadline = time.monotonic() + ABANDON_S
+        for window in windows:
+            try:
+                # Files that they write later are swept, at the end or by the next run.
+                results = window.results.result(timeout=max(deadline - time.monotonic(), 0))
+            except (DagflowError, CancelledError, TimeoutError):
+                continue
+            discard_all(self._storage, [file for result in results for file in result.files])
 
     def close(self) -> None:
         """End the runtime, where it has started."""
@@ -228,3 +227,49 @@ def _work_done(results: Sequence[TaskResult]) -> dict[str, OperatorReport]:
         }
         for result in results
     )
+
+
+class TargetDecisions:
+    """The decisions of transactional targets about the columns of files; tasks of later windows write accordingly.
+
+    Attributes:
+        texts: The decisions as tasks of later windows get them, by operator.
+    """
+
+    def __init__(self, storage: StorageContext) -> None:
+        self._storage = storage
+        self.texts: dict[str, str] = {}
+        self._again: dict[str, str] = {}
+
+    def take(self) -> dict[str, str]:
+        """What the tasks of the attempt get that begins now, by operator."""
+        again, self._again = self._again, {}
+        return {**self.texts, **again}
+
+    def rerun_to_fit(
+        self,
+        window_id: int,
+        made_by: Mapping[str, str],
+        results: Sequence[TaskResult],
+        decisions: Mapping[str, TargetDecision],
+        run_again: Callable[[], Attempt],
+    ) -> Attempt | None:
+        """Run a window again where a target does not take its files as they are; later windows get the decision.
+
+        Args:
+            window_id: The window.
+            made_by: The decisions by which its files were made, by operator.
+            results: The results of its tasks; their files are dropped where it runs again.
+            decisions: The targets' decisions about the files, by operator.
+            run_again: Runs the window.
+
+        Returns:
+            The result of run_again; None where the files fit, or were made by the same decision.
+        """
+        self.texts.update((operator, each.text) for operator, each in decisions.items())
+        if all(each.fits or made_by.get(operator) == each.text for operator, each in decisions.items()):
+            return None
+        logger.info("window runs again to fit its targets window=%d", window_id)
+        discard_all(self._storage, [file for result in results for file in result.files])
+        self._again = {operator: each.again for operator, each in decisions.items() if each.again}
+        return run_again()

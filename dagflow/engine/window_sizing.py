@@ -147,9 +147,6 @@ class PartitionSpeeds:
 class WindowSizing:
     """Measures committed windows, and sizes the next ones.
 
-    Args:
-        parallelism: Tasks that run at the same time, as far as is known before Spark starts.
-
     Attributes:
         parallelism: Tasks that run at the same time; updated when the cluster is known.
         speeds: How fast the partitions of each stage are.

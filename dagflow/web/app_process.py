@@ -21,8 +21,7 @@ from dagflow.engine.operator_state import directory_of_state
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.preview import PreviewOptions, preview
 from dagflow.engine.preview_port import find_port
-from dagflow.engine.removed_sources import remover_of
-from dagflow.engine.replayer import why_not_again, why_not_replayed
+from dagflow.engine.repeatable import remover_of, why_not_again, why_not_replayed
 from dagflow.errors import AppError, DagflowError, PlanError
 from dagflow.execution.state_codec import StateCodec
 from dagflow.journal.app_facts import without_checksums

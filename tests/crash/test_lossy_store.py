@@ -15,7 +15,7 @@ import s3fs
 from deltalake import DeltaTable
 from pyiceberg.catalog.sql import SqlCatalog
 
-from dagflow.engine import target_access
+from dagflow.engine import publishers
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.window_replay import replay_windows
@@ -44,7 +44,7 @@ SECRET = "hush-4711-hush"
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait for little between two attempts."""
-    monkeypatch.setattr(target_access, "FIRST_PAUSE_S", 0.0)
+    monkeypatch.setattr(publishers, "FIRST_PAUSE_S", 0.0)
 
 
 def app(tmp_path: Path, root: str, kind: str, address: str, **properties: Any) -> LogicalPlan:

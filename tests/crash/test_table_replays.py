@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable
 
 from dagflow import RecordBatch
-from dagflow.engine import target_access
+from dagflow.engine import publishers
 from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.window_replay import replay_windows
 from dagflow.errors import DagflowError, JournalError, ReplacedFilesGoneError, StorageError
@@ -83,7 +83,7 @@ def replay(logical: LogicalPlan, windows: list[int]) -> None:
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait for nothing between two attempts."""
-    monkeypatch.setattr(target_access, "FIRST_PAUSE_S", 0.0)
+    monkeypatch.setattr(publishers, "FIRST_PAUSE_S", 0.0)
     with_faults(monkeypatch, Faults())
 
 

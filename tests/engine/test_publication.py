@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dagflow.api.transactions import Target
-from dagflow.engine import target_access
+from dagflow.engine import publishers
 from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.window_repair import repair
 from dagflow.engine.window_replay import replay_windows
@@ -34,7 +34,7 @@ from tests.visitors.sqlite_table import SqliteTable
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait for nothing between two attempts."""
-    monkeypatch.setattr(target_access, "FIRST_PAUSE_S", 0.0)
+    monkeypatch.setattr(publishers, "FIRST_PAUSE_S", 0.0)
 
 
 def test_windows_become_transactions_in_order(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_target_that_never_answers_ends_the_run(monkeypatch: pytest.MonkeyPatc
     faults = with_faults(monkeypatch, Down())
     with pytest.raises(StorageError, match=r"window 1 cannot be committed: the store is down\n +window 1 is decided"):
         work(app(tmp_path, TEXTS))
-    assert faults.calls == target_access.ATTEMPTS
+    assert faults.calls == publishers.ATTEMPTS
     with_faults(monkeypatch, Faults())
     work(app(tmp_path, TEXTS))
     assert rows(tmp_path / "db") == words(TEXTS)

@@ -1,14 +1,15 @@
-"""Which partitions of a window run together in a task."""
+"""Which partitions of a window run together in a task, and how tasks divide a rate."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagflow.engine.task_groups import LIGHT_BYTES_PER_S, with_task_groups
+from dagflow.engine.task_groups import LIGHT_BYTES_PER_S, with_shared_rate, with_task_groups
 from dagflow.execution.messages import WindowJob
 from dagflow.plan.physical import PhysicalPlan, PortRef
 from dagflow.plan.placement import place
@@ -108,3 +109,36 @@ def test_each_partition_runs_once(one: list[int], two: list[int], speed: float, 
     assert sorted(order) == list(range(len(one) + len(two)))
     assert [slot for slot in order if slot in busy] == busy
     assert all(tasks)
+
+
+@given(
+    one=st.lists(st.integers(0, 50), min_size=1, max_size=12),
+    two=st.lists(st.integers(0, 50), min_size=1, max_size=12),
+    parallelism=st.integers(1, 8),
+)
+def test_what_runs_at_once_has_the_rate_together_and_no_more(one: list[int], two: list[int], parallelism: int) -> None:
+    """No more tasks than cores; the largest shares of all tasks are the rate; each slot runs once, in order."""
+    sizes = {"one": one, "two": two}
+    result = with_shared_rate(two_readers(), task_of(sizes), parallelism)
+    assert [slot for group in result.together for slot in group] == list(range(len(one) + len(two)))
+    assert len(result.together) <= parallelism
+    slots = [(head, partition) for head in sizes for partition in range(len(sizes[head]))]
+    for head, each in sizes.items():
+        own = [
+            [result.shares.get(slots[index], 0.0) for index in group if slots[index][0] == head]
+            for group in result.together
+        ]
+        assert sum(max(group, default=0.0) for group in own) == pytest.approx(1.0 if any(each) else 0.0)
+        # With these shares, all tasks read what is theirs of it in the same time.
+        for group in result.together:
+            part = sum(sizes[head][slots[index][1]] for index in group if slots[index][0] == head)
+            for index in group:
+                if slots[index][0] == head and sizes[head][slots[index][1]]:
+                    assert part / result.shares[slots[index]] == pytest.approx(sum(each))
+
+
+def test_a_partition_alone_has_the_whole_rate() -> None:
+    """However many partitions got nothing."""
+    result = with_shared_rate(two_readers(), task_of({"one": [0, 9, 0], "two": [0]}), 4)
+    assert result.shares == {("one", partition): 1.0 for partition in range(3)}
+    assert list(map(list, result.together)) == [[0, 1, 2, 3]]

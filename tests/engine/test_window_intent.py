@@ -14,6 +14,7 @@ from dagflow.storage.pending import PendingFile
 from tests.engine.dags import dag
 from tests.engine.sample_app import TextSource
 from tests.execution.sample_operators import SampleWords
+from tests.journal.samples import plan_of
 
 
 def file(operator: str, name: str) -> PendingFile:
@@ -42,7 +43,7 @@ def test_files_that_stand_for_others_leave_the_rest_their_sources(tmp_path: Path
         for partition in range(2)
     ]
     taken = [file("lines", name) for name in ("a", "b", "c")]
-    intent = intent_of(7, plan, results, {"lines": taken})
+    intent = intent_of(plan_of(7), plan, results, taken={"lines": taken})
     found = [
         (each.stage, each.partition, one)
         for each in intent.produced

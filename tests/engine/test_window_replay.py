@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dagflow.engine.file_changes import ReplayedWindow
+from dagflow.engine.replayer import ReplayedWindow
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.stop_request import StopRequest

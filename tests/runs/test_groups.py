@@ -14,7 +14,7 @@ import pytest
 from deltalake import DeltaTable
 
 from dagflow.api.transactions import Target
-from dagflow.engine import target_access
+from dagflow.engine import publishers
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.stop_request import StopRequest
@@ -46,7 +46,7 @@ MORE = [b"%d" % number for number in range(20)]
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait for nothing between two attempts."""
-    monkeypatch.setattr(target_access, "FIRST_PAUSE_S", 0.0)
+    monkeypatch.setattr(publishers, "FIRST_PAUSE_S", 0.0)
 
 
 def group_app(root: Path, texts: list[bytes], limits: GroupLimits | None = None) -> LogicalPlan:

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from dagflow.cli.main import command_line
-from dagflow.engine.replayer import why_not_again, why_not_alone
+from dagflow.engine.repeatable import why_not_again, why_not_alone
 from dagflow.engine.window_repair import repair
 from dagflow.journal.reader import read_state
 from dagflow.journal.windows import WindowPlan

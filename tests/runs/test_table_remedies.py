@@ -15,7 +15,7 @@ from deltalake import DeltaTable, Field, Schema, write_deltalake
 from deltalake.schema import PrimitiveType
 from pyiceberg.catalog.sql import SqlCatalog
 
-from dagflow.engine import target_access
+from dagflow.engine import publishers
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RuntimeFactory
 from dagflow.execution.messages import WindowJob
@@ -59,7 +59,7 @@ ONE, TWO = columns(n=[1]), columns(n=[2])
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait for nothing between two attempts."""
-    monkeypatch.setattr(target_access, "FIRST_PAUSE_S", 0.0)
+    monkeypatch.setattr(publishers, "FIRST_PAUSE_S", 0.0)
 
 
 def catalog_in(root: Path) -> dict[str, str]:

@@ -29,7 +29,7 @@ from dagflow.cli.shared_options import (
 )
 from dagflow.cli.signals import on_driver_thread, stop_requested_by_signals
 from dagflow.engine.placed_app import PlacedApp
-from dagflow.engine.replayer import why_not_replayed
+from dagflow.engine.repeatable import why_not_replayed
 from dagflow.engine.run import run as engine_run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.window_replay import app_file

@@ -22,7 +22,7 @@ from dagflow.cli.shared_options import (
     verbose_option,
 )
 from dagflow.cli.signals import on_driver_thread, stop_requested_by_signals
-from dagflow.engine.file_changes import ReplayedWindow
+from dagflow.engine.replayer import ReplayedWindow
 from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.window_replay import app_file, replay_windows, windows_of
 from dagflow.report.manifest import matching_windows, unmatched

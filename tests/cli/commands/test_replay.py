@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from dagflow.cli.commands.replay import describe
 from dagflow.cli.main import command_line
-from dagflow.engine.file_changes import FileChange, ReplayedWindow
+from dagflow.engine.replayer import FileChange, ReplayedWindow
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.plan.load import load_app

@@ -1,0 +1,356 @@
+"""Publishes the files of windows: by moving them to their names, or by the transactions of a target."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from dagflow.api.transactions import (
+    DecidedReplay,
+    DecidedWindow,
+    ReplayableState,
+    Target,
+    TargetDecision,
+    TargetState,
+    TransactionalSink,
+)
+from dagflow.errors import ANOTHER_TABLE, DagflowError, JournalError, ReplacedFilesGoneError, StorageError
+from dagflow.execution.failures import located
+from dagflow.journal.journal import Journal
+from dagflow.journal.state import JournalState
+from dagflow.storage.context import StorageContext
+from dagflow.storage.location import name_of, redacted
+from dagflow.storage.pending import Durability, PendingFile
+from dagflow.storage.publishing import discard_all_rivals, publish_all, publish_instead
+
+logger = logging.getLogger(__name__)
+
+State = TypeVar("State", bound=TargetState)
+
+ATTEMPTS = 7
+FIRST_PAUSE_S = 0.05
+"""Attempts at a transaction, with a pause after each failure that doubles each time: about six seconds in all."""
+
+
+def writer_of(state: JournalState, operator: str) -> str:
+    """The name under which a target keeps the marker of an operator; a new one after each --fresh."""
+    return f"dagflow/{state.app_uuid}.{state.generation}/{operator}"
+
+
+def digest_of_names(files: Iterable[PendingFile]) -> str:
+    """Identifies the decision about a window: its files have names that no other attempt gives."""
+    names = "\n".join(sorted(name_of(file.final_url) for file in files))
+    return hashlib.sha256(names.encode()).hexdigest()[:16]
+
+
+class Publisher:
+    """Publishes files that become visible by their names, as soon as each is moved there.
+
+    Guarantee: publish() may be repeated, by any driver that holds the journal; repeating it changes nothing.
+
+    Args:
+        journal: Says which windows are committed, what earlier decisions about a window have published, and whether
+            another driver has taken over.
+        sinks: Operators that check the files of a window before it is committed, by name.
+    """
+
+    operator = ""
+    """The operator whose files it publishes; "" for all files that become visible by their names."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        storage: StorageContext,
+        durability: Durability,
+        sinks: Mapping[str, TransactionalSink] | None = None,
+    ) -> None:
+        self._journal = journal
+        self._storage = storage
+        self._durability = durability
+        self._sinks = sinks or {}
+        self._first_window = journal.state.next_window_id
+
+    def require_not_ahead(self) -> None:
+        """Refuse a target that has more windows than the journal; a taken name is an error when it is published."""
+
+    def decide(self, waiting: Sequence[PendingFile], files: Sequence[PendingFile]) -> dict[str, TargetDecision | None]:
+        """The decisions about a window's files, by operator; None where there is nothing to decide.
+
+        Args:
+            waiting: Files of earlier windows that are not published yet.
+            files: The files of the window.
+        """
+        return {name: sink.decide_files(files) for name, sink in self._sinks.items()}
+
+    def check(self, waiting: Sequence[PendingFile], files: Sequence[PendingFile]) -> None:
+        """Refuse files that could not be published; called before their window's intent is written."""
+        for sink in self._sinks.values():
+            sink.check_files(files)
+
+    def taken(self, window_id: int) -> list[PendingFile] | None:
+        """The files of a repaired window that the target has by an earlier decision; None where it has none.
+
+        Raises:
+            DagflowError: The target cannot be reached, or has the window of another checkpoint.
+        """
+        return None
+
+    def publish(self, window_id: int, files: Sequence[PendingFile]) -> str:
+        """Publish a window.
+
+        Returns:
+            The target's name for its state with the window; "" where it has no such name.
+
+        Raises:
+            DagflowError: The window is not published, or not known to be; a later call continues.
+        """
+        self._move(window_id, files)
+        return ""
+
+    def _move(self, window_id: int, files: Sequence[PendingFile]) -> None:
+        """Move files to their final names; may be repeated."""
+        if earlier := self._repaired(window_id):
+            publish_instead(self._storage, files, earlier, self._journal.check_epoch, durability=self._durability)
+        else:
+            publish_all(self._storage, files, durability=self._durability)
+        if window_id < self._first_window:
+            discard_all_rivals(self._storage, files)  # objects that tasks of earlier drivers uploaded under these names
+
+    def _repaired(self, window_id: int) -> list[PendingFile]:
+        """The files of earlier decisions about a window, which were taken back."""
+        repaired = self._journal.state.repaired.get(window_id, ())
+        return [file for file in repaired if file.target == self.operator]
+
+
+class TargetPublisher(Publisher):
+    """Publishes the files of one operator by transactions of its target.
+
+    Only the target's marker shows what it has: the transaction that adds a window sets it, and it is read before and
+    after each attempt. So it does not matter whether the answer to a commit arrives. The number of a replay is the
+    marker of a transaction that replaces files.
+    """
+
+    def __init__(
+        self, operator: str, target: Target, journal: Journal, storage: StorageContext, durability: Durability
+    ) -> None:
+        super().__init__(journal, storage, durability)
+        self.operator = operator
+        self.target = target
+        self._writer = writer_of(journal.state, operator)
+
+    def state(self) -> TargetState:
+        """The target as it is now; tried again where it does not answer.
+
+        Raises:
+            FencedError: Another driver has taken over.
+            JournalError: The target is ahead of the journal.
+            StorageError: The target cannot be reached.
+        """
+        state = self._opened()
+        # A target may have a window whose decision was taken back because files of another target were lost.
+        newest = max(self._journal.state.last_committed, *self._journal.state.repaired, 0)
+        if state.marker > newest:
+            raise self._ahead(f"window {state.marker}", f"window {newest}")
+        return state
+
+    def _replayable_state(self) -> ReplayableState:
+        state, newest = self.state(), self._journal.state.replays
+        if not isinstance(state, ReplayableState):
+            raise JournalError(
+                f"a replay of the output of operator '{self.operator}' is decided, and files of {self.target.name} "
+                "cannot be replaced",
+                url=redacted(self._journal.url),
+                hint="let the app name the table that it named before, until the replay is done",
+            )
+        if state.replays > newest:
+            raise self._ahead(f"replay {state.replays}", f"replay {newest}")
+        return state
+
+    def _ahead(self, there: str, here: str) -> JournalError:
+        self._journal.check_epoch()  # with two drivers on one checkpoint, the error has to name the other one
+        return JournalError(
+            f"{self.target.name} has {there} of operator '{self.operator}', and this checkpoint "
+            f"ends with {here}: it is an older copy of the one that has written the table",
+            url=redacted(self._journal.url),
+            hint="continue with the newest checkpoint",
+        )
+
+    def _opened(self) -> TargetState:
+        for attempt in range(ATTEMPTS):
+            try:
+                return self._open()
+            except StorageError as error:
+                logger.info("target is opened again target=%s error=%s", self.target.name, error)
+            time.sleep(FIRST_PAUSE_S * 2.0**attempt)
+            self._journal.check_epoch()
+        return self._open()
+
+    def _open(self) -> TargetState:
+        with located(self.operator, self.target.open):
+            return self.target.open(self._writer)
+
+    def require_not_ahead(self) -> None:
+        """Read the marker, compare it with the newest committed window, and warn of a target that has lost windows."""
+        marker, receipt = self.state().marker, self._journal.state.receipts.get(self.operator)
+        # A target other than the receipt's has lost nothing: it has the windows after the last change of targets.
+        if receipt is not None and receipt.target in ("", self.target.name) and marker < receipt.window_id:
+            logger.warning(
+                "%s has lost windows %d to %d of operator '%s', which this checkpoint has written: it was removed, or "
+                "an older state of it was put back; the run continues after them. To write their rows again, "
+                f"{ANOTHER_TABLE}",
+                self.target.name,
+                marker + 1,
+                receipt.window_id,
+                self.operator,
+            )
+
+    def decide(self, waiting: Sequence[PendingFile], files: Sequence[PendingFile]) -> dict[str, TargetDecision | None]:
+        """Ask the target."""
+        return {self.operator: self.target.decide(waiting, files)}
+
+    def check(self, waiting: Sequence[PendingFile], files: Sequence[PendingFile]) -> None:
+        """Ask the target, also whether the files are compatible with files that wait to be merged."""
+        # Files that it does not take any more are made to fit it when they are merged, and say nothing of these.
+        self.target.check([*waiting, *files] if waiting and self._takes(waiting) else files)
+
+    def _takes(self, files: Sequence[PendingFile]) -> bool:
+        try:
+            self.target.check(files)
+        except DagflowError:
+            return False
+        return True
+
+    def taken(self, window_id: int) -> list[PendingFile] | None:
+        """Compare the decision that the target has with those that were taken back."""
+        earlier = self._repaired(window_id)
+        if not earlier:
+            return None
+        state = self.state()
+        decision = state.decision() if state.marker == window_id else None
+        if decision is None:
+            return None
+        # Each repair leaves the files that were decided before it, one set behind the other.
+        for end in range(len(earlier), 0, -1):
+            for files in (earlier[:end], earlier[-end:]):
+                if digest_of_names(files) == decision:
+                    return files
+        raise self._foreign(window_id)
+
+    def publish(self, window_id: int, files: Sequence[PendingFile]) -> str:
+        """Commit the window, unless the target has it."""
+        window = DecidedWindow(window_id, digest_of_names(files), tuple(files))
+
+        def has_window(state: TargetState) -> bool:
+            # Where the marker is above the window, a driver of this journal has committed later windows.
+            if state.marker == window_id and state.decision() not in (None, window.decision):
+                raise self._foreign(window_id)
+            return state.marker >= window_id
+
+        def add(state: TargetState) -> None:
+            with located(self.operator, state.commit):
+                state.commit([window])
+
+        if not files and not has_window(self.state()):
+            self._move(window_id, files)
+            return ""  # the window adds nothing any more, and a target has no windows without files
+        return self._transact(
+            f"window {window_id}",
+            self.state,
+            has_window,
+            # Not before: files of a window that the target has may have been compacted away since.
+            lambda: self._move(window_id, files),
+            add,
+        )
+
+    def has_replay(self, number: int) -> bool:
+        """Whether a replay is in the target."""
+        return self._replayable_state().replays >= number
+
+    def require_shown(self, files: Sequence[PendingFile]) -> None:
+        """Refuse to replace files that the target does not show any more."""
+        self._require_shown(self._replayable_state(), files, "nothing was replaced")
+
+    def _require_shown(self, state: ReplayableState, files: Sequence[PendingFile], so: str) -> None:
+        if gone := state.missing(files):
+            raise ReplacedFilesGoneError(
+                f"{self.target.name} does not show {len(gone)} of the files any more that would be replaced, such as "
+                f"{redacted(gone[0].final_url)}: another program has compacted, changed or removed them; {so}",
+                url=self.target.name,
+                hint=ANOTHER_TABLE,
+            )
+
+    def replace(self, replay: DecidedReplay) -> str:
+        """Replace what a decided replay replaces, unless the target has the replay; may be repeated like publish().
+
+        Returns:
+            The target's name for its state with the replay.
+
+        Raises:
+            ReplacedFilesGoneError: The target does not show the files any more that would be replaced.
+            DagflowError: The replay is not in the target, or not known to be; a later call continues.
+        """
+
+        def has_replay(state: ReplayableState) -> bool:
+            if state.replays >= replay.number:
+                return True
+            self._require_shown(state, replay.removed, "it has none of the files that the replay has made")
+            return False
+
+        def replace(state: ReplayableState) -> None:
+            with located(self.operator, state.replace):
+                state.replace(replay)
+
+        return self._transact(
+            f"replay {replay.number}",
+            self._replayable_state,
+            has_replay,
+            lambda: publish_all(self._storage, replay.added, durability=self._durability),
+            replace,
+            hint="the replay is decided and its files are kept; the next run commits it",
+        )
+
+    def _transact(
+        self,
+        what: str,
+        look: Callable[[], State],
+        is_done: Callable[[State], bool],
+        move: Callable[[], None],
+        commit: Callable[[State], None],
+        hint: str = "",
+    ) -> str:
+        """Commit a transaction, as often as it takes until the target has it; return its name for that state."""
+        failure: StorageError | None = None
+        for attempt in range(ATTEMPTS + 1):
+            state = look()
+            if is_done(state):
+                if self._durability == "power":
+                    self.target.sync()
+                return state.version
+            if attempt == ATTEMPTS:
+                break
+            if attempt == 0:
+                move()
+            self._journal.check_epoch()
+            try:
+                commit(state)
+                failure = None
+            except StorageError as error:
+                logger.info("transaction is looked at again: %s error=%s", what, error)
+                failure = error
+                time.sleep(FIRST_PAUSE_S * 2.0**attempt)
+        raise StorageError(
+            f"{what} cannot be committed: {failure.message if failure else 'its marker does not appear'}",
+            url=self.target.name,
+            hint=hint,
+        ) from failure
+
+    def _foreign(self, window_id: int) -> JournalError:
+        return JournalError(
+            f"{self.target.name} has another window {window_id} of operator '{self.operator}' than this checkpoint "
+            "has decided: two copies of one checkpoint were continued",
+            url=redacted(self._journal.url),
+            hint="continue with the copy that has written the table",
+        )
