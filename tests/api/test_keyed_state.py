@@ -72,6 +72,7 @@ def test_a_state_is_a_dictionary_that_survives_any_number_of_windows(windows: li
         assert all(larger > 2 * smaller for larger, smaller in itertools.pairwise(sizes))
 
 
+@pytest.mark.nightly
 def test_a_window_writes_what_it_changed_and_not_what_there_is() -> None:
     """Twenty thousand keys in a thousand windows: all that is written is less than twelve times what is there."""
     snapshot = KeyedSnapshot()

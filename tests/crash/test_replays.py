@@ -27,6 +27,7 @@ from dagflow.testing.faults import InjectedCrash, crashing_disk
 from tests.cli.processes import ENTRY, environment
 from tests.crash.restored import restored_afterwards
 from tests.crash.test_object_store import SAMPLES, dying, published, uploads
+from tests.nightly import every
 
 STORAGE = StorageContext.default()
 
@@ -120,8 +121,9 @@ def both(quick_disk: Path) -> tuple[Shown, Shown]:
     return old, new
 
 
+@every(5)
 def test_a_replay_that_dies_is_undone_or_completed_by_the_next_command(
-    quick_disk: Path, both: tuple[Shown, Shown]
+    quick_disk: Path, both: tuple[Shown, Shown], step: int
 ) -> None:
     """After crashes of the replay and of the restart at any disk change, all files are old, or all new.
 
@@ -130,7 +132,7 @@ def test_a_replay_that_dies_is_undone_or_completed_by_the_next_command(
     outcomes = set()
     root = quick_disk / "made"
     apps = made(root)
-    for at in range(1, 500):
+    for at in range(1, 500, step):
         with restored_afterwards(root):
             with crashing_disk(str(root), at) as faults, contextlib.suppress(InjectedCrash):
                 replay_all(apps["new"])

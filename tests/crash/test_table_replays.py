@@ -41,7 +41,7 @@ from tests.engine.table_app import (
 )
 from tests.engine.table_app import app as words_app
 from tests.execution.sample_operators import SampleWords, TextSample
-from tests.nightly import every
+from tests.nightly import by_day, every
 
 MOST_CALLS = 500
 KINDS = {
@@ -87,7 +87,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     with_faults(monkeypatch, Faults())
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", by_day(2, KINDS))
 def test_a_replay_replaces_the_rows_of_its_window_alone(tmp_path: Path, kind: str) -> None:
     """The others stay; the next replay replaces what this one has made, and runs go on behind."""
     make, rows_of = KINDS[kind]
@@ -103,7 +103,7 @@ def test_a_replay_replaces_the_rows_of_its_window_alone(tmp_path: Path, kind: st
 
 
 @every(4)
-@pytest.mark.parametrize("kind", ["delta", pytest.param("iceberg", marks=pytest.mark.nightly), "delta-groups"])
+@pytest.mark.parametrize("kind", by_day(1, ["delta-groups", "delta", "iceberg"]))
 def test_a_replay_that_dies_anywhere_is_done_once_or_not_at_all(
     monkeypatch: pytest.MonkeyPatch, quick_disk: Path, kind: str, step: int
 ) -> None:

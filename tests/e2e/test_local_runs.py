@@ -34,6 +34,7 @@ def test_a_local_run_publishes_and_a_second_one_finds_nothing_new(folder: Path) 
     assert not loaded & {"pyspark", "py4j", "networkx", "fsspec", "rich"}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=pytest.mark.nightly)])
 def test_a_failure_shows_the_line_and_the_record(folder: Path, workers: str) -> None:
     """Where the author's code raised, and on what; then the command that goes on."""

@@ -73,7 +73,7 @@ def test_another_target_has_lost_nothing(tmp_path: Path, caplog: pytest.LogCaptu
 
 
 @pytest.mark.parametrize("kind", TABLES)
-@pytest.mark.parametrize("moment", ["before", "after", "lost_reply"])
+@pytest.mark.parametrize("moment", by_day(1, ["before", "after", "lost_reply"]))
 def test_the_marker_decides_about_a_transaction_that_failed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, moment: Moment, kind: str
 ) -> None:

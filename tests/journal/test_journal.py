@@ -21,7 +21,7 @@ from dagflow.storage.objects import ObjectStore
 from dagflow.testing.faults import Faults, InjectedCrash, InjectedPause, Moment, crashing_disk
 from tests.journal.samples import plan_of
 from tests.journal.toy import RETENTION, Toy, published_numbers, require_complete, require_partial
-from tests.nightly import examples
+from tests.nightly import by_day, examples
 
 MOST_PAUSES = 200
 
@@ -157,7 +157,7 @@ def test_an_undisturbed_run_publishes_everything_once(root: str) -> None:
     require_complete(store, f"{root}/out", NUMBERS)
 
 
-@pytest.mark.parametrize("moment", ["before", "after", "lost_reply"])
+@pytest.mark.parametrize("moment", by_day(1, ["before", "after", "lost_reply"]))
 def test_every_number_is_published_once_whichever_call_is_the_last(quick_path: Path, moment: Moment) -> None:
     """Die at call 1, 2, 3, … until a run comes through; after each death start again with other settings."""
     for at in range(1, MOST_CALLS):
@@ -198,7 +198,7 @@ def two_are_enough() -> Iterator[None]:
     compaction.COMPACTED_ARCHIVES = before
 
 
-@pytest.mark.parametrize("moment", ["before", "after", "lost_reply"])
+@pytest.mark.parametrize("moment", by_day(1, ["before", "after", "lost_reply"]))
 def test_every_window_is_archived_once_whichever_call_is_the_last(
     quick_path: Path, moment: Moment, two_are_enough: None
 ) -> None:
@@ -235,7 +235,7 @@ def test_recovery_may_die_too(quick_path: Path, deaths: list[tuple[int, Moment]]
     require_complete(store, out, NUMBERS)
 
 
-@pytest.mark.parametrize("moment", ["before", "after", "lost_reply"])
+@pytest.mark.parametrize("moment", by_day(1, ["before", "after", "lost_reply"]))
 def test_starting_over_may_die_too(quick_path: Path, moment: Moment) -> None:
     """Whichever durable call is the last, the old files go, strangers' stay, and the new run is complete."""
     for at in range(1, MOST_CALLS):

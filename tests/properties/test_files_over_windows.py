@@ -172,7 +172,7 @@ def test_rows_with_newlines_are_read_on_from_within(tmp_path: Path, rotate: Call
     ("rotate", "at"),
     by_day(2, [(move_elsewhere, 3), (compress_at_once, 2), (compress_with_xz, 3), (compress_with_zstd, 6)]),
 )
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("kind", by_day(3, FORMATS))
 def test_what_is_rotated_midway_gives_what_one_read_gives(
     tmp_path: Path, kind: str, rotate: Callable[[Path], None], at: int
 ) -> None:

@@ -29,6 +29,7 @@ from dagflow.storage.context import StorageContext
 from operators.sink.record_writer import RecordWriter
 from tests.cli.processes import PATIENCE_S
 from tests.execution.sample_operators import DropPrefixed, FailsAtBadRecords, SampleWords, TextSample, Total
+from tests.nightly import by_day
 from tests.runtime.bad_operators import FAILING, Misbehaving
 
 Start = Callable[[Program], Runtime]
@@ -294,3 +295,12 @@ class RuntimeContract:
         wait_for(lambda: any(text.startswith("further output of operator 'lines' is ") for text in caplog.messages))
         assert 100 < len(caplog.messages) < 1000
         runtime.close()
+
+
+class ProcessesContract(RuntimeContract):
+    """What a runtime promises whose tasks are in other processes, each of which takes a while to start."""
+
+    @pytest.mark.parametrize("how", by_day(2, FAILING))
+    def test_a_failure_of_any_kind_names_operator_and_file(self, start: Start, tmp_path: Path, how: str) -> None:
+        """Where the runtime has processes, an error arrives pickled."""
+        require_failure_is_reported(start, tmp_path, how, FAILING[how][1])

@@ -20,7 +20,7 @@ from tests.cli.processes import PATIENCE_S
 from tests.runtime.bad_operators import DYING, HARMLESS, INTERRUPTING, Misbehaving
 from tests.runtime.runtime_contract import (
     TEXTS,
-    RuntimeContract,
+    ProcessesContract,
     Start,
     exchanging_plan,
     operators_of,
@@ -49,7 +49,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
         runtime.close()
 
 
-class TestLocalRuntime(RuntimeContract):
+class TestLocalRuntime(ProcessesContract):
     """Processes of this machine keep the contract."""
 
     @pytest.mark.parametrize("how", INTERRUPTING)

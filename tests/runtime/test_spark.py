@@ -23,7 +23,7 @@ from tests.execution.sample_operators import SampleWords, TextSample
 from tests.runtime.bad_operators import DYING, Misbehaving
 from tests.runtime.runtime_contract import (
     TEXTS,
-    RuntimeContract,
+    ProcessesContract,
     Start,
     exchanging_plan,
     operators_of,
@@ -33,7 +33,7 @@ from tests.runtime.runtime_contract import (
 pytestmark = pytest.mark.spark
 
 
-class TestSparkRuntime(RuntimeContract):
+class TestSparkRuntime(ProcessesContract):
     """The Spark runtime keeps the contract."""
 
     @pytest.fixture

@@ -152,6 +152,7 @@ def test_nothing_follows_from_a_port_that_a_module_does_not_expose(tmp_path: Pat
     assert len(problems(tmp_path, app=APP.replace("clean.records", "clean.x"))) == 1
 
 
+@pytest.mark.nightly
 def test_modules_that_multiply_are_bounded(tmp_path: Path) -> None:
     """Ten files that use the next one ten times each stand for ten billion operators."""
     for level in range(10):

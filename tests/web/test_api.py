@@ -176,6 +176,7 @@ def test_modules_beside_a_run_do_not_replace_those_of_python(folder: Path) -> No
     assert ask("app")["problems"] == [] and ask("why", url=str(folder / "in" / "b.txt"))["taken"] is False
 
 
+@pytest.mark.nightly
 def test_the_app_shows_its_mistakes_and_what_changed(folder: Path) -> None:
     """Each change has a verdict, and each mistake its line."""
     assert (ask("app")["problems"], ask("app")["changes"]) == ([], [])

@@ -251,7 +251,7 @@ def test_an_empty_checkpoint_is_not_that_of_the_app(folder: Path) -> None:
 def test_a_mistake_in_the_app_is_reported_before_anything_runs(folder: Path) -> None:
     """Exit code 2 and nothing on stdout, not even with --json; the problem names its place."""
     (folder / "app.yaml").write_text(APP.replace("block_size", "blok_size"))
-    done = dagflow_command(["run", "app.yaml", "--json", "--set", "raeder.format=lines"], cwd=folder)
+    done = dagflow_command(["run", "app.yaml", "--json", "--local", "--set", "raeder.format=lines"], cwd=folder)
     assert (done.returncode, done.stdout) == (2, "")
     assert "app.yaml:6:" in done.stderr
     assert "did you mean 'block_size'?" in done.stderr

@@ -203,7 +203,7 @@ def test_no_records_at_all_are_within_any_share() -> None:
     BlockReader().check_limits({"rejected": 10})
 
 
-@pytest.mark.parametrize("wrong", [LosesTails, ReadsNextFirstByte, DropsSilently])
+@pytest.mark.parametrize("wrong", by_day(1, [LosesTails, ReadsNextFirstByte, DropsSilently]))
 def test_a_format_that_loses_or_makes_up_bytes_fails_the_run(tmp_path: Path, wrong: type) -> None:
     """The byte accounting of the file does not add up, and the run does not call itself complete."""
     with pytest.raises(DagflowError, match=r"the byte accounting does not add up: .*x.txt of 19 bytes.* off by -?\d"):
