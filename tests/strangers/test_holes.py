@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import random
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,15 @@ from typing import Any
 import pytest
 
 from dagflow.api.context import OperatorContext
+from dagflow.errors import RecordError
 from dagflow.metrics.names import CONTENT_BYTES, DELIMITER_BYTES, HOLE_BYTES, RECORD_BYTES, SKIPPED_BYTES
 from operators.reader.block_reader import BlockReader
+from operators.reader.formats import RECORD_FORMATS
 from operators.splitter import FileSplitterInput
+from operators.testing import read_cut
 from tests.operators.splitter.changes.renames.restartable_splitter import RestartableSplitter
 from tests.operators.splitter.splitter_driver import SplitterDriver
+from tests.strangers.fuzzing import seeds
 
 
 def read_all(path: Path, block_size: int, batch_bytes: int, **reader: Any) -> tuple[list[Any], Counter[str]]:
@@ -193,3 +198,43 @@ def test_a_compressed_file_is_not_read_beyond_its_complete_part(tmp_path: Path) 
     path.write_bytes(content)
     assert splitter.scan(2) == [b"new"]
     splitter.close()
+
+
+ANY_FORMAT: list[dict[str, Any]] = [
+    {"type": "lines"},
+    {"type": "lines", "max_record": 6},
+    {"type": "lines", "max_record": 6, "on_long": "cut"},
+    {"type": "lines", "delimiter": "||", "max_record": 9},
+    {"type": "lines", "encoding": "utf-16-le"},
+    {"type": "escaped_lines", "max_record": 7},
+    {"type": "json_lines", "max_record": 8},
+    {"type": "csv", "header": False, "columns": ["a"]},
+    {"type": "csv", "header": False, "columns": ["a"], "quote": "none", "max_record": 8},
+    {"type": "paragraphs"},
+    {"type": "paragraphs", "max_record": 8},
+    {"type": "paragraphs", "keep_delimiter": True},
+    {"type": "regex", "pattern": "a"},
+    {"type": "regex", "pattern": "a", "max_record": 8},
+]
+PIECES = [bytes(4), bytes(9), b"\0", b"a", b"b", b"\n", b"\n", b"\r\n", b"||", b"\\"]
+
+
+def records_or_error(format: dict[str, Any], chunk_bytes: int, content: bytes, block_size: int) -> Any:
+    """The records of all blocks of a file, and its rejects, or that the run ends; all bytes are accounted for."""
+    made = RECORD_FORMATS.make(format)
+    made.chunk_bytes = chunk_bytes
+    try:
+        return read_cut(made, content, block_size)
+    except RecordError as error:
+        return error.offset
+
+
+def test_holes_are_the_same_wherever_a_file_is_cut() -> None:
+    """Whatever the format, the content, its blocks and what is held of them."""
+    for seed in seeds(150):
+        dice = random.Random(seed)
+        content = b"".join(dice.choices(PIECES, k=dice.randint(1, 14)))
+        format, block_size, chunk_bytes = dice.choice(ANY_FORMAT), dice.randint(1, len(content)), dice.choice([1, 2, 5])
+        whole = records_or_error(format, 1 << 20, content, len(content))
+        found = records_or_error(format, chunk_bytes, content, block_size)
+        assert found == whole, (seed, format, content, block_size, chunk_bytes)

@@ -120,12 +120,19 @@ class Paragraphs(Delimited):
         behind = data[int(ends.starts[0]) :] if len(ends.stops) else data
         if (behind > SPACE).any() or np.count_nonzero(behind == LF) < 2:
             return found
-        end = self.next_start(view.source, view.end, view.source.size_bytes, view.start)
+        # The last line is blank only as far as it is held.
+        line = view.start + 1 + last_position(data == LF)
+        end = self.next_start(view.source, line, view.source.size_bytes, view.start)
         return Terminators(ends.starts[:1], np.array([min(end, view.source.size_bytes) - view.start]))
 
     def is_long(self, data: Bytes) -> bool:
         """Whether a byte beyond max_record is not blank: no number of blank lines makes a record long."""
         return bool((data[self.max_record :] > SPACE).any())
+
+    def _text_before_hole(self, view: FileView, found: Terminators, count: int) -> int | None:
+        """See Delimited. Behind a hole inside of a paragraph, a blank line may follow, so that it is not cut there."""
+        text = super()._text_before_hole(view, found, count)
+        return None if text else text
 
     def unframed_bytes(self, view: FileView, found: Terminators) -> int:
         """Number of bytes of terminators, less one blank line each; all where the blank line must be added."""
