@@ -149,6 +149,13 @@ def test_a_type_that_does_not_fit_beside_a_moment_is_named(text: str) -> None:
         Expression.of(text).bind(ONE.schema)
 
 
+@pytest.mark.parametrize("name", ["least", "greatest"])
+def test_of_equal_values_the_first_is_taken(name: str) -> None:
+    """Both zeros of doubles are equal, and a division shows which one it is."""
+    rows = pa.RecordBatch.from_pydict({"a": [0.0, -0.0, None], "b": [-0.0, 0.0, -0.0]})
+    assert computed(f"power({name}(a, b), -1)", rows) == [math.inf, -math.inf, -math.inf]
+
+
 def test_decimals_of_different_types_are_compared_with_all_digits() -> None:
     """No digit is rounded, and no number is too large, whatever the other has."""
     rows = pa.RecordBatch.from_pydict(

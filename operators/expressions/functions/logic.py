@@ -256,8 +256,9 @@ def extreme(wins: Callable[[Any, Any], Any]) -> Callable[..., Bound]:
     """Greatest and least of the values that are not null."""
 
     def better(one: Any, other: Any) -> Any:
-        takes_one = pc.or_kleene(pc.is_null(other), pc.fill_null(wins(one, other), False))
-        return pc.if_else(takes_one, one, other)
+        # Of equal values, such as both zeros of doubles, the first one stays.
+        takes_other = pc.or_kleene(pc.is_null(one), pc.fill_null(wins(other, one), False))
+        return pc.if_else(takes_other, other, one)
 
     def bind(site: CallSite, *values: Bound) -> Bound:
         options = unified(site, list(values))
