@@ -64,9 +64,13 @@ def over_text(operator: Accumulator) -> str:
 
 
 def _reaches_an_end(plan: LogicalPlan, name: str, apart_from: Collection[str]) -> bool:
-    below = {edge.target.operator for edge in plan.edges if edge.source.operator == name} - set(apart_from)
-    is_end = not plan.operators[name].operator.output_ports.keys() - {REJECTS}
-    return is_end or any(_reaches_an_end(plan, target, apart_from) for target in below)
+    reached = [name]
+    for operator in reached:
+        if not plan.operators[operator].operator.output_ports.keys() - {REJECTS}:
+            return True
+        below = {edge.target.operator for edge in plan.edges if edge.source.operator == operator}
+        reached += below.difference(apart_from, reached)
+    return False
 
 
 def _problem(plan: LogicalPlan, name: str) -> Problem:

@@ -225,7 +225,6 @@ class _Columns:
         self._app = app
         self._locations = locations
         self._known = stream_columns(app, Problems())
-        self._found: dict[tuple[PortRef, str], tuple[FieldOfInput, ...]] = {}
 
     def read_by(self, splitter: str) -> dict[str, DatasetFacet]:
         """The columns of the records that are read from the files of a splitter."""
@@ -258,26 +257,25 @@ class _Columns:
             facets["columnLineage"] = lineage
         return facets
 
-    def _sources(self, port: PortRef, column: str) -> tuple[FieldOfInput, ...]:
+    def _sources(self, port: PortRef, column: str) -> Iterator[FieldOfInput]:
         """The columns of inputs that a column of a stream is made of."""
-        key = port, column
-        if key not in self._found:
-            self._found[key] = tuple(dict.fromkeys(self._traced(port, column)))
-        return self._found[key]
-
-    def _traced(self, port: PortRef, column: str) -> Iterator[FieldOfInput]:
-        operator = self._app.operators[port.operator].operator
-        if is_record_source(operator):
-            for name in self._above(port.operator):
-                yield from ((*dataset_name(url), column) for url in self._locations.get(name, ((), ()))[0])
-            return
-        if not isinstance(operator, ColumnTraced):
-            return  # columns of an author's code have no known sources
-        for edge in self._into(port.operator):
-            arriving = self._known.get(edge.source)
-            if arriving is not None:
-                for name in operator.columns_used(port.port, column, arriving):
-                    yield from self._sources(edge.source, name)
+        passed = [(port, column)]
+        seen = {*passed}
+        while passed:
+            above = []
+            port, column = passed.pop()
+            operator = self._app.operators[port.operator].operator
+            if is_record_source(operator):
+                for name in self._above(port.operator):
+                    yield from ((*dataset_name(url), column) for url in self._locations.get(name, ((), ()))[0])
+            # Columns of an author's code have no known sources.
+            elif isinstance(operator, ColumnTraced):
+                for edge in self._into(port.operator):
+                    if (arriving := self._known.get(edge.source)) is not None:
+                        used = operator.columns_used(port.port, column, arriving)
+                        above += [(edge.source, name) for name in used if (edge.source, name) not in seen]
+            seen.update(above)
+            passed += reversed(above)
 
     def _into(self, operator: str) -> list[Edge]:
         return [edge for edge in self._app.edges if edge.target.operator == operator]

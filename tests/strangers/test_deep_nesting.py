@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
+from dagflow.plan.accumulators import results_of_windows
+from dagflow.plan.load import load_app
+from dagflow.telemetry.lineage import datasets_of
 from operators.found_values import MAX_DEPTH
 from operators.reader.columns.types import ColumnType
 
@@ -15,3 +21,30 @@ def test_a_type_that_is_nested_too_deeply_is_refused(opening: str, levels: int) 
     with pytest.raises(ValueError, match=f"nested more than {MAX_DEPTH} levels deep"):
         ColumnType.of(opening * levels + "int64" + ">" * levels)
     assert ColumnType.of(opening * MAX_DEPTH + "int64" + ">" * MAX_DEPTH).arrow.num_fields == 1
+
+
+@pytest.mark.nightly
+def test_a_chain_of_operators_is_followed_to_both_of_its_ends(tmp_path: Path) -> None:
+    """However long it is: to the column that a column is made of, and to the output of a result."""
+    names = [f"step{number}" for number in range(350)]
+    operators = {
+        "splitter": {"class": "FileSplitterInput", "properties": {"files": str(tmp_path)}},
+        "reader": {"class": "BlockReader", "properties": {"format": {"type": "csv", "columns": {"a": "int64"}}}},
+        "groups": {"class": "Aggregate", "properties": {"by": "a", "columns": {"n": "count(*)"}, "over": "window"}},
+        **{name: {"class": "Select", "properties": {"where": "a > 0"}} for name in names},
+        "writer": {"class": "RecordWriter", "properties": {"path": str(tmp_path / "out"), "format": "csv"}},
+    }
+    ends = ["reader.messages", *(f"{name}.output" for name in ("groups", *names))]
+    inputs = [f"{name}.input" for name in ("groups", *names, "writer")]
+    streams = {
+        f"s{number}": {"from": end, "to": start} for number, (end, start) in enumerate(zip(ends, inputs, strict=True))
+    }
+    streams["blocks"] = {"from": "splitter.blocks_metadata_output", "to": "reader.blocks_metadata_input"}
+    file = tmp_path / "app.yaml"
+    attributes = {"checkpoint": str(tmp_path / "journal")}
+    file.write_text(json.dumps({"name": "a", "attributes": attributes, "operators": operators, "streams": streams}))
+    plan = load_app(file)
+    assert results_of_windows(plan) == ["groups"]
+    _, (output,) = datasets_of(plan, {"splitter": (("/in",), ()), "writer": ((), ("/out",))})
+    (source,) = output.facets["columnLineage"].fields["a"].inputFields
+    assert (source.name, source.field) == ("/in", "a")
