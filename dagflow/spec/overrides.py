@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from dagflow.spec.environment import Environment
 from dagflow.spec.problems import Place, Problems, quoted
-from dagflow.spec.yaml_parser import parse_text
+from dagflow.spec.yaml_parser import MAX_DEPTH, parse_text
 from dagflow.spec.yaml_tree import Mapping, MappingEntry, Node, Scalar, kind_of
 from dagflow.suggestions import did_you_mean
 
@@ -44,6 +44,9 @@ def _apply_one(operators: Mapping, pair: str, environment: Environment, problems
     operator, *path = target.strip().split(".")
     if not equals or not path or not all([operator, *path]):
         problems.add(place, f"expected op.property=VALUE, such as reader.max_readers=4; got {quoted(pair)}")
+        return operators
+    if len(path) > MAX_DEPTH:
+        problems.add(place, f"nested more than {MAX_DEPTH} levels deep")
         return operators
     if operator not in operators.entries:
         hint = did_you_mean(operator, operators.entries)

@@ -119,8 +119,16 @@ class RandomExpressions:
         return make(name, depth - 1)
 
     def any(self, depth: int) -> str:
-        """An expression of a random type."""
-        return self.of(self._random.choice(TYPES), depth)
+        """An expression of a random type.
+
+        The last bits of some functions are not those of Java: they are outermost, so that no other one magnifies them.
+        """
+        if self._random.random() < 0.9:
+            return self.of(self._random.choice(TYPES), depth)
+        one, other = self._number_of_any(depth), self._number_of_any(depth)
+        return self._random.choice(
+            [f"exp({one})", f"ln({one})", f"log10({one})", f"cbrt({one})", f"power({one}, {other})"]
+        )
 
     def _number_of_any(self, depth: int) -> str:
         return self.of(self._random.choice(_NUMBERS), depth)
@@ -190,9 +198,9 @@ class RandomExpressions:
         forms += [f"({one} {self._random.choice('+-*/')} {one})", f"(-{one})", f"abs({one})", f"sign({one})"]
         forms += [f"floor({one})", f"ceil({one})", f"round({one}, {places})", f"round({one})"]
         forms += [f"({whole} % {self._whole(depth)})", f"({whole} div {self._whole(depth)})"]
-        forms += [f"mod({self._leaf('double')}, {self._leaf('real')})", f"sqrt({one})", f"exp({one})"]
-        forms += [f"power({one}, {other})", f"ln({one})", f"log10({one})", f"cbrt({one})", f"length({text})"]
+        forms += [f"mod({self._leaf('double')}, {self._leaf('real')})", f"sqrt({one})"]
         forms += [
+            f"length({text})",
             f"ascii({text})",
             f"strpos({text}, 'a')",
             f"datediff({self.of('date', depth)}, {self.of('date', depth)})",

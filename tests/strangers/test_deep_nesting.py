@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,5 +47,6 @@ def test_a_chain_of_operators_is_followed_to_both_of_its_ends(tmp_path: Path) ->
     plan = load_app(file)
     assert results_of_windows(plan) == ["groups"]
     _, (output,) = datasets_of(plan, {"splitter": (("/in",), ()), "writer": ((), ("/out",))})
-    (source,) = output.facets["columnLineage"].fields["a"].inputFields
+    facets: Any = output.facets
+    (source,) = facets["columnLineage"].fields["a"].inputFields
     assert (source.name, source.field) == ("/in", "a")
