@@ -28,7 +28,8 @@ def _key(text: str) -> str:
         # A dash alone is text in braces only.
         read = yaml.safe_load(f"- {{a: [{text}], {text}: 1}}\n- {text}\n")
         is_plain = read == [{"a": [text], text: 1}, text] and text.isprintable()
-    except (yaml.YAMLError, TypeError, ValueError):  # ValueError: it looks like a date or a number, and is none
+    except (yaml.YAMLError, TypeError, ValueError, RecursionError):
+        # It looks like a date or a number and is none, or like lists within lists.
         is_plain = False
     if is_plain and resolve(text) == text and not {"#", "$"}.intersection(text):
         return text

@@ -38,6 +38,8 @@ def read(text: str) -> Any:
 @example("0000-00-00")
 @example("2024-01-01 25:00:00")
 @example("0x_")
+@example("[{" * 1000)
+@example("- ? " * 1000)
 @example("${HOME} and $${x}")
 @example({"${HOME}": "${HOME}", "<<": 1, "": ""})
 @example("\x85\u2028\x7f\ufeff")

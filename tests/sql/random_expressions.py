@@ -213,7 +213,9 @@ class RandomExpressions:
         text, other = self.of("text", depth), self.of("text", depth)
         start, count = self._random.randint(-6, 6), self._random.randint(-2, 8)
         source = self._random.choice([*_WHOLE, *_DECIMALS, "boolean", "date", "timestamp"])
-        forms = [f"cast({self.of(source, depth)} as text)"] * 6 + [f"({text} || {other})", f"concat({text}, {other})"]
+        # Doubles have other texts in Spark, and an expression of numbers may give one.
+        value = self._leaf(source) if source in _NUMBERS else self.of(source, depth)
+        forms = [f"cast({value} as text)"] * 6 + [f"({text} || {other})", f"concat({text}, {other})"]
         forms += [f"substring({text}, {start}, {count})", f"substring({text}, {start})", f"left({text}, {count})"]
         forms += [f"right({text}, {count})", f"trim({text})", f"ltrim({text})", f"rtrim({text})", f"reverse({text})"]
         forms += [f"lpad({text}, {count}, 'x')", f"rpad({text}, {count}, 'é')", f"replace({text}, 'a', 'bb')"]
