@@ -6,13 +6,17 @@ import json
 from pathlib import Path
 from typing import Any
 
+import deltalake
 import pytest
 
+from dagflow.errors import StorageError
 from dagflow.plan.accumulators import results_of_windows
 from dagflow.plan.load import load_app
 from dagflow.telemetry.lineage import datasets_of
 from operators.found_values import MAX_DEPTH
 from operators.reader.columns.types import ColumnType
+from operators.sink.tables.delta_log import refusals
+from operators.sink.tables.delta_table import DeltaTable
 
 
 @pytest.mark.parametrize("levels", [MAX_DEPTH + 1, 450, 3000])
@@ -50,3 +54,23 @@ def test_a_chain_of_operators_is_followed_to_both_of_its_ends(tmp_path: Path) ->
     facets: Any = output.facets
     (source,) = facets["columnLineage"].fields["a"].inputFields
     assert (source.name, source.field) == ("/in", "a")
+
+
+def test_a_delta_table_with_types_nested_too_deeply_is_refused_in_one_line(tmp_path: Path) -> None:
+    """With the reason of the library, and without its stack."""
+    kind: Any = "long"
+    for _ in range(60):
+        kind = {"type": "struct", "fields": [{"name": "a", "nullable": True, "metadata": {}, "type": kind}]}
+    metadata = {"id": "x", "format": {"provider": "parquet", "options": {}}, "schemaString": json.dumps(kind)}
+    actions = [
+        {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
+        {"metaData": {**metadata, "partitionColumns": [], "configuration": {}, "createdTime": 1}},
+    ]
+    log = tmp_path / "_delta_log"
+    log.mkdir()
+    (log / f"{0:020}.json").write_text("\n".join(map(json.dumps, actions)))
+    with (
+        pytest.raises(StorageError, match=r"^[^\n]*too deeply nested[^\n]*\Z"),
+        refusals(DeltaTable(str(tmp_path), ())),
+    ):
+        deltalake.DeltaTable(str(tmp_path)).schema()

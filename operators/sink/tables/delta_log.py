@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
@@ -53,7 +54,9 @@ def refusals(table: Table) -> Iterator[None]:
     except (DeltaError, OSError) as error:
         if isinstance(error, StorageError):
             raise
-        raise StorageError(f"deltalake: {error}", url=table.name) from error
+        # Some messages of Rust end with a stack of calls, one a line.
+        reason = re.split(r"\n +0: ", str(error))[0]
+        raise StorageError(f"deltalake: {reason}", url=table.name) from error
 
 
 class DeltaLog:
