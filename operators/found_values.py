@@ -13,8 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-MAX_DEPTH = 32
-"""Levels of arrays and objects within each other that a value, or a type, may have."""
+from dagflow.api.columns import column_values
+
+MAX_DEPTH = column_values.MAX_DEPTH
 
 MOST_DIGITS = 600
 """Python may refuse to read an int of more digits."""

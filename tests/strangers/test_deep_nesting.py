@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import deltalake
 import pytest
 
+from dagflow.api.columns.column_values import ColumnValuesError, column_of
 from dagflow.errors import StorageError
 from dagflow.plan.accumulators import results_of_windows
 from dagflow.plan.load import load_app
@@ -26,6 +29,19 @@ def test_a_type_that_is_nested_too_deeply_is_refused(opening: str, levels: int) 
     with pytest.raises(ValueError, match=f"nested more than {MAX_DEPTH} levels deep"):
         ColumnType.of(opening * levels + "int64" + ">" * levels)
     assert ColumnType.of(opening * MAX_DEPTH + "int64" + ">" * MAX_DEPTH).arrow.num_fields == 1
+
+
+@pytest.mark.parametrize("levels", [MAX_DEPTH + 1, 450, 3000])
+@pytest.mark.parametrize("wrap", [lambda value: [value], lambda value: {"a": value}], ids=["lists", "mappings"])
+def test_a_value_nested_too_deeply_is_refused_with_its_record(wrap: Callable[[Any], Any], levels: int) -> None:
+    """A value with one level less makes a column."""
+
+    def nested(times: int) -> Any:
+        return functools.reduce(lambda value, _: wrap(value), range(times), 1)
+
+    assert len(column_of("x", [nested(MAX_DEPTH)])) == 1
+    with pytest.raises(ColumnValuesError, match=f"record 2 is nested more than {MAX_DEPTH} levels deep"):
+        column_of("x", [None, nested(levels)])
 
 
 @pytest.mark.nightly
@@ -56,7 +72,7 @@ def test_a_chain_of_operators_is_followed_to_both_of_its_ends(tmp_path: Path) ->
     assert (source.name, source.field) == ("/in", "a")
 
 
-def test_a_delta_table_with_types_nested_too_deeply_is_refused_in_one_line(tmp_path: Path) -> None:
+def test_a_delta_table_nested_too_deeply_is_refused_in_one_line(tmp_path: Path) -> None:
     """With the reason of the library, and without its stack."""
     kind: Any = "long"
     for _ in range(60):

@@ -13,6 +13,9 @@ import pyarrow as pa
 
 from dagflow.errors import cut_text
 
+MAX_DEPTH = 32
+"""Levels of lists and objects within each other that a value, or a type, may have."""
+
 _MAX_TEXT = 200
 """Characters of Arrow's text in an error's message, which may quote a value."""
 
@@ -108,13 +111,14 @@ def _first_refused(values: Sequence[Any]) -> int:
     return -1
 
 
-def _require_one_kind(where: str, values: Sequence[Any]) -> None:
-    """Refuse values of several kinds: Arrow would convert some of them to the kind of the first.
+def _require_one_kind(where: str, values: Sequence[Any], levels: int = MAX_DEPTH) -> None:
+    """Refuse values of several kinds, and those nested too deeply.
 
-    Where blocks are cut decides which values are in a column; it must not decide what a value becomes.
+    Arrow would convert values of some kinds to that of the first. Where blocks are cut decides which values are in a
+    column; it must not decide what a value becomes.
 
     Raises:
-        ColumnValuesError: The values are of several kinds.
+        ColumnValuesError: The values are of several kinds, or have more levels of lists and mappings.
     """
     classes = set(map(type, values))
     classes.discard(type(None))
@@ -125,20 +129,24 @@ def _require_one_kind(where: str, values: Sequence[Any]) -> None:
         are_naive = {value.tzinfo is None for value in values if value is not None}
         if len(are_naive) > 1 or (kinds == {"time"} and are_naive == {False}):
             raise _mixed(where, values)
+    nested = kinds & {"list", "dict"}
+    if nested and not levels:
+        position = next(at for at, value in enumerate(values) if value is not None and _kind_of(value) in nested)
+        raise ColumnValuesError(where, f"is nested more than {MAX_DEPTH} levels deep", position)
     if "list" in kinds:
-        _require_in_lists(where, values)
+        _require_in_lists(where, values, levels)
     elif "dict" in kinds:
         names = dict.fromkeys(itertools.chain.from_iterable(value for value in values if value is not None))
         for name in names:
             members = [None if value is None else value.get(name) for value in values]
-            _require_one_kind(f"{where}, member {name!r}", members)
+            _require_one_kind(f"{where}, member {name!r}", members, levels - 1)
 
 
-def _require_in_lists(where: str, values: Sequence[Any]) -> None:
+def _require_in_lists(where: str, values: Sequence[Any], levels: int) -> None:
     """Refuse lists whose elements, taken together, are of several kinds."""
     lists = [() if value is None else _elements(value) for value in values]
     try:
-        _require_one_kind(f"{where}, elements", [*itertools.chain.from_iterable(lists)])
+        _require_one_kind(f"{where}, elements", [*itertools.chain.from_iterable(lists)], levels - 1)
     except ColumnValuesError as error:
         ends = np.cumsum([*map(len, lists)])
         error.position = int(np.searchsorted(ends, error.position, side="right"))
