@@ -29,7 +29,7 @@ def test_a_valid_app_is_called_valid_on_stderr(folder: Path) -> None:
 def test_only_the_apps_own_operators_and_streams_are_counted(folder: Path) -> None:
     """What dagflow puts behind an operator, such as the one that unites the counts of partitions, is no part of it."""
     (folder / "app.yaml").write_text(COUNTING.replace("over: window", "over: run"))
-    assert "/" in "".join(load_app("app.yaml").operators)
+    assert len(load_app("app.yaml").operators) == 5
     assert "valid: 4 operators, 3 streams\n" in invoke("validate", "app.yaml")[2]
 
 
