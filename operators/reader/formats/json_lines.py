@@ -234,9 +234,9 @@ def _without_blank(batch: RecordBatch, accounting: ByteAccounting) -> RecordBatc
     framed = batch.framed()
     borders, data = borders_of(framed), np.frombuffer(framed.buffers()[2] or b"", np.uint8)
     is_blank = np.diff(borders) == 0
-    if not is_blank.any() and not np.isin(data[borders[:-1]], _BLANKS).any():
+    if not is_blank.any() and not (data[borders[:-1]] <= ord(" ")).any():
         return batch
-    trimmed = pc.ascii_trim(framed.cast(pa.string()), characters=_BLANKS.tobytes().decode())
+    trimmed = pc.ascii_trim(framed.cast(pa.string()), characters=" \t\r\n")
     is_blank = pc.equal(pc.binary_length(trimmed), 0).to_numpy(zero_copy_only=False)
     return without_skipped(batch, is_blank, "blank line", accounting)
 
@@ -248,7 +248,5 @@ def _half_character(text: bytes) -> str:
         return f"\\u{ord(half[0]):04x} is half of a character, and the other half is missing" if half else ""
     return ""
 
-
-_BLANKS = np.frombuffer(b" \t\r\n", np.uint8)
 
 _HALF = re.compile("[\ud800-\udfff]")
