@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy.typing as npt
 
 from dagflow.api.context import OWN_ID_BITS, RETRY_ID_BITS
 from dagflow.api.operator import RejectRetrier
+from dagflow.api.rejects.refused_records import RefusedRecords
 from dagflow.api.transactions import targets_of
 from dagflow.engine.control_graph import ControlGraph, Emission, index_operators
 from dagflow.engine.held_results import HeldResults
@@ -161,4 +163,11 @@ def why_no_late_records(app: PlacedApp) -> JournalError | None:
 
 
 def _by_window(rejects: Iterable[WindowRejects]) -> Iterator[list[WindowRejects]]:
-    return (list(own) for _, own in itertools.groupby(rejects, lambda each: each.window_id))
+    """For each window what each of its operators refused, whose parts are made one."""
+    for _, parts in itertools.groupby(rejects, lambda each: each.window_id):
+        window: list[WindowRejects] = []
+        for _, own in itertools.groupby(parts, lambda each: each.operator):
+            first, *others = own
+            records = RefusedRecords.concatenated([part.records for part in (first, *others)])
+            window.append(replace(first, records=records))
+        yield window

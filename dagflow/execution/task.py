@@ -289,7 +289,7 @@ class StageTask:
             source_events=tuple(self._source_events or ()),
             parts=self._held,
             read_in_part=frozenset(self._read_in_part),
-            refused={name: data for name, log in self._refused.items() if (data := log.records().to_bytes())},
+            refused={name: data for name, log in self._refused.items() if (data := log.to_bytes())},
         )
 
     def _process(self, inputs: Iterable[tuple[PortRef, Any]]) -> Generator[ShuffleItem, None, dict[str, SavedState]]:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dagflow.api.ports import unbatched
-from dagflow.api.rejects.refused_records import RefusedRecords
+from dagflow.api.rejects.refused_records import RefusedRecords, blocks_in
 from dagflow.api.sources import block_id_of
 from dagflow.errors import JournalError, own_name
 from dagflow.journal.planned_tuples import planned_tuples
@@ -56,14 +56,14 @@ class RejectChoice:
 
 @dataclass(frozen=True, slots=True)
 class WindowRejects:
-    """What one operator refused in a window.
+    """What one operator refused in a window, or a part of that.
 
     Attributes:
         window_id: The window.
         operator: The operator.
         port: The input port that took the blocks, as "operator.port": of the operator, or of a reader before it.
         records: The records, each with the fingerprint of the app that refused it.
-        blocks: The blocks that they are in, by id.
+        blocks: The blocks that they and the operator's other records are in, by id.
     """
 
     window_id: int
@@ -101,18 +101,17 @@ def rejects_in(store: ObjectStore) -> Iterator[WindowRejects]:
 
 
 def rejects_of(window: Window) -> Iterator[WindowRejects]:
-    """What each operator refused in a window, whether or not a later one has taken it over.
+    """What each operator refused in a window, in parts, whether or not a later one has taken it over.
 
     Raises:
         JournalError: The class of a block cannot be imported here.
     """
-    parts: dict[str, list[RefusedRecords]] = defaultdict(list)
+    parts: dict[str, list[bytes]] = defaultdict(list)
     for part in window.intent.refused if window.intent is not None else ():
-        parts[part.operator].append(RefusedRecords.from_bytes(part.records))
+        parts[part.operator].append(part.records)
     takers = {name.partition(".")[0] for name in window.plan.inputs}
     for operator, own in parts.items():
-        records = RefusedRecords.concatenated(own).by_app(window.plan.config_hash)
-        ids = set(np.unique(records.numbers("block_id")).tolist())
+        ids = set().union(*map(blocks_in, own))
         port, blocks = "", {}
         for name, _, item in planned_tuples(window.plan):
             # Operators behind a reader refuse records of the blocks that it took.
@@ -127,7 +126,9 @@ def rejects_of(window: Window) -> Iterator[WindowRejects]:
                 url="journal",
                 hint="run this in the directory of the app's modules",
             )
-        yield WindowRejects(window.plan.window_id, operator, port, records, blocks)
+        for records in itertools.chain.from_iterable(map(RefusedRecords.parts, own)):
+            of_app = records.by_app(window.plan.config_hash)
+            yield WindowRejects(window.plan.window_id, operator, port, of_app, blocks)
 
 
 @dataclass(slots=True)

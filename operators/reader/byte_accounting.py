@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from dagflow.api.context import OperatorContext
 from dagflow.api.records import LINE_FEED, Origin, RecordBatch
-from dagflow.api.rejects.reject import Reject
+from dagflow.api.rejects.reject import Reject, cut_reasons, encoded
 from dagflow.errors import RecordError
 from dagflow.metrics.names import (
     CONTENT_BYTES,
@@ -24,9 +24,12 @@ from dagflow.metrics.names import (
 )
 from operators.files.metadata import BlockMetadata
 from operators.reader.formats.base import HOLE, Parsed, RecordFormat
-from operators.rejects.refusal import RefusedListener, not_taken, refused
+from operators.rejects.refusal import not_taken
 
 RejectListener = Callable[[bytes], object]
+
+RefusedListener = Callable[[Sequence[int], Sequence[int], Sequence[str], Sequence[bytes]], None]
+"""Records offsets, lengths, reasons and bytes of refused records."""
 
 
 class BlockAccounting:
@@ -36,7 +39,7 @@ class BlockAccounting:
         url: The file.
         counters: Where bytes are counted.
         listener: Takes in one JSON object in UTF-8 per reject; None where a reject is an error.
-        log: Records offset, length, reason and bytes of each reject; None for none.
+        log: Records where rejects are; None for none.
 
     Attributes:
         due: Bytes that the block must account for.
@@ -75,13 +78,31 @@ class BlockAccounting:
         Raises:
             RecordError: Rejects are not accepted.
         """
-        reject = Reject(self.url, offset, length, reason, raw)
+        self._refuse([offset], [length], [reason], [raw])
+
+    def reject_all(self, offsets: Sequence[int], raws: Sequence[bytes], reasons: Sequence[str]) -> None:
+        """See ByteAccounting.
+
+        Raises:
+            RecordError: Rejects are not accepted.
+        """
+        self._refuse(offsets, [*map(len, raws)], reasons, raws)
+
+    def _refuse(
+        self, offsets: Sequence[int], lengths: Sequence[int], reasons: Sequence[str], raws: Sequence[bytes]
+    ) -> None:
         if self.listener is None:
-            raise not_taken(reject, "the reader's port errors")
-        self.covered += length
-        self._aside += 1
-        self.counters[REJECTED_BYTES] += length
-        self.listener(refused(reject, self._log))
+            first = Reject(self.url, offsets[0], lengths[0], reasons[0], raws[0])
+            raise not_taken(first, "the reader's port errors")
+        total = sum(lengths)
+        self.covered += total
+        self._aside += len(offsets)
+        self.counters[REJECTED_BYTES] += total
+        reasons = cut_reasons(reasons)
+        if self._log is not None:
+            self._log(offsets, lengths, reasons, raws)
+        for reject in encoded(self.url, offsets, lengths, reasons, raws):
+            self.listener(reject)
 
     def require_rejects(self, error: RecordError) -> None:
         """See ByteAccounting."""

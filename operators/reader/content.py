@@ -74,7 +74,7 @@ class ContentReader:
     ) -> Iterator[RecordBatch]:
         """The batches that the reader emits for a block; see read."""
         for batch in self.read(file, block, accounting, has_grown=has_grown):
-            yield self.parse(batch, block, accounting)
+            yield self.parse(batch, block, accounting) if len(batch) else batch
 
     def parse(self, batch: RecordBatch, block: BlockMetadata, accounting: BlockAccounting) -> RecordBatch:
         """The batch that the reader emits for raw records of a block.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -81,13 +81,16 @@ class _Retrial(BlockAccounting):
         self._context = context
         self.rejected_bytes = 0
 
-    def reject(self, offset: int, length: int, reason: str, raw: bytes) -> None:
-        """Record a reject that stays refused."""
-        super().reject(offset, length, reason, raw)
-        if self._ranges.decide(np.array([offset], np.int64))[0]:
-            self._context.refused.add(self._block.block_id, int(offset), int(length), reason, raw)
-            self._context.counters[REJECTED] += 1
-            self.rejected_bytes += length
+    def _refuse(
+        self, offsets: Sequence[int], lengths: Sequence[int], reasons: Sequence[str], raws: Sequence[bytes]
+    ) -> None:
+        """Record the rejects that stay refused."""
+        super()._refuse(offsets, lengths, reasons, raws)
+        rows = np.flatnonzero(self._ranges.decide(np.array(offsets, np.int64))).tolist()
+        own = [[column[row] for row in rows] for column in (offsets, lengths, reasons, raws)]
+        self._context.refused.add(self._block.block_id, *own)
+        self._context.counters[REJECTED] += len(rows)
+        self.rejected_bytes += sum(own[1])
 
     def skip(self, offset: int, length: int, reason: str) -> None:
         """Note that the bytes are no record any more."""

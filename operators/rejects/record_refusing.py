@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -14,11 +14,11 @@ from dagflow.api.columns.json_values import json_values
 from dagflow.api.context import OperatorContext
 from dagflow.api.ports import OutputPort
 from dagflow.api.records import LINE_FEED, UNKNOWN, RecordBatch
-from dagflow.api.rejects.reject import Reject
+from dagflow.api.rejects.reject import Reject, cut_reasons, encoded
 from dagflow.api.sources import UNKNOWN_BLOCK, block_id_of, url_of
 from dagflow.errors import RecordError
 from dagflow.metrics.names import REJECTED
-from operators.rejects.refusal import RefusedListener, not_taken, refused
+from operators.rejects.refusal import not_taken
 from operators.rejects.reject_limit import RejectLimited
 
 
@@ -56,11 +56,22 @@ class RecordRefusing(RejectLimited):
         if not self._takes_rejects:
             raise not_taken(_first_reject(batch, reasons), "the port errors of this operator")
         chosen = batch.take(np.fromiter(reasons, np.int64, len(reasons)))
-        rejects = zip(chosen.blocks_of_records(), _rejects(chosen, reasons.values()), strict=True)
-        records = [refused(reject, self._log_of(block)) for block, reject in rejects]
+        records = list(self._encoded(chosen, cut_reasons([*reasons.values()])))
         if self._context is not None:
             self._context.counters[REJECTED] += len(records)
         self.errors.emit(RecordBatch.from_records(records, LINE_FEED, chosen.origin))
+
+    def _encoded(self, batch: RecordBatch, reasons: Sequence[str]) -> Iterator[bytes]:
+        """All records of a batch as rejects, whose positions are recorded."""
+        offsets, raws = batch.offsets().tolist(), _raws(batch)
+        lengths = [*map(len, raws)] if batch.is_raw else [UNKNOWN] * len(raws)
+        start = 0
+        for block, records in itertools.groupby(batch.blocks_of_records()):
+            rows = slice(start, start := start + len([*records]))
+            facts = offsets[rows], lengths[rows], reasons[rows], raws[rows]
+            if self._context is not None and (block_id := block_id_of(block)) != UNKNOWN_BLOCK:
+                self._context.refused.add(block_id, facts[0], [max(length, 0) for length in facts[1]], *facts[2:])
+            yield from encoded(url_of(block), *facts)
 
     def without(
         self, batch: RecordBatch, rows: pa.RecordBatch, reasons: Mapping[int, str]
@@ -80,13 +91,6 @@ class RecordRefusing(RejectLimited):
         """The error of the first record that has a reason, with its place."""
         return _first_reject(batch, reasons).error(hint)
 
-    def _log_of(self, block: Any) -> RefusedListener | None:
-        """The function that records a reject of a block; None if the record is in no block, as results of groups."""
-        block_id = block_id_of(block)
-        if self._context is None or block_id == UNKNOWN_BLOCK:
-            return None
-        return functools.partial(self._context.refused.add, block_id)
-
     @property
     def _takes_rejects(self) -> bool:
         if self.errors.is_connected:
@@ -96,14 +100,9 @@ class RecordRefusing(RejectLimited):
 
 def _first_reject(batch: RecordBatch, reasons: Mapping[int, str]) -> Reject:
     first = min(reasons)
-    return next(_rejects(batch.slice(first, 1), [reasons[first]]))
-
-
-def _rejects(batch: RecordBatch, reasons: Iterable[str]) -> Iterator[Reject]:
-    """All records of a batch, as rejects."""
-    facts = zip(batch.blocks_of_records(), batch.offsets().tolist(), _raws(batch), reasons, strict=True)
-    for block, offset, raw, reason in facts:
-        yield Reject(url_of(block), offset, len(raw) if batch.is_raw else UNKNOWN, reason, raw)
+    found = batch.slice(first, 1)
+    (raw,), (block,) = _raws(found), found.blocks_of_records()
+    return Reject(url_of(block), int(found.offsets()[0]), len(raw) if batch.is_raw else UNKNOWN, reasons[first], raw)
 
 
 def _raws(batch: RecordBatch) -> list[bytes]:

@@ -2,28 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from dagflow.api.rejects.reject import Reject
 from dagflow.errors import RecordError
-
-RefusedListener = Callable[[int, int, str, bytes], None]
-"""Records offset, length, reason and bytes of a refused record."""
-
-
-def refused(reject: Reject, log: RefusedListener | None = None) -> bytes:
-    """Record the position of a refused record.
-
-    Args:
-        reject: The record.
-        log: Records it; None where the record is in no block.
-
-    Returns:
-        The record to emit at the port `errors`.
-    """
-    if log is not None:
-        log(reject.offset, max(reject.length, 0), reject.reason, reject.raw)
-    return reject.to_bytes()
 
 
 def not_taken(reject: Reject, port: str) -> RecordError:

@@ -78,7 +78,7 @@ def read_one(
     accounting = BlockAccounting(URL, Counter(), refused.append)
     records: Records = []
     for batch in made.read(source, block, accounting):
-        assert len(batch), "an empty batch"
+        assert len(batch) or refused, "an empty batch"
         assert batch.blocks == (block,), "a batch without its block"
         parsed = accounting.parse(made, batch)
         assert len(parsed.batch) == len(parsed.raw), "columns and records differ in number"

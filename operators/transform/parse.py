@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from dagflow.api.records import LINE_FEED, RECORD, Origin, RecordBatch
 from dagflow.api.regular_expressions import Pattern, closed
 from dagflow.suggestions import did_you_mean
 from operators.reader.columns.types import ColumnTypes, refuse_optional
-from operators.reader.columns.typing import shortened, typed
+from operators.reader.columns.typing import in_records, typed
 from operators.reader.formats.base import NullAccounting, Parsed
 from operators.reader.formats.json_lines import JsonLines
 from operators.reader.scanning.column_parsing import valid_text
@@ -105,6 +105,10 @@ class _RowRejects(NullAccounting):
     def skip_records(self, offsets: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], reason: str) -> None:
         """Refuse records that a reader would skip."""
         self.reasons.update(dict.fromkeys(offsets.tolist(), reason))
+
+    def reject_all(self, offsets: Sequence[int], raws: Sequence[bytes], reasons: Sequence[str]) -> None:
+        """Note why records are refused."""
+        self.reasons.update(zip(offsets, reasons, strict=True))
 
 
 class Parse(ColumnOperator[None]):
@@ -223,11 +227,11 @@ class Parse(ColumnOperator[None]):
         values = pc.cast(texts.record, pa.string())
         matches, columns = self._fields(values)
         if self.unmatched == "reject":
-            for row in np.flatnonzero(~matches).tolist():
-                place = int(texts.offsets()[row])
-                rejects.reasons[place] = (
-                    f"{self._why_not(values[row].as_py())}, in: {shortened(values[row].as_py().encode())}"
-                )
+            unmatched = texts.take(np.flatnonzero(~matches))
+            reasons = [*map(self._why_not, pc.cast(unmatched.record, pa.string()).to_pylist())]
+            places = unmatched.offsets().tolist()
+            shown = in_records(dict(enumerate(reasons)), unmatched)
+            rejects.reasons.update(zip(places, shown.values(), strict=True))
         mask = pa.array(matches)
         kept = texts.filter(mask)
         if not len(kept):

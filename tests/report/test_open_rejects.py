@@ -19,12 +19,12 @@ FILE = FileMetadata("a", "a", VERSION, 9, 7, 1)
 def window(*tuples: BlockMetadata | FileMetadata, block_id: int = 7) -> Window:
     """A window with an input port for each tuple, in which an operator behind them refused a record of a block."""
     log = RefusedLog()
-    log.add(block_id, 3, 2, "no date", b"xx")
+    log.add(block_id, [3], [2], ["no date"], [b"xx"])
     inputs = {
         f"taker{number}.input": PlannedTuples(kind_name(type(each)), encode_tuples(type(each), [each]), [1])
         for number, each in enumerate(tuples)
     }
-    refused = [RefusedPart("behind", log.records().to_bytes())]
+    refused = [RefusedPart("behind", log.to_bytes())]
     return Window(WindowPlan(1, inputs=inputs), WindowIntent(1, refused=refused))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import re
-from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -24,9 +23,16 @@ MAX_REASONS = 1000
 
 OTHER_REASONS = "other reasons"
 
-_COLUMN = re.compile(r"column '.*?' \([^:]*\): ")
-_TEXT = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
-_VALUE = re.compile(rf"(?:{_TEXT}|[-+]?[0-9][-+.0-9eE]*)(?= )")
+GATHERED_RECORDS = 1 << 13
+"""Records that are compressed together: what a task holds of the others is a few bytes each."""
+
+PART_RECORDS = 1 << 16
+"""About how many records are decompressed at a time."""
+
+_TEXT = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
+_COLUMN = re.compile(r"column '.*?' \(.*?\): (?:member '.*?': )*", re.DOTALL)
+_COLUMNS_VALUE = rf"(?s)^({_COLUMN.pattern})(?:{_TEXT}|[-+]?[0-9][-+.0-9eE]*)( .*?)(?:, in: .*)?$"
+_RECORD = "(?s), in: .*"
 _VALUES = re.compile(rf"(?<!column )(?<!member )(?:{_TEXT})|(?<![\w-])[0-9]+\b")
 
 _SCHEMA = pa.schema(
@@ -42,18 +48,18 @@ _SCHEMA = pa.schema(
 )
 
 
-def general_reason(reason: str) -> str:
-    """A reason without the values of its record, so that records with the same mistake have the same reason."""
-    return _general(reason.partition(", in: ")[0])
+def general_reasons(reasons: Sequence[str]) -> pa.DictionaryArray:
+    """Reasons without the values of their records, so that records with the same mistake have the same reason."""
+    # Where a column is named, only the value differs: the rest says what the type accepts.
+    texts = pc.replace_substring_regex(pa.array(reasons, pa.string()), _COLUMNS_VALUE, r"\1…\2")
+    found = pc.replace_substring_regex(texts, _RECORD, "").dictionary_encode()
+    names = [_without_values(text) for text in found.dictionary.to_pylist()]
+    merged = pa.array(names, pa.string()).dictionary_encode()
+    return pa.DictionaryArray.from_arrays(merged.indices.take(found.indices), merged.dictionary)
 
 
-@functools.lru_cache(1024)
-def _general(reason: str) -> str:
-    if (column := _COLUMN.match(reason)) is None:
-        return _VALUES.sub("…", reason)
-    # Only the value differs: the rest says what the type accepts.
-    value = _VALUE.match(reason, column.end())
-    return reason if value is None else f"{column[0]}…{reason[value.end() :]}"
+def _without_values(reason: str) -> str:
+    return reason if _COLUMN.match(reason) else _VALUES.sub("…", reason)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -141,73 +147,140 @@ class RefusedRecords:
 
     def to_bytes(self) -> bytes:
         """The records as Arrow IPC; b"" for none."""
-        if not len(self):
-            return b""
-        sink = pa.BufferOutputStream()
-        options = pa.ipc.IpcWriteOptions(compression="zstd", unify_dictionaries=True)
-        with pa.ipc.new_file(sink, _SCHEMA, options=options) as writer:
-            writer.write_table(self.table.combine_chunks())
-        return bytes(sink.getvalue().to_pybytes())
+        stream = _Stream()
+        stream.write(self)
+        return stream.close()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> RefusedRecords:
         """The records from the bytes of to_bytes()."""
-        return cls(pa.ipc.open_file(pa.py_buffer(data)).read_all()) if data else cls.none()
+        return cls(pa.ipc.open_stream(pa.py_buffer(data)).read_all()) if data else cls.none()
+
+    @classmethod
+    def parts(cls, data: bytes) -> Iterator[RefusedRecords]:
+        """The same, in parts of about PART_RECORDS."""
+        held: list[pa.RecordBatch] = []
+        for batch in pa.ipc.open_stream(pa.py_buffer(data)) if data else ():
+            held.append(batch)
+            if sum(map(len, held)) >= PART_RECORDS:
+                yield cls(pa.Table.from_batches(held))
+                held = []
+        if held:
+            yield cls(pa.Table.from_batches(held))
+
+
+def blocks_in(data: bytes) -> set[int]:
+    """The ids of the blocks of records in the bytes of RefusedRecords.to_bytes()."""
+    options = pa.ipc.IpcReadOptions(included_fields=[0])
+    batches = pa.ipc.open_stream(pa.py_buffer(data), options=options) if data else ()
+    return set().union(*(pc.unique(batch.column(0)).to_pylist() for batch in batches))
+
+
+class _Stream:
+    """Writes records as Arrow IPC, compressed."""
+
+    def __init__(self) -> None:
+        self._sink = pa.BufferOutputStream()
+        self._writer: Any = None
+
+    def write(self, records: RefusedRecords) -> None:
+        if len(records) and self._writer is None:
+            self._writer = pa.ipc.new_stream(self._sink, _SCHEMA, options=pa.ipc.IpcWriteOptions(compression="zstd"))
+        for batch in records.table.unify_dictionaries().combine_chunks().to_batches(GATHERED_RECORDS):
+            self._writer.write_batch(batch)
+
+    def close(self) -> bytes:
+        """The bytes; b"" for no records."""
+        if self._writer is None:
+            return b""
+        self._writer.close()
+        return bytes(self._sink.getvalue().to_pybytes())
 
 
 class RefusedLog:
     """Collects the records that an operator refuses in one task.
 
-    Takes some 30 bytes for each record, and the bytes of a few for each reason.
+    Takes a few bytes for each record, and the bytes of a few for each reason.
     """
 
     def __init__(self) -> None:
-        self._numbers = array("q")
-        self._codes = array("i")
+        self._block_ids: list[int] = []
+        self._offsets: list[int] = []
+        self._lengths: list[int] = []
+        self._reasons: list[str] = []
+        self._raws: list[bytes] = []
         self._code_by_reason: dict[str, int] = {}
         self._shown: Counter[int] = Counter()
-        self._details: dict[int, tuple[str, bytes]] = {}
         self._kept: list[RefusedRecords] = []
+        self._stream = _Stream()
 
-    def add(self, block_id: int, offset: int, length: int, reason: str, raw: bytes) -> None:
-        """Add one record.
+    def add(
+        self,
+        block_id: int,
+        offsets: Sequence[int],
+        lengths: Sequence[int],
+        reasons: Sequence[str],
+        raws: Sequence[bytes],
+    ) -> None:
+        """Add records of one block.
 
         Args:
-            block_id: Id of its block.
-            offset: Its first byte in the content of the block's file.
-            length: Its size in bytes.
-            reason: Why it is refused.
-            raw: Its bytes, or the first of them.
+            block_id: Id of the block.
+            offsets: The first byte of each in the content of the block's file.
+            lengths: The size of each in bytes.
+            reasons: Why each is refused.
+            raws: The bytes of each, or the first of them.
         """
-        general = general_reason(reason)
-        if general not in self._code_by_reason and len(self._code_by_reason) >= MAX_REASONS:
-            general = OTHER_REASONS
-        code = self._code_by_reason.setdefault(general, len(self._code_by_reason))
-        if self._shown[code] < SHOWN_RECORDS:
-            self._shown[code] += 1
-            self._details[len(self._codes)] = (reason, raw[:SHOWN_BYTES])
-        self._numbers.extend((block_id, offset, length))
-        self._codes.append(code)
+        for start in range(0, len(offsets), GATHERED_RECORDS):
+            part = slice(start, start + GATHERED_RECORDS)
+            self._offsets += offsets[part]
+            self._lengths += lengths[part]
+            self._reasons += reasons[part]
+            self._raws += [raw[:SHOWN_BYTES] for raw in raws[part]]
+            self._block_ids += [block_id] * (len(self._offsets) - len(self._block_ids))
+            if len(self._offsets) >= GATHERED_RECORDS:
+                self._gather()
 
     def keep(self, records: RefusedRecords) -> None:
         """Add records that an earlier window has refused, and that stay refused."""
         if len(records):
             self._kept.append(records)
+            if sum(map(len, self._kept)) >= GATHERED_RECORDS:
+                self._gather()
 
-    def records(self) -> RefusedRecords:
-        """All collected records."""
-        if not self._codes:
-            return RefusedRecords.concatenated(self._kept)
-        columns = np.array(self._numbers, np.int64).reshape(-1, 3).T
-        details: list[str | None] = [None] * len(self._codes)
-        raws: list[bytes | None] = [None] * len(self._codes)
-        for position, (detail, raw) in self._details.items():
-            details[position], raws[position] = detail, raw
-        reasons = pa.DictionaryArray.from_arrays(
-            pa.array(np.array(self._codes, np.int32)), pa.array(list(self._code_by_reason), pa.string())
-        )
-        apps = pa.array([""] * len(self._codes), pa.string()).dictionary_encode()
-        numbers = (pa.array(column.copy()) for column in columns)
+    def to_bytes(self) -> bytes:
+        """All collected records, as of RefusedRecords.to_bytes(); nothing can be added any more."""
+        self._gather()
+        return self._stream.close()
+
+    def _gather(self) -> None:
+        """Compress the records that were added last."""
+        if self._offsets:
+            self._stream.write(self._newest())
+            for column in (self._block_ids, self._offsets, self._lengths, self._reasons, self._raws):
+                column.clear()
+        self._stream.write(RefusedRecords.concatenated(self._kept))
+        self._kept = []
+
+    def _newest(self) -> RefusedRecords:
+        general = general_reasons(self._reasons)
+        codes = np.array([*map(self._code, general.dictionary.to_pylist())], np.int32)[general.indices.to_numpy()]
+        count = len(codes)
+        details: list[str | None] = [None] * count
+        raws: list[bytes | None] = [None] * count
+        for code in np.unique(codes).tolist():
+            if (room := SHOWN_RECORDS - self._shown[code]) > 0:
+                rows = np.flatnonzero(codes == code)[:room].tolist()
+                self._shown[code] += len(rows)
+                for row in rows:
+                    details[row], raws[row] = self._reasons[row], self._raws[row]
+        numbers = (pa.array(np.array(each, np.int64)) for each in (self._block_ids, self._offsets, self._lengths))
+        reasons = pa.DictionaryArray.from_arrays(pa.array(codes), pa.array([*self._code_by_reason], pa.string()))
+        apps = pa.array([""] * count, pa.string()).dictionary_encode()
         arrays = [*numbers, reasons, apps, pa.array(details, pa.string()), pa.array(raws, pa.binary())]
-        own = RefusedRecords(pa.Table.from_arrays(arrays, schema=_SCHEMA))
-        return RefusedRecords.concatenated([own, *self._kept])
+        return RefusedRecords(pa.Table.from_arrays(arrays, schema=_SCHEMA))
+
+    def _code(self, reason: str) -> int:
+        if reason not in self._code_by_reason and len(self._code_by_reason) >= MAX_REASONS:
+            reason = OTHER_REASONS
+        return self._code_by_reason.setdefault(reason, len(self._code_by_reason))

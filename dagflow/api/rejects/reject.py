@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import json
+from binascii import b2a_base64
+from collections.abc import Sequence
 from dataclasses import dataclass
 from json.encoder import encode_basestring_ascii as quoted
 
@@ -36,7 +37,6 @@ class Reject:
     raw: bytes
 
     def __post_init__(self) -> None:
-        # It may quote a name or a value, which may be as long as a file, and is there once for each record.
         object.__setattr__(self, "reason", cut_text(self.reason, MAX_REASON))
 
     def error(self, hint: str) -> RecordError:
@@ -49,10 +49,7 @@ class Reject:
 
     def to_bytes(self) -> bytes:
         """The reject as one JSON object in UTF-8, with raw in base64."""
-        # Put together by hand, which is five times as fast: a run may refuse millions.
-        beginning = f'"url": {quoted(self.url)}, "offset": {self.offset}, "length": {self.length}'
-        text = f'{{{beginning}, "reason": {quoted(self.reason)}, "raw": "'
-        return b'%b%b"}' % (text.encode(), binascii.b2a_base64(self.raw, newline=False))
+        return encoded(self.url, [self.offset], [self.length], [self.reason], [self.raw])[0]
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Reject:
@@ -67,3 +64,23 @@ class Reject:
             return cls(facts["url"], int(facts["offset"]), int(facts["length"]), facts["reason"], raw)
         except (TypeError, KeyError) as error:
             raise ValueError(f"no reject: {error}") from error
+
+
+def encoded(
+    url: str, offsets: Sequence[int], lengths: Sequence[int], reasons: Sequence[str], raws: Sequence[bytes]
+) -> list[bytes]:
+    """Refused records of one file as to_bytes() gives each."""
+    # Put together by hand, which is ten times as fast as a dict for each: a run may refuse millions.
+    beginning = f'{{"url": {quoted(url)}, "offset": '.encode()
+    return [
+        b'%b%d, "length": %d, "reason": %b, "raw": "%b"}'
+        % (beginning, offset, length, quoted(reason).encode(), b2a_base64(raw, newline=False))
+        for offset, length, reason, raw in zip(offsets, lengths, reasons, raws, strict=True)
+    ]
+
+
+def cut_reasons(reasons: Sequence[str]) -> Sequence[str]:
+    """Reasons of a length that can be kept for each record: they may quote a value that is as long as a file."""
+    if max(map(len, reasons), default=0) <= MAX_REASON:
+        return reasons
+    return [cut_text(reason, MAX_REASON) for reason in reasons]

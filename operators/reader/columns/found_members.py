@@ -13,8 +13,8 @@ from dagflow.api.records import RecordBatch
 from dagflow.storage.location import redacted
 from operators.found_values import FOUND, MAX_DEPTH, Census, fitted, is_deep, is_deep_type, number_of, type_of_most
 from operators.reader.columns.json_members import as_written, is_sound, read_options
-from operators.reader.columns.typing import shortened, without_words
-from operators.reader.columns.written_values import Number, Object, members_of, name_twice
+from operators.reader.columns.typing import in_records, without_words
+from operators.reader.columns.written_values import Number, Object, all_members, members_of, name_twice
 from operators.reader.formats.base import Parsed, Rejects
 from operators.reader.scanning.column_parsing import without_refused
 from operators.reader.scanning.framing import joined
@@ -86,13 +86,12 @@ class FoundMembers:
         """The columns with the types that most values have, and a column of the other values."""
         reasons: dict[int, str] = {}
         objects: list[Object] = []
-        for index, record in enumerate(batch.to_pylist()):
-            members = members_of(record)
+        for index, members in enumerate(all_members(batch.to_pylist())):
             if (reason := _why_not(members)) is not None:
-                reasons[index] = f"{reason}, in: {shortened(record)}"
+                reasons[index] = reason
             else:
                 objects.append(members)
-        raw = without_refused(batch, reasons, rejects)
+        raw = without_refused(batch, in_records(reasons, batch), rejects)
         if not objects:
             return Parsed(raw)
         rows = [{name: self._value(value) for name, value in members} for members in objects]

@@ -20,8 +20,8 @@ from dagflow.storage.columns import borders_of
 from operators.reader.columns.decimal_texts import WIDE_DIGITS
 from operators.reader.columns.object_reader import read_flat_objects
 from operators.reader.columns.types import ColumnType
-from operators.reader.columns.typing import shortened, typed, values_with_refused, without_words
-from operators.reader.columns.written_values import Number, members_of, shown_number, written_as, written_type
+from operators.reader.columns.typing import in_records, typed, values_with_refused, without_words
+from operators.reader.columns.written_values import Misfit, all_members, shown_numbers, written_as, written_type
 from operators.reader.formats.base import Parsed, Rejects
 from operators.reader.scanning.column_parsing import parse_columns
 from operators.reader.scanning.framing import joined
@@ -131,43 +131,43 @@ class JsonMembers:
     def _read_few(self, batch: RecordBatch) -> tuple[pa.Table, dict[int, str]]:
         """Read objects that Arrow may refuse: as a table of those that are right, and why each of the others is not."""
         reasons: dict[int, str] = {}
-        objects: dict[int, dict[str, Any]] = {}
-        records = batch.to_pylist()
-        for row, record in enumerate(records):
-            pairs = [(name, value) for name, value in members_of(record) if name in self.types or not self.takes_others]
-            members = objects[row] = dict(pairs)
+        empty: dict[int, str] = {}
+        objects: list[dict[str, Any]] = []
+        for row, pairs in enumerate(all_members(batch.to_pylist())):
+            if self.takes_others:
+                pairs = [pair for pair in pairs if pair[0] in self.types]
+            members = dict(pairs)
+            objects.append(members)
             if len(members) < len(pairs):
                 twice = next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
-                reasons[row] = f"member '{twice}' is there twice, in: {shortened(record)}"
-            elif others := members.keys() - self.types.keys():
-                other = min(others)
-                reasons[row] = f"member '{other}' is in none of the columns that were inferred, in: {shortened(record)}"
+                reasons[row] = f"member '{twice}' is there twice"
+            elif not self.takes_others and (others := members.keys() - self.types.keys()):
+                reasons[row] = f"member '{min(others)}' is in none of the columns that were inferred"
             elif not pairs and not self.takes_others:
-                reasons[row] = "the object has no members, and columns are inferred"
+                empty[row] = "the object has no members, and columns are inferred"
         columns = {}
         for name, kind in self.types.items():
-            values = [members.get(name) for members in objects.values()]
+            values = [members.get(name) for members in objects]
             # Text stays text here; typed() parses dates and times.
             columns[name], refused = self._column_of(values, ColumnType(kind.name, as_written(kind.arrow)))
             for row, why in refused.items():
-                reasons.setdefault(row, f"column '{name}' ({kind.name}): {why}, in: {shortened(records[row])}")
-        right = pa.array([row for row in objects if row not in reasons], pa.int64())
+                reasons.setdefault(row, f"column '{name}' ({kind.name}): {why}")
+        reasons = in_records(reasons, batch) | empty
+        right = pa.array([row for row in range(len(objects)) if row not in reasons], pa.int64())
         return pa.table(columns).take(right), reasons
 
     def _column_of(self, values: list[Any], kind: ColumnType) -> tuple[pa.Array, dict[int, str]]:
         """The values of a column, with null for those that are none of its type, and why each of these is not."""
-        check = written_as(kind.arrow, takes_others=self.takes_others)
-        written: list[Any] = [None] * len(values)
+        if self.null_values:
+            words = {*self.null_values}
+            values = [None if type(value) is str and value in words else value for value in values]
+        written = [*map(written_as(kind.arrow, takes_others=self.takes_others), values)]
         reasons: dict[int, str] = {}
-        for row, value in enumerate(values):
-            if self.null_values and value in self.null_values and not isinstance(value, Number):
-                continue
-            try:
-                written[row] = check(value)
-            except ValueError as error:
-                reasons[row] = str(error)
+        if Misfit in set(map(type, written)):
+            reasons = {row: value for row, value in enumerate(written) if type(value) is Misfit}
+            written = [None if type(value) is Misfit else value for value in written]
         # Numbers of all records are read together: by themselves, they would take a hundred times as long.
-        array, refused = values_with_refused(pa.array(written, written_type(kind.arrow)), kind, shown_number)
+        array, refused = values_with_refused(pa.array(written, written_type(kind.arrow)), kind, shown_numbers)
         return array, reasons | refused
 
 

@@ -126,12 +126,12 @@ def reasons_of(texts: list[str], kind: ColumnType) -> list[str]:
             f"does not match {kind.pattern.text}",
         )
     is_written = _compiled(grammar.regex).fullmatch
-    return [_why_out_of_range(text, kind) if is_written(text) else unlike for text in written]
+    beyond = _why_out_of_range(kind.arrow)
+    return [(beyond or _why_no_moment(text, kind.arrow)) if is_written(text) else unlike for text in written]
 
 
-def _why_out_of_range(written: str, kind: ColumnType) -> str:
-    """Why a text that is written as a value of a type is none."""
-    arrow = kind.arrow
+def _why_out_of_range(arrow: pa.DataType) -> str:
+    """Why a text that is written as a value of a type is none; "" for times, where the text says why."""
     if pa.types.is_integer(arrow):
         low, high = _range_of(arrow)
         return f"is not from {low} to {high}"
@@ -139,7 +139,7 @@ def _why_out_of_range(written: str, kind: ColumnType) -> str:
         return f"has more than {arrow.precision - arrow.scale} digits before the point, or {arrow.scale} behind it"
     if pa.types.is_date(arrow):
         return "is no day of the calendar"
-    return _why_no_moment(written, arrow) if pa.types.is_temporal(arrow) else "is too large"
+    return "" if pa.types.is_temporal(arrow) else "is too large"
 
 
 def _why_no_moment(written: str, arrow: pa.DataType) -> str:

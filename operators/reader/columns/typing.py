@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dagflow.api.records import RecordBatch
 from dagflow.storage.columns import borders_of
 from operators.reader.columns.literals import reasons_of, values_of, where_refused
 from operators.reader.columns.types import ColumnType
@@ -41,11 +42,8 @@ def typed(parsed: Parsed, types: Mapping[str, ColumnType], null_words: Collectio
     columns = pa.RecordBatch.from_pydict(arrays)
     if not reasons:
         return Parsed(parsed.raw, columns)
-    rows = sorted(reasons)
-    records = parsed.raw.take(np.array(rows)).to_pylist()
-    in_full = {row: f"{reasons[row]}, in: {shortened(record)}" for row, record in zip(rows, records, strict=True)}
-    raw = without_refused(parsed.raw, in_full, rejects)
-    kept = np.delete(np.arange(len(columns)), rows)
+    raw = without_refused(parsed.raw, in_records(reasons, parsed.raw), rejects)
+    kept = np.delete(np.arange(len(columns)), [*reasons])
     return Parsed(raw, columns.take(pa.array(kept)) if len(kept) else None)
 
 
@@ -54,15 +52,20 @@ def shown(text: str) -> str:
     return repr(text if len(text) <= _SHOWN_VALUE else f"{text[: _SHOWN_VALUE - 1]}…")
 
 
+def all_shown(texts: Sequence[str]) -> Iterable[str]:
+    """Values as messages show them."""
+    return map(shown, texts)
+
+
 def values_with_refused(
-    texts: Any, kind: ColumnType, show: Callable[[str], str] = shown
+    texts: Any, kind: ColumnType, show: Callable[[Sequence[str]], Iterable[str]] = all_shown
 ) -> tuple[pa.Array, dict[int, str]]:
     """The values of texts, and for each row with text that is no value the reason.
 
     Args:
         texts: A string array, or arrays or objects in which text stands for the values of other types.
         kind: The type.
-        show: Gives a text as reasons show it.
+        show: Gives texts as reasons show them.
     """
     if texts.type == kind.arrow:
         return texts, {}
@@ -85,14 +88,16 @@ def values_with_refused(
     return pa.StructArray.from_arrays(members, fields=list(kind.arrow), mask=is_null), reasons
 
 
-def _plain_values(texts: Any, kind: ColumnType, show: Callable[[str], str]) -> tuple[pa.Array, dict[int, str]]:
+def _plain_values(
+    texts: Any, kind: ColumnType, show: Callable[[Sequence[str]], Iterable[str]]
+) -> tuple[pa.Array, dict[int, str]]:
     values = values_of(texts, kind)
     rows = np.flatnonzero(where_refused(texts, values))
     if not len(rows):
         return values, {}
     refused = texts.take(pa.array(rows)).to_pylist()
-    named = zip(rows.tolist(), refused, reasons_of(refused, kind), strict=True)
-    return values, {row: f"{show(text)} {why}" for row, text, why in named}
+    named = zip(rows.tolist(), show(refused), reasons_of(refused, kind), strict=True)
+    return values, {row: f"{text} {why}" for row, text, why in named}
 
 
 def without_words(texts: Any, words: Collection[str]) -> Any:
@@ -106,6 +111,23 @@ def without_words(texts: Any, words: Collection[str]) -> Any:
 def _has_empty(texts: Any) -> bool:
     """Whether a text has no bytes; true also for null, which may have none."""
     return bool((np.diff(borders_of(texts)) == 0).any())
+
+
+def in_records(reasons: Mapping[int, str], batch: RecordBatch) -> dict[int, str]:
+    """Reasons by the position of their record, with the records as messages show them."""
+    rows = sorted(reasons)
+    records = (batch if len(rows) == len(batch) else batch.take(np.array(rows, np.int64))).to_pylist()
+    return {row: f"{reasons[row]}, in: {text}" for row, text in zip(rows, all_shortened(records), strict=True)}
+
+
+def all_shortened(records: Sequence[bytes]) -> list[str]:
+    """Records as messages show them."""
+    if max(map(len, records), default=0) <= _SHOWN_RECORD:
+        # Most records are short and printable, and are decoded together.
+        texts = b"\n".join(records).decode(errors="replace").split("\n")
+        if len(texts) == len(records) and "".join(texts).isprintable():
+            return texts
+    return [*map(shortened, records)]
 
 
 def shortened(record: bytes) -> str:

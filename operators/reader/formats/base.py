@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
@@ -51,6 +51,9 @@ class Rejects(Protocol):
         Raises:
             RecordError: The reader's port for rejects is not connected.
         """
+
+    def reject_all(self, offsets: Sequence[int], raws: Sequence[bytes], reasons: Sequence[str]) -> None:
+        """Refuse whole records, as reject does each: at once, because there may be millions."""
 
 
 class ByteAccounting(Rejects, Protocol):
@@ -160,8 +163,8 @@ class RecordFormat(HasProperties, ABC):
                 holds its first byte; all others to the block that they are in.
 
         Yields:
-            Raw batches in file order, with origin; never empty ones. A framed batch (see framing.py) holds its
-            delimiters as they are in the file.
+            Raw batches in file order, with origin; empty ones only behind refused records. A framed batch (see
+            framing.py) holds its delimiters as they are in the file.
 
         Raises:
             RecordError: The bytes do not fit the format, and rejects are not accepted.
@@ -260,6 +263,9 @@ class NullAccounting:
     """Accepts and forgets rejects and skips of bytes that are only examined."""
 
     def reject(self, offset: int, length: int, reason: str, raw: bytes) -> None:
+        """See Rejects."""
+
+    def reject_all(self, offsets: Sequence[int], raws: Sequence[bytes], reasons: Sequence[str]) -> None:
         """See Rejects."""
 
     def require_rejects(self, error: RecordError) -> None:

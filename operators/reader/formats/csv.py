@@ -180,8 +180,7 @@ class Csv(Delimited):
             return
         for batch in super().read(source, block, accounting):
             # The bytes of the batch are those in which newlines were found last.
-            if rows := self._without_strays(batch, accounting) if self._has_strays else batch:
-                yield rows
+            yield self._without_strays(batch, accounting) if self._has_strays and len(batch) else batch
 
     def first_record(self, source: ByteSource, block: BlockMetadata) -> int:
         """Where the first row begins behind the header, whose names are kept for the file."""

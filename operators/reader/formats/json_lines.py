@@ -139,7 +139,9 @@ class JsonLines(Delimited):
     def parse(self, batch: RecordBatch, accounting: ByteAccounting) -> Parsed:
         """The lines that are JSON values, as columns if the format has columns."""
         batch = _without_blank(valid_text(batch, accounting), accounting)
-        if self._members is not None and len(batch) and (parsed := self._members.parse_lines(batch, accounting)):
+        if not len(batch):
+            return Parsed(batch)
+        if self._members is not None and (parsed := self._members.parse_lines(batch, accounting)):
             return parsed
         batch = self._valid_json(batch, accounting)
         if self.columns is None or not len(batch):
@@ -244,6 +246,8 @@ def _without_blank(batch: RecordBatch, accounting: ByteAccounting) -> RecordBatc
 def _half_character(text: bytes) -> str:
     """What is wrong with a text that is JSON but for an escape of half a character, of which msgspec says nothing."""
     with suppress(ValueError, RecursionError):
+        if b"\\u" not in text:
+            return ""
         half = _HALF.search(json.dumps(json.loads(text), ensure_ascii=False))
         return f"\\u{ord(half[0]):04x} is half of a character, and the other half is missing" if half else ""
     return ""

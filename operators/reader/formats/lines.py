@@ -149,7 +149,7 @@ class Lines(Delimited):
 
     def parse(self, batch: RecordBatch, accounting: ByteAccounting) -> Parsed:
         """Records in UTF-8, if the encoding is known, without those for which validate gives false."""
-        if self._charset is not None:
+        if self._charset is not None and len(batch):
             batch = Decoder(self._charset, self.on_bad_bytes, self._url).decode(batch, accounting)
         if self._validate is not None:
             batch = self._validated(batch, self._validate, accounting)

@@ -134,13 +134,6 @@ class Paragraphs(Delimited):
         text = super()._text_before_hole(view, found, count)
         return None if text else text
 
-    def unframed_bytes(self, view: FileView, found: Terminators) -> int:
-        """Number of bytes of terminators, less one blank line each; all where the blank line must be added."""
-        if self.keep_delimiter:
-            return 0
-        kept = 2 * len(found.starts) if _is_plain(view.data, found) else 0
-        return int((found.stops - found.starts).sum()) - kept
-
     def frame(self, view: FileView, found: Terminators, start: int | Positions, block: BlockMetadata) -> RecordBatch:
         """Make a batch of paragraphs, each with one blank line behind it."""
         if self.keep_delimiter:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal
@@ -12,10 +13,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dagflow.api.records import Delimiters, Origin, RecordBatch
+from dagflow.api.records import Delimiters, RecordBatch
 from dagflow.errors import RecordError
 from dagflow.storage.columns import borders_of
 from operators.reader.formats.base import ByteAccounting, Rejects
+from operators.reader.scanning.column_parsing import without_refused
 from operators.reader.scanning.search import BYTE, CodeUnit
 
 BadBytes = Literal["fail", "replace", "reject"]
@@ -176,22 +178,21 @@ class Decoder:
 
     def _one_by_one(self, batch: RecordBatch, delimiters: Delimiters, accounting: ByteAccounting) -> RecordBatch:
         texts: list[bytes] = []
-        kept: list[int] = []
-        for index, (offset, raw) in enumerate(zip(batch.offsets().tolist(), batch.to_pylist(), strict=True)):
+        reasons: dict[int, str] = {}
+        for index, raw in enumerate(batch.to_pylist()):
             try:
                 text = raw.decode(self.charset.name, "replace" if self.on_bad_bytes == "replace" else "strict")
             except UnicodeDecodeError as error:
                 reason = f"not valid {self.charset.name}: {error.reason} at byte {error.start} of the record"
                 if self.on_bad_bytes == "fail":
                     hint = "to accept or refuse such records, set on_bad_bytes: replace or reject"
+                    offset = int(batch.offsets()[index])
                     raise RecordError(reason, url=self.url, offset=offset, length=len(raw), hint=hint) from error
-                accounting.reject(offset, len(raw), reason, raw)
+                reasons[index] = reason
                 continue
             texts.append(text.encode())
-            kept.append(index)
-        indices = np.array(kept, np.int64)
-        origin: Origin | None = batch.origin.select(indices) if batch.origin is not None else None
-        return RecordBatch.from_records(texts, delimiters.take(indices), origin)
+        kept = without_refused(batch, reasons, accounting)
+        return RecordBatch.from_records(texts, Delimiters(delimiters.table, kept.delimiters.codes), kept.origin)
 
 
 class UndecodedRejects:
@@ -211,3 +212,8 @@ class UndecodedRejects:
         index = int(np.searchsorted(self._batch.offsets(), offset))
         stored = bytes(self._batch.record[index].as_py())
         self._rejects.reject(offset, len(stored), reason, stored)
+
+    def reject_all(self, offsets: Sequence[int], raws: Sequence[bytes], reasons: Sequence[str]) -> None:
+        """See Rejects."""
+        rows = np.searchsorted(self._batch.offsets(), np.array(offsets, np.int64))
+        self._rejects.reject_all(offsets, self._batch.take(rows).to_pylist(), reasons)

@@ -81,9 +81,8 @@ def without_refused(batch: RecordBatch, reasons: Mapping[int, str], rejects: Rej
     if not reasons:
         return batch
     rows = sorted(reasons)
-    refused = batch.take(np.array(rows, np.int64))
-    for row, offset, raw in zip(rows, refused.offsets().tolist(), refused.to_pylist(), strict=True):
-        rejects.reject(offset, len(raw), reasons[row], raw)
+    refused = batch if len(rows) == len(batch) else batch.take(np.array(rows, np.int64))
+    rejects.reject_all(refused.offsets().tolist(), refused.to_pylist(), [*map(reasons.__getitem__, rows)])
     return batch.take(np.delete(np.arange(len(batch)), rows))
 
 

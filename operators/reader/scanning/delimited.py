@@ -7,6 +7,7 @@ from collections.abc import Generator, Iterator
 from typing import Annotated
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import Field
 
 from dagflow.api.properties import Count, Size
@@ -192,12 +193,18 @@ class Delimited(TerminatedFormat):
             yield from self._framed(view, found, 0, count, block, accounting)
             return
         starts = np.concatenate(([0], found.stops[: count - 1]))
+        is_long = found.starts[:count] - starts > self.max_record
+        # Later blocks skip the bytes beyond the block and beyond what this block keeps of a long record.
+        ends = np.minimum(found.stops[:count], np.maximum(starts + self._long_records.kept_bytes, limit - view.start))
+        if self.on_long in ("reject", "skip"):
+            rows = np.flatnonzero(is_long)
+            self._long_records.leave_out(view, starts[rows], ends[rows], accounting)
+            yield from self._framed(view, found, 0, count, block, accounting, is_long)
+            return
         done = 0
-        for index in np.flatnonzero(found.starts[:count] - starts > self.max_record).tolist():
+        for index in np.flatnonzero(is_long).tolist():
             yield from self._framed(view, found, done, index, block, accounting)
-            start = int(starts[index])
-            # Later blocks skip the bytes beyond the block and beyond what this block keeps of a long record.
-            end = min(int(found.stops[index]), max(start + self._long_records.kept_bytes, limit - view.start))
+            start, end = int(starts[index]), int(ends[index])
             yield from self._long_records.take(view.data[start:], block, accounting, view.start + start, end - start)
             done = index + 1
         yield from self._framed(view, found, done, count, block, accounting)
@@ -210,32 +217,56 @@ class Delimited(TerminatedFormat):
         last: int,
         block: BlockMetadata,
         accounting: ByteAccounting,
+        is_left_out: npt.NDArray[np.bool_] | None = None,
     ) -> Iterator[RecordBatch]:
-        """The records [first, last) that the terminators end: an operator needs memory for each one in its batch."""
+        """The records [first, last) that the terminators end: an operator needs memory for each one in its batch.
+
+        Args:
+            view: The view that holds them.
+            found: The terminators.
+            first: The first record.
+            last: One past the last.
+            block: Their block.
+            accounting: Takes in bytes that are in no batch.
+            is_left_out: Which records are in no batch, and are taken in already.
+        """
         for index in range(first, last, BATCH_RECORDS):
-            part = found.part(index, min(index + BATCH_RECORDS, last))
-            if unframed := self.unframed_bytes(view, part):
-                accounting.count_delimiters(unframed)
+            part = found.part(index, end := min(index + BATCH_RECORDS, last))
             start = int(found.stops[index - 1]) if index else 0
-            yield self.frame(view, part, self._behind_holes(view, part, start, block, accounting), block)
+            is_out = None if is_left_out is None else is_left_out[index:end]
+            begins = self._behind_holes(view, part, start, is_out, block, accounting)
+            batch = self.frame(view, part, begins, block)
+            lengths = np.diff(part.stops, prepend=start) if isinstance(begins, int) else part.stops - begins
+            if is_out is not None:
+                rows = np.flatnonzero(~is_out)
+                batch, lengths = batch.take(rows), lengths[rows]
+            if unframed := int(lengths.sum()) - sum(batch.content_bytes()):
+                accounting.count_delimiters(unframed)
+            # Also without records where these were refused, so that the rejects are passed on.
+            if len(batch) or self.on_long == "reject":
+                yield batch
 
     def _behind_holes(
-        self, view: FileView, found: Terminators, start: int, block: BlockMetadata, accounting: ByteAccounting
+        self,
+        view: FileView,
+        found: Terminators,
+        start: int,
+        is_left_out: npt.NDArray[np.bool_] | None,
+        block: BlockMetadata,
+        accounting: ByteAccounting,
     ) -> int | Positions:
         """Where the records begin that terminators end: see frame. Holes at their heads are skipped."""
         if not contains(view.data[start : found.stops[-1]], 0) or not self.has_holes:
             return start
         starts = np.append(start, found.stops[:-1])
         holes = leading_holes(view.data, starts, found.starts, self.unit_bytes)
+        if is_left_out is not None:
+            holes[is_left_out] = 0
         rows = np.flatnonzero(holes)
         if not len(rows):
             return start
         _skip_holes(block, accounting, view.start + starts[rows], holes[rows])
         return starts + holes
-
-    def unframed_bytes(self, view: FileView, found: Terminators) -> int:
-        """Number of bytes of terminators that frame leaves out of its batch."""
-        return 0
 
     def frame(self, view: FileView, found: Terminators, start: int | Positions, block: BlockMetadata) -> RecordBatch:
         """Make a batch of records.

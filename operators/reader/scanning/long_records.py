@@ -6,14 +6,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from dagflow.api.records import RecordBatch
 from dagflow.errors import RecordError
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource
 from operators.reader.formats.base import ByteAccounting
-from operators.reader.scanning.file_view import Bytes, read_exactly
-from operators.reader.scanning.framing import one_unended
+from operators.reader.scanning.file_view import Bytes, FileView, read_exactly
+from operators.reader.scanning.framing import one_unended, pieces_of
+from operators.reader.scanning.positions import Positions
 from operators.reader.scanning.terminated import TerminatedFormat
+
+LEFT_OUT_RECORDS = 1 << 10
+"""Long records whose bytes are held at a time."""
 
 OnLong = Literal["fail", "skip", "cut", "reject"]
 
@@ -101,16 +107,38 @@ class LongRecords:
             RecordError: Long records fail the run.
         """
         raw = data[: self.max_record].tobytes()
-        cause = self.format.cause_of_length(data[: self.max_record])
-        reason = f"the record is longer than max_record, {self.max_record} bytes{cause}"
         if self.on_long == "fail":
             hint = "raise max_record, or for long records set on_long: skip, cut or reject"
-            raise RecordError(reason, url=block.url, offset=offset, length=len(raw), hint=hint)
+            raise RecordError(self._why(raw), url=block.url, offset=offset, length=len(raw), hint=hint)
         if self.on_long == "reject":
-            accounting.reject(offset, len(raw), reason, raw)
+            accounting.reject(offset, len(raw), self._why(raw), raw)
         elif self.on_long == "skip":
             accounting.skip(offset, len(raw), "long record")
         else:
             yield one_unended(raw, self.ending, block, offset)
         if length > len(raw):
             accounting.skip(offset + len(raw), length - len(raw), "the rest of a long record")
+
+    def leave_out(self, view: FileView, starts: Positions, ends: Positions, accounting: ByteAccounting) -> None:
+        """Skip or reject long records that lie in a view.
+
+        Args:
+            view: The view.
+            starts: Where each begins in it.
+            ends: Where the bytes end that the block accounts for.
+            accounting: Takes in the bytes of the records.
+        """
+        offsets, behind = starts + view.start, starts + self.max_record
+        if self.on_long == "reject":
+            for index in range(0, len(starts), LEFT_OUT_RECORDS):
+                part = slice(index, index + LEFT_OUT_RECORDS)
+                raws = pieces_of(view.buffer, starts[part], behind[part]).to_pylist()
+                accounting.reject_all(offsets[part].tolist(), raws, [*map(self._why, raws)])
+        else:
+            for offset in offsets.tolist():
+                accounting.skip(offset, self.max_record, "long record")
+        accounting.skip_records(behind + view.start, ends - behind, "the rest of a long record")
+
+    def _why(self, raw: bytes) -> str:
+        cause = self.format.cause_of_length(np.frombuffer(raw, np.uint8))
+        return f"the record is longer than max_record, {self.max_record} bytes{cause}"

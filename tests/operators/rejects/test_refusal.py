@@ -4,16 +4,9 @@ from __future__ import annotations
 
 from dagflow.api.records import UNKNOWN
 from dagflow.api.rejects.reject import Reject
-from operators.rejects.refusal import not_taken, refused
+from operators.rejects.refusal import not_taken
 
 REJECT = Reject("in/a", 7, UNKNOWN, "no number", b"x")
-
-
-def test_a_refused_record_is_logged_and_passed_on() -> None:
-    """In the log a record whose length is not known takes no bytes."""
-    logged: list[tuple[int, int, str, bytes]] = []
-    assert refused(REJECT, lambda *facts: logged.append(facts)) == REJECT.to_bytes()
-    assert logged == [(7, 0, "no number", b"x")]
 
 
 def test_the_error_has_the_place_of_the_record_and_names_the_port() -> None:
