@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -29,11 +28,14 @@ GATHERED_RECORDS = 1 << 13
 PART_RECORDS = 1 << 16
 """About how many records are decompressed at a time."""
 
-_TEXT = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
-_COLUMN = re.compile(r"column '.*?' \(.*?\): (?:member '.*?': )*", re.DOTALL)
-_COLUMNS_VALUE = rf"(?s)^({_COLUMN.pattern})(?:{_TEXT}|[-+]?[0-9][-+.0-9eE]*)( .*?)(?:, in: .*)?$"
+_TEXT = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
+_TYPED = r"(?s)^column '.*?' \(.*?\): "
+_COLUMNS_VALUE = (
+    rf"(?s)^(column '.*?'(?: \(.*?\))?: (?:member '.*?': )*)(?:{_TEXT}|[-+]?[0-9][-+.0-9eE]*)( .*?)(?:, in: .*)?$"
+)
 _RECORD = "(?s), in: .*"
-_VALUES = re.compile(rf"(?<!column )(?<!member )(?:{_TEXT})|(?<![\w-])[0-9]+\b")
+_NAME = rf"(?s)((?:column|member) {_TEXT})"
+_NAMES_AND_VALUES = rf"{_NAME}|{_TEXT}|(^|[^\w-])[0-9]+\b"
 
 _SCHEMA = pa.schema(
     [
@@ -50,16 +52,14 @@ _SCHEMA = pa.schema(
 
 def general_reasons(reasons: Sequence[str]) -> pa.DictionaryArray:
     """Reasons without the values of their records, so that records with the same mistake have the same reason."""
-    # Where a column is named, only the value differs: the rest says what the type accepts.
     texts = pc.replace_substring_regex(pa.array(reasons, pa.string()), _COLUMNS_VALUE, r"\1…\2")
     found = pc.replace_substring_regex(texts, _RECORD, "").dictionary_encode()
-    names = [_without_values(text) for text in found.dictionary.to_pylist()]
-    merged = pa.array(names, pa.string()).dictionary_encode()
-    return pa.DictionaryArray.from_arrays(merged.indices.take(found.indices), merged.dictionary)
-
-
-def _without_values(reason: str) -> str:
-    return reason if _COLUMN.match(reason) else _VALUES.sub("…", reason)
+    different = found.dictionary
+    # Where a column is named with its type, only the value differs: the rest says what the type accepts.
+    plain = pc.replace_substring_regex(different, _NAMES_AND_VALUES, r"\1\2…")
+    plain = pc.replace_substring_regex(plain, f"{_NAME}…", r"\1")
+    general = pc.if_else(pc.match_substring_regex(different, _TYPED), different, plain).dictionary_encode()
+    return pa.DictionaryArray.from_arrays(general.indices.take(found.indices), general.dictionary)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -23,6 +23,8 @@ _DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _NUMBER = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 _INFINITE = r"(?i:[+-]?inf(?:inity)?)"
 _FRACTION_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
+_FRACTION = re.compile(r"\.([0-9]*[1-9])")
+_DAY_AT_HEAD = re.compile(_DATE)
 _MOST_DIGITS = 4000
 """Python refuses to read an int of some more digits."""
 
@@ -126,10 +128,13 @@ def reasons_of(texts: list[str], kind: ColumnType) -> list[str]:
             f"does not match {kind.pattern.text}",
         )
     is_written = _compiled(grammar.regex).fullmatch
-    beyond = _why_out_of_range(kind.arrow)
-    return [(beyond or _why_no_moment(text, kind.arrow)) if is_written(text) else unlike for text in written]
+    return [
+        (_why_out_of_range(kind.arrow) or _why_no_moment(text, kind.arrow)) if is_written(text) else unlike
+        for text in written
+    ]
 
 
+@functools.cache
 def _why_out_of_range(arrow: pa.DataType) -> str:
     """Why a text that is written as a value of a type is none; "" for times, where the text says why."""
     if pa.types.is_integer(arrow):
@@ -144,11 +149,11 @@ def _why_out_of_range(arrow: pa.DataType) -> str:
 
 def _why_no_moment(written: str, arrow: pa.DataType) -> str:
     """Why a text that is written as a time or a timestamp is none."""
-    fraction, room = re.search(r"\.([0-9]*[1-9])", written), _FRACTION_DIGITS[arrow.unit]
+    fraction, room = _FRACTION.search(written), _FRACTION_DIGITS[arrow.unit]
     if fraction is not None and len(fraction[1]) > room:
         return f"is finer than {arrow.unit}, which has {room} digits of a fraction of a second"
-    day = re.match(_DATE, written)
-    if day is not None and not _is_iso(day[0]):
+    day = _DAY_AT_HEAD.match(written)
+    if day is not None and not _is_day(day[0]):
         return f"is no day of the calendar: {day[0]}"
     if day is None or not _is_iso(written):
         return "is no time of a clock"
@@ -164,6 +169,9 @@ def _is_iso(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+_is_day = functools.lru_cache(4096)(_is_iso)
 
 
 def _is_plain(texts: Any, grammar: _Grammar) -> bool:
@@ -228,7 +236,9 @@ def _filter_of(arrow: pa.DataType, cuts: bool) -> Callable[[str], bool]:
     is_time, unit = pa.types.is_time(arrow), None if pa.types.is_date(arrow) else arrow.unit
     longer = re.compile(rf"\.[0-9]{{{_FRACTION_DIGITS[unit] + 1}}}" if unit else r"\.")
 
-    return lambda text: _is_iso(f"1970-01-01T{text}" if is_time else text) and not longer.search(text)
+    if is_time:
+        return lambda text: _is_iso(f"1970-01-01T{text}") and not longer.search(text)
+    return lambda text: _is_day(text[: len("2024-01-31")]) and _is_iso(text) and not longer.search(text)
 
 
 def _normal(texts: Any, arrow: pa.DataType) -> Any:

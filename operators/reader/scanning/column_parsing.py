@@ -16,7 +16,9 @@ from operators.reader.formats.base import ByteAccounting, Parsed, Rejects
 Parse = Callable[[RecordBatch], pa.Table]
 ParseFew = Callable[[RecordBatch], tuple[pa.Table, dict[int, str]]]
 
-_FEW = 1000
+_FEW, _MANY = 1000, 10_000
+"""Records that are parsed one by one if they cannot be parsed together: many where most of those before were refused,
+because each try costs as much as a record that is right."""
 
 
 def parse_columns(batch: RecordBatch, parse: Parse, rejects: Rejects, parse_few: ParseFew | None = None) -> Parsed:
@@ -31,22 +33,26 @@ def parse_columns(batch: RecordBatch, parse: Parse, rejects: Rejects, parse_few:
     """
     tables: list[pa.Table] = []
     kept: list[int] = []
+    are_refused = False
     pending = [range(len(batch))] if len(batch) else []
     while pending:
         rows = pending.pop()
         part = batch if len(rows) == len(batch) else batch.slice(rows.start, len(rows))
         reasons: dict[int, str] = {}
-        try:
-            tables.append(parse(part))
-        except pa.ArrowInvalid as error:
-            if len(rows) > (1 if parse_few is None else _FEW):
-                pending += reversed(parts_of(rows))
-                continue
-            if parse_few is None:
+        table = None
+        if not are_refused or len(rows) > _MANY:
+            try:
+                table = parse(part)
+            except pa.ArrowInvalid as error:
+                if len(rows) > (1 if parse_few is None else _FEW):
+                    pending += reversed(parts_of(rows))
+                    continue
                 reasons[0] = _plain(error)
-            else:
-                table, reasons = parse_few(part)
-                tables.append(table)
+        if table is None and parse_few is not None:
+            table, reasons = parse_few(part)
+            are_refused = 2 * len(reasons) > len(rows)
+        if table is not None:
+            tables.append(table)
         without_refused(part, reasons, rejects)
         kept += (row for row in rows if row - rows.start not in reasons)
     if not kept:
