@@ -87,10 +87,16 @@ class _Retrial(BlockAccounting):
         """Record the rejects that stay refused."""
         super()._refuse(offsets, lengths, reasons, raws)
         rows = np.flatnonzero(self._ranges.decide(np.array(offsets, np.int64))).tolist()
-        own = [[column[row] for row in rows] for column in (offsets, lengths, reasons, raws)]
-        self._context.refused.add(self._block.block_id, *own)
+        own = [lengths[row] for row in rows]
+        self._context.refused.add(
+            self._block.block_id,
+            [offsets[row] for row in rows],
+            own,
+            [reasons[row] for row in rows],
+            [raws[row] for row in rows],
+        )
         self._context.counters[REJECTED] += len(rows)
-        self.rejected_bytes += sum(own[1])
+        self.rejected_bytes += sum(own)
 
     def skip(self, offset: int, length: int, reason: str) -> None:
         """Note that the bytes are no record any more."""

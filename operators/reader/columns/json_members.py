@@ -133,9 +133,8 @@ class JsonMembers:
         reasons: dict[int, str] = {}
         empty: dict[int, str] = {}
         objects: list[dict[str, Any]] = []
-        for row, pairs in enumerate(all_members(batch.to_pylist())):
-            if self.takes_others:
-                pairs = [pair for pair in pairs if pair[0] in self.types]
+        for row, found in enumerate(all_members(batch.to_pylist())):
+            pairs = [pair for pair in found if pair[0] in self.types] if self.takes_others else found
             members = dict(pairs)
             objects.append(members)
             if len(members) < len(pairs):
