@@ -21,7 +21,7 @@ from operators.reader.columns.decimal_texts import WIDE_DIGITS
 from operators.reader.columns.object_reader import read_flat_objects
 from operators.reader.columns.types import ColumnType
 from operators.reader.columns.typing import in_records, typed, values_with_refused, without_words
-from operators.reader.columns.written_values import Misfit, all_members, shown_numbers, written_as, written_type
+from operators.reader.columns.written_values import WhyNot, all_members, shown_numbers, written_as, written_type
 from operators.reader.formats.base import Parsed, Rejects
 from operators.reader.scanning.column_parsing import parse_columns
 from operators.reader.scanning.framing import joined
@@ -132,11 +132,13 @@ class JsonMembers:
         """Read objects that Arrow may refuse: as a table of those that are right, and why each of the others is not."""
         reasons: dict[int, str] = {}
         empty: dict[int, str] = {}
-        objects: list[dict[str, Any]] = []
+        # Of the objects only the values are kept: what else is alive costs time whenever Python looks for garbage.
+        values: dict[str, list[Any]] = {name: [] for name in self.types}
         for row, found in enumerate(all_members(batch.to_pylist())):
             pairs = [pair for pair in found if pair[0] in self.types] if self.takes_others else found
             members = dict(pairs)
-            objects.append(members)
+            for name, column in values.items():
+                column.append(members.get(name))
             if len(members) < len(pairs):
                 twice = next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
                 reasons[row] = f"member '{twice}' is there twice"
@@ -146,13 +148,12 @@ class JsonMembers:
                 empty[row] = "the object has no members, and columns are inferred"
         columns = {}
         for name, kind in self.types.items():
-            values = [members.get(name) for members in objects]
             # Text stays text here; typed() parses dates and times.
-            columns[name], refused = self._column_of(values, ColumnType(kind.name, as_written(kind.arrow)))
+            columns[name], refused = self._column_of(values.pop(name), ColumnType(kind.name, as_written(kind.arrow)))
             for row, why in refused.items():
                 reasons.setdefault(row, f"column '{name}' ({kind.name}): {why}")
         reasons = in_records(reasons, batch) | empty
-        right = pa.array([row for row in range(len(objects)) if row not in reasons], pa.int64())
+        right = pa.array([row for row in range(len(batch)) if row not in reasons], pa.int64())
         return pa.table(columns).take(right), reasons
 
     def _column_of(self, values: list[Any], kind: ColumnType) -> tuple[pa.Array, dict[int, str]]:
@@ -162,9 +163,9 @@ class JsonMembers:
             values = [None if type(value) is str and value in words else value for value in values]
         written = [*map(written_as(kind.arrow, takes_others=self.takes_others), values)]
         reasons: dict[int, str] = {}
-        if Misfit in set(map(type, written)):
-            reasons = {row: value for row, value in enumerate(written) if type(value) is Misfit}
-            written = [None if type(value) is Misfit else value for value in written]
+        if WhyNot in set(map(type, written)):
+            reasons = {row: value for row, value in enumerate(written) if type(value) is WhyNot}
+            written = [None if type(value) is WhyNot else value for value in written]
         # Numbers of all records are read together: by themselves, they would take a hundred times as long.
         array, refused = values_with_refused(pa.array(written, written_type(kind.arrow)), kind, shown_numbers)
         return array, reasons | refused

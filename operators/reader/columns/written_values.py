@@ -42,7 +42,7 @@ def all_members(records: Sequence[bytes]) -> Iterator[Object]:
             yield from map(members_of, part)  # without the array around them
 
 
-class Misfit(str):
+class WhyNot(str):
     """Why a value is none of a type: a clause that begins with the value."""
 
 
@@ -74,7 +74,7 @@ def written_type(kind: pa.DataType) -> pa.DataType:
 def written_as(kind: pa.DataType, *, takes_others: bool = False) -> Callable[[Any], Any]:
     """A function that checks that a value is written as those of a type are.
 
-    It takes a value that members_of() gives, and gives one of written_type(), or a Misfit.
+    It takes a value that members_of() gives, and gives one of written_type(), or a WhyNot.
 
     Args:
         kind: The type.
@@ -104,7 +104,7 @@ def _check_of(kind: pa.DataType, *, takes_others: bool) -> Callable[[Any], Any]:
 def _one_of(fits: Callable[[Any], bool], otherwise: str) -> Callable[[Any], Any]:
     def check(value: Any) -> Any:
         if value is not None and not fits(value):
-            return Misfit(f"{_shown(value)} is {otherwise}")
+            return WhyNot(f"{_shown(value)} is {otherwise}")
         return value
 
     return check
@@ -115,9 +115,9 @@ def _array_of(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
         if value is None:
             return None
         if not isinstance(value, list) or isinstance(value, Object):
-            return Misfit(f"{_shown(value)} is no array")
+            return WhyNot(f"{_shown(value)} is no array")
         items = [*map(check, value)]
-        return next((item for item in items if isinstance(item, Misfit)), items)
+        return next((item for item in items if isinstance(item, WhyNot)), items)
 
     return check_all
 
@@ -127,16 +127,16 @@ def _object_of(checks: Mapping[str, Callable[[Any], Any]], *, takes_others: bool
         if value is None:
             return None
         if not isinstance(value, Object):
-            return Misfit(f"{_shown(value)} is no object")
+            return WhyNot(f"{_shown(value)} is no object")
         found: dict[str, Any] = {}
         for name, member in value:
             if name not in checks and takes_others:
                 continue
             if name not in checks or name in found:
-                return Misfit(f"member '{name}' {'is there twice' if name in found else 'was not there before'}")
+                return WhyNot(f"member '{name}' {'is there twice' if name in found else 'was not there before'}")
             made = found[name] = checks[name](member)
-            if isinstance(made, Misfit):
-                return Misfit(f"member '{name}': {made}")
+            if isinstance(made, WhyNot):
+                return WhyNot(f"member '{name}': {made}")
         return found
 
     return check
