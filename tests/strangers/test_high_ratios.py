@@ -127,7 +127,7 @@ def test_a_small_file_of_high_ratio_is_passed_on_in_parts(suffix: str, format: A
     steps = steps_of(path, format)
     assert sum(len(batch) for step in steps for batch in step.batches) == 16 * MIB
     assert max(sum(batch.nbytes() for batch in step.batches) for step in steps) <= 8 * MIB
-    assert max(len(batch) for step in steps for batch in step.batches) <= 1 << 17
+    assert max(len(batch) for step in steps for batch in step.batches) <= 1 << 16
 
 
 @pytest.mark.parametrize("format", ["json_lines", {"type": "csv", "header": False, "columns": {"n": "int64"}}])
@@ -305,7 +305,7 @@ def read_all(suffix: str, stored: bytes, format: Any) -> Iterator[tuple[int, byt
     made = RECORD_FORMATS.make(format)
     for batch in made.read(source, block, accounting):
         assert batch.nbytes() <= 16 * MIB
-        assert len(batch) <= 1 << 17
+        assert len(batch) <= 1 << 16
         raw = accounting.parse(made, batch).raw
         yield from zip(raw.offsets().tolist(), raw.to_pylist(), strict=True)
 

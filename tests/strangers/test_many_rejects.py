@@ -21,7 +21,7 @@ from operators.testing import URL, MemorySource, block_of
 from tests.nightly import by_day
 
 RECORDS = 2000
-MOST_CALLS = 130
+MOST_CALLS = 45
 """Calls of functions for each refused record."""
 
 WAYS_TO_READ: list[tuple[Any, bytes, bytes]] = [

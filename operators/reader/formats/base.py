@@ -21,7 +21,7 @@ from operators.reader.scanning.multi_file import MultiFileReader
 CHUNK_BYTES = 1 << 20
 """Bytes that are read at a time: a chunk stays in the second-level cache from the read to the write."""
 
-BATCH_RECORDS = 1 << 17
+BATCH_RECORDS = 1 << 16
 """Records in a batch, at most: those of a chunk may be empty, and each takes memory."""
 
 SHOWN_BYTES = 4 << 10
