@@ -33,7 +33,9 @@ def rows_of(app: Path) -> list[dict[str, object]]:
     with contextlib.chdir(app):
         run(load_app("app.yaml"), runtime=InlineRuntime)
         assert not [path for path in Path("rejects").glob("*") if path.is_file()]
-        lines = [line for path in Path("out").iterdir() if path.is_file() for line in path.read_text().splitlines()]
+        lines = [
+            line for path in sorted(Path("out").glob("*")) if path.is_file() for line in path.read_text().splitlines()
+        ]
     return [json.loads(line) for line in lines]
 
 
