@@ -170,7 +170,7 @@ def test_reasons_say_what_was_computed_of_what() -> None:
         ("string_agg(s, ',' order by s)", "ORDER BY s NULLS LAST' is not available in expressions"),
         ("nothing", "there is no column 'nothing'; there are id, i, j"),
         ("current_date", "'current_date' gives something else each time"),
-        ("(" * 3000 + "i" + ")" * 3000, "it is nested too deep"),
+        ("(" * 3000 + "i" + ")" * 3000, "it is nested deeper than 100 levels"),
     ],
 )
 def test_what_cannot_be_computed_is_refused_before_it_is_tried(text: str, message: str) -> None:
