@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from dagflow.api import keyed_state
 from dagflow.cli.main import command_line
-from dagflow.engine import publication
+from dagflow.engine import publishers
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import DagflowError
@@ -37,7 +37,7 @@ def dying(*_: object, **__: object) -> None:
 def test_a_window_is_replayed_when_a_run_has_finished_it(app: RemedyApp, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was decided, and its driver died before it was published."""
     with monkeypatch.context() as patch:
-        patch.setattr(publication, "publish_all", dying)
+        patch.setattr(publishers, "publish_all", dying)
         refusal(app.run, "the lights went out")
     refusal(lambda: app.replay(1), r"window 1 is not published yet\n    finish it first, with dagflow run")
     app.run()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dagflow.engine import publication, run_setup
+from dagflow.engine import publishers, run_setup
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.window_replay import replay_windows
@@ -207,7 +207,7 @@ def test_what_is_decided_in_a_root_waits_until_the_root_has_its_name(
         raise DagflowError("the lights went out")
 
     with monkeypatch.context() as patch:
-        patch.setattr(publication, "publish_all", dying)
+        patch.setattr(publishers, "publish_all", dying)
         with pytest.raises(DagflowError, match="the lights went out"):
             run(plain_app(tmp_path, **roots), runtime=InlineRuntime)
     refusal = r"(?s)lies in root 'results' .* no root of that name.*roots: \{results: …\}"
