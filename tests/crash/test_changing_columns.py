@@ -19,16 +19,16 @@ CRASHES = 5
 
 
 @pytest.mark.parametrize("kind", by_day(1, ["delta", "iceberg", "parquet"]))
-def test_each_value_is_in_its_column_or_rescued(kind: str, quick_disk: Path) -> None:
+def test_each_value_is_in_its_column_or_rescued(kind: str, tmp_path: Path) -> None:
     """Each record once, and each of its values once; by default, so that columns become wider where they can."""
-    rows = write_files(quick_disk, 40, seed=7)
-    write_app(quick_disk, kind, files_per_window=5)
+    rows = write_files(tmp_path, 40, seed=7)
+    write_app(tmp_path, kind, files_per_window=5)
     chance = random.Random(7)
-    with contextlib.chdir(quick_disk):
+    with contextlib.chdir(tmp_path):
         for _ in range(CRASHES):
-            with crashing_disk(str(quick_disk), chance.randrange(5, 120)), contextlib.suppress(InjectedCrash):
+            with crashing_disk(str(tmp_path), chance.randrange(5, 120)), contextlib.suppress(InjectedCrash):
                 run(load_app("app.yaml"), runtime=InlineRuntime)
         run(load_app("app.yaml"), runtime=InlineRuntime)
-    found = rows_of(quick_disk, kind)
+    found = rows_of(tmp_path, kind)
     assert [*wrong_rows(found, rows)] == []
     assert len(found.schema) == 42 and found["_rescued"].null_count < len(found)

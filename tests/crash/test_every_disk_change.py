@@ -30,12 +30,12 @@ MakeApp = Callable[[Path], LogicalPlan]
 
 
 @pytest.fixture(params=["words in memory", "lines of files"])
-def make_app(request: pytest.FixtureRequest, quick_disk: Path) -> Iterator[MakeApp]:
+def make_app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MakeApp]:
     """Return an app that writes only below a directory."""
     if request.param == "words in memory":
         yield lambda root: app_of(root, TEXTS)
         return
-    source = quick_disk / "source"
+    source = tmp_path / "source"
     (source / "below").mkdir(parents=True)
     (source / "a.txt").write_bytes(LINES)
     (source / "below" / "b.txt").write_bytes(LINES[:100])
@@ -73,13 +73,13 @@ def require_recovery(make_app: MakeApp, root: Path, expected: dict[str, bytes], 
 
 @every(11)
 def test_a_crash_at_any_disk_change_does_not_alter_published_bytes(
-    make_app: MakeApp, quick_disk: Path, step: int
+    make_app: MakeApp, tmp_path: Path, step: int
 ) -> None:
     """After a crash before any link, unlink, mkdir, rmdir or open, a restart publishes the rest."""
-    expected = undisturbed(make_app, quick_disk / "undisturbed")
+    expected = undisturbed(make_app, tmp_path / "undisturbed")
     assert len(expected) > 3
     for at in range(1, MOST_CALLS, step):
-        root = quick_disk / str(at)
+        root = tmp_path / str(at)
         has_died = dies(make_app, root, at)
         require_part_of(published(root / "out"), expected)
         require_recovery(make_app, root, expected, twice=at % 5 == 0)
@@ -90,13 +90,13 @@ def test_a_crash_at_any_disk_change_does_not_alter_published_bytes(
     pytest.fail("the run never came through")
 
 
-def test_recovery_may_die_again_and_again(make_app: MakeApp, quick_disk: Path) -> None:
+def test_recovery_may_die_again_and_again(make_app: MakeApp, tmp_path: Path) -> None:
     """A restart that dies at any moment, and one after that, lose and repeat nothing."""
-    expected = undisturbed(make_app, quick_disk / "undisturbed")
+    expected = undisturbed(make_app, tmp_path / "undisturbed")
     dice = random.Random(4)
     deaths = 0
     for case in range(CASES):
-        root = quick_disk / str(case)
+        root = tmp_path / str(case)
         for most in (90, 40, 20):
             deaths += dies(make_app, root, dice.randint(1, most))
             require_part_of(published(root / "out"), expected)
@@ -109,9 +109,9 @@ def test_recovery_may_die_again_and_again(make_app: MakeApp, quick_disk: Path) -
 @pytest.mark.parametrize(
     "make_app", ["words in memory", pytest.param("lines of files", marks=pytest.mark.nightly)], indirect=True
 )
-def test_fresh_publishes_everything_after_a_crash_at_any_disk_change(make_app: MakeApp, quick_disk: Path) -> None:
+def test_fresh_publishes_everything_after_a_crash_at_any_disk_change(make_app: MakeApp, tmp_path: Path) -> None:
     """A run with --fresh that dies at any moment is completed by the next one with --fresh."""
-    root, completed = quick_disk / "root", quick_disk / "completed"
+    root, completed = tmp_path / "root", tmp_path / "completed"
     expected = {**undisturbed(make_app, root), "notes.txt": b"mine"}
     (root / "out" / "notes.txt").write_bytes(b"mine")
     root.rename(completed)

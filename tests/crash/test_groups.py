@@ -64,10 +64,10 @@ def totals(root: Path) -> Counter[tuple[str, str]]:
     return found
 
 
-def test_a_crash_and_another_number_of_partitions_count_nothing_twice(quick_disk: Path) -> None:
+def test_a_crash_and_another_number_of_partitions_count_nothing_twice(tmp_path: Path) -> None:
     """What several runs publish adds up to what was read, where one dies at any change of the disk."""
     for at in range(1, 500, 3):
-        root = quick_disk / str(at)
+        root = tmp_path / str(at)
         add_input(root, 1)
         with crashing_disk(str(root), at) as faults, contextlib.suppress(InjectedCrash):
             run(app(root, 1), runtime=InlineRuntime)
@@ -80,15 +80,15 @@ def test_a_crash_and_another_number_of_partitions_count_nothing_twice(quick_disk
     pytest.fail("the run never came through")
 
 
-def test_a_window_of_a_sum_is_not_processed_again_alone(quick_disk: Path) -> None:
+def test_a_window_of_a_sum_is_not_processed_again_alone(tmp_path: Path) -> None:
     """The sum holds its records already: the error says how the result is made anew, and nothing is changed."""
-    add_input(quick_disk, 1)
-    run(app(quick_disk, 2), runtime=InlineRuntime)
-    before = totals(quick_disk)
+    add_input(tmp_path, 1)
+    run(app(tmp_path, 2), runtime=InlineRuntime)
+    before = totals(tmp_path)
     with pytest.raises(JournalError, match="gives results over several windows") as caught:
-        replay_windows(app(quick_disk, 2), RunOptions(), [1], runtime=InlineRuntime)
+        replay_windows(app(tmp_path, 2), RunOptions(), [1], runtime=InlineRuntime)
     assert "--fresh" in str(caught.value.hint)
-    assert totals(quick_disk) == before
-    add_input(quick_disk, 2)
-    run(app(quick_disk, 2), RunOptions(fresh=True), runtime=InlineRuntime)
-    assert totals(quick_disk) == {key: 2 * value for key, value in before.items()}
+    assert totals(tmp_path) == before
+    add_input(tmp_path, 2)
+    run(app(tmp_path, 2), RunOptions(fresh=True), runtime=InlineRuntime)
+    assert totals(tmp_path) == {key: 2 * value for key, value in before.items()}

@@ -50,18 +50,18 @@ def lost_file(source: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.nightly
-def test_a_crash_of_a_repair_and_the_run_behind_it_is_mended(quick_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crash_of_a_repair_and_the_run_behind_it_is_mended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At any disk change: where the window still cannot be published it is repaired again; all is there once.
 
     Every other time, the app that goes on names its files by partition, and no longer by block.
     """
-    source = quick_disk / "source"
+    source = tmp_path / "source"
     source.mkdir()
     (source / "a").write_bytes(LINES)
     wanted = Counter(line for line in LINES.splitlines() if not line.startswith(b"."))
     refusals = 0
     for at in range(1, 500):
-        root, name = quick_disk / str(at), ("block", "part")[at % 2]
+        root, name = tmp_path / str(at), ("block", "part")[at % 2]
         lost_file(source, root, monkeypatch)
         with crashing_disk(str(root), at) as faults, contextlib.suppress(InjectedCrash):
             repair(str(root / "journal"), 2, StorageContext.default())
@@ -82,14 +82,14 @@ def test_a_crash_of_a_repair_and_the_run_behind_it_is_mended(quick_disk: Path, m
 
 
 @pytest.mark.nightly
-def test_a_crash_of_a_mended_app_loses_and_doubles_nothing(quick_disk: Path) -> None:
+def test_a_crash_of_a_mended_app_loses_and_doubles_nothing(tmp_path: Path) -> None:
     """Whether the windows are planned again or not yet, the next run of the mended app goes on."""
-    source = quick_disk / "source"
+    source = tmp_path / "source"
     source.mkdir()
     (source / "a").write_bytes(LINES)
     wanted = [line for line in LINES.splitlines() if not line.startswith(b".")]
     for at in range(1, 500):
-        root = quick_disk / str(at)
+        root = tmp_path / str(at)
         done = failed(source, root)
         mended = files_app(source, root, RecordFilter(drop={"suffix": "4"}))
         with crashing_disk(str(root), at) as faults, contextlib.suppress(InjectedCrash):

@@ -19,13 +19,13 @@ from tests.nightly import by_day, every
 
 @every(5)
 @pytest.mark.parametrize("name", by_day(1, ["rows of CSV in many blocks", "many small files"]))
-def test_a_crash_at_any_disk_change_doubles_nothing(name: str, quick_disk: Path, step: int) -> None:
+def test_a_crash_at_any_disk_change_doubles_nothing(name: str, tmp_path: Path, step: int) -> None:
     """A replay that dies before any change of the disk is finished by the next replay, or by the next run."""
     whole = CASES[name]
     # Fewer blocks: each crash costs a run of its own.
     chosen = replace(whole, files=dict([*whole.files.items()][:8]), block=whole.block * 16)
     expected: list[str] = []
-    root = quick_disk / "made"
+    root = tmp_path / "made"
     (root / "in").mkdir(parents=True)
     for file, content in chosen.files.items():
         (root / "in" / file).write_bytes(content)

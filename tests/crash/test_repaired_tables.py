@@ -21,12 +21,12 @@ MOST_CALLS = 500
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(("kind", "change"), [("delta", constrain), ("iceberg", require_a_field)])
 def test_a_crash_of_a_repair_of_a_table_loses_and_doubles_no_row(
-    quick_disk: Path, kind: str, change: Change, form: str
+    tmp_path: Path, kind: str, change: Change, form: str
 ) -> None:
     """Where the window is still stuck, the next run names the repair again."""
     repairs = 0
     for at in range(1, MOST_CALLS):
-        root = quick_disk / str(at)
+        root = tmp_path / str(at)
         root.mkdir()
         app = StuckApp(root, kind, form)
         app.get_stuck(change)

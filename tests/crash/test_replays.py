@@ -107,12 +107,12 @@ def require_old_or_new(root: Path, old: Shown, new: Shown) -> str:
 
 
 @pytest.fixture
-def both(quick_disk: Path) -> tuple[Shown, Shown]:
+def both(tmp_path: Path) -> tuple[Shown, Shown]:
     """Return what is published before a replay, and after one without a crash."""
-    apps = made(quick_disk / "undisturbed")
-    old = shown(quick_disk / "undisturbed")
+    apps = made(tmp_path / "undisturbed")
+    old = shown(tmp_path / "undisturbed")
     replay_all(apps["new"])
-    new = shown(quick_disk / "undisturbed")
+    new = shown(tmp_path / "undisturbed")
     first, second, other, last = (
         f"part-{window:08d}-{part:05d}-0000" for window, part in ((1, 0), (1, 1), (2, 0), (3, 0))
     )
@@ -123,14 +123,14 @@ def both(quick_disk: Path) -> tuple[Shown, Shown]:
 
 @every(5)
 def test_a_replay_that_dies_is_undone_or_completed_by_the_next_command(
-    quick_disk: Path, both: tuple[Shown, Shown], step: int
+    tmp_path: Path, both: tuple[Shown, Shown], step: int
 ) -> None:
     """After crashes of the replay and of the restart at any disk change, all files are old, or all new.
 
     The next command is a run and a replay in turn.
     """
     outcomes = set()
-    root = quick_disk / "made"
+    root = tmp_path / "made"
     apps = made(root)
     for at in range(1, 500, step):
         with restored_afterwards(root):
@@ -155,10 +155,10 @@ def test_a_replay_that_dies_is_undone_or_completed_by_the_next_command(
     pytest.fail("the replay never came through")
 
 
-def decided(quick_disk: Path) -> tuple[Path, dict[str, str]]:
+def decided(tmp_path: Path) -> tuple[Path, dict[str, str]]:
     """A directory in which a replay died after it had replaced its first file."""
     for at in range(20, 500):
-        root = quick_disk / f"decided-{at}"
+        root = tmp_path / f"decided-{at}"
         apps = made(root)
         before = shown(root)
         script = (
@@ -178,11 +178,9 @@ def decided(quick_disk: Path) -> tuple[Path, dict[str, str]]:
 
 
 @pytest.mark.nightly
-def test_status_reports_a_dead_replay_and_the_next_run_completes_it(
-    quick_disk: Path, both: tuple[Shown, Shown]
-) -> None:
+def test_status_reports_a_dead_replay_and_the_next_run_completes_it(tmp_path: Path, both: tuple[Shown, Shown]) -> None:
     """Status changes nothing; the next run replaces the remaining files."""
-    root, apps = decided(quick_disk)
+    root, apps = decided(tmp_path)
     before = shown(root)
     require_sane(before, *both)
     command = [*ENTRY, "status", f"{root}/journal", "--json"]
@@ -195,9 +193,9 @@ def test_status_reports_a_dead_replay_and_the_next_run_completes_it(
 
 
 @pytest.mark.nightly
-def test_a_replay_without_its_new_files_replaces_nothing(quick_disk: Path, both: tuple[Shown, Shown]) -> None:
+def test_a_replay_without_its_new_files_replaces_nothing(tmp_path: Path, both: tuple[Shown, Shown]) -> None:
     """If a pending file is gone after the decision, nothing is replaced until all of the windows run again."""
-    root = quick_disk / "lost"
+    root = tmp_path / "lost"
     apps = made(root)
     for at in range(1, 500):
         with crashing_disk(str(root), at), contextlib.suppress(InjectedCrash):
@@ -268,10 +266,10 @@ def test_a_replay_in_a_bucket_that_dies_is_undone_or_finished(
 
 
 @pytest.mark.nightly
-def test_a_replay_under_named_roots_survives_a_move_in_its_middle(quick_disk: Path, both: tuple[Shown, Shown]) -> None:
+def test_a_replay_under_named_roots_survives_a_move_in_its_middle(tmp_path: Path, both: tuple[Shown, Shown]) -> None:
     """If everything moves after the decision, the next run finds the pending files in their new places."""
     decisions = 0
-    root, moved = quick_disk / "roots", quick_disk / "moved"
+    root, moved = tmp_path / "roots", tmp_path / "moved"
     apps = made_with_roots(root)
     for at in range(1, 500):
         with restored_afterwards(root):

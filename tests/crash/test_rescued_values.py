@@ -28,11 +28,11 @@ ROWS: list[dict[str, Any]] = [
     "commit",
     [pytest.param({"every_millis": 0}, id="each window"), pytest.param(None, id="a group")],
 )
-def test_each_value_is_there_once_whatever_dies(commit: dict[str, int] | None, quick_disk: Path) -> None:
+def test_each_value_is_there_once_whatever_dies(commit: dict[str, int] | None, tmp_path: Path) -> None:
     """In its column or rescued, in the same rows as after a run that does not die."""
     expected: list[dict[str, Any]] = []
     for at in range(1000):
-        root = quick_disk / str(at)
+        root = tmp_path / str(at)
         root.mkdir()
         changing = app(root, ROWS, on_type_change="rescue", commit=commit)
         with crashing_disk(str(root), at or 100_000) as faults, contextlib.suppress(InjectedCrash):

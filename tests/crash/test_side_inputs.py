@@ -17,10 +17,10 @@ pytestmark = pytest.mark.crash
 
 
 @pytest.mark.nightly
-def test_a_crash_at_any_change_of_the_disk_keeps_one_version(quick_disk: Path) -> None:
+def test_a_crash_at_any_change_of_the_disk_keeps_one_version(tmp_path: Path) -> None:
     """Where the table changes before each run; nothing is left of the copies."""
     for at in range(1, 500):
-        root = quick_disk / str(at)
+        root = tmp_path / str(at)
         for number in range(2):
             add_input(root, number)
         put_table(root, "old")

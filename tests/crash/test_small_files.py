@@ -39,13 +39,13 @@ def published(root: Path) -> dict[str, bytes]:
 
 
 @every(10)
-def test_a_crash_at_any_disk_change_loses_and_repeats_no_source_file(quick_disk: Path, step: int) -> None:
+def test_a_crash_at_any_disk_change_loses_and_repeats_no_source_file(tmp_path: Path, step: int) -> None:
     """At each moment each source file exists or is merged; after a restart all are merged once."""
-    merges(grown(quick_disk / "undisturbed"))
-    expected = published(quick_disk / "undisturbed")
-    assert source_files_of(quick_disk / "undisturbed") == CONTENTS
+    merges(grown(tmp_path / "undisturbed"))
+    expected = published(tmp_path / "undisturbed")
+    assert source_files_of(tmp_path / "undisturbed") == CONTENTS
     for at in range(1, MOST_CALLS, step):
-        root = grown(quick_disk / str(at))
+        root = grown(tmp_path / str(at))
         with crashing_disk(str(root), at) as faults, contextlib.suppress(InjectedCrash):
             merges(root)
         # What has a hidden name is about to be removed, and merged.

@@ -55,16 +55,16 @@ def dies(root: Path, name: str, at: int) -> bool:
         ("counts of the run", 1 if IS_NIGHTLY else 20),
     ],
 )
-def test_a_crash_at_any_disk_change_does_not_alter_state(quick_disk: Path, name: str, step: int) -> None:
+def test_a_crash_at_any_disk_change_does_not_alter_state(tmp_path: Path, name: str, step: int) -> None:
     """After each crash the next run publishes the bytes of a run without one.
 
     Others store their state as a deduplicator does: a part of the changes is enough for them.
     """
-    undisturbed = quick_disk / "undisturbed"
+    undisturbed = tmp_path / "undisturbed"
     run(make(undisturbed, name, 2), runtime=InlineRuntime)
     expected = published(undisturbed / "out")
     for at in range(1, MOST_CALLS, step):
-        root = quick_disk / str(at)
+        root = tmp_path / str(at)
         has_died = dies(root, name, at)
         require_part_of(published(root / "out"), expected)
         run(make(root, name, 2), runtime=InlineRuntime)
@@ -78,10 +78,10 @@ def test_a_crash_at_any_disk_change_does_not_alter_state(quick_disk: Path, name:
 
 
 @every(20)
-def test_state_moves_with_its_keys_after_a_death_at_any_moment(quick_disk: Path, step: int) -> None:
+def test_state_moves_with_its_keys_after_a_death_at_any_moment(tmp_path: Path, step: int) -> None:
     """With another number of partitions after the crash, no key passes twice, and none is missing."""
     for at in range(1, MOST_CALLS, step):
-        root = quick_disk / str(at)
+        root = tmp_path / str(at)
         has_died = dies(root, "deduplicator", at)
         for partitions in (3, 1):
             run(make(root, "deduplicator", partitions), runtime=InlineRuntime)

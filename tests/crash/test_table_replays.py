@@ -105,11 +105,11 @@ def test_a_replay_replaces_the_rows_of_its_window_alone(tmp_path: Path, kind: st
 @every(4)
 @pytest.mark.parametrize("kind", by_day(1, ["delta-groups", "delta", "iceberg"]))
 def test_a_replay_that_dies_anywhere_is_done_once_or_not_at_all(
-    monkeypatch: pytest.MonkeyPatch, quick_disk: Path, kind: str, step: int
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str, step: int
 ) -> None:
     """At every moment readers see the old rows or the new ones; where it was decided the next run finishes it."""
     make, rows_of = KINDS[kind]
-    made = quick_disk / "made"
+    made = tmp_path / "made"
     work(make(made, TEXTS))
     old, new = words(TEXTS), sorted([*loud(FIRST), *words(SECOND)])
     seen = set()

@@ -60,12 +60,12 @@ def deaths(at: int, later: int) -> tuple[int, ...]:
 
 @pytest.mark.parametrize(("kind", "step"), steps(*KINDS, "parquet"))
 def test_every_record_is_there_once_wherever_a_run_dies(
-    monkeypatch: pytest.MonkeyPatch, quick_disk: Path, kind: str, step: int
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str, step: int
 ) -> None:
     """Before a change of the disk or a transaction: a run of before, or two of them, and one that comes through."""
     make_app, rows_of, _ = {**KINDS, "parquet": (parquet_app, parquet_rows, 2)}[kind]
     for at in range(1, MOST_CALLS, step):
-        root = quick_disk / str(at)
+        root = tmp_path / str(at)
         for death in deaths(at, later=7):
             with crashing_disk(str(root), death) as faults, contextlib.suppress(InjectedCrash):
                 with_faults(monkeypatch, faults)
@@ -88,14 +88,14 @@ def test_every_record_is_there_once_wherever_a_run_dies(
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("at", by_day(1, [1, 2]))
 def test_a_transaction_whose_answer_is_lost_adds_nothing_twice(
-    monkeypatch: pytest.MonkeyPatch, quick_disk: Path, kind: str, at: int
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str, at: int
 ) -> None:
     """The run asks for the marker, and goes on."""
     make_app, rows_of, windows = KINDS[kind]
     faults = with_faults(monkeypatch, Faults(at, "lost_reply"))
-    assert work(make_app(quick_disk, TEXTS)) == windows
+    assert work(make_app(tmp_path, TEXTS)) == windows
     assert faults.calls == 2, "an attempt was made at what was there already"
-    assert rows_of(quick_disk / "db") == words(TEXTS)
+    assert rows_of(tmp_path / "db") == words(TEXTS)
 
 
 KEYS = [b"a b", b"x", b"c b", b"c", b"d b", b"x", b"e b", b"e"]
@@ -114,13 +114,13 @@ UPSERTS: dict[str, tuple[Callable[[Path, list[bytes]], LogicalPlan], list[bytes]
 
 @pytest.mark.parametrize(("kind", "step"), steps(*UPSERTS))
 def test_a_key_has_its_newest_row_wherever_a_run_dies(
-    monkeypatch: pytest.MonkeyPatch, quick_disk: Path, kind: str, step: int
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str, step: int
 ) -> None:
     """No window takes the place of a later one, and none is left out; readers see no key twice."""
     make_app, texts = UPSERTS[kind]
     possible = [newest_of_windows(texts[:count]) for count in range(0, len(texts) + 1, 2)]
     for at in range(1, MOST_CALLS, step):
-        root = quick_disk / str(at)
+        root = tmp_path / str(at)
         for death in deaths(at, later=5):
             with crashing_disk(str(root), death) as faults, contextlib.suppress(InjectedCrash):
                 with_faults(monkeypatch, faults)
@@ -153,24 +153,24 @@ def counted(rows: list[bytes]) -> list[bytes]:
 @pytest.mark.parametrize("kind", UPSERTS)
 @pytest.mark.parametrize("at", by_day(1, [1, 2]))
 def test_an_upsert_whose_answer_is_lost_is_not_repeated(
-    monkeypatch: pytest.MonkeyPatch, quick_disk: Path, kind: str, at: int
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str, at: int
 ) -> None:
     """The marker says that the rows are there."""
     make_app, texts = UPSERTS[kind]
     faults = with_faults(monkeypatch, Faults(at, "lost_reply"))
-    work(make_app(quick_disk, texts))
-    assert (faults.calls, newest_rows(quick_disk / "db")) == (2, newest_of_windows(texts))
+    work(make_app(tmp_path, texts))
+    assert (faults.calls, newest_rows(tmp_path / "db")) == (2, newest_of_windows(texts))
 
 
 @pytest.mark.parametrize("kind", UPSERTS)
 def test_an_upsert_that_meets_a_change_by_others_is_made_anew(
-    monkeypatch: pytest.MonkeyPatch, quick_disk: Path, kind: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str
 ) -> None:
     """Between the look at the table and the transaction: what comes is replaced where it has a key of the windows."""
     make_app, texts = UPSERTS[kind]
     others = pa.table({"record": [b"b", b"other"], "_dagflow_window": [-1, -1]})
-    faults = with_faults(monkeypatch, InjectedPause(2, lambda: replaced_by_others(quick_disk / "db", others)))
-    work(make_app(quick_disk, texts))
+    faults = with_faults(monkeypatch, InjectedPause(2, lambda: replaced_by_others(tmp_path / "db", others)))
+    work(make_app(tmp_path, texts))
     later = [row for row in newest_of_windows(texts) if row.split()[0] in words(texts[len(texts) // 2 :])]
-    assert newest_rows(quick_disk / "db") == sorted([*later, b"other -1"])
+    assert newest_rows(tmp_path / "db") == sorted([*later, b"other -1"])
     assert faults.calls == 3

@@ -5,10 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.quick_path import quick_path
-
-__all__ = ["quick_path"]
-
 
 @pytest.fixture(params=["local", "memory", "s3"])
 def root(request: pytest.FixtureRequest, tmp_path: Path) -> str:

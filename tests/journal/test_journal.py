@@ -27,7 +27,7 @@ MOST_PAUSES = 200
 
 
 @pytest.mark.parametrize("later", [0, 30])
-def test_a_driver_that_was_frozen_publishes_nothing_twice(quick_path: Path, later: int) -> None:
+def test_a_driver_that_was_frozen_publishes_nothing_twice(tmp_path: Path, later: int) -> None:
     """Freeze a driver before each durable call in turn, let another finish, and let the first go on.
 
     With later numbers the other driver goes on so far that it removes the log slots which the first one would
@@ -35,7 +35,7 @@ def test_a_driver_that_was_frozen_publishes_nothing_twice(quick_path: Path, late
     """
     endings = set()
     for at in range(1, MOST_PAUSES):
-        store, out = StorageContext.default().objects(str(quick_path / f"{at}/journal")), str(quick_path / f"{at}/out")
+        store, out = StorageContext.default().objects(str(tmp_path / f"{at}/journal")), str(tmp_path / f"{at}/out")
 
         def finish(store: ObjectStore = store, out: str = out) -> None:
             Toy(store, out, 9 + later, cores=3).run()
@@ -55,9 +55,9 @@ def test_a_driver_that_was_frozen_publishes_nothing_twice(quick_path: Path, late
     pytest.fail("the run never came through")
 
 
-def test_a_journal_that_refused_an_event_takes_no_other(quick_path: Path) -> None:
+def test_a_journal_that_refused_an_event_takes_no_other(tmp_path: Path) -> None:
     """Its state has what came before that event, and its log has not; the next one goes on behind the log."""
-    store = StorageContext.default().objects(str(quick_path / "journal"))
+    store = StorageContext.default().objects(str(tmp_path / "journal"))
     with contextlib.closing(Journal.open(store, app="toy")) as journal:
         with pytest.raises(ValueError, match="window 5 is planned where window 2 is due"):
             journal.append(plan_of(1), plan_of(5))
@@ -67,21 +67,21 @@ def test_a_journal_that_refused_an_event_takes_no_other(quick_path: Path) -> Non
         journal.append(plan_of(1))
 
 
-def test_a_freed_slot_does_not_let_a_dead_driver_back_in(quick_path: Path) -> None:
+def test_a_freed_slot_does_not_let_a_dead_driver_back_in(tmp_path: Path) -> None:
     """Its creation succeeds there, and it is refused all the same."""
-    store = StorageContext.default().objects(str(quick_path / "journal"))
+    store = StorageContext.default().objects(str(tmp_path / "journal"))
     zombie = Journal.open(store, app="toy")
-    Toy(store, str(quick_path / "out"), 60).run()
+    Toy(store, str(tmp_path / "out"), 60).run()
     assert min(store.list("log/")) > "log/000000000002"
     with pytest.raises(FencedError, match=r"another driver has taken over: process \d+ on .*, started .*epoch 2"):
         zombie.append(WindowPlan(1))
     assert "log/000000000002" in set(store.list("log/"))
-    require_complete(store, str(quick_path / "out"), 60)
+    require_complete(store, str(tmp_path / "out"), 60)
 
 
-def test_after_an_error_a_journal_takes_nothing_more(quick_path: Path) -> None:
+def test_after_an_error_a_journal_takes_nothing_more(tmp_path: Path) -> None:
     """Who was fenced once cannot append by trying again."""
-    store = StorageContext.default().objects(str(quick_path))
+    store = StorageContext.default().objects(str(tmp_path))
     zombie = Journal.open(store, app="toy")
     Journal.open(store, app="toy")
     with pytest.raises(FencedError, match="another driver"):
@@ -92,9 +92,9 @@ def test_after_an_error_a_journal_takes_nothing_more(quick_path: Path) -> None:
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
-def test_after_an_interrupted_write_a_journal_takes_nothing_more(quick_path: Path, moment: Moment) -> None:
+def test_after_an_interrupted_write_a_journal_takes_nothing_more(tmp_path: Path, moment: Moment) -> None:
     """What came of it is not known here: the next driver reads that, and goes on behind it."""
-    store = StorageContext.default().objects(str(quick_path))
+    store = StorageContext.default().objects(str(tmp_path))
     faults = Faults(moment=moment)
     interrupted = Journal.open(faults.store(store), app="toy")
     faults.at = faults.calls + 1
@@ -107,10 +107,10 @@ def test_after_an_interrupted_write_a_journal_takes_nothing_more(quick_path: Pat
     assert Journal.open(store, app="toy").state.last_planned == planned
 
 
-def test_of_drivers_that_start_together_one_goes_on(quick_path: Path) -> None:
+def test_of_drivers_that_start_together_one_goes_on(tmp_path: Path) -> None:
     """Freeze a starting driver before each durable call, let another start: exactly one of them can append."""
     for at in range(1, 20):
-        store = StorageContext.default().objects(str(quick_path / str(at)))
+        store = StorageContext.default().objects(str(tmp_path / str(at)))
         others: list[Journal] = []
 
         def start(store: ObjectStore = store, others: list[Journal] = others) -> None:
@@ -130,9 +130,9 @@ def test_of_drivers_that_start_together_one_goes_on(quick_path: Path) -> None:
     pytest.fail("the driver never started")
 
 
-def test_a_driver_that_is_being_fenced_is_believed_up_to_the_fence(quick_path: Path) -> None:
+def test_a_driver_that_is_being_fenced_is_believed_up_to_the_fence(tmp_path: Path) -> None:
     """What it appends between the other's look at the log and its fence is in the log, and is replayed."""
-    store = StorageContext.default().objects(str(quick_path))
+    store = StorageContext.default().objects(str(tmp_path))
     old = Journal.open(store, app="toy", retention=RETENTION)
 
     def append() -> None:
@@ -158,10 +158,10 @@ def test_an_undisturbed_run_publishes_everything_once(root: str) -> None:
 
 
 @pytest.mark.parametrize("moment", by_day(1, ["before", "after", "lost_reply"]))
-def test_every_number_is_published_once_whichever_call_is_the_last(quick_path: Path, moment: Moment) -> None:
+def test_every_number_is_published_once_whichever_call_is_the_last(tmp_path: Path, moment: Moment) -> None:
     """Die at call 1, 2, 3, … until a run comes through; after each death start again with other settings."""
     for at in range(1, MOST_CALLS):
-        store, out = StorageContext.default().objects(str(quick_path / f"{at}/journal")), str(quick_path / f"{at}/out")
+        store, out = StorageContext.default().objects(str(tmp_path / f"{at}/journal")), str(tmp_path / f"{at}/out")
         faults = Faults(at, moment)
         with contextlib.suppress(InjectedCrash, DagflowError):
             Toy(store, out, NUMBERS, faults=faults).run()
@@ -174,10 +174,10 @@ def test_every_number_is_published_once_whichever_call_is_the_last(quick_path: P
     pytest.fail("the run never came through")
 
 
-def test_every_number_is_published_once_whichever_disk_change_is_last(quick_path: Path) -> None:
+def test_every_number_is_published_once_whichever_disk_change_is_last(tmp_path: Path) -> None:
     """The same below dagflow: before each link, unlink, mkdir, rmdir and open in turn."""
     for at in range(1, MOST_CALLS):
-        root = quick_path / str(at)
+        root = tmp_path / str(at)
         store, out = StorageContext.default().objects(str(root / "journal")), str(root / "out")
         with crashing_disk(str(root), at) as faults, contextlib.suppress(InjectedCrash):
             Toy(store, out, 6).run()
@@ -200,12 +200,12 @@ def two_are_enough() -> Iterator[None]:
 
 @pytest.mark.parametrize("moment", by_day(1, ["before", "after", "lost_reply"]))
 def test_every_window_is_archived_once_whichever_call_is_the_last(
-    quick_path: Path, moment: Moment, two_are_enough: None
+    tmp_path: Path, moment: Moment, two_are_enough: None
 ) -> None:
     """Also while archives are folded: what is there twice is read once, and nothing goes before it is there again."""
     retention = JournalRetention(finished_windows=1, records=8)
     for at in range(1, MOST_CALLS):
-        store, out = StorageContext.default().objects(str(quick_path / f"{at}/journal")), str(quick_path / f"{at}/out")
+        store, out = StorageContext.default().objects(str(tmp_path / f"{at}/journal")), str(tmp_path / f"{at}/out")
         faults = Faults(at, moment)
         with contextlib.suppress(InjectedCrash, DagflowError):
             Toy(store, out, NUMBERS, faults=faults, retention=retention).run()
@@ -223,9 +223,9 @@ DEATHS = st.lists(st.tuples(st.integers(1, 40), st.sampled_from(["before", "afte
 
 @settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(deaths=DEATHS)
-def test_recovery_may_die_too(quick_path: Path, deaths: list[tuple[int, Moment]]) -> None:
+def test_recovery_may_die_too(tmp_path: Path, deaths: list[tuple[int, Moment]]) -> None:
     """Any sequence of deaths, each in the recovery from the one before, ends with every number once."""
-    root = quick_path / os.urandom(8).hex()
+    root = tmp_path / os.urandom(8).hex()
     store, out = StorageContext.default().objects(str(root / "journal")), str(root / "out")
     for cores, (at, moment) in enumerate(deaths, start=1):
         with contextlib.suppress(InjectedCrash, DagflowError):
@@ -236,12 +236,12 @@ def test_recovery_may_die_too(quick_path: Path, deaths: list[tuple[int, Moment]]
 
 
 @pytest.mark.parametrize("moment", by_day(1, ["before", "after", "lost_reply"]))
-def test_starting_over_may_die_too(quick_path: Path, moment: Moment) -> None:
+def test_starting_over_may_die_too(tmp_path: Path, moment: Moment) -> None:
     """Whichever durable call is the last, the old files go, strangers' stay, and the new run is complete."""
     for at in range(1, MOST_CALLS):
-        store, out = StorageContext.default().objects(str(quick_path / f"{at}/journal")), quick_path / f"{at}/out"
+        store, out = StorageContext.default().objects(str(tmp_path / f"{at}/journal")), tmp_path / f"{at}/out"
         Toy(store, str(out), NUMBERS).run()
-        stranger = quick_path / f"{at}/stranger"
+        stranger = tmp_path / f"{at}/stranger"
         stranger.write_bytes(b"stays")
         faults = Faults(at, moment)
         with contextlib.suppress(InjectedCrash, DagflowError):

@@ -15,9 +15,9 @@ from dagflow.testing.faults import Faults
 
 
 @pytest.fixture
-def store(quick_path: Path) -> ObjectStore:
+def store(tmp_path: Path) -> ObjectStore:
     """A journal with three windows: done, committed, planned."""
-    store = StorageContext.default().objects(str(quick_path))
+    store = StorageContext.default().objects(str(tmp_path))
     journal = Journal.open(store, app="toy")
     for window_id in (1, 2, 3):
         journal.append(WindowPlan(window_id))
@@ -122,10 +122,10 @@ def test_a_journal_that_vanishes_under_a_record_is_named_as_the_reason(store: Ob
     shutil.rmtree(f"{store.url}-aside")
 
 
-def test_a_lost_reply_makes_no_second_record(quick_path: Path) -> None:
+def test_a_lost_reply_makes_no_second_record(tmp_path: Path) -> None:
     """At whichever call the reply is lost, each window is in the log once."""
     for at in range(1, 30):
-        store = StorageContext.default().objects(str(quick_path / str(at)))
+        store = StorageContext.default().objects(str(tmp_path / str(at)))
         faults = Faults(at, "lost_reply")
         try:
             journal = Journal.open(faults.store(store), app="toy")
@@ -150,8 +150,8 @@ def test_the_error_of_the_loser_names_the_winner(store: ObjectStore) -> None:
         first.check_epoch()
 
 
-def test_where_there_is_no_journal_there_is_none(quick_path: Path) -> None:
+def test_where_there_is_no_journal_there_is_none(tmp_path: Path) -> None:
     """Reading creates nothing."""
     with pytest.raises(MissingError, match="there is no journal"):
-        read_state(StorageContext.default().objects(str(quick_path / "nothing")))
-    assert os.listdir(quick_path) == []
+        read_state(StorageContext.default().objects(str(tmp_path / "nothing")))
+    assert os.listdir(tmp_path) == []

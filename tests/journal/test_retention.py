@@ -28,9 +28,9 @@ def run_windows(store: ObjectStore, first: int, last: int, retention: JournalRet
     return journal
 
 
-def test_a_journal_keeps_a_bounded_number_of_records(quick_path: Path) -> None:
+def test_a_journal_keeps_a_bounded_number_of_records(tmp_path: Path) -> None:
     """However many windows there were, a start reads no more than those since the snapshot before the newest."""
-    store = StorageContext.default().objects(str(quick_path))
+    store = StorageContext.default().objects(str(tmp_path))
     retention = JournalRetention(finished_windows=4, records=20)
     run_windows(store, 1, 100, retention)
     assert len(list(store.list("log/"))) <= 2 * (2 * retention.finished_windows + 2)
@@ -38,18 +38,18 @@ def test_a_journal_keeps_a_bounded_number_of_records(quick_path: Path) -> None:
     assert len(list(store.list("archive/000000/"))) == 25
 
 
-def test_starts_that_find_nothing_to_do_do_not_pile_up(quick_path: Path) -> None:
+def test_starts_that_find_nothing_to_do_do_not_pile_up(tmp_path: Path) -> None:
     """Each leaves a record, and those are removed too."""
-    store = StorageContext.default().objects(str(quick_path))
+    store = StorageContext.default().objects(str(tmp_path))
     for _ in range(40):
         Journal.open(store, app="toy", retention=JournalRetention(records=5)).close()
     assert len(list(store.list("log/"))) <= 10
     assert len(list(store.list("epoch/"))) <= EPOCHS_KEPT + 5
 
 
-def test_idle_windows_and_a_second_flush_write_nothing(quick_path: Path) -> None:
+def test_idle_windows_and_a_second_flush_write_nothing(tmp_path: Path) -> None:
     """What has nothing to say costs nothing durable."""
-    store = StorageContext.default().objects(str(quick_path))
+    store = StorageContext.default().objects(str(tmp_path))
     journal = run_windows(store, 1, 2, JournalRetention())
     journal.flush()
     before = list(store.list("log/"))
@@ -59,9 +59,9 @@ def test_idle_windows_and_a_second_flush_write_nothing(quick_path: Path) -> None
     assert list(store.list("log/")) == before
 
 
-def test_every_window_can_be_asked_for_later(quick_path: Path) -> None:
+def test_every_window_can_be_asked_for_later(tmp_path: Path) -> None:
     """Archived, finished, committed and planned ones alike; state is not kept for them."""
-    store = StorageContext.default().objects(str(quick_path))
+    store = StorageContext.default().objects(str(tmp_path))
     journal = run_windows(store, 1, 10, JournalRetention(finished_windows=4))
     journal.append(WindowPlan(11))
     journal.append(intent_of(11, "out/11"))
@@ -78,9 +78,9 @@ def test_every_window_can_be_asked_for_later(quick_path: Path) -> None:
         read_window(store, 13)
 
 
-def test_windows_that_were_archived_twice_are_read_once(quick_path: Path) -> None:
+def test_windows_that_were_archived_twice_are_read_once(tmp_path: Path) -> None:
     """A crash between archive and snapshot leaves ranges that overlap."""
-    store = StorageContext.default().objects(str(quick_path))
+    store = StorageContext.default().objects(str(tmp_path))
     run_windows(store, 1, 5, JournalRetention(finished_windows=100)).flush()
     frames = read_state(store).finished
     store.create("archive/000000/000000000001-000000000003", b"".join(frames[each] for each in (1, 2, 3)))
@@ -90,9 +90,9 @@ def test_windows_that_were_archived_twice_are_read_once(quick_path: Path) -> Non
     assert [window.plan.window_id for window in committed_windows(store)] == list(range(1, 13))
 
 
-def test_a_torn_snapshot_is_replaced_by_the_one_before_it(quick_path: Path) -> None:
+def test_a_torn_snapshot_is_replaced_by_the_one_before_it(tmp_path: Path) -> None:
     """The records behind that one are kept for this."""
-    store = StorageContext.default().objects(str(quick_path))
+    store = StorageContext.default().objects(str(tmp_path))
     run_windows(store, 1, 11, JournalRetention(finished_windows=4)).flush()
     before = read_state(store)
     newest = Path(store.url, max(store.list("snap/")))
@@ -103,9 +103,9 @@ def test_a_torn_snapshot_is_replaced_by_the_one_before_it(quick_path: Path) -> N
     assert after.totals == before.totals
 
 
-def test_a_reader_is_not_misled_by_a_driver_that_trims(quick_path: Path) -> None:
+def test_a_reader_is_not_misled_by_a_driver_that_trims(tmp_path: Path) -> None:
     """Records that vanish while a log is read are looked for in newer snapshots."""
-    inner = StorageContext.default().objects(str(quick_path))
+    inner = StorageContext.default().objects(str(tmp_path))
     retention = JournalRetention(finished_windows=2)
     run_windows(inner, 1, 6, retention).flush()
 
@@ -127,9 +127,9 @@ def test_a_reader_is_not_misled_by_a_driver_that_trims(quick_path: Path) -> None
     assert not store.is_new
 
 
-def test_a_driver_whose_epoch_was_forgotten_is_stopped(quick_path: Path) -> None:
+def test_a_driver_whose_epoch_was_forgotten_is_stopped(tmp_path: Path) -> None:
     """It slept while so many others came that neither its own epoch nor the next one is there; it says who came."""
-    store = StorageContext.default().objects(str(quick_path))
+    store = StorageContext.default().objects(str(tmp_path))
     sleeper = Journal.open(store, app="toy")
     for _ in range(2 * EPOCHS_KEPT):
         Journal.open(store, app="toy", retention=JournalRetention(records=1)).close()
@@ -140,9 +140,9 @@ def test_a_driver_whose_epoch_was_forgotten_is_stopped(quick_path: Path) -> None
         sleeper.append(WindowPlan(1))
 
 
-def test_small_archives_are_folded_into_large_ones(quick_path: Path) -> None:
+def test_small_archives_are_folded_into_large_ones(tmp_path: Path) -> None:
     """Their number grows a thousand times slower than that of windows, and every window is still found."""
-    store = StorageContext.default().objects(str(quick_path))
+    store = StorageContext.default().objects(str(tmp_path))
     run_windows(store, 1, 300, JournalRetention(finished_windows=2))
     names = list(store.list("archive/000000/"))
     assert len(names) <= 150 / COMPACTED_ARCHIVES + COMPACTED_ARCHIVES
@@ -167,9 +167,9 @@ class ArchiveReadCounter:
 
 
 @pytest.mark.nightly
-def test_large_windows_are_not_held_till_there_are_many(quick_path: Path) -> None:
+def test_large_windows_are_not_held_till_there_are_many(tmp_path: Path) -> None:
     """Neither before they are archived nor, all at once, to be folded; and every one is found."""
-    inner = StorageContext.default().objects(str(quick_path))
+    inner = StorageContext.default().objects(str(tmp_path))
     store = ArchiveReadCounter(inner)
     retention = JournalRetention(finished_bytes=1 << 20)
     journal = Journal.open(store, app="toy", retention=retention)  # type: ignore[arg-type]  # typed loosely
@@ -188,9 +188,9 @@ def test_large_windows_are_not_held_till_there_are_many(quick_path: Path) -> Non
     assert [window.plan.window_id for window in committed_windows(inner)] == list(range(1, 141))
 
 
-def test_a_fold_that_died_is_passed_over_and_cleared_away(quick_path: Path) -> None:
+def test_a_fold_that_died_is_passed_over_and_cleared_away(tmp_path: Path) -> None:
     """Parts that lie beside the whole are not read twice, and go with the next maintenance."""
-    store = StorageContext.default().objects(str(quick_path))
+    store = StorageContext.default().objects(str(tmp_path))
     run_windows(store, 1, 8, JournalRetention(finished_windows=2)).close()
     parts = list(store.list("archive/000000/"))
     assert len(parts) == 4
@@ -205,16 +205,16 @@ def test_a_fold_that_died_is_passed_over_and_cleared_away(quick_path: Path) -> N
     ]
 
 
-def test_what_a_power_loss_left_of_an_archive_is_written_anew(quick_path: Path) -> None:
+def test_what_a_power_loss_left_of_an_archive_is_written_anew(tmp_path: Path) -> None:
     """A death behind the archive, and before the snapshot that trusts it, leaves the records that say the same."""
-    complete = StorageContext.default().objects(str(quick_path / "complete"))
+    complete = StorageContext.default().objects(str(tmp_path / "complete"))
     run_windows(complete, 1, 4, JournalRetention(finished_windows=4)).close()
     [name] = complete.list("archive/000000/")
     whole = complete.read(name)
     frame_bytes = whole.index(b"dagflow-journal", 1)
     for cut in (0, 20, frame_bytes, len(whole) - 3):
         for lost in (b"", b"\0" * (len(whole) - cut)):
-            store = StorageContext.default().objects(str(quick_path / f"{cut}-{len(lost)}"))
+            store = StorageContext.default().objects(str(tmp_path / f"{cut}-{len(lost)}"))
             run_windows(store, 1, 4, JournalRetention()).flush()
             store.create(name, whole[:cut] + lost)
             Journal.open(store, app="toy", retention=JournalRetention(finished_windows=4)).close()
@@ -222,9 +222,9 @@ def test_what_a_power_loss_left_of_an_archive_is_written_anew(quick_path: Path) 
             assert [window.plan.window_id for window in committed_windows(store)] == [1, 2, 3, 4]
 
 
-def test_a_fold_that_a_power_loss_tore_goes_before_its_parts_do(quick_path: Path) -> None:
+def test_a_fold_that_a_power_loss_tore_goes_before_its_parts_do(tmp_path: Path) -> None:
     """The parts are all there is of these windows."""
-    store = StorageContext.default().objects(str(quick_path))
+    store = StorageContext.default().objects(str(tmp_path))
     run_windows(store, 1, 8, JournalRetention(finished_windows=2)).close()
     parts = list(store.list("archive/000000/"))
     fold = f"archive/000000/{1:012d}-{6:012d}"
@@ -234,14 +234,14 @@ def test_a_fold_that_a_power_loss_tore_goes_before_its_parts_do(quick_path: Path
     assert fold not in store.list("archive/000000/")
 
 
-def test_files_of_other_programs_are_left_alone(quick_path: Path) -> None:
+def test_files_of_other_programs_are_left_alone(tmp_path: Path) -> None:
     """What a system or a person drops into a checkpoint is neither read as a part of it nor removed."""
-    store = StorageContext.default().objects(str(quick_path))
+    store = StorageContext.default().objects(str(tmp_path))
     retention = JournalRetention(finished_windows=2, kept_windows=10)
     run_windows(store, 1, 4, retention).close()
     archive = "archive/000000"
     strangers = [
-        quick_path / name
+        tmp_path / name
         for name in ("log/.nfs01", "snap/.DS_Store", "epoch/.nfs02", f"{archive}/.nfs03", f"{archive}/notes")
     ]
     for path in strangers:
@@ -251,9 +251,9 @@ def test_files_of_other_programs_are_left_alone(quick_path: Path) -> None:
     assert all(path.exists() for path in strangers)
 
 
-def test_windows_beyond_the_bound_are_forgotten_and_the_rest_is_kept(quick_path: Path) -> None:
+def test_windows_beyond_the_bound_are_forgotten_and_the_rest_is_kept(tmp_path: Path) -> None:
     """The archive stays as small as the bound says, sums count all windows, and the error names what is there."""
-    store = StorageContext.default().objects(str(quick_path))
+    store = StorageContext.default().objects(str(tmp_path))
     retention = JournalRetention(finished_windows=4, kept_windows=10)
     run_windows(store, 1, 100, retention).close()
     assert len(list(store.list("archive/000000/"))) <= 4
@@ -268,9 +268,9 @@ def test_windows_beyond_the_bound_are_forgotten_and_the_rest_is_kept(quick_path:
     assert list(wider.published()) == [f"out/{each}" for each in range(91, 121)]
 
 
-def test_what_replays_leave_is_bounded_too(quick_path: Path) -> None:
+def test_what_replays_leave_is_bounded_too(tmp_path: Path) -> None:
     """The last of several replays of a window is kept, none of a forgotten window; a decided one holds its window."""
-    store = StorageContext.default().objects(str(quick_path))
+    store = StorageContext.default().objects(str(tmp_path))
     journal = run_windows(store, 1, 8, JournalRetention(finished_windows=4))
     for number in range(3):
         for window_id in (2, 7):
@@ -287,9 +287,9 @@ def test_what_replays_leave_is_bounded_too(quick_path: Path) -> None:
     assert list(store.list("reprocessed/000000/")) == []
 
 
-def test_a_store_that_refuses_to_be_tidied_stops_no_run(quick_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_store_that_refuses_to_be_tidied_stops_no_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Archives, snapshots and deletions fail for a while: windows go on, and later everything is made up for."""
-    inner = StorageContext.default().objects(str(quick_path))
+    inner = StorageContext.default().objects(str(tmp_path))
     refusing: list[str] = []
 
     class Refusing:
@@ -328,9 +328,9 @@ def test_a_store_that_refuses_to_be_tidied_stops_no_run(quick_path: Path, caplog
 
 
 @pytest.mark.parametrize("windows", [0, 3, 9, 60])
-def test_windows_are_read_newest_first_from_any_id_on(quick_path: Path, windows: int) -> None:
+def test_windows_are_read_newest_first_from_any_id_on(tmp_path: Path, windows: int) -> None:
     """They are those of the other direction, with the planned and unpublished ones, and each once."""
-    store = StorageContext.default().objects(str(quick_path))
+    store = StorageContext.default().objects(str(tmp_path))
     journal = run_windows(store, 1, windows, JournalRetention(finished_windows=4, records=20))
     journal.append(plan_of(windows + 1, [1]))
     journal.append(intent_of(windows + 1, "out/last"))
@@ -345,12 +345,12 @@ def test_windows_are_read_newest_first_from_any_id_on(quick_path: Path, windows:
         assert ids == list(range((before or windows + 3) - 1, 0, -1))
 
 
-def test_a_few_new_windows_are_read_without_older_archives(quick_path: Path) -> None:
+def test_a_few_new_windows_are_read_without_older_archives(tmp_path: Path) -> None:
     """However many windows there were, a page of the newest opens one archive at most."""
-    store = StorageContext.default().objects(str(quick_path))
+    store = StorageContext.default().objects(str(tmp_path))
     run_windows(store, 1, 60, JournalRetention(finished_windows=4, records=20)).flush()
     state = read_state(store)
     for name in sorted(store.list("archive/000000/"))[:-1]:
-        (quick_path / name).unlink()
+        (tmp_path / name).unlink()
     found = newest_windows(store, state)
     assert [next(found).plan.window_id for _ in range(4)] == [60, 59, 58, 57]

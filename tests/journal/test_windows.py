@@ -87,15 +87,15 @@ def write_fixture(directory: Path) -> None:
     journal.flush()
 
 
-def version_2(quick_path: Path) -> ObjectStore:
+def version_2(tmp_path: Path) -> ObjectStore:
     """A copy of the checkpoint that format version 2 wrote."""
-    shutil.copytree(FIXTURE, quick_path / "journal")
-    return StorageContext.default().objects(str(quick_path / "journal"))
+    shutil.copytree(FIXTURE, tmp_path / "journal")
+    return StorageContext.default().objects(str(tmp_path / "journal"))
 
 
-def test_a_journal_of_version_2_is_read(quick_path: Path) -> None:
+def test_a_journal_of_version_2_is_read(tmp_path: Path) -> None:
     """Log, snapshot and archive, to the last field."""
-    store = version_2(quick_path)
+    store = version_2(tmp_path)
     state = read_state(store)
     assert (state.app, state.last_planned, state.last_committed, state.last_done) == ("fixture", 7, 6, 5)
     assert state.planned == {7: plan_of(7)}
@@ -110,9 +110,9 @@ def test_a_journal_of_version_2_is_read(quick_path: Path) -> None:
     assert archived.published_ms > 0
 
 
-def test_a_journal_of_version_2_is_continued(quick_path: Path) -> None:
+def test_a_journal_of_version_2_is_continued(tmp_path: Path) -> None:
     """A driver of today takes it over."""
-    store = version_2(quick_path)
+    store = version_2(tmp_path)
     journal = Journal.open(store, app="fixture")
     journal.mark_done(6)
     journal.append(WindowPlan(8))
@@ -120,10 +120,10 @@ def test_a_journal_of_version_2_is_continued(quick_path: Path) -> None:
     assert list(journal.published()) == [f"out/{window_id}" for window_id in range(1, 7)]
 
 
-def test_a_journal_of_version_1_is_refused_and_left_as_it_was(quick_path: Path) -> None:
+def test_a_journal_of_version_1_is_refused_and_left_as_it_was(tmp_path: Path) -> None:
     """By what reads a checkpoint and by what would continue it, with a way out, and not by what its fields lack."""
-    store = version_2(quick_path)
-    objects = [path for path in (quick_path / "journal").rglob("*") if path.is_file()]
+    store = version_2(tmp_path)
+    objects = [path for path in (tmp_path / "journal").rglob("*") if path.is_file()]
     for path in objects:
         path.write_bytes(path.read_bytes().replace(b"dagflow-journal 2 ", b"dagflow-journal 1 "))
     before = [path.read_bytes() for path in objects]
