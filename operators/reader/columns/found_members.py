@@ -14,7 +14,14 @@ from dagflow.storage.location import redacted
 from operators.found_values import FOUND, MAX_DEPTH, Census, fitted, is_deep, is_deep_type, number_of, type_of_most
 from operators.reader.columns.json_members import as_written, is_sound, read_options
 from operators.reader.columns.typing import in_records, without_words
-from operators.reader.columns.written_values import Number, Object, all_members, members_of, name_twice
+from operators.reader.columns.written_values import (
+    Number,
+    Object,
+    all_members,
+    members_of,
+    name_twice,
+    without_collection,
+)
 from operators.reader.formats.base import Parsed, Rejects
 from operators.reader.scanning.column_parsing import without_refused
 from operators.reader.scanning.framing import joined
@@ -82,6 +89,7 @@ class FoundMembers:
         names = _in_order_of_records(batch, firsts)
         return pa.RecordBatch.from_arrays([found[name] for name in names], names)
 
+    @without_collection()
     def _of_many_types(self, batch: RecordBatch, rejects: Rejects) -> Parsed:
         """The columns with the types that most values have, and a column of the other values."""
         reasons: dict[int, str] = {}

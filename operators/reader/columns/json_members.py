@@ -21,7 +21,14 @@ from operators.reader.columns.decimal_texts import WIDE_DIGITS
 from operators.reader.columns.object_reader import read_flat_objects
 from operators.reader.columns.types import ColumnType
 from operators.reader.columns.typing import in_records, typed, values_with_refused, without_words
-from operators.reader.columns.written_values import WhyNot, all_members, shown_numbers, written_as, written_type
+from operators.reader.columns.written_values import (
+    WhyNot,
+    all_members,
+    shown_numbers,
+    without_collection,
+    written_as,
+    written_type,
+)
 from operators.reader.formats.base import Parsed, Rejects
 from operators.reader.scanning.column_parsing import parse_columns
 from operators.reader.scanning.framing import joined
@@ -128,11 +135,11 @@ class JsonMembers:
         table = table.select(schema.names)
         return table if with_room == schema else table.cast(schema)
 
+    @without_collection()
     def _read_few(self, batch: RecordBatch) -> tuple[pa.Table, dict[int, str]]:
         """Read objects that Arrow may refuse: as a table of those that are right, and why each of the others is not."""
         reasons: dict[int, str] = {}
         empty: dict[int, str] = {}
-        # Of the objects only the values are kept: what else is alive costs time whenever Python looks for garbage.
         values: dict[str, list[Any]] = {name: [] for name in self.types}
         for row, found in enumerate(all_members(batch.to_pylist())):
             pairs = [pair for pair in found if pair[0] in self.types] if self.takes_others else found
