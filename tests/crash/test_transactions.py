@@ -101,7 +101,7 @@ def test_a_transaction_whose_answer_is_lost_adds_nothing_twice(
 KEYS = [b"a b", b"x", b"c b", b"c", b"d b", b"x", b"e b", b"e"]
 """Two of them are a window. Each window has a key that no other has, so that a table shows which windows it has."""
 
-TWO_WINDOWS_BYTES = 1500
+TWO_WINDOWS_BYTES = 3200
 """Fragments of two windows have so many, and those of one have fewer."""
 
 UPSERTS: dict[str, tuple[Callable[[Path, list[bytes]], LogicalPlan], list[bytes]]] = {
