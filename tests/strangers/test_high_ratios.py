@@ -131,7 +131,7 @@ def test_a_small_file_of_high_ratio_is_passed_on_in_parts(suffix: str, format: A
 
 
 @pytest.mark.parametrize("format", ["json_lines", {"type": "csv", "header": False, "columns": {"n": "int64"}}])
-@pytest.mark.parametrize("piece", [b"\n", b"a\n"])
+@pytest.mark.parametrize("piece", by_day(1, [b"\n", b"a\n"]))
 def test_what_is_refused_of_a_small_file_is_passed_on_in_parts(piece: bytes, format: Any, tmp_path: Path) -> None:
     """Neither rejects nor the places of blank lines wait for records that never come."""
     path = tmp_path / "a.zst"
