@@ -83,12 +83,10 @@ def _heads(app: LogicalPlan) -> list[str]:
     return [
         name
         for name, node in app.operators.items()
-        if name in given and not node.is_control and _emits_records(node.operator)
+        if name in given
+        and not node.is_control
+        and any(port.carries_records for port in node.operator.output_ports.values())
     ]
-
-
-def _emits_records(operator: Operator) -> bool:
-    return any(port.carries_records for port in operator.output_ports.values())
 
 
 def _input(app: LogicalPlan, head: str) -> str:

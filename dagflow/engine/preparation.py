@@ -121,7 +121,7 @@ class _Preparation(LocationCollector):
             )
 
 
-def require_apart(
+def _require_apart(
     storage: StorageContext, inputs: Iterable[InputLocation], outputs: Mapping[str, str], checkpoint: str
 ) -> None:
     """Refuse an app that would read its own output or its checkpoint."""
@@ -145,7 +145,7 @@ def require_apart(
                 )
 
 
-def require_read_once(
+def _require_read_once(
     storage: StorageContext, inputs: Sequence[InputLocation], operators: Mapping[str, Operator]
 ) -> None:
     """Refuse an app that removes or archives source files that another of its operators may still have to read."""
@@ -175,9 +175,9 @@ def require_paths_apart(app: LogicalPlan, paths: Mapping[str, str]) -> None:
         if isinstance(operator, Estimator):
             collector.operator = name
             prepare_operator(name, operator, collector)
-    require_read_once(storage, collector.input_locations, app.instances)
+    _require_read_once(storage, collector.input_locations, app.instances)
     outputs = {absolute(path): owner for path, owner in paths.items()}
-    require_apart(storage, collector.input_locations, outputs, app.attributes.checkpoint)
+    _require_apart(storage, collector.input_locations, outputs, app.attributes.checkpoint)
 
 
 def require_outside(storage: StorageContext, outputs: Iterable[str], checkpoint: str) -> None:
@@ -264,8 +264,8 @@ def prepare(
         preparation.operator = name
         prepare_operator(name, operator, preparation)
     require_outside(storage, preparation.outputs, checkpoint)
-    require_apart(storage, preparation.input_locations, preparation.outputs, checkpoint)
-    require_read_once(storage, preparation.input_locations, operators)
+    _require_apart(storage, preparation.input_locations, preparation.outputs, checkpoint)
+    _require_read_once(storage, preparation.input_locations, operators)
     problems = Problems()
     stream_columns(app, problems)
     if problems:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from dagflow.api.control import PreviewSource
 from dagflow.api.rejects.reject import REJECTS
 from dagflow.errors import PlanError, Problem, own_name
-from dagflow.plan.logical import LogicalPlan, OperatorNode
+from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.own_operators import own_port
 from dagflow.plan.physical import Edge, PortRef
 from dagflow.spec.problems import listed, quoted
@@ -123,7 +123,9 @@ def part_before(app: LogicalPlan, port: PreviewPort, file: str | None) -> Logica
         PlanError: The file has no reader, or several.
     """
     names = _upstream(app, {ref.operator for ref in port.sources})
-    nodes = {name: _copied(node) for name, node in app.operators.items() if name in names}
+    nodes = {
+        name: replace(node, operator=copy.copy(node.operator)) for name, node in app.operators.items() if name in names
+    }
     edges = tuple(edge for edge in app.edges if {edge.source.operator, edge.target.operator} <= names)
     sources = {name: node.operator for name, node in nodes.items() if isinstance(node.operator, PreviewSource)}
     if file is not None and len(sources) != 1:
@@ -132,10 +134,6 @@ def part_before(app: LogicalPlan, port: PreviewPort, file: str | None) -> Logica
     for source in sources.values():
         source.begin_preview(file)
     return replace(app, operators=nodes, edges=edges)
-
-
-def _copied(node: OperatorNode) -> OperatorNode:
-    return replace(node, operator=copy.copy(node.operator))
 
 
 def _upstream(app: LogicalPlan, names: Iterable[str]) -> set[str]:

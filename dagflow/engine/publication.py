@@ -61,7 +61,7 @@ class Publication:
                 those count that wait to be merged.
         """
         asked = []
-        for operator, own in files_by_operator(files).items():
+        for operator, own in _files_by_operator(files).items():
             if earlier is not None:
                 self._publisher(operator).state()  # the decision depends on the columns that the target has now
             asked.append(self._publishers[operator].decide(self._waiting(operator, earlier), own))
@@ -74,7 +74,7 @@ class Publication:
             files: The files.
             earlier: As for decide().
         """
-        for operator, own in files_by_operator(files).items():
+        for operator, own in _files_by_operator(files).items():
             self._publishers[operator].check(self._waiting(operator, earlier), own)
 
     def _waiting(self, operator: str, earlier: Sequence[PendingFile] | None) -> list[PendingFile]:
@@ -92,7 +92,7 @@ class Publication:
         Raises:
             DagflowError: A target cannot be reached, or has the window of another checkpoint.
         """
-        repaired = files_by_operator(self._journal.state.repaired.get(window_id, ()))
+        repaired = _files_by_operator(self._journal.state.repaired.get(window_id, ()))
         found = {name: self._publishers[name].taken(window_id) for name in repaired if name in self._publishers}
         taken = {name: own for name, own in found.items() if own is not None}
         for name in taken:
@@ -109,9 +109,9 @@ class Publication:
             DagflowError: The window is not published everywhere; a later call continues.
         """
         receipts = {}
-        by_operator = files_by_operator(files)
+        by_operator = _files_by_operator(files)
         # A repaired window may make no files any more for a target that has some of an earlier decision.
-        earlier = files_by_operator(self._journal.state.repaired.get(window_id, ()))
+        earlier = _files_by_operator(self._journal.state.repaired.get(window_id, ()))
         for operator in sorted({*by_operator, *earlier}):
             if operator not in self._publishers:
                 raise JournalError(
@@ -136,7 +136,7 @@ class Publication:
             JournalError: A target does not belong to the app any more.
             ReplacedFilesGoneError: Some files are gone.
         """
-        for operator, own in files_by_operator(files).items():
+        for operator, own in _files_by_operator(files).items():
             self._publisher(operator).require_shown(own)
 
     def replace(self, decided: Iterable[WindowReplay]) -> dict[str, str]:
@@ -242,8 +242,8 @@ def _cancel(journal: Journal, storage: StorageContext, decided: Mapping[int, Win
 def _replays(decided: Iterable[WindowReplay]) -> dict[str, DecidedReplay]:
     """The replacements in each target, by operator."""
     replays = list(decided)
-    removed = files_by_operator(file for each in replays for file in each.replaced)
-    added = files_by_operator(file for each in replays for file in each.made)
+    removed = _files_by_operator(file for each in replays for file in each.replaced)
+    added = _files_by_operator(file for each in replays for file in each.made)
     number = max((each.number for each in replays), default=0)
     return {
         name: DecidedReplay(number, tuple(removed.get(name, ())), tuple(added.get(name, ())))
@@ -251,7 +251,7 @@ def _replays(decided: Iterable[WindowReplay]) -> dict[str, DecidedReplay]:
     }
 
 
-def files_by_operator(files: Iterable[PendingFile]) -> dict[str, list[PendingFile]]:
+def _files_by_operator(files: Iterable[PendingFile]) -> dict[str, list[PendingFile]]:
     """Files by the operator whose target they are for; "" for files that become visible by their names."""
     by_operator: dict[str, list[PendingFile]] = defaultdict(list)
     for file in files:

@@ -40,7 +40,7 @@ def writer_of(state: JournalState, operator: str) -> str:
     return f"dagflow/{state.app_uuid}.{state.generation}/{operator}"
 
 
-def digest_of_names(files: Iterable[PendingFile]) -> str:
+def _digest_of_names(files: Iterable[PendingFile]) -> str:
     """Identifies the decision about a window: its files have names that no other attempt gives."""
     names = "\n".join(sorted(name_of(file.final_url) for file in files))
     return hashlib.sha256(names.encode()).hexdigest()[:16]
@@ -235,13 +235,13 @@ class TargetPublisher(Publisher):
         # Each repair leaves the files that were decided before it, one set behind the other.
         for end in range(len(earlier), 0, -1):
             for files in (earlier[:end], earlier[-end:]):
-                if digest_of_names(files) == decision:
+                if _digest_of_names(files) == decision:
                     return files
         raise self._foreign(window_id)
 
     def publish(self, window_id: int, files: Sequence[PendingFile]) -> str:
         """Commit the window, unless the target has it."""
-        window = DecidedWindow(window_id, digest_of_names(files), tuple(files))
+        window = DecidedWindow(window_id, _digest_of_names(files), tuple(files))
 
         def has_window(state: TargetState) -> bool:
             # Where the marker is above the window, a driver of this journal has committed later windows.

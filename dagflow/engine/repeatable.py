@@ -103,12 +103,12 @@ def why_not_made_again(
     return (
         why_not_replayed(app)
         or why_not_again(state, windows)
-        or why_not_in_targets(state, targets_of(app.operators, app.storage), windows[0])
+        or _why_not_in_targets(state, targets_of(app.operators, app.storage), windows[0])
         or next(filter(None, (why_not_alone(each, state) or why_not_taken(each, ports) for each in plans)), None)
     )
 
 
-def why_not_in_targets(state: JournalState, targets: Mapping[str, Target], first: int) -> JournalError | None:
+def _why_not_in_targets(state: JournalState, targets: Mapping[str, Target], first: int) -> JournalError | None:
     """Why windows cannot run again: some of their output is in other targets than the app's, and is not replaced there.
 
     Args:
@@ -173,7 +173,7 @@ def _obstacle(app: PlacedApp, removers: Collection[str]) -> JournalError | None:
     return None
 
 
-def windows_in_targets(
+def _windows_in_targets(
     operators: Mapping[str, Operator], state: JournalState, storage: StorageContext
 ) -> Iterator[tuple[Target, int]]:
     """The targets that have windows of the journal, which cannot be removed from them, each with its newest window."""
@@ -201,7 +201,7 @@ def require_repeatable(app: PlacedApp, store: ObjectStore) -> None:
             url=redacted(store.url),
             hint=_WAY_ON,
         )
-    for target, newest in windows_in_targets(app.operators, state, app.storage):
+    for target, newest in _windows_in_targets(app.operators, state, app.storage):
         command = f"dagflow replay {shlex.quote(redacted(store.url))} --window 1-{newest}"
         raise JournalError(
             f"--fresh would write the rows of windows 1 to {newest} into {target.name} a second time",
@@ -264,7 +264,7 @@ def change_notices(app: PlacedApp, journal: Journal, replay_command: str) -> lis
     plans = [journal.window(each).plan for each in sorted({first, last})]
     obstacle = why_not_made_again(app, state, range(first, last + 1), plans)
     if obstacle is not None:
-        occupied = [target.name for target, _ in windows_in_targets(app.operators, state, app.storage)]
+        occupied = [target.name for target, _ in _windows_in_targets(app.operators, state, app.storage)]
         where = f", into another place than {' or '.join(occupied)}," if occupied else ""
         return [*notices, f"{said}; only a run with --fresh{where} makes it again, because {obstacle.message}"]
     ids = str(last) if first == last else f"{first}-{last}"

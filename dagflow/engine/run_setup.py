@@ -167,7 +167,7 @@ class OpenRun:
     ) -> Iterator[Assembly]:
         """Assemble the parts of the run; at the end the runtime is closed, and pending files are swept."""
         options, journal, store = self.options, self.journal, self.gate.store
-        with pending_files_swept(locations.outputs, journal, app.storage):
+        with _pending_files_swept(locations.outputs, journal, app.storage):
             # Regardless of the app's durability: a record of the journal says that files of a replay are complete.
             durability = "power" if is_replay else app.attributes.durability
             limits = self.watch.stall_limits
@@ -182,7 +182,7 @@ class OpenRun:
 
 
 @contextlib.contextmanager
-def pending_files_swept(roots: Sequence[str], journal: Journal, storage: StorageContext) -> Iterator[None]:
+def _pending_files_swept(roots: Sequence[str], journal: Journal, storage: StorageContext) -> Iterator[None]:
     """Remove, before and after the body, what tasks wrote and no window will publish.
 
     A failure after the body is only logged: it does not change the result of the run, and the next run tries again. So

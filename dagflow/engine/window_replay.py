@@ -127,7 +127,7 @@ def replay_windows(
     runtime: RuntimeFactory | None = None,
     notice: Callable[[str], None] = SilentObserver().notice,  # noqa: B008  # it has no state
 ) -> list[ReplayedWindow]:
-    """Run windows again, one after the other, and replace what they published: all of it, or nothing.
+    """Run windows again, and replace what they published: all of it, or nothing.
 
     Args:
         app: The app as it is now, checked.

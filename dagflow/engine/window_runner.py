@@ -68,15 +68,10 @@ class WindowRunner:
     def __init__(self, parts: Assembly) -> None:
         app = parts.app
         self._parts = parts
-        self._codec = parts.codec
         self._plan = app.plan
         self._storage = app.storage
-        self._states = parts.states
-        self._lazy = parts.runtime
         self._runtime: Runtime | None = None
-        self._sizing = parts.sizing
         self._decisions = TargetDecisions(app.storage)
-        self._gone = parts.gone
         self._has_rate_limit = any(operator.rate_limit() is not None for operator in app.operators.values())
 
     @property
@@ -86,7 +81,7 @@ class WindowRunner:
         They may not where a window starts with the state that the one before it left, nor where partitions divide a
         rate, because they do not know the partitions of other windows.
         """
-        return self._states.is_empty and not self._has_rate_limit
+        return self._parts.states.is_empty and not self._has_rate_limit
 
     @property
     def known_parallelism(self) -> int:
@@ -96,9 +91,9 @@ class WindowRunner:
     def runtime(self) -> Runtime:
         """The runtime, started on first use."""
         if self._runtime is None:
-            self._runtime = self._lazy.get()
-            self._sizing.parallelism = self._runtime.parallelism
-            self._sizing.start_clock()
+            self._runtime = self._parts.runtime.get()
+            self._parts.sizing.parallelism = self._runtime.parallelism
+            self._parts.sizing.start_clock()
         return self._runtime
 
     def submit(self, planned: WindowPlan, gone: Mapping[VersionKey, Skipped] | None = None) -> InFlight:
@@ -108,8 +103,8 @@ class WindowRunner:
             planned: The window.
             gone: Versions of files to leave out, as found by an earlier attempt.
         """
-        states = self._states.for_window(self._codec.partitions_of(planned))
-        job = self._codec.job_of(planned, states, self._parts.held.for_window(planned))
+        states = self._parts.states.for_window(self._parts.codec.partitions_of(planned))
+        job = self._parts.codec.job_of(planned, states, self._parts.held.for_window(planned))
         side_inputs = self._parts.side_inputs.data_of(planned.side_inputs)
         decided, is_replay = self._decisions.take(), self._parts.is_replay
         job = replace(job, gone=gone or {}, decided=decided, side_inputs=side_inputs, is_reprocessed=is_replay)
@@ -123,7 +118,7 @@ class WindowRunner:
                 job = with_task_groups(
                     self._plan,
                     job,
-                    self._sizing.speeds.bytes_per_s,
+                    self._parts.sizing.speeds.bytes_per_s,
                     parallelism=runtime.parallelism,
                     min_task_s=runtime.min_task_s,
                     may_grow=runtime.may_grow,
@@ -158,10 +153,10 @@ class WindowRunner:
         """
         if self._parts.is_replay:
             return None  # it leaves out what its window has left out
-        gone, is_repeated = self._gone.read_in_part(window.planned.window_id, results), window.is_repeated
+        gone, is_repeated = self._parts.gone.read_in_part(window.planned.window_id, results), window.is_repeated
         if not gone:
             try:
-                self._gone.require_gone(window.planned.window_id, results)
+                self._parts.gone.require_gone(window.planned.window_id, results)
                 return None
             except StorageError:
                 # The version may have come back since.
@@ -179,7 +174,7 @@ class WindowRunner:
             head = self._plan.stages[result.stage].head
             busy_s[head] += result.busy_s
             longest_s[head] = max(longest_s[head], result.busy_s)
-        self._sizing.committed(window.load, busy_s, longest_s)
+        self._parts.sizing.committed(window.load, busy_s, longest_s)
 
     def running_window(self, window: InFlight) -> RunningWindow:
         """How far a window is; for display only."""
@@ -215,7 +210,7 @@ class WindowRunner:
 
     def close(self) -> None:
         """End the runtime, where it has started."""
-        self._lazy.close()
+        self._parts.runtime.close()
 
 
 def _work_done(results: Sequence[TaskResult]) -> dict[str, OperatorReport]:
