@@ -167,7 +167,7 @@ class ControlGraph:
             for chain in self.chains:
                 self._setup(chain)
         except BaseException as error:
-            self.close(error)
+            tear_down(*self.chains, failed=error)
             raise
 
     def _chain(self, names: list[str]) -> Chain:
@@ -353,14 +353,6 @@ class ControlGraph:
     def take_busy_s(self) -> dict[str, float]:
         """Seconds that each operator has worked since the last call, by name."""
         return {name: seconds for chain in self.chains for name, seconds in chain.clock.take().items()}
-
-    def close(self, failed: BaseException | None = None) -> None:
-        """Tear down the operators; see tear_down().
-
-        Raises:
-            DagflowError: An operator could not be torn down, and nothing had failed before.
-        """
-        tear_down(*self.chains, failed=failed)
 
 
 def index_operators(names: Iterable[str], known: Mapping[str, int]) -> dict[str, int]:

@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from types import TracebackType
 from typing import Any
 
 from dagflow.api.context import WindowBudget
@@ -19,6 +18,7 @@ from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.prescan import PreScans
 from dagflow.execution.program import Program
 from dagflow.execution.task_outputs import TaskOutputs
+from dagflow.execution.teardown import torn_down
 from dagflow.journal.saved_state import SavedState
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import PortRef
@@ -73,31 +73,25 @@ class PreviewInput:
         self._app = app
         self._offset = offset
         sweep()  # what killed previews have left
-        self._directory = Scratch(tempfile.gettempdir())
-        index = index_operators(app.plan.control, {})
-        self._services = {
-            name: _PreviewServices(join(absolute(str(self._directory.path)), name), index[name])
-            for name in app.plan.control
-        }
         self._prescans = PreScans(app.operators, lambda: InlineRuntime(program))
-        try:
+        with contextlib.ExitStack() as undo:
+            directory = undo.enter_context(contextlib.closing(Scratch(tempfile.gettempdir())))
+            index = index_operators(app.plan.control, {})
+            self._services = {
+                name: _PreviewServices(join(absolute(str(directory.path)), name), index[name])
+                for name in app.plan.control
+            }
             outputs = TaskOutputs(app.storage, pending_tag("preview", 0), "process")
             self._control = ControlGraph(app, self._services, outputs, index)
-        except BaseException:
-            self._directory.close()
-            raise
+            undo.enter_context(torn_down(*self._control.chains))
+            self._undo = undo.pop_all()
 
     def __enter__(self) -> PreviewInput:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: Any) -> None:
         """Tear down the control operators; their failure does not hide an earlier one."""
-        try:
-            self._control.close(error)
-        finally:
-            self._directory.close()
+        self._undo.__exit__(*raised)
 
     def steps(self) -> Iterator[Mapping[PortRef, list[Any]]]:
         """The tuples by input port, step by step, until the control operators have no more."""
