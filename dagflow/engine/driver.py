@@ -15,7 +15,7 @@ from dagflow.api.transactions import TargetDecision
 from dagflow.engine.assembly import Assembly
 from dagflow.engine.byte_sums import require_bytes_add_up
 from dagflow.engine.driver_memory import FreeMemory
-from dagflow.engine.input_count import InputCount
+from dagflow.engine.estimate import InputCount
 from dagflow.engine.run_setup import Observer, OpenRun
 from dagflow.engine.scan_requests import ScanRequests
 from dagflow.engine.stop_request import GROUP_GRACE_S, STOP_GRACE_S

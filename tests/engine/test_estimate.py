@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dagflow.engine.input_count import InputCount
+from dagflow.engine.estimate import InputCount
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.plan.load import load_app
