@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 PRODUCT = ("dagflow", "operators")
 
-MAX_MODULE_LINES = 449
+MAX_MODULE_LINES = 500
 MAX_FUNCTION_LINES = 60
 MAX_TEST_NAME = 69
 
@@ -351,7 +351,7 @@ def test_names(paths: Sequence[Path]) -> Iterator[Violation]:
 
 
 def mirror(paths: Sequence[Path]) -> Iterator[Violation]:
-    """The tests of a module are in the file of its name; contracts and whole runs have files of their own."""
+    """The tests of a module are in files that begin with its name; contracts and whole runs have files of their own."""
     for path in _tests(paths):
         parts = path.relative_to(ROOT / "tests").parts
         if not parts[-1].startswith("test_") or parts[-1].endswith("_contract.py") or len(parts) < 2:
@@ -359,9 +359,12 @@ def mirror(paths: Sequence[Path]) -> Iterator[Violation]:
         package = ROOT / "operators" if parts[0] == "operators" else ROOT / "dagflow" / parts[0]
         if not package.is_dir():
             continue  # whole runs, properties and the like, which belong to no module
-        source = package.joinpath(*parts[1:-1], parts[-1].removeprefix("test_"))
-        if not source.is_file() and not source.with_suffix("").is_dir():
-            yield _at(path, 1, f"there is no {source.relative_to(ROOT)} that it would test")
+        folder = package.joinpath(*parts[1:-1])
+        words = parts[-1].removeprefix("test_").removesuffix(".py").split("_")
+        beginnings = ["_".join(words[:count]) for count in range(1, len(words) + 1)]
+        modules = {folder.name, *(module.stem for module in folder.iterdir())}
+        if modules.isdisjoint(beginnings):
+            yield _at(path, 1, f"no module in {folder.relative_to(ROOT)} has a name with which this one begins")
 
 
 def property_lookups(paths: Sequence[Path]) -> Iterator[Violation]:

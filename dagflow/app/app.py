@@ -4,31 +4,34 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
 from dagflow.api.operator import Operator
 from dagflow.api.partitioning import PartitionPolicy
 from dagflow.api.ports import fits
-from dagflow.app.app_plan import AppPlan
-from dagflow.app.caller import place_of_caller
 from dagflow.app.given_operators import lost_values, require_instance
 from dagflow.app.run_result import RunResult
 from dagflow.app.watching import run_watched
+from dagflow.cli.commands.plan import partitions
 from dagflow.engine.limited_run import limited_run
 from dagflow.engine.preview import DEFAULT_RECORDS, Preview, PreviewOptions, preview
 from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import AppError, PlanError, Problem, SpecError
 from dagflow.plan.load import logical_plan
 from dagflow.plan.logical import LogicalPlan
+from dagflow.plan.physical import PhysicalPlan
+from dagflow.plan.placement import place
+from dagflow.plan.render.explain import Format, explain
 from dagflow.runtime.cores import usable_cores
 from dagflow.spec.app_reader import Overrides, read
 from dagflow.spec.app_spec import AppSpec, Endpoint, StreamSpec
 from dagflow.spec.class_lookup import search_path_of
 from dagflow.spec.code_reader import CodeReader
-from dagflow.spec.problems import Place, Problems
+from dagflow.spec.problems import Place, Problems, place_in_code
 from dagflow.spec.spark_master import MASTER_SETTING
 from dagflow.spec.user_modules import folder_of_module
 
@@ -382,3 +385,45 @@ def _free(name: str, taken: Mapping[str, object]) -> str:
     while found in taken:
         found, number = f"{name}_{number}", number + 1
     return found
+
+
+@dataclass(frozen=True)
+class AppPlan:
+    """The plan of a run; a notebook shows its picture.
+
+    Attributes:
+        logical: The DAG of operators and streams.
+        physical: The stages, and the exchanges between them.
+    """
+
+    logical: LogicalPlan
+    physical: PhysicalPlan = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "physical", place(self.logical))
+
+    def show(self, format: Format = "text") -> str:
+        """The plan as `dagflow plan` shows it: text, mermaid, dot or svg."""
+        counts = partitions(self.logical, self.physical)
+        redact = str if self.logical.spec is None else self.logical.spec.redact
+        return explain(self.logical, self.physical, format=format, partitions=counts, redact=redact)
+
+    def __str__(self) -> str:
+        return self.show()
+
+    def __repr__(self) -> str:
+        return self.show()
+
+    def _repr_html_(self) -> str:
+        return self.show("svg")
+
+
+_HERE = str(Path(__file__).parent) + os.sep
+
+
+def place_of_caller() -> Place:
+    """The line of the innermost code that does not belong to this package."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
+        frame = frame.f_back
+    return place_in_code(frame.f_code.co_filename, frame.f_lineno)

@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NoReturn
 
 from dagflow.cli import output
-from dagflow.cli.command_lines import looking_command, replay_command, resume_command
 from dagflow.cli.display import Display
 from dagflow.cli.json_log import error_fields, json_line
-from dagflow.cli.live_pages import live_pages
 from dagflow.cli.locations import load, require_directory
 from dagflow.cli.prestart import PrestartedProcesses
 from dagflow.cli.progress import display_for, logging_to
@@ -23,8 +23,9 @@ from dagflow.cli.run_log import RunLog, attached, open_run_log
 from dagflow.cli.shared_options import LogFormat, Redact, Settings
 from dagflow.cli.signals import on_driver_thread, stop_on_signals
 from dagflow.engine.limited_run import limited_run
+from dagflow.engine.live_run import app_url_of
 from dagflow.engine.run import run as engine_run
-from dagflow.engine.run_setup import RunOptions
+from dagflow.engine.run_setup import Observer, RunOptions
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import (
     DagflowError,
@@ -38,7 +39,12 @@ from dagflow.errors import (
 )
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.snapshot import RunSnapshot
+from dagflow.runtime.cores import usable_cores
+from dagflow.spec.shown_text import shown_value
+from dagflow.storage.location import absolute, redacted
 from dagflow.telemetry.run_signals import MetricsAddress
+from dagflow.web.checkpoints import CheckpointLocation
+from dagflow.web.server import Server
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,3 +226,84 @@ def _may_pass(error: Exception) -> bool:
         return True
     # An error of an operator's code, a record or a location must be fixed, even if it has no hint.
     return not error.hint and not isinstance(error, (OperatorError, RecordError, MissingError))
+
+
+def resume_command(app: str, overrides: Sequence[str], options: RunOptions) -> str:
+    """The command line that continues a run: the same one, without --fresh and without secrets.
+
+    Args:
+        app: The app file as it was typed.
+        overrides: What `--set` was given.
+        options: The other options.
+    """
+    words = ["dagflow", "run", app, *_settings(overrides, options)]
+    if options.checkpoint is not None:
+        words += ["--checkpoint", redacted(options.checkpoint)]
+    if options.follow:
+        words.append("--follow")
+    return shlex.join(words)
+
+
+def looking_command(app: str, options: RunOptions, *, has_rejects: bool) -> str:
+    """The command line that shows the status of a checkpoint, or its refused records.
+
+    Args:
+        app: The app file as it was typed.
+        options: The options of the run.
+        has_rejects: Whether the run has refused anything.
+    """
+    command = "rejects" if has_rejects else "status"
+    return shlex.join(["dagflow", command, app if options.checkpoint is None else redacted(options.checkpoint)])
+
+
+def replay_command(checkpoint: str, overrides: Sequence[str], options: RunOptions) -> str:
+    """The command line that replays windows with the arguments of a run, without window ids and without secrets.
+
+    Args:
+        checkpoint: The app's checkpoint.
+        overrides: What `--set` was given.
+        options: The other options of the run.
+    """
+    return shlex.join(["dagflow", "replay", redacted(options.checkpoint or checkpoint), *_settings(overrides, options)])
+
+
+def _settings(overrides: Sequence[str], options: RunOptions) -> list[str]:
+    words = []
+    for override in overrides:
+        setting, _, value = override.partition("=")
+        # The part before the dot is the name of an operator, and says nothing about the value.
+        words += ["--set", _veiled(setting, setting.partition(".")[2], value)]
+    if options.workers is not None:
+        words += ["--local"] if options.workers == usable_cores() else ["--local", "--workers", f"{options.workers}"]
+    if options.master is not None:
+        words += ["--master", options.master]
+    for key, value in options.conf.items():
+        words += ["--conf", _veiled(key, key, value)]
+    return words
+
+
+def _veiled(setting: str, name: str, value: str) -> str:
+    return f"{setting}={shown_value(name, value)}"
+
+
+@contextmanager
+def live_pages(port: int | None, app: LogicalPlan, options: RunOptions, observer: Observer) -> Iterator[None]:
+    """Serve pages about a run within the block, to this machine alone, from a process of their own.
+
+    Args:
+        port: Where; 0 for any free port, and None for no pages.
+        app: The app that is run.
+        options: Options of the run.
+        observer: Receives the address.
+
+    Raises:
+        DagflowError: The port is taken.
+    """
+    if port is None:
+        yield
+        return
+    checkpoint, storage = absolute(options.checkpoint or app.attributes.checkpoint), app.attributes.storage_context()
+    place = CheckpointLocation(checkpoint, storage, app_url_of(app))
+    with Server([place], port=port, is_apart=True).running() as address:
+        observer.notice(f"pages of the run: {address.url}")
+        yield

@@ -22,7 +22,6 @@ from dagflow.execution.emitted_records import (
     require_distinct,
 )
 from dagflow.execution.failures import BrokenContractError, shown_record
-from dagflow.execution.record_emitter import RecordEmitter
 
 Consumer = Callable[[Any], None]
 
@@ -254,3 +253,27 @@ class PortBuffer:
             self.passed_on_bytes += payload.nbytes()
         for consumer in self.consumers:
             consumer(payload)
+
+
+class RecordEmitter(list[Any], EmitterBase):
+    """Gathers what a per-record method emits, in order; for the method it is an Emitter.
+
+    Python calls a built-in method found in a class faster than a function found in an attribute: a small per-record
+    method takes a sixth less time.
+
+    Args:
+        emitter: The replaced emitter.
+    """
+
+    __slots__ = ("port", "sinks")
+
+    emit = list.append
+
+    def __init__(self, emitter: Emitter[Any]) -> None:
+        super().__init__()
+        self.port = emitter.port
+        self.sinks = emitter.sinks
+
+    def __bool__(self) -> bool:
+        """True like every emitter, also while nothing is gathered."""
+        return True

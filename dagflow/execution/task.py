@@ -26,12 +26,11 @@ from dagflow.execution.chain_watch import ChainWatch
 from dagflow.execution.messages import ShuffleItem, TaskResult, WindowJob
 from dagflow.execution.operator_output import captured, named_records
 from dagflow.execution.pickled_tuples import PickledTuples
-from dagflow.execution.printed_lines import PrintedLines
 from dagflow.execution.program import Program
 from dagflow.execution.routing import router_of
 from dagflow.execution.state_codec import StateCodec
 from dagflow.execution.task_outputs import TaskOutputs
-from dagflow.execution.task_progress import TaskActivity, TaskMessage, TaskProgress
+from dagflow.execution.task_progress import OutputReport, TaskActivity, TaskMessage, TaskProgress
 from dagflow.execution.task_watch import SHARED_HOST, TaskHost, TaskWatch
 from dagflow.execution.teardown import torn_down
 from dagflow.journal.saved_state import SavedState
@@ -407,3 +406,50 @@ def _own(items: Iterable[Any], level: int, passing: list[Any]) -> Iterator[tuple
             yield item.target, payload.tuples() if isinstance(payload, PickledTuples) else payload
         else:
             passing.append(item)
+
+
+MAX_OUTPUT = 8 << 10
+"""Characters of all that the operators of one task print that are sent to the driver."""
+
+MESSAGE = 4 << 10
+"""Characters of a message: many small ones at once would overflow the driver's socket."""
+
+
+class PrintedLines:
+    """Gathers lines and sends them; called by the task and the thread that watches it.
+
+    Args:
+        send: Takes the messages; must neither wait nor raise.
+    """
+
+    def __init__(self, send: Callable[[OutputReport], None]) -> None:
+        self._send = send
+        self._lock = threading.Lock()
+        self._work: TaskActivity | None = None
+        self._lines: list[str] = []
+        self._held = 0
+        self._left = MAX_OUTPUT
+
+    def line(self, work: TaskActivity, text: str) -> None:
+        """Take a printed line."""
+        with self._lock:
+            if self._left <= 0:
+                return
+            if self._work is not None and self._work.operator != work.operator:
+                self._flush()
+            self._work = self._work or work
+            self._lines.append(text)
+            self._held += len(text)
+            self._left -= len(text)
+            if self._held >= MESSAGE or self._left <= 0:
+                self._flush()
+
+    def flush(self) -> None:
+        """Send the waiting lines."""
+        with self._lock:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._work is not None:
+            self._send(OutputReport(self._work, "\n".join(self._lines), is_last=self._left <= 0))
+        self._work, self._lines, self._held = None, [], 0

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
 
+from dagflow.api.capabilities.composite import Composite
+from dagflow.api.control import ControlOperator, InputOperator
+from dagflow.api.keyed_state import KeyedOperator
+from dagflow.api.operator import Operator
+from dagflow.api.partitioning import ByName
+from dagflow.api.ports import InputPort, OutputPort, Port, fits
 from dagflow.errors import AppError, PlanError, Problem, SpecError
 from dagflow.plan.accumulators import require_ends, wants_to_follow
 from dagflow.plan.composites import expanded
+from dagflow.plan.fusing import fuse, in_topological_order
 from dagflow.plan.groups import grouped
 from dagflow.plan.logical import LogicalPlan, OperatorNode
-from dagflow.plan.physical import Edge
+from dagflow.plan.physical import Edge, PortRef
 from dagflow.plan.stream_columns import stream_columns
 from dagflow.plan.unifiers import unified
-from dagflow.plan.wiring import wire
 from dagflow.spec.app_reader import Overrides, read
-from dagflow.spec.app_spec import AppSpec
-from dagflow.spec.problems import Problems, in_file_order
+from dagflow.spec.app_spec import AppSpec, Endpoint, KeyedPartition, OperatorSpec, StreamSpec
+from dagflow.spec.problems import Place, Problems, in_file_order, listed, quoted
+from dagflow.suggestions import did_you_mean, nearest
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 
 def check(
@@ -102,3 +114,329 @@ def _planned(spec: AppSpec, edges: tuple[Edge, ...]) -> LogicalPlan:
     if wants_to_follow(plan):
         require_ends(plan)
     return plan
+
+
+def wire(spec: AppSpec, problems: Problems) -> tuple[Edge, ...]:
+    """The edges of an app.
+
+    Args:
+        spec: The app as far as it was understood; other parts are skipped without further complaint.
+        problems: Takes every mistake of the wiring.
+
+    Returns:
+        One edge for each input port that a stream reaches, in the order of the file.
+    """
+    wiring = _Wiring(spec, problems)
+    for stream in spec.streams.values():
+        wiring.connect(stream)
+    wiring.check_operators()
+    wiring.check_cycles()
+    check_partitions(spec, wiring.edges, wiring.doubtful, problems)
+    return tuple(wiring.edges)
+
+
+class _Wiring:
+    """The edges found so far, and the ports that they take."""
+
+    def __init__(self, spec: AppSpec, problems: Problems) -> None:
+        self.edges: list[Edge] = []
+        self._spec = spec
+        self._problems = problems
+        self._stream_by_port: dict[PortRef, str] = {}
+        self._left_plainly: set[PortRef] = set()
+        # Ports that a broken stream seems to mean: they are not loose as well.
+        self._meant: set[PortRef] = set()
+        # Operators that a broken stream reaches: their inputs are not known.
+        self.doubtful: set[str] = set()
+
+    def connect(self, stream: StreamSpec) -> None:
+        """Make the edges of one stream, one from each of its sources to each of its targets."""
+        sources = [(end, port) for end in stream.sources if (port := self._port(end, "output"))]
+        for end, _ in sources:
+            self._leave(stream, end)
+        self._check_repetition(stream)
+        for end in stream.targets:
+            target = self._port(end, "input")
+            if target is None or not self._reach(stream.name, end):
+                continue
+            is_union = len(stream.sources) > 1
+            fitting = [source for source, port in sources if self._check_types(source, port, end, target, is_union)]
+            if not fitting or len(fitting) < len(stream.sources):
+                self.doubtful.add(end.operator)
+            is_broadcast = stream.broadcast_place is not None
+            for source in fitting:
+                ends = PortRef(source.operator, source.port), PortRef(end.operator, end.port)
+                self.edges.append(Edge(stream.name, *ends, is_broadcast=is_broadcast))
+            if stream.broadcast_place is not None:
+                self._check_broadcast(stream.name, stream.broadcast_place, end)
+
+    def _check_repetition(self, stream: StreamSpec) -> None:
+        seen: set[tuple[str, str]] = set()
+        for end in stream.sources:
+            if (end.operator, end.port) in seen:
+                self._problems.add(end.place, f"'{end.shown}' is already in 'from' of stream '{stream.name}'")
+            seen.add((end.operator, end.port))
+
+    def _check_broadcast(self, stream: str, place: Place, end: Endpoint) -> None:
+        operator = self._spec.operators[end.operator]
+        cls = operator.operator_class
+        if cls is not None and issubclass(cls, ControlOperator):
+            why = "runs in the driver, once, and gets everything as it is"
+        elif operator.partition == "parallel":
+            why = "has partition: parallel, and runs where its upstream does; give it partitions of its own"
+        else:
+            return
+        self._problems.add(place, f"broadcast of stream '{stream}': operator '{end.operator}' {why}")
+
+    def _port(self, end: Endpoint, direction: str) -> Port | None:
+        """The port that a stream names; None after a problem, also one that was reported before."""
+        operator = self._spec.operators.get(end.operator)
+        if operator is None:
+            if end.is_as_typed:
+                hint = did_you_mean(end.operator, self._spec.operators)
+                self._problems.add(end.place, f"there is no operator {quoted(end.operator)}{hint}")
+            else:
+                self._problems.add(end.place, f"there is no operator of the name in {quoted(end.shown)}")
+            close = nearest(end.operator, self._spec.operators)
+            self._meant.add(PortRef(close or "", end.port))
+            return None
+        cls = operator.operator_class
+        if cls is None:
+            return None
+        ports: Mapping[str, Port] = cls.input_ports if direction == "input" else cls.output_ports
+        others: Mapping[str, Port] = cls.output_ports if direction == "input" else cls.input_ports
+        if end.port not in ports:
+            self._add_no_port(end, operator, cls, direction, ports, is_other=end.port in others)
+            return None
+        return ports[end.port]
+
+    def _add_no_port(
+        self,
+        end: Endpoint,
+        operator: OperatorSpec,
+        cls: type[Operator],
+        direction: str,
+        ports: Mapping[str, Port],
+        *,
+        is_other: bool,
+    ) -> None:
+        who = f"operator '{operator.name}' ({cls.__name__})"
+        has = f"it has {listed(list(ports))}" if ports else f"it has no {direction} port at all"
+        if not end.is_as_typed:
+            message = f"{quoted(end.shown)} names no {direction} port of {who}; {has}"
+        elif is_other:
+            wrong, key = ("output", "to") if direction == "input" else ("input", "from")
+            message = f"'{end.shown}' is an {wrong} port, and '{key}' takes an {direction} port; {has}"
+        else:
+            hint = did_you_mean(end.port, ports)
+            message = f"{who} has no {direction} port {quoted(end.port)}{hint}\n    {has}"
+        self._problems.add(end.place, message)
+        only = next(iter(ports)) if len(ports) == 1 else ""
+        self._meant.add(PortRef(operator.name, nearest(end.port, ports) or only))
+
+    def _leave(self, stream: StreamSpec, end: Endpoint) -> None:
+        """Record that a stream leaves by a port; only a union and a broadcast may share it with another stream."""
+        ref = PortRef(end.operator, end.port)
+        is_plain = len(stream.sources) == 1 and stream.broadcast_place is None
+        other = self._stream_by_port.get(ref)
+        if is_plain and ref in self._left_plainly:
+            message = f"stream '{other}' leaves by '{end.shown}' already; give that stream's 'to' a list of ports"
+            self._problems.add(end.place, f"doubly connected port: {message}")
+        if is_plain:
+            self._left_plainly.add(ref)
+        if is_plain or other is None:
+            self._stream_by_port[ref] = stream.name
+
+    def _reach(self, stream: str, end: Endpoint) -> bool:
+        """Record that a stream reaches a port; False where one does already."""
+        ref = PortRef(end.operator, end.port)
+        if ref in self._stream_by_port:
+            other = self._stream_by_port[ref]
+            self._problems.add(end.place, f"doubly connected port: stream '{other}' reaches '{end.shown}' already")
+            return False
+        self._stream_by_port[ref] = stream
+        return True
+
+    def _check_types(self, start: Endpoint, source: Port, end: Endpoint, target: Port, is_union: bool) -> bool:
+        if not fits(source, target):
+            message = f"'{start.shown}' gives {source.type_name}, and '{end.shown}' takes {target.type_name}"
+            self._problems.add(start.place if is_union else end.place, f"port types do not fit: {message}")
+            return False
+        for ref, verb in ((start, "emit"), (end, "take in")):
+            cls = self._spec.operators[ref.operator].operator_class
+            if source.carries_records and cls is not None and issubclass(cls, ControlOperator):
+                who = f"operator '{ref.operator}' ({cls.__name__})"
+                self._problems.add(ref.place, f"{who} runs in the driver, and cannot {verb} records, only metadata")
+                return False
+        return True
+
+    def check_operators(self) -> None:
+        """Report loose ports, and operators that no stream would ever reach."""
+        classes = [operator.operator_class for operator in self._spec.operators.values()]
+        for operator in self._spec.operators.values():
+            if operator.operator_class is not None:
+                self._check_operator(operator, operator.operator_class)
+        # If a file has no operators, or none that can be read, its reader has reported that.
+        is_unreported = classes or not self._spec.file
+        if is_unreported and None not in classes and not any(cls and issubclass(cls, InputOperator) for cls in classes):
+            message = "no operator brings anything in: an app needs an input operator, such as FileSplitterInput"
+            self._problems.add(self._spec.place, message)
+
+    def _check_operator(self, operator: OperatorSpec, cls: type[Operator]) -> None:
+        who = f"operator '{operator.name}' ({cls.__name__})"
+        is_input = issubclass(cls, InputOperator)
+        if is_input and cls.input_ports:
+            message = f"{who} is an input operator, and must not have the input port {listed(list(cls.input_ports))}"
+            self._problems.add(operator.class_place, message)
+        used = {ref.port for ref in {*self._stream_by_port, *self._meant} if ref.operator == operator.name}
+        ports: list[InputPort | OutputPort] = [*cls.input_ports.values(), *cls.output_ports.values()]
+        loose = [port for port in ports if port.is_required and port.name not in used]
+        for port in loose:
+            kind = "input" if isinstance(port, InputPort) else "output"
+            message = f"loose port: {kind} port '{port.name}' of {who} is not connected"
+            self._problems.add(operator.place, message)
+        if not is_input and not loose and not used.intersection(cls.input_ports):
+            why = "no stream reaches it" if cls.input_ports else "it has no input port; derive it from InputOperator"
+            self._problems.add(operator.place, f"{who} would never do anything: {why}")
+        elif is_input and not used and len(self._spec.operators) > 1:
+            self._problems.add(operator.place, f"{who} is connected to nothing")
+        # The parts of a composite handle what arrives at it.
+        handled = cls.input_ports.keys() if issubclass(cls, Composite) else cls.handlers.keys()
+        for name in sorted(used.intersection(cls.input_ports) - handled):
+            message = f"{who} has no method for its input port '{name}'; mark one with @{name}.each or @{name}.batch"
+            self._problems.add(operator.class_place, message)
+
+    def check_cycles(self) -> None:
+        """Report each cycle once, with its operators in order."""
+        arcs = dict.fromkeys((edge.source.operator, edge.target.operator) for edge in self.edges)
+        names = list(self._spec.operators)
+        if len(in_topological_order(names, arcs)) == len(names):
+            return
+        # Imported late: it takes a tenth of a second, and few apps have cycles.
+        import networkx as nx
+
+        graph: nx.DiGraph[str] = nx.DiGraph(list(arcs))
+        for component in nx.strongly_connected_components(graph):
+            first = min(component, key=names.index)
+            if len(component) == 1 and not graph.has_edge(first, first):
+                continue
+            cycle = _cycle_through(first, graph, component)
+            closing = next(edge for edge in self.edges if (edge.source.operator, edge.target.operator) == cycle[-2:])
+            place = self._spec.streams[closing.stream].place
+            words = " -> ".join(f"'{name}'" for name in cycle)
+            self._problems.add(place, f"stream '{closing.stream}' closes a cycle: {words}")
+
+
+def _cycle_through(first: str, graph: nx.DiGraph[str], component: set[str]) -> tuple[str, ...]:
+    """A shortest way from an operator back to itself."""
+    # Imported late, as by the caller.
+    import networkx as nx
+
+    inside = graph.subgraph(component)
+    ways = [nx.shortest_path(inside, successor, first) for successor in inside.successors(first)]
+    return (first, *min(ways, key=len))
+
+
+def check_partitions(spec: AppSpec, edges: Sequence[Edge], doubtful: Collection[str], problems: Problems) -> None:
+    """Report partitions, partitioners and keys that do not fit their operators.
+
+    Args:
+        spec: The app as far as it was understood.
+        edges: Its edges.
+        doubtful: Operators whose inputs are not known, because a stream to them is broken.
+        problems: Takes the mistakes.
+    """
+    control: set[str] = set()
+    parallel: set[str] = set()
+    for operator in spec.operators.values():
+        cls = operator.operator_class
+        if cls is not None and issubclass(cls, ControlOperator):
+            control.add(operator.name)
+            if operator.partition is not None:
+                who = f"operator '{operator.name}' ({cls.__name__})"
+                problems.add(operator.partition_place, f"{who} runs in the driver, once; it takes no partition")
+        elif operator.partition == "parallel":
+            parallel.add(operator.name)
+        _check_partitioner(operator, problems)
+    fusion = fuse(list(spec.operators), edges, control, parallel)
+    fed = {edge.target.operator for edge in edges}
+    for name, reason in fusion.refused.items():
+        # An operator without any upstream was already reported as unreachable.
+        if name in fed and name not in doubtful:
+            operator = spec.operators[name]
+            problems.add(operator.partition_place, f"partition: parallel of operator '{name}' {reason}")
+    shared = {edge.target.operator for edge in edges if not edge.is_broadcast}
+    _check_keyed_state(spec, fusion.heads, fed - shared - set(doubtful), problems)
+    for edge in edges:
+        _check_key(spec, edge, problems)
+
+
+def _check_partitioner(operator: OperatorSpec, problems: Problems) -> None:
+    """Report a policy that cannot decide the number of partitions, because the app or the upstream does."""
+    policy, partition, cls = operator.partitioner, operator.partition, operator.operator_class
+    if policy is None:
+        return
+    who = f"operator '{operator.name}'"
+    if cls is not None and issubclass(cls, ControlOperator):
+        problems.add(policy.place, f"{who} runs in the driver, once; it takes no partitioner")
+    elif partition == "parallel":
+        why = f"{who} runs where its upstream does; name the partitioner at the operator that begins the stage"
+        problems.add(policy.place, why)
+    elif partition is not None and (not isinstance(partition, KeyedPartition) or partition.count is not None):
+        problems.add(policy.place, f"{who} has a fixed number of partitions and a partitioner; give one")
+
+
+def _check_key(spec: AppSpec, edge: Edge, problems: Problems) -> None:
+    """Report a key that is no attribute of the tuples."""
+    operator = spec.operators[edge.target.operator]
+    cls, partition = operator.operator_class, operator.partition
+    if cls is None or edge.is_broadcast or not isinstance(partition, KeyedPartition):
+        return
+    source = spec.operators[edge.source.operator].operator_class
+    kind = source.output_ports[edge.source.port].type if source is not None else None
+    if kind is None or not isinstance(partition.codec, ByName) or not dataclasses.is_dataclass(kind):
+        return
+    name, names = partition.codec.name, [item.name for item in dataclasses.fields(kind)]
+    if name not in names and not hasattr(kind, name):
+        message = f"stream '{edge.stream}' carries {kind.__name__}, which has no '{name}' to partition by"
+        hint = did_you_mean(name, names)
+        problems.add(operator.partition_place, f"operator '{operator.name}': {message}{hint}")
+
+
+def _check_keyed_state(
+    spec: AppSpec, heads: Mapping[str, str], broadcast_only: Collection[str], problems: Problems
+) -> None:
+    """Report operators whose state by key would be wrong where they are placed.
+
+    Args:
+        spec: The app.
+        heads: The head of each partitioned operator's stage.
+        broadcast_only: Operators that only broadcasts reach.
+        problems: Takes the mistakes.
+    """
+    for name, head in heads.items():
+        operator = spec.operators[name]
+        if operator.operator_class is None or not issubclass(operator.operator_class, KeyedOperator):
+            continue
+        partition = spec.operators[head].partition
+        if partition == 1:
+            continue
+        key = operator.key_column
+        if not isinstance(partition, KeyedPartition):
+            # Not the head of its stage, which may take in other records than those with the key.
+            advice = f"give operator '{name}' partition: {{by: {key or '…'}}}, or partition: 1"
+            problems.add(
+                operator.partition_place,
+                f"operator '{name}' keeps state by key, and records of one key reach several partitions\n    {advice}",
+            )
+        elif key is not None and isinstance(partition.codec, ByName) and partition.codec.name != key:
+            problems.add(
+                operator.partition_place,
+                f"operator '{name}' keeps state by the key '{key}', and its partitions are by '{partition.codec}'",
+            )
+        elif head in broadcast_only and partition.count != 1:
+            problems.add(
+                operator.partition_place,
+                f"operator '{name}' keeps state by key, and broadcasts bring the records of a key to all partitions\n"
+                f"    let a stream to operator '{head}' be no broadcast, or give it partition: 1",
+            )

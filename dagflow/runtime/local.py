@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import os
+import pickle
+import queue
 import shutil
 import tempfile
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable
-from concurrent.futures import Future, wait
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import CancelledError, Future, wait
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, BinaryIO
 
-from dagflow.errors import DagflowError, StorageError
-from dagflow.execution.messages import TaskResult, WindowJob
+from dagflow.errors import DagflowError, StorageError, TransientStorageError
+from dagflow.execution.messages import ShuffleItem, TaskResult, WindowJob
 from dagflow.execution.program import Program
 from dagflow.execution.task import run_level, run_prescan
 from dagflow.execution.task_progress import TaskMessage
 from dagflow.execution.task_watch import TaskHost
-from dagflow.runtime.base import Runtime
+from dagflow.runtime.base import MAX_ATTEMPTS, Runtime
+from dagflow.runtime.inline import InlineRuntime
 from dagflow.runtime.progress_board import ProgressBoard
 from dagflow.runtime.scratch import Scratch
-from dagflow.runtime.single_process import SingleProcessRuntime
 from dagflow.runtime.slots import driver_inputs, group_slots
-from dagflow.runtime.spool import SpooledItem, SpoolWriter, read_spooled
 from dagflow.runtime.task_server import TaskServer
 from dagflow.runtime.worker_pool import WorkerPool
 from dagflow.storage.backends.local.disk import translated
@@ -228,3 +232,161 @@ def _level_job(
         if (level, slot) in waiting
     }
     return LevelJob(window, level, group, directory, spooled)
+
+
+class SingleProcessRuntime(InlineRuntime):
+    """A runtime that runs one task at a time, on one thread of this process.
+
+    Args:
+        program: The app.
+    """
+
+    def __init__(self, program: Program) -> None:
+        super().__init__(program, parallelism=1)
+        self._waiting: queue.SimpleQueue[tuple[WindowJob, Future[list[TaskResult]]] | None] = queue.SimpleQueue()
+        self._is_cancelled = False
+        self._thread = threading.Thread(target=self._serve, name="tasks", daemon=True)
+        self._thread.start()
+
+    def submit(self, window: WindowJob) -> Future[list[TaskResult]]:
+        """Run the window after earlier ones."""
+        future: Future[list[TaskResult]] = Future()
+        self._board.open(window.window_id)
+        self._waiting.put((window, future))
+        return future
+
+    def _serve(self) -> None:
+        while (waiting := self._waiting.get()) is not None:
+            window, future = waiting
+            try:
+                if self._is_cancelled:
+                    raise CancelledError("the run has ended")
+                results = self._run(window)
+            except KeyboardInterrupt:
+                future.set_exception(CancelledError("the run has ended"))
+            except BaseException as error:
+                future.set_exception(error)
+            else:
+                # In this order a window whose results are known has no progress any more.
+                self._board.close(window.window_id)
+                future.set_result(results)
+            finally:
+                self._board.close(window.window_id)
+
+    def _run_slot(self, window: WindowJob, level: int, slot: int, items: Iterable[Any]) -> Iterable[Any]:
+        for _ in range(MAX_ATTEMPTS - 1):
+            try:
+                return list(super()._run_slot(window, level, slot, self._unless_cancelled(items)))
+            except TransientStorageError:
+                continue
+        return list(super()._run_slot(window, level, slot, self._unless_cancelled(items)))
+
+    def _unless_cancelled(self, items: Iterable[Any]) -> Iterator[Any]:
+        for item in items:
+            if self._is_cancelled:
+                raise KeyboardInterrupt
+            yield item
+
+    def cancel(self) -> None:
+        """Interrupt the task before its next input, and drop waiting windows."""
+        self._is_cancelled = True
+
+    def close(self) -> None:
+        """End the thread."""
+        self._is_cancelled = True
+        self._waiting.put(None)
+
+
+_STORE = "store records that go to another stage"
+
+
+@dataclass(frozen=True, slots=True)
+class SpooledItem:
+    """The location of one stored item, and the slot that it goes to.
+
+    Attributes:
+        path: The file.
+        offset: Its first byte in the file.
+        length: Its size in bytes.
+        level: Level of the receiving stage.
+        slot: The slot within that level.
+        order: Its position among the items of the slot.
+    """
+
+    path: str
+    offset: int
+    length: int
+    level: int
+    slot: int
+    order: tuple[int, ...]
+
+
+class SpoolWriter:
+    """Stores the items of one task in a file, which is created with the first item; use it as a context manager.
+
+    Args:
+        directory: Where to create the file; the driver removes it with its window.
+
+    Attributes:
+        spooled: The stored items, in order of arrival.
+    """
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        self._file: BinaryIO | None = None
+        self._path = ""
+        self._offset = 0
+        self.spooled: list[SpooledItem] = []
+
+    def write(self, item: ShuffleItem) -> None:
+        """Store an item.
+
+        Raises:
+            StorageError: The item cannot be written to the disk.
+        """
+        data = pickle.dumps(item, protocol=5)
+        with _disk_errors(self._directory, _STORE):
+            if self._file is None:
+                descriptor, self._path = tempfile.mkstemp(dir=self._directory)
+                self._file = os.fdopen(descriptor, "wb")
+            self._file.write(data)
+        self.spooled.append(SpooledItem(self._path, self._offset, len(data), item.level, item.slot, item.order))
+        self._offset += len(data)
+
+    def __enter__(self) -> SpoolWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._file is not None:
+            # After an error, written data is useless; the error of the block is the one to report.
+            with _disk_errors(self._directory, _STORE) if error is None else contextlib.suppress(OSError):
+                self._file.close()
+
+
+def read_spooled(spooled: Iterable[SpooledItem]) -> Iterator[Any]:
+    """The stored items, one at a time, so that a task holds only one of them in memory.
+
+    Raises:
+        StorageError: A file cannot be read.
+    """
+    with contextlib.ExitStack() as stack:
+        files: dict[str, BinaryIO] = {}
+        for each in spooled:
+            with _disk_errors(each.path, "read records that come from another stage"):
+                if each.path not in files:
+                    files[each.path] = stack.enter_context(open(each.path, "rb", buffering=0))
+                data = os.pread(files[each.path].fileno(), each.length, each.offset)
+            yield pickle.loads(data)
+
+
+@contextlib.contextmanager
+def _disk_errors(path: str, action: str) -> Iterator[None]:
+    """Turn an OSError into a StorageError that names the action, and how to use another disk."""
+    try:
+        with translated(path, action):
+            yield
+    except StorageError as error:
+        error.advise(hint="let TMPDIR name a directory on another disk: it says where a local run keeps such records")
+        raise

@@ -15,9 +15,9 @@ from dagflow.spec.graph_reader import NAME, Direction
 from dagflow.spec.head_reader import APP_NAME
 from dagflow.spec.known_names import KnownNames
 from dagflow.spec.property_schema import FROM_ENVIRONMENT, class_names, properties_schema, when
-from dagflow.spec.signal_schema import signals_schema
+from dagflow.spec.signal_reader import MAX_FRESHNESS_MILLIS, WAYS
 from dagflow.spec.spark_master import MASTER_SETTING
-from dagflow.spec.step_schema import steps_schema
+from dagflow.spec.step_reader import SHORT_NAMES, ShortName
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _MAPPING = {"type": ["object", "null"]}
@@ -252,3 +252,122 @@ def _streams_schema() -> dict[str, Any]:
         },
     }
     return {**_MAPPING, "additionalProperties": stream}
+
+
+def signals_schema() -> dict[str, Any]:
+    """The schema of each attribute, by name."""
+    target = {
+        "url": {
+            "type": "string",
+            "pattern": r"^https?://|\$\{",
+            "description": "the whole URL that events are sent to",
+        },
+        "headers": {
+            "type": "object",
+            "additionalProperties": {"type": ["string", "number"]},
+            "description": "headers of each request; credentials come from ${NAME}",
+        },
+    }
+    namespace = {"type": "string", "minLength": 1, "default": "dagflow", "description": "the namespace of the job"}
+    return {
+        "alerts": _alerts(target),
+        "lineage": _mapping({**target, "namespace": namespace}, "where OpenLineage events are sent", ["url"]),
+        "traces": _mapping(target, "where traces are sent, as OTLP over HTTP in JSON", ["url"]),
+    }
+
+
+def _alerts(target: dict[str, Any]) -> dict[str, Any]:
+    freshness = {"type": "integer", "minimum": 1, "maximum": MAX_FRESHNESS_MILLIS}
+    word = {"type": ["string", "number"]}
+    limits = {
+        "freshness_millis": {
+            "anyOf": [freshness, FROM_ENVIRONMENT],
+            "description": "how long input may wait to be published",
+        },
+        "rejects": {
+            "type": "string",
+            "pattern": r"%\s*$|\$\{",
+            "description": "which share of the newest records may be refused, such as 1%",
+        },
+        "backlog": {
+            "type": ["string", "integer"],
+            "description": "how much input may be known and not committed, such as 10GiB",
+        },
+        "on": {"anyOf": [{"enum": list(WAYS)}, FROM_ENVIRONMENT], "description": "where alerts are sent"},
+        "command": {
+            "anyOf": [word, {"type": "array", "items": word, "minItems": 1}],
+            "description": "a program and its arguments, run without a shell",
+        },
+    }
+    return _mapping({**limits, **target}, "when a run raises an alert, and where it is sent")
+
+
+def _mapping(properties: dict[str, Any], description: str, required: list[str] | None = None) -> dict[str, Any]:
+    schema = {"type": "object", "additionalProperties": False, "properties": properties, "description": description}
+    return {**schema, "required": required} if required else schema
+
+
+def steps_schema(
+    classes: Mapping[str, type], definitions: Mapping[str, Any], operator: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The schema of the list of steps.
+
+    Args:
+        classes: The operators by name.
+        definitions: For each of them the schema of its properties.
+        operator: The schemas of the keys `partition` and `partitioner` of an operator.
+    """
+    keys = {
+        "name": {"type": "string", "description": "the operator's name; by default the short name or the class"},
+        "class": class_names(classes),
+        "partition": operator["partition"],
+        "partitioner": operator["partitioner"],
+    }
+    branches = [
+        {
+            "if": {"required": [name], "not": {"required": ["class"]}},
+            "then": {
+                "properties": {**_properties_of(short.class_name, definitions), name: _value_of(short, definitions)}
+            },
+        }
+        for name, short in SHORT_NAMES.items()
+    ]
+    unknown = {"required": ["class"], "properties": {"class": {"not": {"enum": list(classes)}}}}
+    branches.append({"if": unknown, "then": {"additionalProperties": True}})
+    branches += [when("class", name, {"properties": _properties_of(name, definitions)}) for name in classes]
+    step = {
+        "type": "object",
+        "anyOf": [*(_with_short_name(name, short) for name, short in SHORT_NAMES.items()), {"required": ["class"]}],
+        "properties": keys,
+        "allOf": branches,
+        "unevaluatedProperties": False,
+    }
+    reference = {"type": "string", "description": "the name of an operator below 'operators'"}
+    return {
+        "type": "array",
+        "minItems": 1,
+        "items": {"anyOf": [reference, step]},
+        "description": "operators one behind the other: the short form of operators and streams",
+    }
+
+
+def _with_short_name(name: str, short: ShortName) -> dict[str, Any]:
+    meaning = f"{short.class_name}: {f'its property {short.property}' if short.property else 'its properties'}"
+    # Beside a class, the key is one of its properties.
+    return {"required": [name], "not": {"required": ["class"]}, "properties": {name: {"description": meaning}}}
+
+
+def _properties_of(name: str, definitions: Mapping[str, Any]) -> dict[str, Any]:
+    properties: dict[str, Any] = definitions[name].get("properties", {})
+    return properties
+
+
+def _value_of(short: ShortName, definitions: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema of the value of a short name."""
+    known = _properties_of(short.class_name, definitions)
+    if not short.property:
+        return {"type": "object", "properties": known, "additionalProperties": False}
+    value: dict[str, Any] = known[short.property]
+    if not short.list_property:
+        return value
+    return {"if": {"type": "array"}, "then": known[short.list_property], "else": value}

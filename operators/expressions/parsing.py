@@ -16,7 +16,7 @@ import sqlglot
 from sqlglot import exp, parser, tokens
 from sqlglot.errors import ParseError, TokenError
 
-from dagflow.suggestions import did_you_mean
+from dagflow.suggestions import did_you_mean, nearest
 from operators.column_names import shown_name
 from operators.expressions.arguments import (
     CHAINED,
@@ -29,7 +29,6 @@ from operators.expressions.arguments import (
     require_read,
 )
 from operators.expressions.expression_error import ExpressionError
-from operators.expressions.misspelling import with_keyword
 from operators.expressions.sql_types import (
     BIGINT,
     BOOLEAN,
@@ -409,3 +408,38 @@ def _added_months(found: Any, number: str, months: int) -> str:
     date = others[0].sql() if others and isinstance(others[0], exp.Column) else "date"
     count = str(sign * int(number) * months) if re.fullmatch(r"[+-]?[0-9]+", number) else "months"
     return f"add_months({date}, {count})"
+
+
+_KEYWORDS = (
+    *("select", "distinct", "from", "where", "group by", "order by", "having", "limit", "with", "as", "on", "using"),
+    *("join", "left join", "group", "order", "by", "asc", "desc", "and", "or", "not", "in", "is", "null", "between"),
+    *("like", "ilike", "case", "when", "then", "else", "end", "cast", "try_cast", "extract", "interval", "left"),
+)
+_MOST_WORDS = 50
+_LEAST_LETTERS = 2
+
+
+def with_keyword(error: ExpressionError, text: str, read: Callable[[str], object]) -> ExpressionError:
+    """The error, or one that names a misspelt keyword: one with which the text can be read, or be read further.
+
+    Args:
+        error: The mistake.
+        text: The text.
+        read: Reads a text, or raises an ExpressionError.
+    """
+    try:
+        words = [token for token in tokens.Tokenizer().tokenize(text) if token.token_type.name == "VAR"]
+    except Exception:  # sqlglot refuses what is no SQL at all
+        return error
+    for word in words[:_MOST_WORDS]:
+        keyword = nearest(word.text, _KEYWORDS) if len(word.text) >= _LEAST_LETTERS else None
+        if keyword is None:
+            continue
+        try:
+            read(f"{text[: word.start]}{keyword}{text[word.end + 1 :]}")
+        except ExpressionError as other:
+            # Other words may be misspelt as well.
+            if other.offset <= max(error.offset, word.end) + len(keyword) - len(word.text):
+                continue
+        return ExpressionError(f"'{word.text}' is not expected here; did you mean '{keyword}'?", text, word.start)
+    return error

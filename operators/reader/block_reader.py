@@ -2,29 +2,193 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+import contextlib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pydantic import Field
+
+from dagflow.api.columns.column_typing import ColumnTyped, StreamColumns
 from dagflow.api.context import OperatorContext
-from dagflow.api.operator import Prefetcher
+from dagflow.api.operator import Operator, Prefetcher, PreScanner, RejectRetrier, Seekable
+from dagflow.api.partitioning import BacklogStats, Partitioner, StatsListener, StatsResponse
 from dagflow.api.ports import InputPort, OutputPort
+from dagflow.api.properties import Count, Millis, Tuning
+from dagflow.api.records import RecordBatch
+from dagflow.api.rejects.refused_records import RefusedRecords
+from dagflow.errors import CredentialsError, RecordError, StorageError, TransientStorageError
+from dagflow.metrics.names import RECORD_BYTES, REJECTED, REJECTED_BYTES, SKIPPED_BYTES
+from dagflow.storage.context import StorageContext
 from operators.files.metadata import BlockMetadata
 from operators.files.refused_blocks import RefusedBlocks
 from operators.files.small_file_batch import SmallFileBatch
-from operators.reader.backlog_scaling import BacklogScaled
 from operators.reader.block_files import BlockFiles
-from operators.reader.block_planning import BlockPlanning
 from operators.reader.block_processor import BlockProcessor, ReadStep
-from operators.reader.byte_accounting import TaskAccounting
+from operators.reader.byte_accounting import BlockAccounting, TaskAccounting
+from operators.reader.compression.recognition import CompressionSetting, recognised_compression
+from operators.reader.compression.stream import CorruptArchiveError
 from operators.reader.content import ContentReader
-from operators.reader.on_error import ErrorPolicy
-from operators.reader.path_values import PathValues
-from operators.reader.prescan import PreScanState
+from operators.reader.formats import RecordFormatSpec
+from operators.reader.formats.base import UNKNOWN_STATE, RecordFormat, with_entry_state
+from operators.reader.on_error import ErrorPolicy, OnError, OnVanished
+from operators.reader.path_values import PathSetting, PathValues
+from operators.reader.prescan import BlockPreScan, PreScanState
 from operators.reader.rate_limit import RateLimited, RateLimiter
-from operators.reader.refused_block_reader import RefusedBlockReader
 from operators.reader.small_file_batch_reader import SmallFileBatchReader
 from operators.rejects.reject_limit import RejectLimited
+
+
+class BlockPlanning(Operator, PreScanner, Seekable, RejectRetrier, ColumnTyped):
+    """A reader of blocks as the driver sees it: what its records are, and which blocks have to be read for some."""
+
+    format: Annotated[RecordFormatSpec, Field(description="record format: its name, or {type: name, ...}")] = "lines"  # type: ignore[assignment]  # given as in YAML, and made a format by the validator
+    compression: Annotated[
+        CompressionSetting,
+        Field(
+            description="auto: detected from the content, which the file's name must not contradict; none: bytes as "
+            "they are"
+        ),
+    ] = "auto"
+    on_error: Annotated[
+        OnError,
+        Field(
+            description="a file that cannot be read or decompressed, or that has a bad header: end the run, or leave "
+            "it out"
+        ),
+    ] = "fail"
+    on_vanished: Annotated[
+        OnVanished,
+        Field(
+            description="a version of a file that was replaced, truncated or deleted after it was planned: leave it "
+            "out and list it, or end the run"
+        ),
+    ] = "skip"
+    partition_values: PathSetting = None
+
+    def prescan(self) -> BlockPreScan:
+        """Scans blocks where their format or compression needs it."""
+        infers = self.partition_values == "hive"
+        return BlockPreScan(self.format, self.compression, self.on_error, self.on_vanished, infers_paths=infers)
+
+    def check_properties(self) -> None:
+        """Refuse columns of paths for records that have none of their own."""
+        super().check_properties()
+        declared = self.partition_values if isinstance(self.partition_values, dict) else {}
+        if nested := [name for name, kind in declared.items() if kind.is_nested]:
+            raise ValueError(f"partition_values: '{nested[0]}' is {declared[nested[0]].name}, which no path holds")
+        if self.partition_values is not None and not self.format.has_columns:
+            raise ValueError(
+                f"partition_values adds columns, and records of the format {self.format.name} are bytes; csv, and "
+                "json_lines with columns, have columns"
+            )
+
+    def columns_at(self, port: str, arriving: StreamColumns | None) -> StreamColumns | None:
+        """The columns that the format declares; what paths add is not known."""
+        if port == "errors":
+            return StreamColumns.raw()
+        is_known = port == "messages" and self.partition_values is None
+        return self.format.declared_columns() if is_known else None
+
+    def seek(self, items: Sequence[Any], offset: int, storage: StorageContext) -> list[Any]:
+        """The blocks in which records may begin at an offset or behind it.
+
+        Raises:
+            StorageError: A file cannot be read.
+        """
+        with contextlib.closing(BlockFiles(storage)) as files:
+            return list(blocks_from(offset, items, files, self.format, self.compression))
+
+    def retry_batch(
+        self, blocks: Mapping[int, Any], refused: RefusedRecords, is_tried: npt.NDArray[np.bool_], first_id: int
+    ) -> RefusedBlocks:
+        """The blocks of refused records."""
+        return RefusedBlocks.of(blocks, refused, is_tried, first_id, in_one_pass=self.format.needs_prescan)
+
+
+def readers_for(backlog: int, min_readers: int, max_readers: int) -> int:
+    """The number of readers for a backlog.
+
+    A backlog above max_readers calls for max_readers; any other is rounded down to a power of two, and
+    then brought between min_readers and max_readers.
+
+    Args:
+        backlog: Blocks that are planned and not yet read.
+        min_readers: At least 1.
+        max_readers: At least min_readers.
+
+    Source:
+        AbstractBlockReader of Apache Apex Malhar, which clamps before it rounds, and so gives 2 for a minimum of 3.
+    """
+    if backlog > max_readers:
+        return max_readers
+    rounded = 1 << (backlog.bit_length() - 1) if backlog > 0 else min_readers
+    return max(min_readers, min(max_readers, rounded))
+
+
+class BacklogScaled(Operator, Partitioner, StatsListener):
+    """An operator that decides itself how many partitions it has, by the number of blocks that wait."""
+
+    min_readers: Annotated[Count, Tuning(), Field(ge=1, description="minimum number of partitions")] = 1
+    max_readers: Annotated[Count, Tuning(), Field(ge=1, description="maximum number of partitions")] = 16
+    collect_stats: Annotated[
+        bool, Tuning(), Field(description="whether the number of partitions follows the backlog")
+    ] = True
+    interval_millis: Annotated[
+        Millis, Tuning(), Field(description="time between two changes of the number of partitions")
+    ] = 500
+
+    shrink_after_millis: Annotated[
+        Millis, Tuning(), Field(description="how long the backlog must not need partitions before they are removed")
+    ] = 10_000
+
+    _changed_at_millis: int | None = None
+    _needs: tuple[tuple[int, int], ...] = ()
+    """Time and count of each need that no later need has reached, the greatest first."""
+
+    def check_properties(self) -> None:
+        """Refuse a range of readers that is empty."""
+        super().check_properties()
+        if self.min_readers > self.max_readers:
+            raise ValueError(f"min_readers, {self.min_readers}, is above max_readers, {self.max_readers}")
+
+    def process_stats(self, stats: BacklogStats) -> StatsResponse:
+        """Ask for a repartition when the backlog needs more readers, or no recent one needs as many.
+
+        Source:
+            The stabilization window of Kubernetes' HorizontalPodAutoscaler: up at once, down to the recent peak.
+        """
+        if not self.collect_stats:
+            return StatsResponse(False, f"collect_stats is off: {stats.partitions} stay")
+        self._remember(stats)
+        wanted = self.define_partitions(stats)
+        blocks = "1 block" if stats.backlog == 1 else f"{stats.backlog} blocks"
+        rule = f"backlog of {blocks}, {self.min_readers} to {self.max_readers} readers"
+        if wanted == stats.partitions:
+            return StatsResponse(False, f"{rule}: {wanted} is right")
+        changed_at = self._changed_at_millis
+        if changed_at is not None and stats.now_millis - changed_at < self.interval_millis:
+            age = stats.now_millis - changed_at
+            return StatsResponse(False, f"{rule}: {wanted} wanted, but the last change is {age} ms old")
+        self._changed_at_millis = stats.now_millis
+        return StatsResponse(True, f"{rule}: {stats.partitions} to {wanted}")
+
+    def define_partitions(self, stats: BacklogStats) -> int:
+        """The number of readers for the recent backlogs; at the start, and without stats, as few as are allowed."""
+        if not self.collect_stats:
+            return stats.partitions or self.min_readers
+        needed = readers_for(stats.backlog, self.min_readers, self.max_readers)
+        return max(needed, self._needs[0][1]) if self._needs else needed
+
+    def _remember(self, stats: BacklogStats) -> None:
+        needed = readers_for(stats.backlog, self.min_readers, self.max_readers)
+        since = stats.now_millis - self.shrink_after_millis
+        kept = (each for each in self._needs if each[0] > since and each[1] > needed)
+        self._needs = (*kept, (stats.now_millis, needed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,3 +284,195 @@ class BlockReader(RateLimited, BlockPlanning, RejectLimited, BacklogScaled, Pref
         self.setup(OperatorContext(connected=frozenset(name for name, port in ports.items() if port.is_connected)))
         assert self._readers is not None
         return self._readers
+
+
+UNREADABLE = StorageError, CorruptArchiveError, RecordError, EOFError
+
+
+@dataclass(slots=True)
+class _Ranges:
+    """The byte ranges of refused records, and the result of each.
+
+    Attributes:
+        starts: Offset of the first byte of each, ascending.
+        ends: Offset one past the last byte of each.
+        is_decided: For each range whether its record was accepted, refused once more, or skipped.
+        is_passed_over: For each range whether it was skipped.
+    """
+
+    starts: npt.NDArray[np.int64]
+    ends: npt.NDArray[np.int64]
+    is_decided: npt.NDArray[np.bool_] = field(init=False)
+    is_passed_over: npt.NDArray[np.bool_] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.is_decided = np.zeros(len(self.starts), bool)
+        self.is_passed_over = np.zeros(len(self.starts), bool)
+
+    def decide(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Note that records begin at these offsets; returns which of them are in a range."""
+        found = np.searchsorted(self.starts, offsets, side="right") - 1
+        is_inside = (found >= 0) & (offsets < self.ends[np.maximum(found, 0)])
+        self.is_decided[found[is_inside]] = True
+        return is_inside
+
+    def pass_over(self, offset: int, length: int) -> None:
+        """Note that bytes are not meant to be records."""
+        is_inside = (self.starts >= offset) & (self.ends <= offset + length)
+        self.is_decided |= is_inside
+        self.is_passed_over |= is_inside
+
+
+class _Retrial(BlockAccounting):
+    """Takes in rejects among the records that are read again, and ignores all others in their block.
+
+    Args:
+        block: The block.
+        ranges: The bytes of the records.
+        context: Context of the task.
+
+    Attributes:
+        rejected_bytes: Bytes in the records that stay refused.
+    """
+
+    def __init__(self, block: BlockMetadata, ranges: _Ranges, context: OperatorContext) -> None:
+        # The bytes of the block were counted when they were read first.
+        super().__init__(block.url, Counter(), lambda reject: None)
+        self._block = block
+        self._ranges = ranges
+        self._context = context
+        self.rejected_bytes = 0
+
+    def _refuse(
+        self, offsets: Sequence[int], lengths: Sequence[int], reasons: Sequence[str], raws: Sequence[bytes]
+    ) -> None:
+        """Record the rejects that stay refused."""
+        super()._refuse(offsets, lengths, reasons, raws)
+        rows = np.flatnonzero(self._ranges.decide(np.array(offsets, np.int64))).tolist()
+        own = [lengths[row] for row in rows]
+        self._context.refused.add(
+            self._block.block_id,
+            [offsets[row] for row in rows],
+            own,
+            [reasons[row] for row in rows],
+            [raws[row] for row in rows],
+        )
+        self._context.counters[REJECTED] += len(rows)
+        self.rejected_bytes += sum(own)
+
+    def skip(self, offset: int, length: int, reason: str) -> None:
+        """Note that the bytes are no record any more."""
+        super().skip(offset, length, reason)
+        self._ranges.pass_over(offset, length)
+
+    def skip_records(self, offsets: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], reason: str) -> None:
+        """Note that lines are no records any more."""
+        super().skip_records(offsets, lengths, reason)
+        for index in np.flatnonzero(self._ranges.decide(offsets)).tolist():
+            self._ranges.pass_over(int(offsets[index]), int(lengths[index]))
+
+
+class RefusedBlockReader:
+    """Reads refused records again: emits those that are accepted now, and records the others as refused once more.
+
+    Guarantee: each refused record is emitted, or stays refused, or is skipped because the format now says that it is
+    none. Other records of its block are not emitted.
+
+    Args:
+        content: Reads the records.
+        files: Opens the files, whose bytes must be exactly those that were read before.
+        context: Context of the task.
+    """
+
+    def __init__(self, content: ContentReader, files: BlockFiles, context: OperatorContext) -> None:
+        self._content = content
+        self._files = files
+        self._context = context
+
+    def read(self, refused: RefusedBlocks) -> Iterator[ReadStep]:
+        """Read the records of some blocks.
+
+        Yields:
+            A step for each batch of records that are accepted.
+
+        Raises:
+            StorageError: A file failed after some of its records were emitted.
+        """
+        for index in range(len(refused.blocks)):
+            block, records, is_tried = refused.of_block(index)
+            self._context.refused.keep(records.where(~is_tried))
+            if is_tried.any():
+                yield from self._read_block(block, records.where(is_tried))
+
+    def close(self) -> None:
+        """Close the file."""
+        self._files.close()
+
+    def _read_block(self, block: BlockMetadata, records: RefusedRecords) -> Iterator[ReadStep]:
+        offsets, lengths = records.numbers("offset"), records.numbers("length")
+        ranges = _Ranges(offsets, offsets + np.maximum(lengths, 1))
+        retrial = _Retrial(block, ranges, self._context)
+        has_emitted = False
+        try:
+            for batch in self._accepted(block, ranges, retrial):
+                has_emitted = True
+                yield ReadStep([batch], [])
+            self._files.require_unchanged(block)
+        except (TransientStorageError, CredentialsError):
+            raise
+        except UNREADABLE:
+            if has_emitted:
+                raise
+            # These records stay refused, so that a later retry tries them once more.
+            self._context.refused.keep(records)
+            return
+        counters = self._context.counters
+        counters[REJECTED] -= int(ranges.is_decided.sum())
+        # The size of the input stays: bytes that are no longer refused are those of records, or skipped.
+        left_bytes = int(lengths[ranges.is_decided].sum()) - retrial.rejected_bytes
+        skipped_bytes = int(lengths[ranges.is_passed_over].sum())
+        counters[REJECTED_BYTES] -= left_bytes
+        counters[SKIPPED_BYTES] += skipped_bytes
+        counters[RECORD_BYTES] += left_bytes - skipped_bytes
+        self._context.refused.keep(records.where(~ranges.is_decided).refused_again())
+
+    def _accepted(self, block: BlockMetadata, ranges: _Ranges, retrial: _Retrial) -> Iterator[RecordBatch]:
+        file = self._files.open(block)
+        has_grown = file.has_grown()
+        # The format may have other options now than the one that scanned the block.
+        tried = replace(block, is_open=False, entry_state=UNKNOWN_STATE)
+        for batch in self._content.read(file, tried, retrial, has_grown=has_grown):
+            is_inside = ranges.decide(batch.offsets())
+            if is_inside.any():
+                parsed = self._content.parse(batch.filter(pa.array(is_inside)), block, retrial)
+                if len(parsed):
+                    yield parsed
+
+
+def blocks_from(
+    offset: int, items: Sequence[Any], files: BlockFiles, format: RecordFormat, setting: CompressionSetting
+) -> Iterator[Any]:
+    """The tuples in which records may begin at an offset or behind it; all tuples of a file whose cuts are not known.
+
+    The block with the offset is given the state in which it begins.
+
+    Args:
+        offset: An offset in the content of files.
+        items: Blocks in file order, and other tuples, which are kept.
+        files: Opens the files.
+        format: The format that will read them.
+        setting: How files are compressed, or "auto".
+
+    Raises:
+        StorageError: A file cannot be read.
+    """
+    for item in items:
+        if not isinstance(item, BlockMetadata):
+            yield item
+        elif item.decompressed is not None:
+            if item.decompressed.end > offset:
+                yield item
+        elif recognised_compression(file := files.open(item), item, setting) is not None:
+            yield item
+        elif item.end > offset:
+            yield with_entry_state(format, file, item) if item.start <= offset else item

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Annotated, Any
 
+import pyarrow as pa
+from pydantic import Field
 from sqlglot import exp
 
 from dagflow.api.capabilities.accumulator import Over
 from dagflow.api.operator import Operator
 from dagflow.suggestions import did_you_mean
 from operators.aggregate.aggregate import Aggregate
-from operators.aggregate.aggregate_calls import Aggregation
+from operators.aggregate.aggregate_calls import Aggregation, many_values
 from operators.aggregate.top_n import TopN
 from operators.expressions.arguments import position_of
 from operators.expressions.binding import check_functions
 from operators.expressions.expression import Expression
 from operators.expressions.expression_error import ExpressionError
+from operators.expressions.functions.available import AGGREGATES
 from operators.expressions.parsing import Converter, parsed_as
-from operators.expressions.syntax import Alias, Call, ColumnName, Constant, Node
+from operators.expressions.syntax import Alias, Call, ColumnName, Constant, Node, with_parts
 from operators.sql.clauses import (
     Item,
     columns_read,
@@ -29,11 +33,10 @@ from operators.sql.clauses import (
     require_select,
     without_positions,
 )
-from operators.sql.joined_table import JoinedTable
-from operators.sql.query_groups import Groups
 from operators.sql.scope import QueryConverter, Scope
 from operators.sql.select_list import COLUMN, STAR, SelectList
 from operators.sql.sql_table import SqlTable
+from operators.transform.enrich import Enrich
 from operators.transform.select import Select
 
 INPUT = "input"
@@ -376,3 +379,113 @@ class QueryPlanner:
 def _is_column(tree: Node, name: str, scope: Scope) -> bool:
     """Whether an entry of the select list is a column under its own name."""
     return isinstance(tree, ColumnName) and tree.name in (name, *(f"{table}.{name}" for table in scope.joined))
+
+
+class JoinedTable(Enrich):
+    """Joins records with a table whose columns are called `alias.column`, so that queries can tell them apart."""
+
+    alias: Annotated[str, Field(description="what the query calls the table")]
+    further: Annotated[
+        list[tuple[str, str]] | None,
+        Field(description="pairs as those of on, whose columns of the records are in on already"),
+    ] = None
+    wanted: Annotated[list[str] | None, Field(description="columns that the query may name; None for all")] = None
+    query: Annotated[str, Field(description="the query")] = ""
+    named: Annotated[
+        dict[str, int],
+        Field(description="columns that are the table's for sure, and where"),
+    ] = {}  # noqa: RUF012  # a default, which pydantic copies
+
+    def compared(self) -> list[tuple[str, str]]:
+        """All pairs: a query may compare a column of the records with several of the table."""
+        return [*super().compared(), *(self.further or ())]
+
+    def _added(self, schema: pa.Schema) -> dict[str, str]:
+        """The columns that the query may name."""
+        names = schema.names if self.wanted is None else [name for name in schema.names if name in self.wanted]
+        return {f"{self.alias}.{name}": name for name in names}
+
+    def require_named(self, table: pa.Schema) -> None:
+        """Refuse a column that the query takes from the table, and that the table lacks.
+
+        Raises:
+            ExpressionError: The table lacks a named column.
+        """
+        for name, offset in self.named.items():
+            if name not in table.names:
+                hint = did_you_mean(name, table.names) or f"; there are {', '.join(table.names)}"
+                raise ExpressionError(f"table '{self.alias}' has no column '{name}'{hint}", self.query, offset)
+
+
+class Groups:
+    """The keys and the results of groups.
+
+    Args:
+        text: The query.
+        keys: The expressions that records are grouped by.
+        items: The select list.
+
+    Attributes:
+        keys: The expressions by the names of columns.
+        columns: The aggregations by the names of columns.
+        sources: For each entry of the select list its column.
+    """
+
+    def __init__(self, text: str, keys: list[Node], items: list[Item]) -> None:
+        self._text = text
+        self._names: dict[Node, str] = {}
+        self.keys: dict[str, Expression] = {}
+        self.columns: dict[str, Aggregation] = {}
+        self.sources: dict[str, str] = {}
+        self._mark = "#"
+        while any(item.name.startswith(self._mark) for item in items):
+            self._mark += "#"
+        names = names_of(items)
+        for key in keys:
+            plain = without_positions(key.argument if isinstance(key, Alias) else key)
+            if plain not in self._names:
+                own = self.hidden_name(f"by{len(self.keys)}")
+                name = self._names[plain] = names.get(plain, own)
+                self.keys[name] = Expression(text, key)
+            elif isinstance(key, Alias):
+                # The key exists already if the name is that of the entry; it is another one if a column has the name.
+                name = self._names[plain]
+                self.keys[name] = Expression(text, replace(key, argument=self.keys[name].tree))
+        for item in items:
+            if item.tree is not None:
+                self.sources[item.name] = self.column_of(item.tree, item.name)
+
+    def hidden_name(self, name: str) -> str:
+        """The name of a column that is no entry of the select list."""
+        return f"{self._mark}{name}"
+
+    def column_of(self, tree: Node, name: str) -> str:
+        """The column of an expression; a new one of the given name if there is none."""
+        plain = without_positions(tree)
+        if plain not in self._names:
+            self._names[plain] = name
+            self.add(name, tree)
+        return self._names[plain]
+
+    def add(self, name: str, tree: Node) -> None:
+        """Add a result.
+
+        Raises:
+            ExpressionError: An aggregate function is used as it cannot be, or a column has many values in a group.
+        """
+        self.columns[name] = Aggregation.of_tree(self._text, self._over_keys(tree), name)
+
+    def _over_keys(self, tree: Node) -> Node:
+        """The expression with the name of each key in its place.
+
+        Raises:
+            ExpressionError: A column has many values in a group, although a key may have its name.
+        """
+        if isinstance(tree, Call) and tree.name in AGGREGATES:
+            return tree
+        name = self._names.get(without_positions(tree))
+        if name in self.keys:
+            return ColumnName(tree.position, name)
+        if isinstance(tree, ColumnName):
+            raise many_values(self._text, tree)
+        return with_parts(tree, self._over_keys)

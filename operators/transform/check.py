@@ -2,25 +2,140 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Annotated
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pyarrow as pa
-from pydantic import Field
+from pydantic import Field, PlainValidator, WithJsonSchema
 
 from dagflow.api.capabilities.composite import Composite, Expansion
 from dagflow.api.columns.column_typing import StreamColumns
+from dagflow.api.context import OperatorContext
 from dagflow.api.operator import Operator
 from dagflow.api.partitioning import ByName
 from dagflow.api.properties import Count, OneOrMany
 from dagflow.api.records import RecordBatch
+from dagflow.errors import DagflowError
+from operators.expressions.binding import bind
 from operators.expressions.bound import Bound
 from operators.expressions.expression import Expression
-from operators.expressions.syntax import Node
+from operators.expressions.expression_error import ExpressionError
+from operators.expressions.parsing import parsed
+from operators.expressions.sql_types import name_of
+from operators.expressions.syntax import ColumnName, Node
 from operators.expressions.vectors import Rows
-from operators.transform.expectations import FAILED, Expectation, ExpectingOperator, UniqueColumn
-from operators.transform.unique_check import UniqueCheck
+from operators.rejects.reject_limit import Share, is_over
+from operators.stateful.remembered_keys import RememberedKeys
+from operators.transform.column_operator import ColumnOperator, Plan
+
+FAILED = "failed"
+"""Counts the records that fail; followed by an expectation, those that fail this one."""
+
+_UNIQUE = re.compile(r"\s*unique\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class UniqueColumn:
+    """The expectation that a value occurs in a column once: `unique(order_id)`.
+
+    Attributes:
+        text: As it is written.
+        column: The column.
+    """
+
+    text: str
+    column: ColumnName = field(repr=False, compare=False)
+
+    @classmethod
+    def of(cls, text: str) -> UniqueColumn:
+        """Parse the expectation of a text.
+
+        Raises:
+            ExpressionError: The text is no unique() of one column.
+        """
+        try:
+            # Blanks for the word keep the positions of the rest of the text.
+            tree = parsed(_UNIQUE.sub(lambda found: " " * len(found[0]), text, count=1))
+        except ExpressionError:
+            tree = None
+        if not isinstance(tree, ColumnName):
+            reason = "unique(…) takes the name of one column, and is an expectation of its own"
+            raise ExpressionError(reason, text, len(text) - len(text.lstrip()))
+        return cls(text, tree)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _expectation(value: object) -> Expression | UniqueColumn:
+    if isinstance(value, UniqueColumn):
+        return value
+    if isinstance(value, str) and _UNIQUE.match(value) and "(" in value:
+        return UniqueColumn.of(value)
+    return Expression.of(value)
+
+
+_SCHEMA: dict[str, Any] = {
+    "type": ["string", "number", "boolean"],
+    "description": "a condition, as qty > 0, or unique(order_id)",
+}
+
+Expectation = Annotated[Expression | UniqueColumn, PlainValidator(_expectation), WithJsonSchema(_SCHEMA)]
+"""A property that is an expectation."""
+
+
+class ExpectingOperator(ColumnOperator[Plan]):
+    """An operator that passes on the records that meet expectations, and handles the others as on_fail says."""
+
+    on_fail: Annotated[
+        Literal["reject", "warn", "fail"],
+        Field(description="a record that fails: refuse it, count it and pass it on, or end the run"),
+    ] = "reject"
+    max_failed: Annotated[
+        Annotated[Count, Field(ge=0)] | Share | None,
+        Field(description="end the run when more records than this fail, or a larger share of all, such as 1%"),
+    ] = None
+
+    def count(self, name: str, count: int) -> None:
+        """Add to a counter."""
+        if count and self._context is not None:
+            self._context.counters[name] += count
+
+    def pass_on(self, batch: RecordBatch, failed: Mapping[int, str]) -> None:
+        """Emit the records of a batch, except those that fail and are refused.
+
+        Args:
+            batch: The records.
+            failed: Why a record fails, by its position.
+
+        Raises:
+            RecordError: A record fails, and on_fail ends the run, or no stream takes rejects.
+        """
+        self.count(FAILED, len(failed))
+        if failed and self.on_fail == "fail":
+            raise self.error_of(batch, failed, "fix the record, or set on_fail to reject or warn")
+        if failed and self.on_fail == "reject":
+            self.refuse(batch, dict(sorted(failed.items())))
+            batch = batch.filter(pa.array(np.isin(np.arange(len(batch)), list(failed), invert=True)))
+        self.output.emit(batch)
+
+    def check_limits(self, totals: Mapping[str, int]) -> None:
+        """End a run in which too many records were refused, or failed."""
+        super().check_limits(totals)
+        most = self.max_failed
+        if most is None:
+            return
+        failed = totals.get(FAILED, 0)
+        records = self._record_count(totals)
+        if is_over(most, failed, records):
+            raise DagflowError(
+                f"{failed} of {records} records are not as expected, and max_failed is {most}",
+                hint="the counters of the operator show which expectation failed; to continue, raise max_failed or set "
+                "it to null",
+            )
 
 
 class Check(ExpectingOperator[tuple[Bound, ...]], Composite):
@@ -112,3 +227,69 @@ class Check(ExpectingOperator[tuple[Bound, ...]], Composite):
             ExpressionError: An expectation does not fit the columns.
         """
         return tuple(each.bind_condition(schema) for each in self._conditions)
+
+
+class UniqueCheck(ExpectingOperator[None], RememberedKeys):
+    """A part of Check: passes on the first record of each value of a column, in the order of windows.
+
+    Needs all records of a value in one partition. Nulls are not compared, as in SQL.
+
+    Args:
+        expectation: The expectation.
+    """
+
+    _context: OperatorContext
+
+    def __init__(self, expectation: UniqueColumn, **properties: object) -> None:
+        super().__init__(**properties)
+        self.expectation = expectation
+
+    def keyed_by(self) -> dict[str, str]:
+        """The column whose values must be unique."""
+        return {"column": self.expectation.column.name}
+
+    def key_column(self) -> str:
+        """The column whose values must be unique."""
+        return self.expectation.column.name
+
+    def setup(self, context: OperatorContext) -> None:
+        """Called once before the first window."""
+        ExpectingOperator.setup(self, context)
+        RememberedKeys.setup(self, context)
+
+    @ExpectingOperator.input.batch
+    def check(self, batch: RecordBatch) -> None:
+        """Emit the records of a batch whose value did not occur before."""
+        if not len(batch):
+            self.output.emit(batch)
+            return
+        columns = self.columns_of(batch)
+        self.plan_of(columns.schema)
+        column = columns.column(self.expectation.column.name)
+        positions = column.is_valid().to_numpy(zero_copy_only=False).nonzero()[0].tolist()
+        failed = {
+            position: f"expected {self.expectation}: an earlier record, of window {window}, has the same value"
+            for position, window in zip(positions, self.remember(column.drop_null().to_pylist()), strict=True)
+            if window is not None
+        }
+        self.count(f"failed {self.expectation}", len(failed))
+        self.pass_on(batch, failed)
+
+    def resulting_columns(self, arriving: StreamColumns) -> StreamColumns:
+        """The columns that arrive."""
+        self.require_not_raw(arriving)
+        self.plan(arriving.with_names([self.expectation.column.name]))
+        return arriving
+
+    def plan(self, schema: pa.Schema) -> None:
+        """Check that the column exists, and has values that can be compared.
+
+        Raises:
+            ExpressionError: The column does not exist, or has lists or structs.
+        """
+        text, column = self.expectation.text, self.expectation.column
+        type = bind(text, column, schema).type
+        if pa.types.is_nested(type):
+            raise ExpressionError(
+                f"column '{column.name}' is {name_of(type)}, and has no values to compare", text, column.position
+            )

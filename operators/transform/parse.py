@@ -16,14 +16,16 @@ from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.properties import Columns
 from dagflow.api.records import LINE_FEED, RECORD, Origin, RecordBatch
 from dagflow.api.regular_expressions import Pattern, closed
+from dagflow.storage.columns import borders_of
 from dagflow.suggestions import did_you_mean
 from operators.reader.columns.types import ColumnTypes, refuse_optional
 from operators.reader.columns.typing import in_records, typed
 from operators.reader.formats.base import NullAccounting, Parsed
 from operators.reader.formats.json_lines import JsonLines
 from operators.reader.scanning.column_parsing import valid_text
+from operators.reader.scanning.positions import Positions, contains, positions_of
+from operators.reader.scanning.search import NONE, escaped_positions, occurrences
 from operators.transform.column_operator import ColumnOperator
-from operators.transform.quoted_values import ESCAPE, MARK, has_escapes, unescaped, why_refused, with_marks
 
 
 class Split(BaseModel):
@@ -305,3 +307,120 @@ def _groups_of(regex: str) -> list[str]:
     if not names:
         raise ValueError(f"regex {regex!r} has no named group, as (?P<host>[^ ]+)")
     return names
+
+
+MARK = r"\xff"
+"""An expression for the byte that replaces the bytes of separators."""
+
+ESCAPE = "\\"
+_QUOTE = ord('"')
+_ESCAPED = re.compile(r"((?:\\u[0-9a-fA-F]{4})+)|\\(.)", re.DOTALL)
+_MEANT = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f", '"': '"', "\\": "\\", "/": "/"}
+
+
+def with_marks(texts: pa.StringArray, separator: str, assignment: str) -> tuple[pa.BinaryArray | None, Positions]:
+    r"""Texts in which separators outside of quotes are replaced, byte by byte, by \xff, which is in no text.
+
+    Args:
+        texts: Pairs of key and value, without nulls.
+        separator: The character between pairs.
+        assignment: The text between key and value.
+
+    Returns:
+        The texts, or None if no separator is inside of quotes; and the rows with a quote that does not end a pair.
+    """
+    borders = borders_of(texts).astype(np.int64)
+    data = np.frombuffer(texts.buffers()[2] or b"", np.uint8)[borders[0] : borders[-1]]
+    borders -= borders[0]
+    if not contains(data, _QUOTE):
+        return None, NONE
+    width = len(separator.encode())
+    separators = occurrences(data, _bytes(separator))
+    quotes = positions_of(data == _QUOTE)
+    if has_escapes(separator, assignment) and contains(data, ord(ESCAPE)):
+        quotes = np.setdiff1d(quotes, escaped_positions(data, ord(ESCAPE)), assume_unique=True)
+    opened, closed, rows = _quoted_values(data, borders, quotes, separators, width, _bytes(assignment))
+    if not len(opened):
+        return None, NONE
+    ends = borders[rows + 1]
+    following = np.append(separators, -1)[np.searchsorted(separators, closed + 1)]
+    refused = np.unique(rows[(closed >= ends) | ((closed + 1 != ends) & (closed + 1 != following))])
+    closed = np.minimum(closed, ends)
+    before = np.searchsorted(opened, separators) - 1
+    outside = separators[(before < 0) | (closed[before] <= separators)]
+    if len(outside) == len(separators):
+        return None, refused
+    marked = data.copy()
+    for index in range(width):
+        marked[outside + index] = 0xFF
+    buffers = [None, pa.py_buffer(borders.astype(np.int32)), pa.py_buffer(marked)]
+    return pa.BinaryArray.from_buffers(pa.binary(), len(texts), buffers), refused
+
+
+def _quoted_values(
+    data: npt.NDArray[np.uint8],
+    borders: Positions,
+    quotes: Positions,
+    separators: Positions,
+    width: int,
+    assignment: npt.NDArray[np.uint8],
+) -> tuple[Positions, Positions, Positions]:
+    """Quoted values: the quotes that open them, the quotes behind these, also in other rows, and their rows."""
+    # Most quotes are recognised by the byte before them, which is cheaper than a search.
+    numbers = np.flatnonzero(data[quotes - 1] == assignment[-1])
+    opening = quotes[numbers]
+    rows = np.searchsorted(borders, opening, "right") - 1
+    # With an added separator and assignment, so that there is one before and after each quote.
+    pairs = np.maximum(np.append(separators, -width)[np.searchsorted(separators, opening) - 1] + width, borders[rows])
+    assignments = occurrences(data, assignment)
+    first = np.append(assignments, len(data))[np.searchsorted(assignments, pairs)]
+    is_value = first + len(assignment) == opening
+    numbers, opening, rows = numbers[is_value], opening[is_value], rows[is_value]
+    # A quote that closes one value opens no other.
+    is_head = (np.diff(numbers, prepend=-2) > 1) | (np.diff(rows, prepend=-1) > 0)
+    heads = np.flatnonzero(is_head)
+    is_taken = (np.arange(len(numbers)) - heads[np.cumsum(is_head) - 1]) % 2 == 0
+    return opening[is_taken], np.append(quotes, len(data))[numbers[is_taken] + 1], rows[is_taken]
+
+
+def has_escapes(separator: str, assignment: str) -> bool:
+    """Whether a backslash makes a quote literal: it does not where it separates something itself."""
+    return ESCAPE not in separator + assignment
+
+
+def unescaped(value: str) -> str:
+    """A quoted value with what its escapes stand for; a backslash before any other character stays."""
+    return _ESCAPED.sub(_meant, value)
+
+
+def _meant(escape: re.Match[str]) -> str:
+    if not escape[1]:
+        return _MEANT.get(escape[2], escape[0])
+    units = b"".join(int(unit, 16).to_bytes(2, "little") for unit in escape[1].split("\\u")[1:])
+    return units.decode("utf-16-le", "replace")
+
+
+def why_refused(text: str, separator: str, assignment: str) -> str:
+    """Which quote of a text does not end a pair; "" if each one does."""
+    quoted = re.compile(r'"(?:[^"\\]|\\.)*"' if has_escapes(separator, assignment) else '"[^"]*"', re.DOTALL)
+    position = 0
+    while position <= len(text):
+        end = text.find(separator, position) if separator in text[position:] else len(text)
+        assigned = text.find(assignment, position, end)
+        start = assigned + len(assignment)
+        if assigned >= 0 and text.startswith('"', start):
+            opening = len(text[:start].encode())
+            value = quoted.match(text, start)
+            if value is None:
+                return f"the quote at byte {opening} is never closed"
+            end = value.end()
+            if not text.startswith(separator, end) and end < len(text):
+                closing = len(text[: end - 1].encode())
+                opens = f"the value that the quote at byte {opening} opens"
+                return f"the quote at byte {closing} closes {opens}, and text follows it"
+        position = end + len(separator)
+    return ""
+
+
+def _bytes(text: str) -> npt.NDArray[np.uint8]:
+    return np.frombuffer(text.encode(), np.uint8)

@@ -19,7 +19,7 @@ from dagflow.engine.window_replay import replay_windows
 from dagflow.errors import DagflowError, JournalError, ReplacedFilesGoneError, StorageError
 from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.inline import InlineRuntime
-from dagflow.storage.backends.local.pending import LocalPendingFiles
+from dagflow.storage.backends.local import LocalPendingFiles
 from dagflow.testing.faults import Faults, InjectedCrash, crashing_disk
 from operators.sink.record_writer import RecordWriter
 from tests.crash.restored import restored_afterwards

@@ -21,7 +21,7 @@ from dagflow.execution.messages import TaskResult, WindowJob
 from dagflow.execution.program import Program
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.inline import InlineRuntime
-from dagflow.storage.backends.local.pending import LocalPendingFiles
+from dagflow.storage.backends.local import LocalPendingFiles
 from dagflow.storage.context import StorageContext
 from tests.engine.sample_app import TextSource, app_of, published, words
 from tests.execution.sample_operators import FailsAtBadRecords, TextSample, Total

@@ -31,7 +31,7 @@ from dagflow.plan.load import load_app
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.report.status import status
 from dagflow.runtime.inline import InlineRuntime
-from dagflow.storage.backends.local.objects import LocalObjectStore
+from dagflow.storage.backends.local import LocalObjectStore
 from dagflow.storage.context import StorageContext
 from tests.engine.sample_app import app_of
 from tests.engine.test_driver import RecordingObserver, crashing

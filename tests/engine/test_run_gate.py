@@ -24,7 +24,7 @@ from dagflow.journal.process_identity import ProcessIdentity
 from dagflow.plan.load import load_app
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.inline import InlineRuntime
-from dagflow.storage.backends.local.objects import LocalObjectStore
+from dagflow.storage.backends.local import LocalObjectStore
 from dagflow.storage.context import StorageContext
 from tests.engine.sample_app import app_of, published, words
 from tests.engine.test_driver import RecordingObserver

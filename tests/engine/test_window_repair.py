@@ -22,7 +22,7 @@ from dagflow.plan.load import load_app
 from dagflow.report.manifest import manifests
 from dagflow.report.status import status
 from dagflow.runtime.inline import InlineRuntime
-from dagflow.storage.backends.local.pending import LocalPendingFiles
+from dagflow.storage.backends.local import LocalPendingFiles
 from dagflow.storage.context import StorageContext
 from dagflow.storage.pending import Durability, PendingFile
 from tests.engine.test_driver import RecordingObserver, crashing

@@ -10,9 +10,8 @@ import pytest
 from dagflow import InputPort, Operator, OutputPort
 from dagflow.api.context import Counts, OperatorContext, Progress
 from dagflow.api.records import RecordBatch
-from dagflow.execution.chain import Chain
+from dagflow.execution.chain import Chain, OperatorClock
 from dagflow.execution.chain_watch import ChainWatch
-from dagflow.execution.operator_clock import OperatorClock
 from dagflow.plan.physical import Edge, PortRef
 from tests.execution.sample_operators import CallsFunctions
 

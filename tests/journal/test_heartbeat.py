@@ -23,7 +23,7 @@ from dagflow.journal.heartbeat import (
 )
 from dagflow.journal.process_identity import ProcessIdentity
 from dagflow.journal.typed_json import from_json
-from dagflow.storage.backends.local.objects import LocalObjectStore
+from dagflow.storage.backends.local import LocalObjectStore
 
 HERE = ProcessIdentity.of_this_process()
 ELSEWHERE = replace(HERE, host="mill7", boot="of mill7", user="ann", pid=7)

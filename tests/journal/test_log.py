@@ -8,7 +8,7 @@ from dagflow.errors import FencedError, JournalError, MissingError, StorageError
 from dagflow.journal.journal import Journal
 from dagflow.journal.reader import read_state
 from dagflow.journal.windows import WindowIntent, WindowPlan
-from dagflow.storage.backends.local.objects import LocalObjectStore
+from dagflow.storage.backends.local import LocalObjectStore
 from dagflow.storage.context import StorageContext
 from dagflow.storage.objects import ObjectStore
 from dagflow.testing.faults import Faults

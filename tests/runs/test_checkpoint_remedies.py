@@ -19,7 +19,7 @@ from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import DagflowError
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
-from dagflow.storage.backends.local.files import LocalFiles
+from dagflow.storage.backends.local import LocalFiles
 from dagflow.storage.context import StorageContext
 from operators import FileSplitterInput
 from tests.nightly import by_day

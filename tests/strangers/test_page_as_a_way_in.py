@@ -22,10 +22,8 @@ from dagflow.storage.objects import ObjectStore
 from dagflow.telemetry.metrics_server import MOST_CONNECTIONS as MOST_OF_METRICS
 from dagflow.telemetry.metrics_server import MetricsServer
 from dagflow.web.address import Address
-from dagflow.web.application import application
-from dagflow.web.change_events import MOST_PAGES
+from dagflow.web.application import MOST_CONNECTIONS, MOST_PAGES, application
 from dagflow.web.checkpoints import Checkpoint, CheckpointLocation
-from dagflow.web.connection import MOST_CONNECTIONS
 from dagflow.web.server import Server
 from tests.web.conftest import folder
 

@@ -11,9 +11,8 @@ from typing_extensions import override
 
 from dagflow.api.transactions import DecidedReplay, DecidedWindow, Target, TargetState
 from dagflow.storage.context import StorageContext
-from operators.sink.tables.delta_state import DeltaState
 from operators.sink.tables.delta_table import DeltaTable
-from operators.sink.tables.delta_target import DeltaTarget
+from operators.sink.tables.delta_target import DeltaState, DeltaTarget
 from tests.operators.sink.tables import test_delta_table
 from tests.visitors import test_sqlite_table
 from tests.visitors.sqlite_table import SqliteState, SqliteTarget, marker_in

@@ -23,10 +23,10 @@ from dagflow.report.status import status
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from dagflow.web.api import Api, status_of
-from dagflow.web.change_events import mark_of
+from dagflow.web.application import mark_of
 from dagflow.web.checkpoints import CheckpointLocation, named
 from dagflow.web.query import RequestError
-from dagflow.web.resources.partition_times import partition_times
+from dagflow.web.resources.graph_resource import partition_times
 from dagflow.web.resources.windows_resource import slow_tasks
 from tests.engine.test_driver import crashing
 from tests.web.conftest import APP, ROWS, api_of, ask, finish

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 
 from dagflow.api.context import VersionKey
 from dagflow.api.regular_expressions import glob_matcher
-from dagflow.journal.retention import newest_windows
+from dagflow.journal.retention import all_windows, find_window, newest_windows
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window
 from dagflow.report.input_ranges import InputRange
@@ -24,7 +25,6 @@ from dagflow.web.query import Query, RequestError
 from dagflow.web.resources.cursor import Cursor
 from dagflow.web.resources.file_lines import MAX_SHOWN, SEARCH_S, found_in, looks_compressed
 from dagflow.web.resources.file_versions import KnownVersion, bytes_of, refused_in
-from dagflow.web.resources.file_windows import LOOK_S, has_read, last_reader
 
 ROWS = 100
 
@@ -258,3 +258,37 @@ def _detailed(version: KnownVersion) -> dict[str, Any]:
         **{name: values[:MAX_SHOWN] for name, values in lists.items()},
         "counts": {name: len(values) for name, values in lists.items()},
     }
+
+
+LOOK_S = 1.0
+"""About how many seconds one request reads the journal; the next page continues where it ended."""
+
+_NEAR = 8
+"""How many windows, from the one of that moment on, are searched for the first reader of the file."""
+
+
+def has_read(window: Window, url: str) -> bool:
+    """Whether a window reads, or is to read, some of a file."""
+    return any(redacted(part.url) == url for _, part in inputs_of(window.plan))
+
+
+def last_reader(store: ObjectStore, state: JournalState, url: str, taken_ms: int) -> int:
+    """The last of consecutive windows that read a file version, found by the time at which it was taken; 0 for none.
+
+    Windows are emitted in order, so a search that looks at few of them finds those of that time.
+
+    Raises:
+        JournalError: The journal cannot be read.
+        StorageError: The store failed.
+    """
+    kept = range(state.forgotten + 1, state.last_committed + 1)
+    if not taken_ms or not kept:
+        return 0
+    position = bisect.bisect_left(kept, taken_ms, key=lambda each: find_window(store, state, each).plan.emitted_ms)
+    first, last, deadline = kept.start + max(position - 1, 0), 0, time.monotonic() + LOOK_S
+    for window in all_windows(store, state, first):
+        if has_read(window, url):
+            last = window.plan.window_id
+        elif last or window.plan.window_id > first + _NEAR or time.monotonic() > deadline:
+            break
+    return last

@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
 
+import msgspec
 import pyarrow as pa
-from deltalake import DeltaTable
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction, WriterProperties
+from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
-from dagflow.api.transactions import Target, TargetDecision, TargetState
-from dagflow.errors import DagflowError
+from dagflow.api.transactions import DecidedReplay, DecidedWindow, ReplayableState, Target, TargetDecision, TargetState
+from dagflow.errors import ANOTHER_TABLE, DagflowError, StorageError
 from dagflow.storage.context import StorageContext
+from dagflow.storage.file_facts import FileFacts
 from dagflow.storage.file_stat import FileStat
+from dagflow.storage.location import join, name_of, redacted
 from dagflow.storage.pending import PendingFile
 from operators.sink.tables.base import Table, TableShape
-from operators.sink.tables.delta_log import DeltaLog, columns_of, refusals, require_writable, rows_of
-from operators.sink.tables.delta_state import DeltaState
+from operators.sink.tables.delta_log import CONFIGURATION, DeltaLog, columns_of, refusals, require_writable, rows_of
 from operators.sink.tables.merged_columns import (
     ColumnDecider,
+    facts_of_file,
     merged_columns,
     require_typed_partition,
 )
+from operators.sink.tables.nested_types import nulls_of
 from operators.sink.tables.partition_fields import PartitionField
-from operators.sink.tables.upserted_rows import LATE_BY_KEYS, REPLACED_BY_KEYS, require_typed_keys
+from operators.sink.tables.table_columns import schema_of_text
+from operators.sink.tables.table_statistics import has_bounds
+from operators.sink.tables.upserted_rows import LATE_BY_KEYS, REPLACED_BY_KEYS, newest_rows, remove, require_typed_keys
 
 
 def shape_of(table: Table, storage: StorageContext) -> TableShape:
@@ -110,3 +120,344 @@ class DeltaTarget(Target):
         """Sync the newest entry of the log, which deltalake leaves to the system."""
         if self._handle is not None:
             self._log.sync(self._handle.version())
+
+
+logger = logging.getLogger(__name__)
+
+_CLEANUP_VERSIONS = 100
+"""Transactions between two searches of the log for expired entries: deltalake would search in each transaction, in
+which 2,000 entries took 20 ms.
+"""
+
+_HISTORY = 200
+"""Number of versions in which the decision of a window is looked for: it is asked for right after a crash."""
+
+
+class DeltaState(ReplayableState):
+    """A version of a table, or none yet."""
+
+    def __init__(self, log: DeltaLog, writer: str, handle: DeltaTable | None) -> None:
+        self._log = log
+        self._table = log.table
+        self._writer = writer
+        self._handle = handle
+        # Read now: the target updates the handle when it reads the log again.
+        self._marker = 0 if handle is None else handle.transaction_version(writer) or 0
+        self._version = -1 if handle is None else handle.version()
+
+    @property
+    def marker(self) -> int:
+        """The version of the writer's transactions."""
+        return self._marker
+
+    @property
+    def version(self) -> str:
+        """The version of the table."""
+        return "" if self._handle is None else f"version {self._version}"
+
+    def decision(self) -> str | None:
+        """The commit info of the newest window; None if it is no longer among the newest versions."""
+        if self._handle is None:
+            return None
+        # Mostly it is the newest version, and nothing else is read.
+        for versions in (1, _HISTORY):
+            with refusals(self._table):
+                entries = self._handle.history(versions)
+            for entry in entries:
+                found: str | None = entry.get("dagflow.decision")
+                if found is not None and entry.get("dagflow.writer") == self._writer:
+                    return found
+        return None
+
+    def commit(self, windows: Sequence[DecidedWindow]) -> None:
+        """Add the files in one version; the first one creates the table."""
+        table, files = self._table, [file for window in windows for file in window.files]
+        last, keys = windows[-1], facts_of_file(windows[-1].files[0]).keys
+        self._require_unmoved()
+        properties = CommitProperties(
+            app_transactions=[Transaction(self._writer, last.window_id)],
+            custom_metadata={
+                "dagflow.writer": self._writer,
+                "dagflow.window": str(last.window_id),
+                "dagflow.decision": last.decision,
+            },
+            # Rows of other writers are read again before they are replaced.
+            max_commit_retries=0 if keys else None,
+        )
+        known = pa.schema([]) if self._handle is None else columns_of(self._handle)
+        # A decided window is committed as decided, even if the app has changed since.
+        columns = merged_columns(table, files, known, may_grow=True)
+        actions = [_add_action(table, file, columns) for file in files]
+        partition_by = list(facts_of_file(files[0]).partition)
+        if self._handle is None and keys:
+            with refusals(table):
+                self._handle = self._log.create(columns, partition_by)
+            known = columns
+        if self._handle is None:
+            with refusals(table):
+                create_table_with_add_actions(
+                    table.location,
+                    Schema.from_arrow(columns),
+                    actions,
+                    mode="error",
+                    partition_by=partition_by,
+                    configuration=CONFIGURATION,
+                    storage_options=self._log.options(),
+                    commit_properties=properties,
+                )
+            return
+        partition_by = self._require_partitioning(self._handle, files)
+        handle = self._grown(self._handle, columns, known)
+        if keys:
+            with refusals(table):
+                rows = newest_rows(self._log.storage, files, keys, columns_of(handle))
+                upsert(handle, rows, keys, properties)
+            remove(self._log.storage, files)
+            return
+        with refusals(table):
+            _append(handle, [*actions], partition_by, properties)
+
+    def _require_unmoved(self) -> None:
+        if self._handle is not None and self._handle.version() != self._version:
+            raise StorageError(f"it has gone on from {self.version}", url=self._table.name)
+
+    def _require_partitioning(self, handle: DeltaTable, files: Sequence[PendingFile]) -> list[str]:
+        """The columns that the table is partitioned by.
+
+        Raises:
+            DagflowError: Some files were decided for another partitioning.
+        """
+        partition_by = list(handle.metadata().partition_columns)
+        if other := [file for file in files if list(facts_of_file(file).partition) != partition_by]:
+            decided = ", ".join(facts_of_file(other[0]).partition)
+            raise DagflowError(
+                f"{self._table.name} is partitioned by {', '.join(partition_by) or 'nothing'}, and "
+                f"{redacted(other[0].final_url)} was decided for {decided or 'nothing'}"
+            )
+        return partition_by
+
+    @property
+    def replays(self) -> int:
+        """The version of the writer's transactions that replace files; where there are none, all of the log is read."""
+        self._require_unmoved()
+        return 0 if self._handle is None else self._handle.transaction_version(replays_of(self._writer)) or 0
+
+    def missing(self, files: Sequence[PendingFile]) -> list[PendingFile]:
+        """The files that the version lacks, or that have another length or deleted rows there."""
+        if self._handle is None:
+            return list(files)
+        with refusals(self._table):
+            return missing_in(self._table, self._handle, files)
+
+    def replace(self, replay: DecidedReplay) -> None:
+        """Replace the files in one version."""
+        table, files = self._table, list(replay.added)
+        self._require_unmoved()
+        known = pa.schema([]) if self._handle is None else columns_of(self._handle)
+        columns = merged_columns(table, files, known, may_grow=True)
+        with refusals(table):
+            if self._handle is None:
+                self._handle = self._log.create(columns, list(facts_of_file(files[0]).partition))
+                known = columns
+            partition_by = self._require_partitioning(self._handle, files)
+            handle = self._grown(self._handle, columns, known)
+            had = handle.transaction_version(replays_of(self._writer)) or 0
+            if had >= replay.number or missing_in(table, handle, replay.removed):
+                raise StorageError("another program has changed it meanwhile", url=table.name)
+            actions: list[AddAction | RemoveAction] = [*removals(table, replay.removed)]
+            actions += [_add_action(table, file, columns) for file in files]
+            properties = CommitProperties(
+                app_transactions=[Transaction(replays_of(self._writer), replay.number)],
+                custom_metadata={"dagflow.writer": self._writer, "dagflow.replay": str(replay.number)},
+                max_commit_retries=0,  # another program may have changed the files that are removed
+            )
+            _append(handle, actions, partition_by, properties)
+
+    def _grown(self, handle: DeltaTable, columns: pa.Schema, known: pa.Schema) -> DeltaTable:
+        """Add new columns, and new members of columns, to the table, and open it anew.
+
+        Raises:
+            StorageError: The columns could not be added, or the marker has changed meanwhile.
+        """
+        there = {field.name: field.type for field in known}
+        new = [field for field in columns if there.get(field.name) != field.type]
+        if not new:
+            return handle
+        with refusals(self._table):
+            # Members that a column has already are left as they are.
+            fields = Schema.from_arrow(pa.schema(new)).fields
+            DeltaTable(self._table.location, storage_options=self._log.options()).alter.add_columns(fields)
+        logger.info("columns were added table=%s columns=%s", self._table.name, [field.name for field in fields])
+        found = self._log.opened()
+        if found is None or (found.transaction_version(self._writer) or 0) != self.marker:
+            raise StorageError("another driver has added a window meanwhile", url=self._table.name)
+        grown = columns_of(found)
+        if any(grown.field(field.name).type != field.type for field in columns):
+            raise StorageError("another program has added a column of another type", url=self._table.name)
+        return found
+
+
+def _append(
+    handle: DeltaTable,
+    actions: list[AddAction | RemoveAction],
+    partition_by: list[str],
+    properties: CommitProperties,
+) -> None:
+    """Write one version, a checkpoint if that is due, and seldom clean the log of old entries."""
+    is_due = (handle.version() + 1) % _CLEANUP_VERSIONS == 0
+    # With the table's own schema: deltalake silently drops columns that the schema lacks.
+    handle.create_write_transaction(
+        actions,
+        "append",
+        handle.schema(),
+        partition_by=partition_by,
+        commit_properties=properties,
+        post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=None if is_due else False),
+    )
+
+
+def _add_action(table: Table, file: PendingFile, columns: pa.Schema) -> AddAction:
+    """The log's add action for a file of a table with these columns.
+
+    Raises:
+        DagflowError: The file is outside of the table.
+    """
+    root, facts = join(table.location, ""), facts_of_file(file)
+    if not file.final_url.startswith(root):
+        raise DagflowError(
+            f"{redacted(file.final_url)} was decided for another table than {table.name}",
+            hint="let the app name the table that it named before, until the window is published",
+        )
+    path = file.final_url.removeprefix(root)  # deltalake escapes the escapes of names
+    return AddAction(
+        path, file.size_bytes, facts.partition, time.time_ns() // 1_000_000, True, statistics_text(file, facts, columns)
+    )
+
+
+def replays_of(writer: str) -> str:
+    """The application under which a table keeps the newest replay of a writer."""
+    return f"{writer}/replays"
+
+
+def missing_in(table: Table, handle: DeltaTable, files: Sequence[PendingFile]) -> list[PendingFile]:
+    """The files among some that a version of a table does not have as they were written.
+
+    Raises:
+        DeltaError: The table cannot be read.
+        DagflowError: No files of the table may be replaced.
+    """
+    if files and handle.metadata().configuration.get("delta.appendOnly") == "true":
+        raise DagflowError(
+            f"{table.name} has delta.appendOnly: no files of it may be replaced",
+            hint=ANOTHER_TABLE,
+        )
+    actions = pa.table(handle.get_add_actions())
+    sizes = dict(zip(map(name_of, actions["path"].to_pylist()), actions["size_bytes"].to_pylist(), strict=True))
+    for path in _with_deleted_rows(handle):
+        sizes.pop(name_of(path), None)
+    # Their names are unique, and the log escapes the directories.
+    return [file for file in files if sizes.get(name_of(file.final_url)) != file.size_bytes]
+
+
+def _with_deleted_rows(handle: DeltaTable) -> list[str]:
+    """The files with rows that another program has deleted without rewriting the files."""
+    if "deletionVectors" not in (handle.protocol().writer_features or ()):
+        return []
+    paths: list[str] = pa.table(handle.deletion_vectors())["filepath"].to_pylist()
+    return paths
+
+
+def removals(table: Table, files: Iterable[PendingFile]) -> list[RemoveAction]:
+    """The log's remove actions for files; the files stay until a vacuum."""
+    now_ms, root = time.time_ns() // 1_000_000, join(table.location, "")
+    return [
+        RemoveAction(
+            file.final_url.removeprefix(root),
+            True,
+            now_ms,
+            file.size_bytes,
+            {} if file.facts is None else file.facts.partition,
+        )
+        for file in files
+    ]
+
+
+def statistics_text(file: PendingFile, facts: FileFacts, columns: pa.Schema) -> str:
+    """The statistics of a file as JSON.
+
+    The datasets of pyarrow that deltalake makes take a missing bound for one that no value is within, if the file has
+    bounds of other columns. So a file has bounds of all columns for which readers expect them, or none at all.
+
+    Args:
+        file: The file.
+        facts: Its facts.
+        columns: The columns of the table, some of which the file may lack.
+    """
+    own = schema_of_text(facts.schema)
+    there = {*own.names, *facts.partition}
+    lacked = [field.name for field in columns if field.name not in there and not pa.types.is_nested(field.type)]
+    nulls = {**dict.fromkeys(lacked, file.records), **facts.nulls}
+    statistics: dict[str, Any] = {"numRecords": file.records, "nullCount": nulls}
+    needed = [field.name for field in own if has_bounds(field.type) and field.name not in facts.partition]
+    structs = [field for field in columns if pa.types.is_struct(field.type)]
+    if all(name in facts.least or nulls.get(name) == file.records for name in needed) and all(map(_is_plain, structs)):
+        statistics |= {
+            "minValues": {**{field.name: {} for field in structs}, **_bounds(facts.least, own)},
+            "maxValues": {**{field.name: {} for field in structs}, **_bounds(facts.greatest, own)},
+        }
+    return msgspec.json.encode(statistics).decode()
+
+
+def _is_plain(field: pa.Field) -> bool:
+    """Whether all members of a struct have bounds; polars fails if only some members have them."""
+    if pa.types.is_struct(field.type):
+        return all(map(_is_plain, field.type))
+    return has_bounds(field.type)
+
+
+def _bounds(values: dict[str, Any], columns: pa.Schema) -> dict[str, Any]:
+    """Bounds of columns; a decimal is a number with all of its digits, which a float would round."""
+    return {
+        name: msgspec.Raw(value.encode()) if pa.types.is_decimal(columns.field(name).type) else value
+        for name, value in values.items()
+    }
+
+
+def upsert(handle: DeltaTable, rows: pa.Table, keys: Sequence[str], properties: CommitProperties) -> None:
+    """Replace the rows that have the keys of the given ones, and add the others, in one version of the table.
+
+    Args:
+        handle: The table as it was read; the version fails if the table has changed since.
+        rows: The rows, each key once, with the columns of the table.
+        keys: The columns that are compared; a null equals a null.
+        properties: Properties of the version.
+
+    Raises:
+        DeltaError: The version was not written, or its outcome is not known.
+    """
+    # An update would write the new row once for each row that has its key, and a table of others may have several. So
+    # one copy of the row deletes all of these, and the other copy, which matches nothing, is inserted.
+    is_new = max(rows.column_names, key=len) + "_"
+    keys_alone = [
+        rows[name] if name in keys else nulls_of(len(rows), rows.field(name).type) for name in rows.column_names
+    ]
+    copies = [
+        rows.append_column(is_new, pa.repeat(True, len(rows))),
+        pa.table(keys_alone, schema=rows.schema).append_column(is_new, pa.repeat(False, len(rows))),
+    ]
+    same = [f"(there.{_quoted(key)} IS NOT DISTINCT FROM given.{_quoted(key)})" for key in keys]
+    merge = handle.merge(
+        pa.concat_tables(copies),
+        " AND ".join([*same, f"NOT given.{_quoted(is_new)}"]),
+        source_alias="given",
+        target_alias="there",
+        commit_properties=properties,
+        writer_properties=WriterProperties(compression="ZSTD"),
+    )
+    values = {_quoted(name): f"given.{_quoted(name)}" for name in rows.column_names}
+    merge.when_matched_delete().when_not_matched_insert(values, f"given.{_quoted(is_new)}").execute()
+
+
+def _quoted(name: str) -> str:
+    """A name as expressions of deltalake take it."""
+    return '"' + name.replace('"', '""') + '"'

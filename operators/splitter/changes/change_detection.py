@@ -8,7 +8,7 @@ import logging
 import os
 import threading
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -36,7 +36,6 @@ from operators.splitter.changes.renames.copies import COPY_GRACE_S
 from operators.splitter.changes.renames.found_files import FileDecision
 from operators.splitter.changes.renames.index_notes import IndexNotes, names_to_know
 from operators.splitter.changes.renames.rename_detector import RenameDetector
-from operators.splitter.changes.waiting_files import WaitingFiles
 from operators.splitter.index.entries import IndexEntry
 from operators.splitter.index.file_index import FileIndex
 from operators.splitter.index.fingerprinting import FilePrefix, prefixes_of, take_fingerprints
@@ -45,6 +44,8 @@ from operators.splitter.index.pending_fingerprints import InFlightFiles, Pending
 from operators.splitter.index.version_slots import SHORTER, ReadVersion, is_part
 from operators.splitter.scan.clock import Clock
 from operators.splitter.scan.listed_files import FileRow, ListedFiles
+from operators.splitter.scan.local_listing import LocalLister
+from operators.splitter.scan.scan_roots import Root
 from operators.splitter.scan.scanner import Scanner
 from operators.splitter.scan.walk import LAST_STEP
 from operators.splitter.scan.workers import InTasks
@@ -447,3 +448,48 @@ class ChangeDetector:
     def _is_quiet(self, since_millis: int) -> bool:
         """Whether a rotated file that has not changed since then is over."""
         return abs(self._clock.now_millis() - since_millis) >= self._rules.rotated_millis
+
+
+MOST_FILES = 10_000
+"""Number of files that are watched: 300 bytes each."""
+
+
+class WaitingFiles:
+    """The files at whose ends a record waits, as one scan after the other lists them.
+
+    Args:
+        index: Knows them when a run begins.
+        roots: The app's named roots.
+    """
+
+    def __init__(self, index: FileIndex, roots: Roots) -> None:
+        self._index = index
+        self._roots = roots
+        self._waiting: dict[bytes, IndexEntry] | None = None
+
+    def see(self, files: ListedFiles, entries: IndexEntries, waits: npt.NDArray[np.bool_]) -> None:
+        """Watch the listed files at whose ends a record waits."""
+        if self._waiting is None:
+            self._waiting = self._index.waiting(MOST_FILES)
+        for position in np.flatnonzero(waits).tolist():
+            entry = entries[position]
+            if entry is not None and len(self._waiting) < MOST_FILES:
+                self._waiting[files.index_names[position]] = entry
+
+    def deleted(self, moved: Container[bytes]) -> Iterator[ListedFiles]:
+        """The ends of files that no longer exist, at the end of a scan.
+
+        Args:
+            moved: Names of files that the scan has found under other names.
+        """
+        if self._waiting is None:
+            self._waiting = self._index.waiting(MOST_FILES)
+        for name, entry in list(self._waiting.items()):
+            path = os.fsencode(self._roots.expand(os.fsdecode(name)))
+            if os.path.lexists(path):
+                continue
+            del self._waiting[name]
+            known = self._index.find([name]).get(name)
+            if known is not None and known.version == entry.version and known.waiting_bytes and name not in moved:
+                root = Root(os.fsdecode(path), "file", path, LocalLister(), index_prefix=(path, name))
+                yield replace(lost_end(root, path, entry), notes=[(name + SHORTER, entry)])

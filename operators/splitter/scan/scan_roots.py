@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import difflib
 import itertools
+import logging
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -14,9 +15,9 @@ from dagflow.api.regular_expressions import glob_matcher
 from dagflow.errors import MissingError, StorageError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, join, redacted
-from operators.splitter.scan.listing import Lister
+from operators.splitter.scan.listed_stats import DIRECTORY, ListedStat, ListedStats
+from operators.splitter.scan.listing import ENTRIES_AT_ONCE, Entries, Kind, Lister
 from operators.splitter.scan.local_listing import LocalLister
-from operators.splitter.scan.remote_listing import RemoteLister
 from operators.splitter.scan.worker_program import UNFINISHED_ENDS
 
 _MAGIC = re.compile(rb"[*?[]")
@@ -187,3 +188,56 @@ def _closest(path: bytes, lister: Lister) -> str:
     location, missing = redacted(lister.url(parent)) or "/", lister.url(name)
     close = difflib.get_close_matches(missing, present, 1)
     return f"did you mean {join(location, close[0])}?" if close else f"there is no '{missing}' in {location}"
+
+
+logger = logging.getLogger(__name__)
+
+
+class RemoteLister(Lister):
+    """Lists stores that the storage layer reaches by URL.
+
+    Args:
+        storage: Reaches the stores.
+    """
+
+    def __init__(self, storage: StorageContext) -> None:
+        self._storage = storage
+
+    def entries(self, directory: bytes) -> Iterator[Entries]:
+        """See Lister."""
+        names, stats = [], []
+        # If the key ends in several slashes, the others are part of the name: in S3 a key may have an empty part.
+        is_store = directory.endswith(b"://")
+        url = self.url(directory if is_store else directory.removesuffix(b"/"))
+        for found in self._storage.list_directory(url):
+            name = os.fsencode(found.url.rpartition("/")[2])
+            names.append(name + b"/" if found.is_directory else name)
+            stats.append(DIRECTORY if found.is_directory else ListedStat(found.size_bytes, found.mtime_ns, found.etag))
+            if len(names) >= ENTRIES_AT_ONCE:
+                yield Entries(names, ListedStats.of(stats))
+                names, stats = [], []
+        yield Entries(names, ListedStats.of(stats))
+
+    def stat(self, path: bytes) -> ListedStat | None:
+        """See Lister."""
+        try:
+            found = self._storage.stat(self.url(path))
+        except MissingError:
+            logger.warning("gone, left out url=%s", redacted(self.url(path)))
+            return None
+        return None if found.is_directory else ListedStat(found.size_bytes, found.mtime_ns, found.etag)
+
+    def kind(self, path: bytes) -> Kind | None:
+        """See Lister."""
+        try:
+            return "directory" if self._storage.stat(self.url(path)).is_directory else "file"
+        except MissingError:
+            return None
+
+    def is_also_directory(self, path: bytes) -> bool:
+        """See Lister."""
+        return self._storage.is_also_directory(self.url(path))
+
+    def identity(self, directory: bytes) -> object:
+        """The directory's own name: object stores have no links."""
+        return directory

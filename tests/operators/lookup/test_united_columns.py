@@ -12,9 +12,7 @@ import pytest
 
 from dagflow.errors import DagflowError
 from dagflow.storage.context import StorageContext
-from operators.lookup.csv_source import CsvSource
-from operators.lookup.parquet_source import ParquetSource
-from operators.lookup.source import LookupSource
+from operators.lookup.kinds import CsvSource, LookupSource, ParquetSource
 
 STORAGE = StorageContext.default()
 POINT = pa.struct([("x", pa.int32())])

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from dagflow.api.context import OperatorContext
 from dagflow.errors import MissingError, SourceChangedError, StorageError
-from dagflow.storage.backends.local.files import LocalFiles
+from dagflow.storage.backends.local import LocalFiles
 from operators import BlockReader
 from operators.files.metadata import BlockMetadata
 from operators.files.small_file_batch import SmallFileBatch

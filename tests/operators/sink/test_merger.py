@@ -27,7 +27,7 @@ from dagflow.storage.concatenated import INDEX_SUFFIX, extract, find, list_entri
 from dagflow.storage.context import StorageContext
 from dagflow.testing.operators import MemoryOutputs, OperatorHarness
 from operators import BlockReader, FileMerger
-from operators.sink.grouping import Grouping
+from operators.sink.merger import Grouping
 from tests.nightly import by_day, examples
 from tests.operators.reader.test_small_file_batch_reader import batch_of, written
 from tests.operators.splitter.splitter_driver import write

@@ -16,8 +16,8 @@ from dagflow.storage.pending import HeldFile
 from dagflow.testing.manual_clock import ManualClock
 from operators.files.metadata import BlockMetadata, FileInfo, FileMetadata
 from operators.splitter import FileSplitterBase, FileSplitterInput
+from operators.splitter.block_cutter import DEFAULT_BUDGET
 from operators.splitter.scan.listed_files import ListedFiles
-from operators.splitter.window_quota import DEFAULT_BUDGET
 
 WAIT_S = 30.0  # a guard for a broken scanner, never waited for by one that works
 

@@ -17,9 +17,7 @@ from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.placement import place
 from dagflow.plan.render.drawing import Drawing, drawing_of
 from dagflow.plan.render.layout import Box, Layout, layout_of, spread, total
-from dagflow.plan.render.svg import CLASS, MAX_WIDTH, NAME, SUBTITLE, parts_of, svg, title_lines
-from dagflow.plan.render.svg_style import LABEL
-from dagflow.plan.render.text_metrics import text_width
+from dagflow.plan.render.svg import CLASS, LABEL, MAX_WIDTH, NAME, SUBTITLE, parts_of, svg, text_width, title_lines
 from dagflow.spec.app_spec import Partition
 from tests.nightly import examples
 from tests.plan.dags import Head, Work, plan_of

@@ -13,8 +13,7 @@ from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.placement import place
 from dagflow.plan.render.drawing import drawing_of
 from dagflow.plan.render.explain import explain
-from dagflow.plan.render.rails import NODE, RAILS, Rails
-from dagflow.plan.render.text import WIDTH
+from dagflow.plan.render.text import NODE, RAILS, WIDTH, Rails
 from tests.nightly import examples
 from tests.plan.dags import Head, Work, plan_of
 from tests.spec.apps import VALID

@@ -19,7 +19,7 @@ from dagflow.testing.faults import InjectedCrash
 from dagflow.web.app_files import AppFile
 from dagflow.web.query import RequestError
 from dagflow.web.resources import files_resource
-from dagflow.web.resources.file_windows import last_reader
+from dagflow.web.resources.files_resource import last_reader
 from tests.web.conftest import APP, ROWS, api_of, ask, finish, with_table
 
 

@@ -12,7 +12,7 @@ from dagflow.errors import DagflowError
 from dagflow.journal.run_progress import RunningWindow, RunProgress, RunRates
 from dagflow.journal.windows import Window, WindowIntent, WindowPlan
 from dagflow.plan.load import load_app
-from dagflow.web.change_events import mark_of
+from dagflow.web.application import mark_of
 from dagflow.web.resources.fleet_resource import published_until
 from tests.engine.test_driver import crashing
 from tests.journal.other_machine import beat_at_work

@@ -2,18 +2,202 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+from collections.abc import Callable, Collection
 from typing import Any, ClassVar
 
-from typing_extensions import override
+from fsspec import AbstractFileSystem
+from typing_extensions import Buffer, override
 
 from dagflow.storage.backends.fsspec.client import FsspecClient
 from dagflow.storage.backends.fsspec.files import FsspecFiles
 from dagflow.storage.backends.fsspec.objects import open_objects
-from dagflow.storage.backends.fsspec.pending import FsspecPendingFiles
 from dagflow.storage.base import Backend
+from dagflow.storage.location import join, name_of, parent
 from dagflow.storage.objects import ObjectStore
 from dagflow.storage.options import StorageOptions
+from dagflow.storage.pending import (
+    PENDING_DIRECTORY,
+    Durability,
+    PendingFile,
+    PendingFiles,
+    PendingWriter,
+    conflict,
+    is_earlier_tag,
+    lost_output,
+)
 from dagflow.storage.roots import Roots
+
+_COMPARE_BYTES = 8 << 20
+
+
+class FsspecPendingWriter(PendingWriter):
+    """Writes under a hidden name beside the final one.
+
+    Guarantee: readers that skip names with a leading dot see nothing. The safety of the later move depends on the
+    store, and on a single driver.
+    """
+
+    def __init__(self, client: FsspecClient, final_url: str, tag: str, checksum: bool) -> None:
+        super().__init__(final_url, checksum=checksum)
+        self._client = client
+        self._url = join(parent(final_url), PENDING_DIRECTORY, tag, os.urandom(16).hex())
+        self._filesystem, self._path = client.locate(self._url)
+        with client.translated(self._url, "open"):
+            self._filesystem.makedirs(self._path.rpartition("/")[0], exist_ok=True)
+            self._file: Any = self._filesystem.open(self._path, "wb")
+
+    @override
+    def write(self, data: Buffer) -> None:
+        view = memoryview(data).cast("B")
+        with self._client.translated(self._url, "write"):
+            self._file.write(view)
+        self._count(view)
+
+    @override
+    def close(self, *, records: int) -> PendingFile:
+        with self._client.translated(self._url, "complete"):
+            self._file.close()
+        self._file = None
+        return self._written(self._url, records)
+
+    @override
+    def abandon(self) -> None:
+        if self._file is None:
+            return
+        file, self._file = self._file, None
+        with contextlib.suppress(Exception):  # any error of the client: the file is not needed
+            file.close()
+        with contextlib.suppress(Exception):
+            self._filesystem.rm_file(self._path)
+        _remove_empty(self._filesystem, self._path)
+
+
+class FsspecPendingFiles(PendingFiles):
+    """A hidden directory beside each final name, and a move to publish.
+
+    Args:
+        client: Provides the store's file system.
+    """
+
+    def __init__(self, client: FsspecClient) -> None:
+        self._client = client
+
+    @override
+    def open(
+        self, final_url: str, *, tag: str, durability: Durability = "process", checksum: bool = False
+    ) -> PendingWriter:
+        return FsspecPendingWriter(self._client, final_url, tag, checksum)
+
+    @override
+    def publish(self, pending: PendingFile, durability: Durability = "process") -> None:
+        filesystem, source = self._client.locate(pending.pending_url)
+        target = self._client.path_of(pending.final_url)
+        with self._client.translated(pending.final_url, "publish"):
+            is_staged, is_published = filesystem.exists(source), filesystem.exists(target)
+            if not is_published:
+                if not is_staged:
+                    raise lost_output(pending)
+                _move(filesystem, source, target)
+            elif is_staged:
+                # A move that copies may be cut off by a crash: the copy is then completed, and any other file stays.
+                if not _is_same(filesystem, source, target):
+                    raise conflict(pending)
+                filesystem.rm_file(source)
+            elif filesystem.size(target) != pending.size_bytes:
+                raise conflict(pending)
+        _remove_empty(filesystem, source)
+
+    @override
+    def replace(self, pending: PendingFile, durability: Durability = "process") -> None:
+        filesystem, source = self._client.locate(pending.pending_url)
+        target = self._client.path_of(pending.final_url)
+        with self._client.translated(pending.final_url, "replace"):
+            if filesystem.exists(source):
+                if _copies_at_once(filesystem):
+                    filesystem.cp_file(source, target)
+                    filesystem.rm_file(source)
+                else:
+                    if filesystem.exists(target):
+                        filesystem.rm_file(target)
+                    _move(filesystem, source, target)
+            elif not filesystem.exists(target) or filesystem.size(target) != pending.size_bytes:
+                raise lost_output(pending)
+        _remove_empty(filesystem, source)
+
+    @override
+    def is_whole(self, pending: PendingFile) -> bool:
+        filesystem, source = self._client.locate(pending.pending_url)
+        target = self._client.path_of(pending.final_url)
+        with self._client.translated(pending.final_url, "look at"):
+            if filesystem.exists(source):
+                return bool(filesystem.size(source) == pending.size_bytes)
+            return bool(filesystem.exists(target) and filesystem.size(target) == pending.size_bytes)
+
+    @override
+    def discard(self, pending: PendingFile) -> None:
+        filesystem, path = self._client.locate(pending.pending_url)
+        with self._client.translated(pending.pending_url, "discard"), contextlib.suppress(FileNotFoundError):
+            filesystem.rm_file(path)
+        _remove_empty(filesystem, path)
+
+    @override
+    def sweep(
+        self,
+        root_url: str,
+        *,
+        owner: str,
+        before_epoch: int,
+        require_right: Callable[[], None],
+        keep: Collection[str] = (),
+    ) -> int:
+        filesystem, root = self._client.locate(root_url)
+        # By name, which is unique: a store may have several URLs, so the path is not conclusive.
+        kept = {name_of(url) for url in keep}
+        removed = 0
+        with self._client.translated(root_url, "sweep"):
+            if not filesystem.isdir(root):
+                return 0
+            for above, _, names in list(filesystem.walk(root)):
+                is_pending = name_of(parent(above)) == PENDING_DIRECTORY
+                if not is_pending or not is_earlier_tag(name_of(above), owner, before_epoch):
+                    continue
+                for path in (join(above, name) for name in names if name not in kept):
+                    filesystem.rm_file(path)
+                    removed += 1
+                    _remove_empty(filesystem, path)
+        return removed
+
+
+def _copies_at_once(filesystem: Any) -> bool:
+    """Whether a copy replaces the target at once and as a whole: true for object stores, and the one in memory."""
+    return bool(getattr(filesystem, "async_impl", False)) or filesystem.protocol == "memory"
+
+
+def _move(filesystem: Any, source: str, target: str) -> None:
+    # fsspec's own mv takes the source for a pattern, and makes the target a directory if the path has *, ? or [.
+    if getattr(filesystem.mv, "__func__", None) is AbstractFileSystem.mv:
+        filesystem.cp_file(source, target)
+        filesystem.rm_file(source)
+    else:
+        filesystem.mv(source, target)
+
+
+def _is_same(filesystem: Any, first: str, second: str) -> bool:
+    size_bytes = filesystem.size(first)
+    return size_bytes == filesystem.size(second) and all(
+        filesystem.cat_file(first, start=start, end=start + _COMPARE_BYTES)
+        == filesystem.cat_file(second, start=start, end=start + _COMPARE_BYTES)
+        for start in range(0, size_bytes, _COMPARE_BYTES)
+    )
+
+
+def _remove_empty(filesystem: Any, path: str) -> None:
+    directory = path.rpartition("/")[0]
+    with contextlib.suppress(Exception):  # each client has its own error for a directory that is not empty
+        filesystem.rmdir(directory)
+        filesystem.rmdir(directory.rpartition("/")[0])
 
 
 class FsspecBackend(Backend):

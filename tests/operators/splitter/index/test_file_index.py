@@ -20,7 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from dagflow.errors import JournalError
 from operators.files.source_events import Fate
-from operators.splitter.index import file_index, run_set
+from operators.splitter.index import file_index
 from operators.splitter.index.entries import IndexEntry, entries_of
 from operators.splitter.index.file_index import FileIndex
 from operators.splitter.index.index_view import IndexView
@@ -153,14 +153,10 @@ class IndexHistory(RuleBasedStateMachine):
 @pytest.fixture
 def small_limits() -> Iterator[None]:
     """Limits that a history of a few steps reaches."""
-    limits = {
-        run_set: {"FAN_IN": 3, "MAX_RUNS": 4, "KEPT_SNAPSHOTS": 2},
-        file_index: {"INLINE_ENTRIES": 2, "MEMORY_ENTRIES": 12},
-    }
+    limits = {"FAN_IN": 3, "MAX_RUNS": 4, "KEPT_SNAPSHOTS": 2, "INLINE_ENTRIES": 2, "MEMORY_ENTRIES": 12}
     with pytest.MonkeyPatch.context() as patch:
-        for module, values in limits.items():
-            for name, value in values.items():
-                patch.setattr(module, name, value)
+        for name, value in limits.items():
+            patch.setattr(file_index, name, value)
         yield
 
 
@@ -239,8 +235,8 @@ def test_files_that_come_faster_than_they_are_merged_leave_no_more_runs(tmp_path
             index.record(b"%05d" % ((number * 3 + each) * 7919 % 1200), version(number))
         index.snapshot()
         most = max([most, *Counter(run.level for run in index.runs).values()])
-    assert 3 <= most < run_set.MAX_RUNS
-    assert len(index.runs) < 4 * run_set.MAX_RUNS
+    assert 3 <= most < file_index.MAX_RUNS
+    assert len(index.runs) < 4 * file_index.MAX_RUNS
     assert sum(seen is not None for seen in index.view().look_up(sorted({b"%05d" % n for n in range(1200)}))) == 1200
     index.close()
 

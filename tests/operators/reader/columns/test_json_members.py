@@ -1,0 +1,69 @@
+"""What reads flat objects: numpy at first, and machine code in a process that has read much."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+
+import pyarrow as pa
+import pytest
+
+from dagflow.api.records import Delimiters, RecordBatch
+from operators.reader.columns.flat_objects import LEAST_LINES
+from operators.reader.columns.json_members import ObjectReader
+
+SCHEMA = pa.schema({"a": pa.int64()})
+MANY_ORDERS = RecordBatch.raw(
+    [b'{%s"a": %d}' % (b'"other": 1, ' * (row % 20), row) for row in range(2 * LEAST_LINES)], Delimiters((b"\n",))
+)
+"""Too few lines of one layout for numpy; machine code reads any."""
+
+
+def test_machine_code_reads_once_it_pays() -> None:
+    """Not before: to import it takes longer than to read little."""
+    reader = ObjectReader(pays_bytes=100_000)
+    found = [reader(MANY_ORDERS, SCHEMA, takes_others=True) for _ in range(5)]
+    assert [each is not None for each in found] == [False, True, True, True, True]
+    assert found[1] is not None
+    assert found[1].table["a"].to_pylist() == list(range(2 * LEAST_LINES))
+
+
+@pytest.mark.parametrize("error", [ImportError, RuntimeError, PermissionError, EOFError])
+def test_numpy_reads_on_where_numba_cannot_be_used(
+    error: type[Exception], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """For instance beside a numpy that is too new for it, or with a broken cache; a warning says so."""
+
+    def fail(name: str) -> object:
+        raise error("it does not work")
+
+    broken = ModuleType("operators.reader.columns.compiled_objects")
+    monkeypatch.setattr(broken, "__getattr__", fail, raising=False)
+    monkeypatch.setitem(sys.modules, broken.__name__, broken)
+    reader = ObjectReader(pays_bytes=1)
+    alike = RecordBatch.raw([b'{"a": 1}'] * LEAST_LINES, Delimiters((b"\n",)))
+    found = reader(alike, SCHEMA, takes_others=True)
+    assert found is not None
+    assert len(found.rows) == LEAST_LINES
+    assert "it does not work" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("importlib.util.find_spec", lambda name: None),
+        ("sys.byteorder", "big"),
+        (
+            "operators.reader.columns.json_members.__file__",
+            "dagflow.zip/operators/reader/columns/json_members.py",
+        ),
+    ],
+)
+def test_numpy_reads_on_where_there_is_no_machine_code(
+    name: str, value: object, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without a word: numba is an extra, and what Spark ships is an archive."""
+    monkeypatch.setattr(name, value)
+    reader = ObjectReader(pays_bytes=1)
+    assert reader(MANY_ORDERS, SCHEMA, takes_others=True) is None
+    assert caplog.text == ""
