@@ -16,6 +16,7 @@ from dagflow.engine.window_runner import WindowRunner
 from dagflow.engine.window_sizing import Load, load_of
 from dagflow.journal.events import Repair, Replan
 from dagflow.journal.journal import now_ms
+from dagflow.journal.saved_state import ControlState
 from dagflow.journal.windows import WindowPlan
 from dagflow.metrics.counters import Counters
 from dagflow.plan.groups import merger_name
@@ -105,17 +106,31 @@ class WindowPlanner:
         emission = self._prescans.complete(self._emitted.popleft()[0])
         # Every later run must be able to run a plan in the journal.
         self._parts.states.require_counts(self._scaling.counts)
-        planned = self._parts.codec.plan_of(
-            emission,
-            self._prescans.state(),
-            self._control.operator_index,
-            self._scaling.counts,
-            self._scaling.take_decisions(),
-            self._parts.held.holds,
-            side_inputs=self._parts.side_inputs.current(),
-        )
+        planned = self._plan_of(emission)
         self._parts.journal.append(planned)
         return planned
+
+    def _plan_of(
+        self, emission: Emission, closes: Collection[str] = (), state: ControlState | None = None
+    ) -> WindowPlan:
+        """The plan of an emission.
+
+        Args:
+            emission: The emission, completed.
+            closes: Operators whose held results the window publishes.
+            state: The state of the newest plan, where the window leaves it as it is.
+        """
+        kept = state or ControlState(prescans=self._prescans.state(), operator_index=dict(self._control.operator_index))
+        return self._parts.codec.plan_of(
+            emission,
+            kept.prescans,
+            kept.operator_index,
+            self._scaling.counts,
+            () if state is not None else self._scaling.take_decisions(),
+            self._parts.held.holds,
+            closes,
+            side_inputs=self._parts.side_inputs.current(),
+        )
 
     def stale(self) -> list[WindowPlan]:
         """The windows to plan again: the first one that was planned before the app was changed, and all later ones."""
@@ -143,20 +158,10 @@ class WindowPlanner:
             self.backlogs(load_of(self._plan, each.tuples) for each in emissions), self._parts.sizing.speeds, {}
         )
         self._parts.states.require_counts(self._scaling.counts)
-        plans = []
-        for emission, before in zip(self._prescans.complete_again(emissions), windows, strict=True):
-            plans.append(
-                self._parts.codec.plan_of(
-                    emission,
-                    self._prescans.state(),
-                    self._control.operator_index,
-                    self._scaling.counts,
-                    self._scaling.take_decisions(),
-                    self._parts.held.holds,
-                    self._parts.held.known(before.closes),
-                    side_inputs=self._parts.side_inputs.current(),
-                )
-            )
+        plans = [
+            self._plan_of(emission, self._parts.held.known(before.closes))
+            for emission, before in zip(self._prescans.complete_again(emissions), windows, strict=True)
+        ]
         self._parts.journal.append(*map(Replan, plans))
 
     def let_plan_again(self) -> None:
@@ -187,21 +192,13 @@ class WindowPlanner:
     def _plan_apart(self, emission: Emission, closes: Collection[str] = ()) -> WindowPlan:
         """Plan a window without the control operators that have state: their states stay as they were planned."""
         state = self._parts.journal.state.control_state
-        planned = self._parts.codec.plan_of(
-            replace(
-                emission,
-                states=state.operators,
-                keeps_states=True,
-                emitted_after=self._parts.journal.state.last_committed,
-            ),
-            state.prescans,
-            state.operator_index,
-            self._scaling.counts,
-            (),
-            self._parts.held.holds,
-            closes,
-            side_inputs=self._parts.side_inputs.current(),
+        emission = replace(
+            emission,
+            states=state.operators,
+            keeps_states=True,
+            emitted_after=self._parts.journal.state.last_committed,
         )
+        planned = self._plan_of(emission, closes, state)
         self._next_window = planned.window_id + 1
         self._parts.journal.append(planned)
         return planned
