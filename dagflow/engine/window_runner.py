@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import CancelledError, Future, TimeoutError
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
 from dagflow.api.context import Skipped, VersionKey
 from dagflow.api.transactions import TargetDecision
@@ -20,12 +19,9 @@ from dagflow.journal.run_progress import RunningWindow
 from dagflow.journal.windows import WindowPlan
 from dagflow.metrics.operator_report import OperatorReport, sum_of
 from dagflow.runtime.base import Runtime
-from dagflow.storage.context import StorageContext
 from dagflow.storage.publishing import discard_all
 
 logger = logging.getLogger(__name__)
-
-Attempt = TypeVar("Attempt")
 
 WINDOWS_IN_FLIGHT = 3
 """Windows in flight: one being committed, one running, one ready to take its free slots."""
@@ -71,7 +67,9 @@ class WindowRunner:
         self._plan = app.plan
         self._storage = app.storage
         self._runtime: Runtime | None = None
-        self._decisions = TargetDecisions(app.storage)
+        # The decisions of targets, by operator: for the tasks of all later windows, and for the next attempt alone.
+        self._decided: dict[str, str] = {}
+        self._again: dict[str, str] = {}
         self._has_rate_limit = any(operator.rate_limit() is not None for operator in app.operators.values())
 
     @property
@@ -106,8 +104,10 @@ class WindowRunner:
         states = self._parts.states.for_window(self._parts.codec.partitions_of(planned))
         job = self._parts.codec.job_of(planned, states, self._parts.held.for_window(planned))
         side_inputs = self._parts.side_inputs.data_of(planned.side_inputs)
-        decided, is_replay = self._decisions.take(), self._parts.is_replay
-        job = replace(job, gone=gone or {}, decided=decided, side_inputs=side_inputs, is_reprocessed=is_replay)
+        decided, self._again = {**self._decided, **self._again}, {}
+        job = replace(
+            job, gone=gone or {}, decided=decided, side_inputs=side_inputs, is_reprocessed=self._parts.is_replay
+        )
         load = load_of_job(self._plan, planned, job)
         results: Future[list[TaskResult]] = Future()
         if planned.closes or any(share for shares in job.assigned.values() for share in shares):
@@ -131,14 +131,18 @@ class WindowRunner:
     def rerun_to_fit_targets(
         self, window: InFlight, results: Sequence[TaskResult], decisions: Mapping[str, TargetDecision]
     ) -> InFlight | None:
-        """Start a window again where a target does not take its files as they are; see TargetDecisions."""
-        return self._decisions.rerun_to_fit(
-            window.planned.window_id,
-            window.decided,
-            results,
-            decisions,
-            lambda: self.submit(window.planned, window.gone),
-        )
+        """Start a window again where a target does not take its files as they are; later windows get the decision.
+
+        Returns:
+            The window's new attempt; None where the files fit, or were made by the same decision.
+        """
+        self._decided.update((operator, each.text) for operator, each in decisions.items())
+        if all(each.fits or window.decided.get(operator) == each.text for operator, each in decisions.items()):
+            return None
+        logger.info("window runs again to fit its targets window=%d", window.planned.window_id)
+        discard_all(self._storage, [file for result in results for file in result.files])
+        self._again = {operator: each.again for operator, each in decisions.items() if each.again}
+        return self.submit(window.planned, window.gone)
 
     def rerun_without_gone_files(self, window: InFlight, results: Sequence[TaskResult]) -> InFlight | None:
         """Start a window again where its results must not be committed because versions of files were gone.
@@ -222,49 +226,3 @@ def _work_done(results: Sequence[TaskResult]) -> dict[str, OperatorReport]:
         }
         for result in results
     )
-
-
-class TargetDecisions:
-    """The decisions of transactional targets about the columns of files; tasks of later windows write accordingly.
-
-    Attributes:
-        texts: The decisions as tasks of later windows get them, by operator.
-    """
-
-    def __init__(self, storage: StorageContext) -> None:
-        self._storage = storage
-        self.texts: dict[str, str] = {}
-        self._again: dict[str, str] = {}
-
-    def take(self) -> dict[str, str]:
-        """What the tasks of the attempt get that begins now, by operator."""
-        again, self._again = self._again, {}
-        return {**self.texts, **again}
-
-    def rerun_to_fit(
-        self,
-        window_id: int,
-        made_by: Mapping[str, str],
-        results: Sequence[TaskResult],
-        decisions: Mapping[str, TargetDecision],
-        run_again: Callable[[], Attempt],
-    ) -> Attempt | None:
-        """Run a window again where a target does not take its files as they are; later windows get the decision.
-
-        Args:
-            window_id: The window.
-            made_by: The decisions by which its files were made, by operator.
-            results: The results of its tasks; their files are dropped where it runs again.
-            decisions: The targets' decisions about the files, by operator.
-            run_again: Runs the window.
-
-        Returns:
-            The result of run_again; None where the files fit, or were made by the same decision.
-        """
-        self.texts.update((operator, each.text) for operator, each in decisions.items())
-        if all(each.fits or made_by.get(operator) == each.text for operator, each in decisions.items()):
-            return None
-        logger.info("window runs again to fit its targets window=%d", window_id)
-        discard_all(self._storage, [file for result in results for file in result.files])
-        self._again = {operator: each.again for operator, each in decisions.items() if each.again}
-        return run_again()
