@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,6 +19,9 @@ MOST_HANDLERS = 8
 MOST_CONNECTIONS = 32
 """Each takes a thread and a descriptor of the run; further ones are closed at once."""
 
+REQUEST_S = 10.0
+"""Seconds for a whole request: one that comes byte by byte would keep its connection from others."""
+
 
 class MetricsServer:
     """Answers at `/metrics`, `/healthz` and `/readyz`.
@@ -26,6 +30,7 @@ class MetricsServer:
         source: Reads the checkpoint whose metrics are served.
         host: The address to listen at.
         port: The port; 0 takes a free one.
+        request_s: Seconds for a whole request.
 
     Attributes:
         host: The address.
@@ -35,10 +40,10 @@ class MetricsServer:
         DagflowError: The port cannot be taken.
     """
 
-    def __init__(self, source: Source, host: str, port: int) -> None:
+    def __init__(self, source: Source, host: str, port: int, request_s: float = REQUEST_S) -> None:
         family = _Server if ":" not in host else _Server6
         try:
-            self._server = family(source, (host, port))
+            self._server = family(source, (host, port), request_s)
         except OSError as error:
             raise DagflowError(
                 f"cannot listen at {host}:{port}: {error.strerror or error}",
@@ -67,8 +72,8 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, source: Source, address: tuple[str, int]) -> None:
-        self.source = source
+    def __init__(self, source: Source, address: tuple[str, int], request_s: float) -> None:
+        self.source, self.request_s = source, request_s
         self.slots = threading.BoundedSemaphore(MOST_HANDLERS)
         self._connections = threading.BoundedSemaphore(MOST_CONNECTIONS)
         super().__init__(address, _Handler)
@@ -79,10 +84,19 @@ class _Server(ThreadingHTTPServer):
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         """Answer at a connection, and make room for another one."""
+        limit = threading.Timer(self.request_s, _hang_up, [request])
+        limit.daemon = True
+        limit.start()
         try:
             super().process_request_thread(request, client_address)
         finally:
+            limit.cancel()
             self._connections.release()
+
+
+def _hang_up(request: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # the other side was quicker
+        request.shutdown(socket.SHUT_RDWR)
 
 
 class _Server6(_Server):
@@ -93,10 +107,11 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
     server_version = "dagflow"
     sys_version = ""
-    timeout = 10.0
 
     def do_GET(self) -> None:
-        """Answer one request."""
+        """Answer one request that no page of a browser has made: none of them is this server's own."""
+        if "Origin" in self.headers or self.headers.get("Sec-Fetch-Site", "none") != "none":
+            return self._send(Answer(403, "text/plain; charset=utf-8", "other sites get no answer\n"))
         answer = Answer(404, "text/plain; charset=utf-8", "there are /metrics, /healthz and /readyz\n")
         if (given := ENDPOINTS.get(self.path.partition("?")[0])) is not None:
             if not self.server.slots.acquire(blocking=False):

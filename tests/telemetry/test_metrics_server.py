@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import http.client
+import socket
+import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -18,15 +21,22 @@ from dagflow.telemetry.metrics_server import MetricsServer
 from dagflow.telemetry.run_signals import MetricsAddress
 from tests.engine.sample_app import app_of
 
+EMPTY: Mapping[str, str] = {}
 
-def asked(port: int, path: str, method: str = "GET") -> tuple[int, str, str]:
+
+def asked(port: int, path: str, method: str = "GET", headers: Mapping[str, str] = EMPTY) -> tuple[int, str, str]:
     """The status, content type and body that a server answers."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
-    connection.request(method, path)
+    connection.request(method, path, headers=dict(headers))
     answer = connection.getresponse()
     found = answer.status, answer.headers["Content-Type"], answer.read().decode()
     connection.close()
     return found
+
+
+def silent() -> CheckpointReading:
+    """A checkpoint that cannot be read."""
+    return CheckpointReading("/c", None)
 
 
 class PortObserver(SilentObserver):
@@ -56,6 +66,33 @@ def test_a_checkpoint_that_cannot_be_read_is_not_ready() -> None:
     """The reason is in the body."""
     with MetricsServer(lambda: CheckpointReading("/c", None, "the disk is gone"), "127.0.0.1", 0) as server:
         assert asked(server.port, "/readyz")[::2] == (503, "/c: not readable: the disk is gone\n")
+
+
+@pytest.mark.parametrize("headers", [{"Origin": "http://other.example"}, {"Sec-Fetch-Site": "cross-site"}])
+def test_pages_of_other_sites_get_no_answer(headers: Mapping[str, str]) -> None:
+    """A browser says for whom it asks, and shows what a user types into its address bar."""
+    with MetricsServer(silent, "127.0.0.1", 0) as server:
+        assert asked(server.port, "/metrics", headers=headers)[0] == 403
+        assert asked(server.port, "/healthz", headers={"Sec-Fetch-Site": "none"})[0] == 200
+
+
+def test_a_request_that_comes_byte_by_byte_is_given_up() -> None:
+    """However often it sends something, its connection goes to others."""
+    with MetricsServer(silent, "127.0.0.1", 0, request_s=0.2) as server:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=0.02) as connection:
+            began_s = time.monotonic()
+            while time.monotonic() < began_s + 10:
+                try:
+                    connection.sendall(b"G")
+                    if connection.recv(1) == b"":
+                        break
+                except TimeoutError:
+                    continue
+                except ConnectionError:
+                    break
+            else:
+                pytest.fail("the connection is still open")
+        assert asked(server.port, "/healthz")[0] == 200
 
 
 def test_a_port_that_is_taken_is_reported_before_anything_runs(tmp_path: Path) -> None:
