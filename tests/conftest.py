@@ -18,14 +18,16 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
-from tests.nightly import IS_NIGHTLY
+from tests.nightly import IS_NIGHTLY, examples
 from tests.s3_server import s3_root, s3_server
 from tests.small_disk import disk, elsewhere
 
 __all__ = ["disk", "elsewhere", "s3_root", "s3_server", "spark_context"]
 
 # The time of an example depends on what else the machine does.
-settings.register_profile("dagflow", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "dagflow", deadline=None, max_examples=examples(100), suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("dagflow")
 
 
