@@ -17,11 +17,6 @@ from dagflow.spec.property_check import declaration
 def require_instance(given: object, kind: type[Operator] | type[PartitionPolicy], place: Place) -> None:
     """Refuse an object that is no operator, or no policy.
 
-    Args:
-        given: The object that the app was given.
-        kind: The class that it is to be an instance of.
-        place: The line that gave it.
-
     Raises:
         PlanError: The given object is no instance of the class, but the class itself for example.
     """
@@ -40,11 +35,6 @@ def lost_values(owner: str, given: Operator | PartitionPolicy, place: Place) -> 
 
     The app makes instances with the same properties. They lack arguments of the constructor that are no properties,
     and properties that were set later.
-
-    Args:
-        owner: Name of the operator or policy in messages.
-        given: The object that the app was given.
-        place: The line that gave it.
     """
     cls = type(given)
     own = []

@@ -48,12 +48,7 @@ class NotebookDisplay(Display):
 
 
 def run_watched(app: LogicalPlan, options: RunOptions, *, is_quiet: bool) -> RunSnapshot:
-    """Run an app, and show how far it is.
-
-    Raises:
-        DagflowError: The run failed.
-        KeyboardInterrupt: The run was interrupted, and has stopped in order.
-    """
+    """Raises KeyboardInterrupt if the run was interrupted, after it has stopped in order."""
     redact = str if app.spec is None else app.spec.redact
     notebook = None if is_quiet else _notebook()
     display = NotebookDisplay(app.name, notebook) if notebook else display_for(app.name, redact, is_quiet=is_quiet)

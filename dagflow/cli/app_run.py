@@ -49,8 +49,6 @@ from dagflow.web.server import Server
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """The arguments of `dagflow run`, by their names."""
-
     app: str
     overrides: tuple[str, ...]
     checkpoint: str | None
@@ -69,19 +67,7 @@ class RunRequest:
 
 
 def run_app(settings: Settings, asked: RunRequest, started: PrestartedProcesses) -> int:
-    """Run an app, and print a summary.
-
-    Args:
-        settings: Settings of the command line.
-        asked: Arguments of the command.
-        started: Processes that were started ahead for the run.
-
-    Returns:
-        The exit code.
-
-    Raises:
-        DagflowError: The run failed.
-    """
+    """Run an app, print a summary, and return the exit code."""
     if asked.checkpoint is not None:
         require_directory(asked.checkpoint)
     logical = load(asked.app, settings, asked.overrides)
@@ -139,7 +125,6 @@ def _display(settings: Settings, asked: RunRequest, app: str) -> Display:
 
 
 def _as_json(app: str, redact: Redact, text: str, error: BaseException | None) -> str:
-    """The final message of the command as a line of JSON."""
     level = "info" if error is None else "error"
     return json_line(app, level, text.strip(), **({} if error is None else error_fields(error, redact)))
 
@@ -153,15 +138,12 @@ def _name_log(log: RunLog | None, error: Exception) -> None:
 
 
 class _Logged:
-    """Passes progress and messages of a run to its display, and messages to its log as well."""
-
     def __init__(self, display: Display, log: RunLog) -> None:
         self.progress = display.progress
         self._display = display
         self._log = log
 
     def notice(self, text: str) -> None:
-        """Show and keep a message."""
         self._log.say(logging.INFO, text)
         self._display.notice(text)
 
@@ -174,16 +156,6 @@ def watch(
     ui_port: int | None = None,
 ) -> RunSnapshot:
     """Run an app under a display, and let signals stop it.
-
-    Args:
-        logical: The app.
-        options: Options of the run.
-        display: Shows the progress of the run.
-        log: Log of the run; None for no log.
-        ui_port: Where pages about the run are served; None for nowhere.
-
-    Returns:
-        The figures at the end; state is "completed" or "stopped".
 
     Raises:
         DagflowError: The run failed.
@@ -229,13 +201,7 @@ def _may_pass(error: Exception) -> bool:
 
 
 def resume_command(app: str, overrides: Sequence[str], options: RunOptions) -> str:
-    """The command line that continues a run: the same one, without --fresh and without secrets.
-
-    Args:
-        app: The app file as it was typed.
-        overrides: What `--set` was given.
-        options: The other options.
-    """
+    """The command line that continues a run: the same one, without --fresh and without secrets."""
     words = ["dagflow", "run", app, *_settings(overrides, options)]
     if options.checkpoint is not None:
         words += ["--checkpoint", redacted(options.checkpoint)]
@@ -245,25 +211,13 @@ def resume_command(app: str, overrides: Sequence[str], options: RunOptions) -> s
 
 
 def looking_command(app: str, options: RunOptions, *, has_rejects: bool) -> str:
-    """The command line that shows the status of a checkpoint, or its refused records.
-
-    Args:
-        app: The app file as it was typed.
-        options: The options of the run.
-        has_rejects: Whether the run has refused anything.
-    """
+    """The command line that shows the status of a checkpoint, or its refused records."""
     command = "rejects" if has_rejects else "status"
     return shlex.join(["dagflow", command, app if options.checkpoint is None else redacted(options.checkpoint)])
 
 
 def replay_command(checkpoint: str, overrides: Sequence[str], options: RunOptions) -> str:
-    """The command line that replays windows with the arguments of a run, without window ids and without secrets.
-
-    Args:
-        checkpoint: The app's checkpoint.
-        overrides: What `--set` was given.
-        options: The other options of the run.
-    """
+    """The command line that replays windows with the arguments of a run, without window ids and without secrets."""
     return shlex.join(["dagflow", "replay", redacted(options.checkpoint or checkpoint), *_settings(overrides, options)])
 
 
@@ -289,12 +243,6 @@ def _veiled(setting: str, name: str, value: str) -> str:
 @contextmanager
 def live_pages(port: int | None, app: LogicalPlan, options: RunOptions, observer: Observer) -> Iterator[None]:
     """Serve pages about a run within the block, to this machine alone, from a process of their own.
-
-    Args:
-        port: Where; 0 for any free port, and None for no pages.
-        app: The app that is run.
-        options: Options of the run.
-        observer: Receives the address.
 
     Raises:
         DagflowError: The port is taken.

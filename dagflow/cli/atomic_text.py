@@ -17,11 +17,6 @@ def write_whole(file: Path, text: str, what: str) -> None:
     A link stays, and the file that it names is replaced. Devices, pipes and this process's own output cannot be
     replaced, and are written to.
 
-    Args:
-        file: The file.
-        text: Its new content.
-        what: Description of the file in messages.
-
     Raises:
         DagflowError: The file cannot be written.
     """

@@ -21,8 +21,6 @@ class Display:
     """Watches a run and shows nothing: the display of -q, and the base of the others.
 
     Attributes:
-        app: The app's name.
-        redact: Makes a message fit to be printed.
         last: The newest snapshot, or None before the first.
     """
 
@@ -53,12 +51,7 @@ class Display:
         """Show a message to the user."""
 
     def logged(self, text: str, record: logging.LogRecord) -> None:
-        """Show a logged message.
-
-        Args:
-            text: The message.
-            record: The record of the log.
-        """
+        """Show a logged message."""
         self.notice(text)
 
     def stopping(self) -> None:
@@ -68,7 +61,6 @@ class Display:
         """Leave the screen usable before the process dies; called from a signal handler."""
 
     def finish(self, snapshot: RunSnapshot) -> None:
-        """Show a summary of the run."""
         self.last = snapshot
 
 
@@ -95,15 +87,12 @@ class LineDisplay(Display):
             self.show(progress_line(snapshot), snapshot)
 
     def show(self, text: str, snapshot: RunSnapshot) -> None:
-        """Write the progress of the run, or its summary."""
         output.note(text)
 
     def waiting(self, what: str) -> None:
-        """Write the message, once."""
         self.notice(what)
 
     def notice(self, text: str) -> None:
-        """Write the message on a line of its own."""
         output.note(f"{self.app}: {self.redact(text)}")
 
     def stopping(self) -> None:
@@ -111,7 +100,6 @@ class LineDisplay(Display):
         output.at_once(f"{self.app}: {STOPPING}\n")
 
     def finish(self, snapshot: RunSnapshot) -> None:
-        """Write the summary."""
         super().finish(snapshot)
         self.show(summary(snapshot), snapshot)
 
@@ -120,18 +108,14 @@ class JsonDisplay(LineDisplay):
     """The same lines on stderr as JSON objects, with the figures of `--json`."""
 
     def show(self, text: str, snapshot: RunSnapshot) -> None:
-        """Write the figures beside the words."""
         output.note(json_line(self.app, "info", text, run=snapshot.to_json()))
 
     def notice(self, text: str) -> None:
-        """Write the message as an object of its own."""
         output.note(json_line(self.app, "info", self.redact(text)))
 
     def logged(self, text: str, record: logging.LogRecord) -> None:
-        """Write the message with its level and logger."""
         said = self.redact(record.getMessage())
         output.note(json_line(self.app, record.levelname.lower(), said, logger=record.name))
 
     def stopping(self) -> None:
-        """Write past Python's buffers; see LineDisplay."""
         output.at_once(json_line(self.app, "info", STOPPING) + "\n")

@@ -15,7 +15,6 @@ _AT_WORK = {
 
 
 def describe_driver(driver: DriverReport) -> str:
-    """The state of the newest driver of a checkpoint, or how it ended, and its process."""
     who = f"process {driver.pid} of {driver.user} on {driver.host}, since {time_text(driver.since_ms)}"
     moment = time_text(driver.last_beat_ms)
     if driver.is_at_work:

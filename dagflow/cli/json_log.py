@@ -17,10 +17,7 @@ def json_line(app: str, level: str, text: str, **fields: Any) -> str:
     """Format one log message as a line of JSON.
 
     Args:
-        app: The app's name.
-        level: Such as "info".
         text: The message; its window, operator and file become fields of their own where it names them.
-        fields: Further fields; empty values are left out.
     """
     window, operator, file = (pattern.search(text) for pattern in (_WINDOW, _OPERATOR, _FILE))
     known = {
@@ -37,11 +34,6 @@ def json_line(app: str, level: str, text: str, **fields: Any) -> str:
 
 
 def error_fields(error: BaseException, redact: Callable[[str], str]) -> dict[str, str]:
-    """The operator and the file of an error, where it knows them.
-
-    Args:
-        error: The error.
-        redact: Makes a text fit to be kept.
-    """
+    """The operator and the file of an error, where it knows them."""
     found = {"operator": getattr(error, "operator", None), "file": getattr(error, "url", None)}
     return {name: redact(text) for name, text in found.items() if isinstance(text, str)}

@@ -31,15 +31,6 @@ MAX_STALLS = 3
 
 
 class LiveDisplay(Display):
-    """A table that redraws itself on a terminal, and is replaced by the summary at the end.
-
-    Args:
-        app: The app's name.
-        console: Where to draw.
-        redact: Makes a message fit to be printed.
-        now: A clock, in seconds.
-    """
-
     def __init__(
         self, app: str, console: Console, redact: Redact = str, now: Callable[[], float] = time.monotonic
     ) -> None:
@@ -70,30 +61,25 @@ class LiveDisplay(Display):
             self._live.stop()
 
     def progress(self, snapshot: RunSnapshot) -> None:
-        """Have the next redrawing show the figures."""
         super().progress(snapshot)
         if not snapshot.waits_for:
             self._waits_for = ""
 
     def waiting(self, what: str) -> None:
-        """Show from the next redrawing on what the run waits for, with the seconds that it takes."""
         self._waits_for, self._since_s = what, self._now()
 
     def notice(self, text: str) -> None:
-        """Print the message above the table."""
         with suppress(OSError):
             self._console.print(Text(output.printable(self.redact(text))), soft_wrap=True)
 
     def stopping(self) -> None:
-        """Show from the next redrawing on that a stop was asked for."""
         self._status = "stopping (Ctrl-C again stops at once)"
 
     def abandon(self) -> None:
-        """Show the cursor again; the table stays as it is."""
+        """Show the cursor again."""
         output.at_once("\x1b[?25h\n")
 
     def finish(self, snapshot: RunSnapshot) -> None:
-        """Replace the table by the summary."""
         super().finish(snapshot)
         with suppress(OSError):
             self._live.stop()
@@ -107,21 +93,13 @@ class LiveDisplay(Display):
 
 
 def live_display(app: str, redact: Redact) -> LiveDisplay | None:
-    """A live display on stderr; None if that is no terminal that can redraw."""
+    """None if stderr is no terminal that can redraw."""
     console = Console(stderr=True, highlight=False)
     return LiveDisplay(app, console, redact) if console.is_terminal and not console.is_dumb_terminal else None
 
 
 def _table(name: str, snapshot: RunSnapshot | None, spinner: Spinner, status: str, columns: int) -> RenderableType:
-    """The table, as wide as the terminal where names are of ordinary length.
-
-    Args:
-        name: The app's name.
-        snapshot: The figures, or None before the first.
-        spinner: Shows that the process is alive.
-        status: What the run is doing, in a few words.
-        columns: The width of the terminal; a wide one shows more.
-    """
+    """The table, as wide as the terminal where names are of ordinary length."""
     head = Text.assemble((name, "bold"), "  ", status)
     if snapshot is not None:
         head.append(f"  {duration(snapshot.seconds)}", "cyan")

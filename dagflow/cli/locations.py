@@ -60,11 +60,6 @@ def _folder_with(path: str, app: str) -> Path | None:
 
 
 def storage_of(app: str | None, settings: Settings) -> StorageContext:
-    """Reaches stores as an app does, where one is given, or else as the environment says.
-
-    Raises:
-        AppError: The app has mistakes.
-    """
     if app is None:
         return StorageContext.default()
     return load(app, settings).attributes.storage_context()
@@ -74,12 +69,7 @@ def locate(checkpoint: str, app: str | None, settings: Settings) -> tuple[str, S
     """The checkpoint that a command was given, or that of the app file that it was given instead.
 
     Args:
-        checkpoint: URL of a checkpoint, or an app file.
         app: An app that says how to reach the checkpoint; None for the environment, or the app file itself.
-        settings: Settings of the command line.
-
-    Returns:
-        The checkpoint's URL, and its storage.
 
     Raises:
         AppError: The app has mistakes.
@@ -93,11 +83,6 @@ def locate(checkpoint: str, app: str | None, settings: Settings) -> tuple[str, S
 
 
 def require_no_file_above(checkpoint: str) -> None:
-    """Refuse a checkpoint whose path goes through a file.
-
-    Raises:
-        UsageError: A directory of the checkpoint's path is a file.
-    """
     for path in Path(checkpoint).parents if is_local(checkpoint) else ():
         if path.is_file():
             app = f"; if it is an app, give {path} alone" if path.suffix in (".yaml", ".yml") else ""
@@ -105,13 +90,6 @@ def require_no_file_above(checkpoint: str) -> None:
 
 
 def require_journal(checkpoint: str, storage: StorageContext, given: str) -> None:
-    """Refuse a location at which there is no journal; see journal_required.
-
-    Raises:
-        UsageError: The location holds no journal.
-        JournalError: The journal cannot be read.
-        StorageError: The store failed.
-    """
     with journal_required(given):
         read_state(storage.objects(checkpoint))
 
@@ -144,17 +122,12 @@ def _instead_of(journal: str, given: str) -> str:
 
 
 def require_directory(checkpoint: str) -> None:
-    """Refuse a checkpoint location that is a file, or lies in one.
-
-    Raises:
-        UsageError: The location is a file, or lies in one.
-    """
     require_no_file_above(checkpoint)
     if is_local(checkpoint) and Path(checkpoint).is_file():
         raise click.UsageError(f"{checkpoint} is a file, and a checkpoint is a directory")
 
 
 def is_app_file(location: str) -> bool:
-    """Whether a command-line argument for a checkpoint is an app file: a checkpoint is a directory."""
+    """A checkpoint is a directory."""
     path = Path(location)
     return path.is_file() or (path.suffix in (".yaml", ".yml") and not path.exists() and is_local(location))

@@ -60,7 +60,6 @@ def _prints(text: Callable[[click.Context], str]) -> Callable[[click.Context, cl
 
 
 def _with_help(command: click.Command) -> click.Command:
-    """A command whose option --help prints like everything else."""
     if command.add_help_option:
         command.add_help_option = False
         show = _prints(click.Context.get_help)
@@ -77,16 +76,13 @@ class CommandLine(click.Group):
     """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The commands' names, in the order in which users need them."""
         return list(COMMANDS)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the description of each command."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of that name, or None."""
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"dagflow.cli.commands.{cmd_name}")
@@ -96,7 +92,6 @@ class CommandLine(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that the first argument names; an unknown one is refused with the nearest name."""
         name = args[0]
         if name not in COMMANDS and not name.startswith("-"):
             raise click.UsageError(unknown("command", name, COMMANDS), ctx)
@@ -156,7 +151,6 @@ _with_help(command_line)
 
 
 def main() -> NoReturn:
-    """Run the `dagflow` command in this process."""
     _open_closed_streams()
     _collect_late()
     signal.signal(signal.SIGTERM, _interrupt)

@@ -33,13 +33,7 @@ def brief(number: float) -> str:
 
 
 def count(number: int, noun: str = "", plural: str = "") -> str:
-    """A count in full: "1,187", or with its noun "1 file", "1,187 files".
-
-    Args:
-        number: The count.
-        noun: What is counted, in the singular; "" for the bare number.
-        plural: The noun's plural where it is more than an s.
-    """
+    """A count in full: "1,187", or with its noun "1 file", "1,187 files"."""
     if not noun:
         return f"{number:,}"
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

@@ -72,10 +72,7 @@ def explain(
     """Print why the command failed, once.
 
     Args:
-        error: The error that ended it. Anything but a DagflowError or a mistake on the command line is a bug, and is
-            shown with its traceback.
         with_trace: Whether to show the traceback of an expected error as well.
-        redact: Makes the text fit to be printed.
         line: Makes it the line that is printed.
     """
     if isinstance(error, click.ClickException):
@@ -96,12 +93,7 @@ def explain(
 
 
 def definitions(rows: Iterable[tuple[str, str]], *, title: str = "") -> str:
-    """Terms with their meanings, aligned; long meanings are wrapped.
-
-    Args:
-        rows: (term, meaning) pairs.
-        title: A heading over them, or "".
-    """
+    """Terms with their meanings, aligned; long meanings are wrapped."""
     formatter = click.HelpFormatter()
     pairs = list(rows)
     if title:
@@ -113,7 +105,6 @@ def definitions(rows: Iterable[tuple[str, str]], *, title: str = "") -> str:
 
 
 def paragraphs(text: str) -> str:
-    """Text wrapped anew, paragraph by paragraph."""
     return click.wrap_text(text, width=click.HelpFormatter().width, preserve_paragraphs=True)
 
 
@@ -121,10 +112,6 @@ def printable(text: str, encoding: str = "utf-8") -> str:
     """The text with everything visible that a terminal would obey or could not show.
 
     File names hold any byte: neither undecodable ones nor terminal escapes may reach the screen.
-
-    Args:
-        text: Any text; new lines and tabs are kept.
-        encoding: Encoding of the terminal or file; characters that it lacks are escaped.
     """
     visible = "".join(char if char.isprintable() or char in "\n\t" else _escaped(char) for char in text)
     return visible.encode(encoding, "backslashreplace").decode(encoding)

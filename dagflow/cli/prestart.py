@@ -24,7 +24,6 @@ class PrestartedProcesses:
 
     Attributes:
         server: The process that forks those of tasks, for a run without Spark.
-        java: Spark's Java process.
     """
 
     server: TaskServer | None = None
@@ -41,16 +40,7 @@ def prestarted(
     *,
     is_fresh: bool,
 ) -> Iterator[PrestartedProcesses]:
-    """Start what a run needs, if it is likely to find work; the run reports the error of anything that did not start.
-
-    Args:
-        app: The app file.
-        workers: How many processes of this machine run the tasks; None for Spark.
-        master: Spark's master; None for the app's own.
-        conf: Settings of Spark that take precedence over the app's.
-        checkpoint: Location of the checkpoint; None for the app's own.
-        is_fresh: Whether the run starts over.
-    """
+    """Start what a run needs if it is likely to find work; the run reports the error of what did not start."""
     with contextlib.ExitStack() as stack:
         started = PrestartedProcesses()
         head = read_head(app) if workers is None or workers > 1 else None

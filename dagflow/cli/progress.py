@@ -19,9 +19,6 @@ def display_for(
     """The display that suits stderr: a live one on a terminal that can redraw, otherwise lines.
 
     Args:
-        app: The app's name.
-        redact: Makes a message fit to be printed.
-        is_quiet: Whether only errors are wanted.
         is_plain: Whether others may write to the terminal meanwhile.
         as_json: Whether stderr is for programs.
     """
@@ -92,5 +89,4 @@ class _NoticeHandler(logging.Handler):
         self._display = display
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Pass one record on."""
         self._display.logged(self.format(record), record)

@@ -29,9 +29,6 @@ class Column:
     """A column of a table.
 
     Attributes:
-        name: Its name.
-        type: Its type, or "".
-        values: Its values.
         is_place: Whether values are cut at their beginning, because their end says most.
     """
 
@@ -43,10 +40,6 @@ class Column:
 
 def table(columns: Sequence[Column], width: int | None) -> tuple[str, list[Column]]:
     """Columns beside each other: names, types, and a line for each record.
-
-    Args:
-        columns: The columns.
-        width: Columns of the screen; None for no limit.
 
     Returns:
         The table, and the columns for which there is no room.
@@ -121,10 +114,9 @@ def place(url: str, offset: int = -1) -> str:
 
 
 def listed_columns(columns: Iterable[Column]) -> str:
-    """Columns with their types, for a sentence."""
     return ", ".join(f"{_head(column.name)} ({column.type})" for column in columns)
 
 
 def _head(name: str) -> str:
-    """A name as it stands over a column: a file may give it any length."""
+    """A file may give a column a name of any length."""
     return printable(name if len(name) <= _MOST_NAME else f"{name[: _MOST_NAME - 1]}…")

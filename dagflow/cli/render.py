@@ -48,7 +48,6 @@ def progress_figures(snapshot: RunSnapshot) -> str:
 
 
 def progress_line(snapshot: RunSnapshot) -> str:
-    """One line that says how far the run is."""
     if snapshot.waits_for:
         return f"{snapshot.app}: {snapshot.waits_for}"
     backlog = sum(snapshot.backlog.values())
@@ -68,7 +67,6 @@ def progress_line(snapshot: RunSnapshot) -> str:
 
 
 def activity(snapshot: RunSnapshot | None) -> str:
-    """The current activity of a run, in a few words."""
     if snapshot is None or is_busy(snapshot):
         return "running"
     return "up to date, looking for new files" if snapshot.windows else "looking for files"
@@ -81,7 +79,7 @@ def is_busy(snapshot: RunSnapshot) -> bool:
 
 
 def bottleneck(snapshot: RunSnapshot) -> str:
-    """Which operator most of the tasks' time goes to, in words; "" before any has worked for long."""
+    """Which operator most of the tasks' time goes to; "" before any has worked for long."""
     # The driver works beside the tasks, and may wait for Java to start.
     busy_s = {each.name: each.busy_s for each in snapshot.live_operators if each.stage}
     total_s = sum(busy_s.values())
@@ -95,7 +93,6 @@ def bottleneck(snapshot: RunSnapshot) -> str:
 
 
 def summary(snapshot: RunSnapshot) -> str:
-    """The summary of a run that is over."""
     if snapshot.state == "completed" and not snapshot.windows:
         waiting = f", but for {size(snapshot.waiting_bytes)} of records in progress" if snapshot.waiting_bytes else ""
         done = f"nothing new: there is no input that earlier runs have not processed{waiting}"
@@ -147,7 +144,6 @@ def faster_locally(snapshot: RunSnapshot) -> list[str]:
 
 
 def described_range(skipped: Skipped) -> str:
-    """The range of a file that was left out, and why."""
     return f"{on_one_line(redacted(skipped.url))} [{skipped.lost_start}, {skipped.lost_end}): {skipped.reason}"
 
 

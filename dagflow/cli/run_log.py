@@ -27,21 +27,6 @@ _OWN = ("dagflow", "operators")
 
 
 class RunLog:
-    """The log of one run.
-
-    Args:
-        app: The app's name.
-        redact: Makes a message fit to be kept.
-        path: The file.
-
-    Attributes:
-        path: The file.
-        handler: Writes to it.
-
-    Raises:
-        OSError: The file cannot be written.
-    """
-
     def __init__(self, app: str, redact: Callable[[str], str], path: Path) -> None:
         self.path = path
         self._redact = redact
@@ -56,11 +41,9 @@ class RunLog:
         self.handler.handle(record)
 
     def _trace(self, error: BaseException) -> str:
-        """The traceback of an error: that of the task where one raised it."""
         return self._redact(getattr(error, "trace", "") or trace_of(error))
 
     def end(self, text: str, error: BaseException | None = None) -> None:
-        """Write how the run ended, and close the file."""
         self.say(logging.INFO if error is None else logging.ERROR, text, error)
         with suppress(OSError, ValueError):  # on a full disk, or after rolling over failed
             self.handler.close()
@@ -68,7 +51,6 @@ class RunLog:
 
 @contextmanager
 def attached(log: RunLog | None) -> Iterator[None]:
-    """Write log messages of the block to a log."""
     if log is None:
         yield
         return
@@ -102,7 +84,6 @@ class _JsonFormatter(logging.Formatter):
         self._redact = redact
 
     def format(self, record: logging.LogRecord) -> str:
-        """Format one log record as a line of JSON."""
         text = record.getMessage()
         if record.exc_info:
             text += f"\n{self.formatException(record.exc_info)}"
@@ -111,12 +92,7 @@ class _JsonFormatter(logging.Formatter):
 
 
 def open_run_log(app: str, redact: Callable[[str], str]) -> RunLog | None:
-    """Begin the log of a run, and remove the oldest ones; None where it cannot be written.
-
-    Args:
-        app: The app's name.
-        redact: Makes a message fit to be kept.
-    """
+    """Begin the log of a run, and remove the oldest ones; None where it cannot be written."""
     started = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
     with suppress(OSError):
         DIRECTORY.mkdir(mode=0o700, parents=True, exist_ok=True)

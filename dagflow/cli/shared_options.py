@@ -48,8 +48,6 @@ class Settings:
     """Settings of the whole command line.
 
     Attributes:
-        is_verbose: Whether tracebacks and the log are shown.
-        redact: Makes a message fit to be printed; set once an app is loaded.
         redact_document: The same for documents, such as a page with scripts.
         note: Adds a suggestion to an error; set once an app is loaded.
         line: Makes a message, and the error that it is about, the line that is printed; set where stderr is for
@@ -131,8 +129,6 @@ def conf_option(function: F) -> F:
 
 
 def master_option(function: F) -> F:
-    """Add `--master URL`."""
-
     def known(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
         if value is not None and not is_master(value):
             raise click.BadParameter(f"expected {MASTERS}, got {quoted(value)}")
@@ -222,7 +218,6 @@ def ui_option(function: F) -> F:
 
 
 def log_format_option(function: F) -> F:
-    """Add `--log-format text|json`."""
     return click.option(
         "--log-format",
         type=click.Choice(["text", "json"]),

@@ -32,8 +32,6 @@ def stop_on_signals(
     Where SIGHUP is ignored it stays ignored: `nohup` relies on it.
 
     Args:
-        first: Called on the first signal.
-        again: Called on each one after it.
         clock: Seconds from any start; distinguishes a second request from an echo of the first.
     """
     if threading.current_thread() is not threading.main_thread():
@@ -63,14 +61,7 @@ def stop_on_signals(
 
 @contextmanager
 def stop_requested_by_signals(text: str) -> Iterator[StopRequest]:
-    """Let the first stop signal ask for the end, and the second one end the process, for as long as the block lasts.
-
-    Args:
-        text: The text for the terminal at the first signal.
-
-    Yields:
-        The request.
-    """
+    """Let the first stop signal ask for the end, and the second one end the process, for as long as the block lasts."""
     stop = StopRequest()
 
     def ask() -> None:
@@ -86,9 +77,6 @@ def on_driver_thread(work: Callable[[], T]) -> T:
 
     PySpark replaces the handler of SIGINT when its context is made in the main thread, and a call into
     the JVM would keep the main thread from answering.
-
-    Args:
-        work: Called once; what it returns or raises is returned or raised here.
     """
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="dagflow-driver") as pool:
         working = pool.submit(work)

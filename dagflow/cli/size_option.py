@@ -12,11 +12,6 @@ from dagflow.api.properties import parse_size
 
 
 def size_in_bytes(context: click.Context, option: click.Parameter, value: str) -> int:
-    """The callback of an option: the bytes that a size such as 64MiB says.
-
-    Raises:
-        click.BadParameter: The value is no size.
-    """
     try:
         return parse_size(value)
     except ValueError as error:

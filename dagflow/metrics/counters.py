@@ -11,8 +11,6 @@ class OperatorCounters:
     """Counters of one operator.
 
     Attributes:
-        counts: What the operator counted itself, by the names in metrics/names.py or its author's own.
-        records: Records that left each output port that carries records, by port.
         bytes: Bytes of those records in memory, by port; only of the ports that were measured.
     """
 
@@ -33,32 +31,22 @@ class OperatorCounters:
 
 @dataclass(slots=True)
 class Counters:
-    """Counters of several operators; they add up over tasks and windows.
-
-    Attributes:
-        operators: Counters by operator.
-    """
-
     operators: dict[str, OperatorCounters] = field(default_factory=dict)
 
     @classmethod
     def of_counts(cls, counts_by_operator: Mapping[str, Mapping[str, int]]) -> Counters:
-        """Counters of operators that counted this themselves."""
         return cls({name: OperatorCounters(dict(counts)) for name, counts in counts_by_operator.items()})
 
     def of(self, operator: str) -> OperatorCounters:
-        """A copy of one operator's counters."""
         copy = OperatorCounters()
         copy.add(self.operators.get(operator, copy))
         return copy
 
     def add(self, other: Counters) -> None:
-        """Add the other counters to these."""
         for name, counters in other.operators.items():
             self._of(name).add(counters)
 
     def subtract(self, other: Counters) -> None:
-        """Take the other counters away from these."""
         for name, counters in other.operators.items():
             self._of(name).add(counters, -1)
 
@@ -72,13 +60,11 @@ class Counters:
         return change
 
     def copy(self) -> Counters:
-        """Counters that no longer change with these."""
         copy = Counters()
         copy.add(self)
         return copy
 
     def total(self, name: str) -> int:
-        """The sum of one count over all operators."""
         return sum(each.counts.get(name, 0) for each in self.operators.values())
 
     def _of(self, operator: str) -> OperatorCounters:

@@ -8,25 +8,16 @@ import msgspec
 
 
 class OperatorReport(msgspec.Struct, frozen=True):
-    """What one operator of a task, or of several tasks, has done so far.
-
-    Attributes:
-        busy_s: Seconds that it has worked.
-        records: Records that left each of its ports.
-    """
-
     busy_s: float = 0.0
     records: dict[str, int] = {}
 
     def __add__(self, other: OperatorReport) -> OperatorReport:
-        """The sum of both reports: seconds, and records by port."""
         ports = (*self.records, *(port for port in other.records if port not in self.records))
         records = {port: self.records.get(port, 0) + other.records.get(port, 0) for port in ports}
         return OperatorReport(self.busy_s + other.busy_s, records)
 
 
 def sum_of(reports: Iterable[Mapping[str, OperatorReport]]) -> dict[str, OperatorReport]:
-    """The sum of what operators have done in several tasks, by operator."""
     total: dict[str, OperatorReport] = {}
     for report in reports:
         for name, done in report.items():

@@ -24,7 +24,6 @@ def accumulators(operators: Mapping[str, Operator]) -> dict[str, Accumulator]:
 
 
 def wants_to_follow(plan: LogicalPlan) -> bool:
-    """Whether the app itself asks for runs that watch for new input."""
     return any(isinstance(each, InputOperator) and each.wants_to_follow() for each in plan.instances.values())
 
 
@@ -49,7 +48,6 @@ def results_of_windows(plan: LogicalPlan) -> list[str]:
 
 
 def following_notices(plan: LogicalPlan) -> list[str]:
-    """The notices of a run that follows, about operators whose results would be over a run that has an end."""
     names = [own_name(name) for name, each in accumulators(plan.instances).items() if each.over is None]
     return [
         f"operator '{name}' gives a result for each window while following; over: window says so as well, and "
@@ -59,7 +57,6 @@ def following_notices(plan: LogicalPlan) -> list[str]:
 
 
 def over_text(operator: Accumulator) -> str:
-    """The span of a result, in words: the run, a window or a time."""
     return "run, and while following window" if operator.over is None else str(operator.over)
 
 

@@ -12,7 +12,6 @@ from dagflow.spec.app_spec import KeyedPartition, Partition
 
 
 def expanded(logical: LogicalPlan) -> LogicalPlan:
-    """The plan with the parts of each composite operator, in its place."""
     nodes: dict[str, OperatorNode] = {}
     ports: dict[PortRef, list[PortRef]] = {}
     inner: list[Edge] = []
@@ -46,7 +45,6 @@ def expanded(logical: LogicalPlan) -> LogicalPlan:
 
 
 def _count(partition: Partition) -> int | None:
-    """How many partitions an app asks for."""
     if isinstance(partition, KeyedPartition):
         return partition.count
     return partition if isinstance(partition, int) else None

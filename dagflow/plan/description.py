@@ -22,7 +22,6 @@ from dagflow.spec.shown_text import shown_value
 
 
 def describe(app: LogicalPlan) -> AppFacts:
-    """The facts of an app that the journal keeps."""
     secrets = _secrets_of(app)
     return AppFacts(
         {name: _operator_facts(app, node, secrets) for name, node in app.operators.items()},
@@ -60,12 +59,7 @@ def _without_checksums(fact: Any) -> Any:
 
 
 def without_limits(value: Any, annotation: Any) -> Any:
-    """The value of a property, or of all, without the properties in it that are limits.
-
-    Args:
-        value: A value as read from YAML.
-        annotation: Its type, or the model of the properties.
-    """
+    """The value of a property, or of all, without the properties in it that are limits."""
     if not isinstance(value, Mapping):
         return value
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
@@ -93,12 +87,7 @@ def _code_of(app: LogicalPlan) -> dict[str, str]:
 
 
 def _source_of(cls: type) -> str:
-    """The source of a class; in a notebook, where only functions know their lines, the source of its methods.
-
-    Raises:
-        OSError: The source is not found.
-        TypeError: The class has no source file.
-    """
+    """In a notebook, where only functions know their lines, the source of the methods."""
     try:
         return inspect.getsource(cls)
     except (OSError, TypeError):
@@ -127,13 +116,7 @@ def _kind(cls: type[Operator]) -> str:
 
 
 def property_fact(name: str, value: Any, secrets: Mapping[str, str]) -> Any:
-    """The value of a property as JSON, with checksums in place of secrets and of values from the environment.
-
-    Args:
-        name: The property.
-        value: Its value.
-        secrets: The values from the environment, each with its reference.
-    """
+    """The value of a property as JSON, with checksums in place of secrets and of values from the environment."""
     if value is None or isinstance(value, bool | int | float):
         is_shown = value is None or shown_value(name, str(value)) == str(value)
         return value if is_shown else _shown(name, str(value), secrets)

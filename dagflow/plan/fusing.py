@@ -38,7 +38,6 @@ class Fusion:
 
     Attributes:
         ordered: All operators, upstream first; without operators on a cycle, and all after them.
-        heads: The head of each partitioned operator's stage.
         refused: The reason for each parallel operator that cannot be fused. It heads a stage of its own.
     """
 
@@ -48,14 +47,6 @@ class Fusion:
 
 
 def fuse(names: Sequence[str], edges: Iterable[Edge], control: Collection[str], parallel: Collection[str]) -> Fusion:
-    """Give each partitioned operator the stage that it runs in.
-
-    Args:
-        names: All operators, in the order of the file.
-        edges: The edges between them.
-        control: The operators that run in the driver.
-        parallel: The operators that shall run in the partitions of their upstream.
-    """
     arcs = [(edge.source.operator, edge.target.operator) for edge in edges]
     upstream: dict[str, set[str]] = {name: set() for name in names}
     for source, target in arcs:

@@ -11,12 +11,10 @@ from dagflow.plan.physical import Edge, PortRef
 
 
 def grouper_name(operator: str) -> str:
-    """The name of the operator that emits an operator's held files."""
     return part_name(operator, "groups")
 
 
 def merger_name(operator: str) -> str:
-    """The name of the operator that merges an operator's held files."""
     return part_name(operator, "merger")
 
 
@@ -26,12 +24,10 @@ def targets_owner(operator: str) -> str:
 
 
 def holder_of(grouper: str) -> str:
-    """The operator whose name was given to grouper_name()."""
     return grouper.removesuffix(grouper_name(""))
 
 
 def grouped(logical: LogicalPlan) -> LogicalPlan:
-    """The plan with a grouper and a merger for each operator that holds files back."""
     nodes, edges = dict(logical.operators), list(logical.edges)
     for name, node in logical.operators.items():
         if isinstance(node.operator, HoldsFiles) and (grouper := node.operator.grouper()) is not None:

@@ -38,14 +38,7 @@ def check(
     search_path: Sequence[str] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> list[Problem]:
-    """Every mistake of an app, of its form and of its wiring, in file order; empty for a valid app.
-
-    Args:
-        path: The app file.
-        overrides: Properties to set on top of the file.
-        search_path: Where modules of the app's author are looked up.
-        environ: The variables that the app may refer to; by default the process's.
-    """
+    """Every mistake of an app, of its form and of its wiring, in file order; empty for a valid app."""
     try:
         load_app(path, overrides, search_path=search_path, environ=environ)
     except AppError as error:
@@ -62,13 +55,6 @@ def load_app(
 ) -> LogicalPlan:
     """The DAG of an app file.
 
-    Args:
-        path: The app file.
-        overrides: Properties to set on top of the file: "op.property=VALUE" each.
-        search_path: Where modules of the app's author are looked up; by default the working directory
-            and beside the app file.
-        environ: The variables that the app may refer to; by default the process's.
-
     Raises:
         SpecError: Every mistake, at least one of which is in the form of the app.
         PlanError: Every mistake; the app is well-formed, and cannot be wired.
@@ -81,7 +67,6 @@ def logical_plan(spec: AppSpec | None, of_form: Sequence[Problem] = ()) -> Logic
 
     Args:
         spec: The app as far as it was understood; None where too little was.
-        of_form: The mistakes in its form.
 
     Raises:
         SpecError: Every mistake, at least one of which is in the form of the app.
@@ -97,11 +82,6 @@ def logical_plan(spec: AppSpec | None, of_form: Sequence[Problem] = ()) -> Logic
 
 
 def _planned(spec: AppSpec, edges: tuple[Edge, ...]) -> LogicalPlan:
-    """The plan of an app without mistakes.
-
-    Raises:
-        PlanError: A unifier does not fit, or a result would never be published.
-    """
     operators = {
         name: OperatorNode(name, operator.construct(), operator.partition, operator.construct_partitioner())
         for name, operator in spec.operators.items()
@@ -121,10 +101,6 @@ def wire(spec: AppSpec, problems: Problems) -> tuple[Edge, ...]:
 
     Args:
         spec: The app as far as it was understood; other parts are skipped without further complaint.
-        problems: Takes every mistake of the wiring.
-
-    Returns:
-        One edge for each input port that a stream reaches, in the order of the file.
     """
     wiring = _Wiring(spec, problems)
     for stream in spec.streams.values():
@@ -136,8 +112,6 @@ def wire(spec: AppSpec, problems: Problems) -> tuple[Edge, ...]:
 
 
 class _Wiring:
-    """The edges found so far, and the ports that they take."""
-
     def __init__(self, spec: AppSpec, problems: Problems) -> None:
         self.edges: list[Edge] = []
         self._spec = spec
@@ -150,7 +124,7 @@ class _Wiring:
         self.doubtful: set[str] = set()
 
     def connect(self, stream: StreamSpec) -> None:
-        """Make the edges of one stream, one from each of its sources to each of its targets."""
+        """One edge from each of its sources to each of its targets."""
         sources = [(end, port) for end in stream.sources if (port := self._port(end, "output"))]
         for end, _ in sources:
             self._leave(stream, end)
@@ -248,7 +222,6 @@ class _Wiring:
             self._stream_by_port[ref] = stream.name
 
     def _reach(self, stream: str, end: Endpoint) -> bool:
-        """Record that a stream reaches a port; False where one does already."""
         ref = PortRef(end.operator, end.port)
         if ref in self._stream_by_port:
             other = self._stream_by_port[ref]
@@ -271,7 +244,6 @@ class _Wiring:
         return True
 
     def check_operators(self) -> None:
-        """Report loose ports, and operators that no stream would ever reach."""
         classes = [operator.operator_class for operator in self._spec.operators.values()]
         for operator in self._spec.operators.values():
             if operator.operator_class is not None:
@@ -328,7 +300,6 @@ class _Wiring:
 
 
 def _cycle_through(first: str, graph: nx.DiGraph[str], component: set[str]) -> tuple[str, ...]:
-    """A shortest way from an operator back to itself."""
     # Imported late, as by the caller.
     import networkx as nx
 
@@ -341,10 +312,7 @@ def check_partitions(spec: AppSpec, edges: Sequence[Edge], doubtful: Collection[
     """Report partitions, partitioners and keys that do not fit their operators.
 
     Args:
-        spec: The app as far as it was understood.
-        edges: Its edges.
         doubtful: Operators whose inputs are not known, because a stream to them is broken.
-        problems: Takes the mistakes.
     """
     control: set[str] = set()
     parallel: set[str] = set()
@@ -387,7 +355,6 @@ def _check_partitioner(operator: OperatorSpec, problems: Problems) -> None:
 
 
 def _check_key(spec: AppSpec, edge: Edge, problems: Problems) -> None:
-    """Report a key that is no attribute of the tuples."""
     operator = spec.operators[edge.target.operator]
     cls, partition = operator.operator_class, operator.partition
     if cls is None or edge.is_broadcast or not isinstance(partition, KeyedPartition):
@@ -406,14 +373,7 @@ def _check_key(spec: AppSpec, edge: Edge, problems: Problems) -> None:
 def _check_keyed_state(
     spec: AppSpec, heads: Mapping[str, str], broadcast_only: Collection[str], problems: Problems
 ) -> None:
-    """Report operators whose state by key would be wrong where they are placed.
-
-    Args:
-        spec: The app.
-        heads: The head of each partitioned operator's stage.
-        broadcast_only: Operators that only broadcasts reach.
-        problems: Takes the mistakes.
-    """
+    """Report operators whose state by key would be wrong where they are placed."""
     for name, head in heads.items():
         operator = spec.operators[name]
         if operator.operator_class is None or not issubclass(operator.operator_class, KeyedOperator):

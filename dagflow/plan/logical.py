@@ -22,10 +22,7 @@ class OperatorNode:
     """One operator of the DAG.
 
     Attributes:
-        name: Its name in the app.
         operator: An instance with the app's properties, not set up.
-        partition: "parallel", a fixed number of partitions, partitions by key, or None.
-        partitioner: The policy that the app names for it, a new instance; None where the app names none.
     """
 
     name: str
@@ -35,7 +32,6 @@ class OperatorNode:
 
     @property
     def is_control(self) -> bool:
-        """Whether it runs in the driver, once."""
         return isinstance(self.operator, ControlOperator)
 
 
@@ -44,10 +40,7 @@ class LogicalPlan:
     """The DAG of an app.
 
     Attributes:
-        name: The app's name.
-        attributes: The attributes of the app.
         spec: The app as it was written; None for a plan that was made without YAML.
-        operators: The operators by name, in the order of the file.
         edges: The streams, one edge for each input port that they reach.
         composites: The composite operators by name; their parts are among the operators.
         own_ports: The ports of parts that the app's author sees, each with the port that it is to them.
@@ -63,11 +56,9 @@ class LogicalPlan:
 
     @property
     def instances(self) -> dict[str, Operator]:
-        """The operators' instances by name."""
         return {name: node.operator for name, node in self.operators.items()}
 
     def fusion(self) -> Fusion:
-        """Which operators share a stage."""
         control = {name for name, node in self.operators.items() if node.is_control}
         parallel = {name for name, node in self.operators.items() if node.partition == "parallel"}
         return fuse(list(self.operators), self.edges, control, parallel)

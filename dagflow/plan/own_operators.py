@@ -11,12 +11,7 @@ from dagflow.plan.physical import Edge, PortRef
 
 
 def own_port(port: PortRef, own_ports: Mapping[PortRef, PortRef]) -> PortRef | None:
-    """The port that a port is to the author of the app; None for one inside of an operator.
-
-    Args:
-        port: The port.
-        own_ports: See LogicalPlan.
-    """
+    """The port that a port is to the author of the app; None for one inside of an operator."""
     if port in own_ports:
         return own_ports[port]
     # What stands behind a port of the app has taken its place, as a unifier does.

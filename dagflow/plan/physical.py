@@ -24,7 +24,6 @@ class PortRef:
 
     @classmethod
     def parse(cls, text: str) -> PortRef:
-        """The port whose str() is given."""
         operator, _, port = text.rpartition(".")
         return cls(operator, port)
 
@@ -34,15 +33,6 @@ class PortRef:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """A stream's connection from an output port to an input port.
-
-    Attributes:
-        stream: The stream's name in the app.
-        source: The output port.
-        target: The input port.
-        is_broadcast: Whether every partition of the target gets everything.
-    """
-
     stream: str
     source: PortRef
     target: PortRef
@@ -54,10 +44,8 @@ class Exchange:
     """An edge that ends at the border of a stage.
 
     Attributes:
-        edge: The edge.
         routing: How items find their partition: "assigned…" by the driver, tuple by tuple, when the window is planned;
             otherwise through a shuffle. Items of one key go to one partition, or all items to all.
-        codec: Returns the key of each item, where items go by key.
     """
 
     edge: Edge
@@ -75,11 +63,8 @@ class Stage:
     """Operators that run together in one task, without serialisation between them.
 
     Attributes:
-        index: Position in PhysicalPlan.stages.
         level: 0 where all inputs come from the driver; otherwise one more than the highest level it takes in.
         operators: Names, upstream first. The first decides how many partitions the stage has.
-        edges: Edges inside the stage.
-        inputs: Exchanges that end in this stage.
         outputs: Edges from this stage to other stages.
         reports: Edges from this stage to control operators in the driver.
         fixed_partitions: The count that the app sets, or None where the head's partitioner decides.
@@ -101,7 +86,6 @@ class Stage:
 
     @property
     def takes_from_driver(self) -> bool:
-        """Whether the driver assigns tuples to its partitions."""
         return any(exchange.is_assigned for exchange in self.inputs)
 
 
@@ -111,8 +95,6 @@ class PhysicalPlan:
 
     Attributes:
         control: Names of the operators that run in the driver, upstream first.
-        control_edges: Edges between control operators.
-        stages: Stages in order of level.
     """
 
     control: tuple[str, ...]
@@ -120,28 +102,18 @@ class PhysicalPlan:
     stages: tuple[Stage, ...]
 
     def stage_of(self, operator: str) -> Stage:
-        """The stage that an operator runs in.
-
-        Raises:
-            KeyError: The operator runs in the driver, or not at all.
-        """
+        """Raises KeyError for an operator that runs in the driver, or not at all."""
         for stage in self.stages:
             if operator in stage.operators:
                 return stage
         raise KeyError(operator)
 
     def edges_to(self, operator: str) -> Iterator[Edge]:
-        """The edges that lead to an operator that runs in a stage."""
         stage = self.stage_of(operator)
         edges = (*stage.edges, *(exchange.edge for exchange in stage.inputs))
         return (edge for edge in edges if edge.target.operator == operator)
 
     def exchange_of(self, edge: Edge) -> Exchange:
-        """The exchange at the end of an edge that leads into a stage.
-
-        Raises:
-            KeyError: The edge leads into no stage.
-        """
         for exchange in self.stage_of(edge.target.operator).inputs:
             if exchange.edge == edge:
                 return exchange
@@ -159,7 +131,6 @@ class PhysicalPlan:
 
     @property
     def levels(self) -> tuple[tuple[Stage, ...], ...]:
-        """The stages of each level, lowest first."""
         count = 1 + max((stage.level for stage in self.stages), default=-1)
         return tuple(tuple(stage for stage in self.stages if stage.level == level) for level in range(count))
 

@@ -16,13 +16,6 @@ def place(logical: LogicalPlan) -> PhysicalPlan:
     its inputs come from; every other one heads a stage of its own. The driver assigns what a control operator emits to
     a stage. What one stage emits to another goes through a shuffle: by key where the receiver is partitioned by key, to
     all partitions where the stream is a broadcast, otherwise round robin.
-
-    Args:
-        logical: A plan that was checked: acyclic, its parallel operators fusible.
-
-    Returns:
-        The plan; each edge of the logical plan is in exactly one part of it: between control operators, inside a stage,
-        an input of a stage, or a report of a stage.
     """
     placement = _Placement(logical)
     levels = placement.levels()
@@ -35,13 +28,6 @@ def place(logical: LogicalPlan) -> PhysicalPlan:
 
 
 class _Placement:
-    """The decisions about one plan.
-
-    Attributes:
-        ordered: All operators, upstream first.
-        heads: The head of each partitioned operator's stage.
-    """
-
     def __init__(self, logical: LogicalPlan) -> None:
         self._edges = logical.edges
         self._operators = logical.operators
@@ -57,7 +43,6 @@ class _Placement:
         return self.heads.get(edge.source.operator), self.heads.get(edge.target.operator)
 
     def levels(self) -> dict[str, int]:
-        """The level of each stage, by its head."""
         levels: dict[str, int] = {}
         for name in self.ordered:
             if self.heads.get(name) != name:

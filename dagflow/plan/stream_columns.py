@@ -26,8 +26,6 @@ def stream_columns(
     """The columns at each output port where they are known.
 
     Args:
-        plan: The app.
-        problems: Takes what does not fit the arriving columns.
         seen: Columns found in the input itself, which replace those that an operator declares.
     """
     found: dict[PortRef, StreamColumns] = {}
@@ -62,13 +60,11 @@ def asks_for_columns(node: OperatorNode) -> bool:
 
 
 def _key_of(node: OperatorNode) -> ByName | None:
-    """The column, or the attribute, that an operator is partitioned by."""
     codec = node.partition.codec if isinstance(node.partition, KeyedPartition) else None
     return codec if isinstance(codec, ByName) else None
 
 
 def _check_key(plan: LogicalPlan, name: str, found: Mapping[PortRef, StreamColumns], problems: Problems) -> None:
-    """Report that an operator is partitioned by a column that a stream to it lacks."""
     key = _key_of(plan.operators[name])
     for edge in plan.edges:
         arriving = found.get(edge.source)
@@ -84,12 +80,11 @@ def _check_key(plan: LogicalPlan, name: str, found: Mapping[PortRef, StreamColum
 
 
 def _redacted(plan: LogicalPlan, text: str) -> str:
-    """The text without values from the environment, which names of columns may contain."""
+    """Names of columns may contain values from the environment."""
     return text if plan.spec is None else plan.spec.redact(text)
 
 
 def _place_of(plan: LogicalPlan, name: str, error: Exception) -> Place:
-    """The position of a mistake: inside the text that it is about, or at the operator."""
     spec = None if plan.spec is None else plan.spec.written(name)
     if spec is None:
         return Place("")

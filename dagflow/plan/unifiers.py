@@ -17,7 +17,6 @@ from dagflow.plan.physical import Edge, PortRef
 
 
 def unifier_name(operator: str, port: str) -> str:
-    """The name of the unifier behind an output port."""
     return part_name(operator, "unifier" if port == "output" else f"{port}-unifier")
 
 
@@ -80,11 +79,6 @@ class _WrongUnifierError(Exception):
 
 
 def _asked(operator: Unified, port: str) -> Operator | None:
-    """The unifier that an operator returns for a port.
-
-    Raises:
-        _WrongUnifierError: unifier() raised, or returned something else.
-    """
     try:
         unifier: object = operator.unifier(port)
     except Exception as error:

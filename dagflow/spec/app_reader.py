@@ -80,7 +80,6 @@ class AppReader(HeadReader):
         )
 
     def head(self, root: Mapping) -> tuple[str, Attributes]:
-        """The app's name and attributes."""
         section = self.section(root, "attributes")
         head = self.head_of(root, section)
         return head.name, self._attributes(section, head)
@@ -146,11 +145,8 @@ def read(
     """Read an app as far as it can be read.
 
     Args:
-        path: The app file.
-        overrides: Properties to set on top of the file.
         search_path: Where modules of the app's author are looked up; by default the working directory
             and beside the app file.
-        environ: The variables that the app may refer to; by default the process's.
 
     Returns:
         The app with all that was understood, None where too little was; and every mistake in file order.
@@ -165,14 +161,7 @@ def read(
 def storage_of(
     section: Node | None, search_path: Sequence[str], environment: Environment, problems: Problems
 ) -> dict[str, dict[str, Any]]:
-    """The options by protocol; the credentials among them are not shown from here on.
-
-    Args:
-        section: The attribute, or None where there is none.
-        search_path: Directories with modules of the app's author, for backends of their own.
-        environment: Takes note of credentials, including those that are written in the file.
-        problems: Takes protocols and backends that do not exist, and values that are no options.
-    """
+    """The options by protocol; the credentials among them are not shown from here on."""
     if section is None:
         return {}
     known = known_protocols()
@@ -204,7 +193,7 @@ def _check_backend(protocol: str, node: Node, search_path: Sequence[str], proble
 
 
 def _entries(what: str, node: Node, problems: Problems) -> Mapping:
-    """The node as a mapping; an empty one after a problem."""
+    """An empty mapping after a problem."""
     if isinstance(node, Mapping):
         return node
     if not (isinstance(node, Scalar) and node.is_broken):

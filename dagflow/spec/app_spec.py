@@ -30,13 +30,6 @@ RETAINED_WINDOWS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class KeyedPartition:
-    """Items of one key meet in one partition.
-
-    Attributes:
-        codec: Gives the key of each item.
-        count: A fixed number of partitions, or None.
-    """
-
     codec: StreamCodec
     count: int | None = None
 
@@ -53,19 +46,12 @@ class Attributes:
 
     Attributes:
         checkpoint: Where the journal is: a path or an fsspec URL.
-        window_millis: How long a window lasts while following.
-        master: The Spark master.
-        spark: Spark's own settings by name.
-        storage: Options of file systems by protocol, credentials among them.
         durability: What output survives: "process" the death of every process, "power" also a power loss.
         roots: Locations by name; a location below one is stored as the name and the rest.
         retain_windows: For how many finished windows the journal keeps its records, so that they can be replayed; None
             for all.
         stall_warning_millis: How long work may stall before a warning reports it.
         task_timeout_millis: How long a task may stall before it is ended; None for no limit.
-        alerts: When a run raises an alert, and where it is sent; None for never.
-        lineage: Where OpenLineage events go; None for nowhere.
-        traces: Where traces of OpenTelemetry go; None for nowhere.
     """
 
     checkpoint: str = field(repr=False)
@@ -97,14 +83,6 @@ class Attributes:
 
 @dataclass(frozen=True, slots=True)
 class PolicySpec:
-    """A policy that an app names.
-
-    Attributes:
-        policy_class: Its class.
-        properties: The values of its properties as YAML gave them, by name.
-        place: Where it is named.
-    """
-
     policy_class: type[PartitionPolicy]
     properties: Mapping[str, Any] = field(repr=False)
     place: Place
@@ -115,16 +93,9 @@ class OperatorSpec:
     """One operator of an app.
 
     Attributes:
-        name: Its name in the app.
-        class_name: Its class as messages show it.
         operator_class: Its class; None only where it was not found, which was reported.
         properties: The values of its properties as YAML gave them, by name.
-        partition: "parallel", a fixed number of partitions, partitions by key, or None.
-        place: Where its name is.
-        class_place: Where its class is named.
         partition_place: Where its partition is set; its name's place where it is not.
-        partitioner: The policy that decides how many partitions it has; None where the app names none.
-        properties_node: The properties as they were written; None where there are none, or no YAML.
     """
 
     name: str
@@ -140,7 +111,7 @@ class OperatorSpec:
 
     @property
     def key_column(self) -> str | None:
-        """The column that the operator's property `key` names; None if it has no such property."""
+        """The column that the operator's property `key` names, if it has such a property."""
         field = None if self.operator_class is None else property_model(self.operator_class).model_fields.get("key")
         return None if field is None else str(self.properties.get("key", field.default))
 
@@ -155,11 +126,6 @@ class OperatorSpec:
         return self.operator_class(**self.properties)
 
     def construct_partitioner(self) -> Partitioner | None:
-        """A new instance of the policy, or None where the app names none.
-
-        Raises:
-            ValueError: The policy's properties are refused; load has reported that.
-        """
         return None if self.partitioner is None else self.partitioner.policy_class(**self.partitioner.properties)
 
 
@@ -168,9 +134,6 @@ class Endpoint:
     """One end of a stream as it was written.
 
     Attributes:
-        operator: The operator's name.
-        port: The port's name.
-        place: Where it is.
         shown: Both as they were typed: what messages may print.
     """
 
@@ -190,10 +153,7 @@ class StreamSpec:
     """One stream of an app.
 
     Attributes:
-        name: Its name in the app.
         sources: The output ports it comes from; none only where they could not be read, which was reported.
-        targets: The input ports it goes to.
-        place: Where its name is.
         broadcast_place: Where `broadcast` is set: every partition of the targets gets everything; None where it is not.
     """
 
@@ -209,14 +169,8 @@ class AppSpec:
     """An app as its file, the environment and the command line say it.
 
     Attributes:
-        file: The app file as the user named it.
-        name: The app's name.
-        attributes: What holds for the whole app.
         operators: The operators by name, in the order of the file.
-        streams: The streams by name, in the order of the file.
-        search_path: Directories where modules of the app's author are looked up.
         secrets: Values that came from the environment, each with the reference that is shown instead.
-        place: Where the app begins.
     """
 
     file: str
@@ -229,7 +183,7 @@ class AppSpec:
     place: Place
 
     def written(self, operator: str) -> OperatorSpec | None:
-        """The spec of an operator of the plan: its own, or that of the operator that it is a part of."""
+        """The spec of an operator of the plan, or of the operator that it is a part of."""
         return self.operators.get(own_name(operator))
 
     def redact(self, text: str) -> str:
@@ -237,7 +191,6 @@ class AppSpec:
         return redact(text, self.secrets.items())
 
     def user_modules(self) -> list[Path]:
-        """Files and packages of the app's author that executors need."""
         modules = author_modules(self.attributes.storage, self.search_path)
         for spec in self.operators.values():
             if spec.operator_class is not None:

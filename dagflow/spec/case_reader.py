@@ -32,7 +32,6 @@ class Expected(Generic[T]):
 
     Attributes:
         place: Where the case states it: that of the key, or of the value where it has none of its own.
-        value: The expected value.
         path: The keys that lead to the value in the file.
     """
 
@@ -46,10 +45,8 @@ class CaseFile:
     """The content of an input file of a case.
 
     Attributes:
-        text: The beginning of the content.
         source: The file that it is a copy of; None where it is given in the case.
         repeat: Text that is added once for each number.
-        times: How many times `repeat` is added.
     """
 
     text: str = ""
@@ -58,11 +55,6 @@ class CaseFile:
     times: int = 0
 
     def content(self) -> bytes:
-        """The bytes.
-
-        Raises:
-            OSError: The file that it is a copy of cannot be read.
-        """
         if self.source is not None:
             return self.source.read_bytes()
         return "".join([self.text, *(self.repeat.replace(NUMBER, str(n + 1)) for n in range(self.times))]).encode()
@@ -73,14 +65,8 @@ class AppCase:
     """A test case: input files, and the expected output of an app.
 
     Attributes:
-        name: The case's name.
-        place: Where it is.
-        app: The app's file.
         files: Each input file, by its path as the app sees it.
-        set: Properties to set on top of the app.
         output: The text of all files below each path, in the order of their names.
-        rows: The rows of each file, directory or table, in any order.
-        schema: The type of each column at a port, by "operator.port".
         records: How many records leave a port, by "operator.port".
         rejected: How many records are refused, or a part of the reason of each; None where the case does not say.
         error: A part of the message that the run fails with; None where it must not fail.
@@ -107,7 +93,6 @@ class CaseReader(NodeReader):
     """Reads cases; mistakes become problems."""
 
     def file(self, root: Node, file: str) -> list[AppCase]:
-        """The cases of a file of tests."""
         if not isinstance(root, Mapping):
             self.problems.add(root.place, f"a file of tests is a mapping with app and tests; got {kind_of(root)}")
             return []
@@ -121,10 +106,7 @@ class CaseReader(NodeReader):
         """The cases below the key `tests`.
 
         Args:
-            root: The mapping with the key.
-            app: The app's file.
             folder: Where files that cases copy are looked up.
-            required: Whether there must be some.
         """
         tests = self.section(root, "tests", required=required)
         return [

@@ -58,10 +58,7 @@ class PortInfo:
     """One port of an operator.
 
     Attributes:
-        name: Its name.
         type: The type of its tuples: "records", or the name of a class.
-        is_required: Whether an app must connect it.
-        meaning: What the port is for, or "".
     """
 
     name: str
@@ -75,10 +72,7 @@ class PropertyInfo:
     """One property of an operator, a partitioner or a module.
 
     Attributes:
-        name: Its name.
-        type: The type of its values, in words.
         default: Its default as YAML writes it, or None where an app must give it.
-        meaning: Its meaning, or "".
         choices: The names that it takes in its turn, where it takes a mapping of known names.
     """
 
@@ -90,7 +84,6 @@ class PropertyInfo:
 
     @property
     def is_required(self) -> bool:
-        """Whether an app must give the property."""
         return self.default is None
 
 
@@ -99,13 +92,7 @@ class ClassInfo:
     """One class of operators or partitioners, or one module.
 
     Attributes:
-        name: Its name in apps.
-        kind: "input", "control" or "partitioned" for an operator; "partitioner"; "module".
-        summary: The first sentence about it.
         details: The text about it, without what it lists of single ports and properties.
-        inputs: Its input ports.
-        outputs: Its output ports.
-        properties: Its properties.
     """
 
     name: str
@@ -118,21 +105,16 @@ class ClassInfo:
 
 
 def describe_operators() -> list[ClassInfo]:
-    """The built-in operators, by name."""
     return [describe(cls, name) for name, cls in sorted(built_in(OPERATOR).items())]
 
 
 def describe_partitioners() -> list[ClassInfo]:
-    """The built-in partitioners, by name, without operators that are their own partitioner."""
+    """The library's partitioners, without operators that are their own partitioner."""
     return [describe(cls, name) for name, cls in sorted(built_in(POLICY).items())]
 
 
 def describe_named(name: str, search_path: tuple[str, ...] = ()) -> ClassInfo:
     """The operator or partitioner of a name that an app uses.
-
-    Args:
-        name: A built-in's short name or a dotted path.
-        search_path: Directories with modules of the app's author.
 
     Raises:
         UnknownClassError: No class has that name; the message names the nearest one.
@@ -141,12 +123,6 @@ def describe_named(name: str, search_path: tuple[str, ...] = ()) -> ClassInfo:
 
 
 def describe(cls: type[Any], name: str = "") -> ClassInfo:
-    """Describe a class.
-
-    Args:
-        cls: An operator or a partitioner.
-        name: Its name in apps; by default its own name.
-    """
     meanings = meanings_of(cls)
     return ClassInfo(
         name=name or cls.__name__,
@@ -192,7 +168,6 @@ def meanings_of(cls: type) -> dict[str, str]:
 
 
 def _properties(cls: type, meanings: Mapping[str, str]) -> tuple[PropertyInfo, ...]:
-    """The properties of a class, those that are required first."""
     hints = typing.get_type_hints(cls, include_extras=True)
     return tuple(sorted(_fields(property_model(cls), hints, meanings), key=lambda info: not info.is_required))
 
@@ -220,7 +195,6 @@ def _fields(
 
 
 def _variants(mark: object) -> Iterator[PropertyInfo]:
-    """The properties of each type that a mapping may have, if it is marked as one with types."""
     for name, owner in mark.classes().items() if isinstance(mark, Variants) else ():
         for info in _properties(owner, meanings_of(owner)):
             yield replace(info, name=f"{name}.{info.name}")
@@ -238,7 +212,6 @@ def _models(annotation: Any) -> list[type[BaseModel]]:
 
 
 def type_text(annotation: Any) -> str:
-    """A property's type in words."""
     for own, words in _OWN_TYPES:
         if annotation == own:
             return words
@@ -267,7 +240,6 @@ def type_text(annotation: Any) -> str:
 
 
 def _schema_text(annotation: Any) -> str:
-    """The values that a user's class takes, as far as its JSON Schema shows."""
     owner = typing.get_args(annotation)[0] if typing.get_origin(annotation) is Annotated else annotation
     name = str(getattr(owner, "__name__", owner))
     try:
@@ -287,7 +259,6 @@ def _size_text(size: int) -> str:
 
 
 def _yaml_text(value: object) -> str:
-    """A default as YAML writes it on one line."""
     if value is None or isinstance(value, bool):
         return "null" if value is None else str(value).lower()
     if isinstance(value, str):

@@ -39,10 +39,7 @@ class Kind:
     """What sort of class an app names.
 
     Attributes:
-        noun: What it is called.
-        derive: What an author's class must do to be one.
         example: How the dotted path of such a class looks.
-        accepts: Whether a class is one.
     """
 
     noun: str
@@ -80,7 +77,6 @@ class UnknownClassError(Exception):
 
 @cache
 def built_in(kind: Kind) -> dict[str, type[Any]]:
-    """The built-in classes of a kind by short name."""
     module = importlib.import_module(LIBRARY)
     found = {name: getattr(module, name) for name in sorted(module.__all__)}
     return {name: value for name, value in found.items() if inspect.isclass(value) and kind.accepts(value)}
@@ -96,11 +92,6 @@ def find_class(name: str, search_path: Sequence[str], kind: Kind) -> type[Any]:
 
     A user's module stays importable afterwards, because Spark and the module's own late imports need
     that; after a failure sys.path and sys.modules are as they were.
-
-    Args:
-        name: A built-in's short name, or a dotted path such as my_ops.DropComments.
-        search_path: Directories with modules of the app's author.
-        kind: What it should be.
 
     Raises:
         UnknownClassError: There is no such class, its module fails to import, or it is of another kind.
@@ -127,10 +118,6 @@ def find_class(name: str, search_path: Sequence[str], kind: Kind) -> type[Any]:
 def author_modules(values: object, search_path: Sequence[str]) -> set[str]:
     """The author's modules that property values name by a dotted path, as `format: my_formats.Pairs` does.
 
-    Args:
-        values: A value as YAML gives it, or a mapping or list of such values.
-        search_path: Directories with modules of the app's author.
-
     Returns:
         The top-level names of the modules that are there.
     """
@@ -147,12 +134,7 @@ def author_modules(values: object, search_path: Sequence[str]) -> set[str]:
 
 
 def make_importable(modules: Iterable[str], search_path: Sequence[str]) -> None:
-    """Let the author's modules be imported by their names, also later and by other code, as find_class does.
-
-    Args:
-        modules: Top-level names of modules, as author_modules gives them; for none, nothing is done.
-        search_path: Directories with modules of the app's author.
-    """
+    """Let the author's modules be imported by their names, also later and by other code, as find_class does."""
     for top in modules:
         _forget_other_users(top, origin_of(top, search_path))
         _add_folders(search_path)
@@ -206,11 +188,6 @@ def origin_of(top: str, search_path: Sequence[str]) -> Path | None:
 
 
 def _import(name: str, search_path: Sequence[str], hint: str) -> ModuleType:
-    """Import a module; the hint is for an author whose module is not there.
-
-    Raises:
-        UnknownClassError: The module is not there, fails to be imported, or is hidden by another one.
-    """
     top = name.partition(".")[0]
     origin = origin_of(top, search_path)
     try:
@@ -242,7 +219,6 @@ def _near_module(name: str, search_path: Sequence[str]) -> str:
 
 
 def _import_failure(name: str, error: BaseException, search_path: Sequence[str]) -> str:
-    """What an author's module raised, and where in his own files."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"module '{name}' is not Python: {error.filename}:{error.lineno}: {error.msg}"
     frames = traceback.extract_tb(error.__traceback__)
@@ -273,7 +249,6 @@ def _forget_other_users(top: str, origin: Path | None) -> None:
 
 
 def _add_folders(search_path: Sequence[str]) -> None:
-    """Let modules be imported from the search path."""
     # At the end, so that a user's yaml.py or types.py hides nothing from the rest of the process.
     sys.path += [_AddedFolder(folder) for folder in search_path if folder not in sys.path]
     importlib.invalidate_caches()
@@ -305,12 +280,7 @@ _SAME = (
 
 
 def for_purpose(name: str, classes: Mapping[str, type]) -> dict[str, str]:
-    """The classes that a name may mean, each with what it does; the nearest first, and none where no word fits.
-
-    Args:
-        name: A name such as SumBy.
-        classes: The classes by name.
-    """
+    """The classes that a name may mean, each with what it does; the nearest first, and none where no word fits."""
     wanted = _purposes(name)
     does = {each: _first_line(cls) for each, cls in classes.items()}
     # The name of a class says more about it than one of the words that describe it.
@@ -323,7 +293,6 @@ def for_purpose(name: str, classes: Mapping[str, type]) -> dict[str, str]:
 
 
 def _purposes(name: str) -> set[str]:
-    """The purposes that are named by the words of a name."""
     words = {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)}
     return {min(same) for same in _SAME if words & same}
 

@@ -21,18 +21,10 @@ from dagflow.spec.yaml_tree import Items, Mapping, MappingEntry, Node, Scalar
 
 @dataclass(frozen=True, slots=True)
 class CodeReader:
-    """Reads the parts of an app that code gives.
-
-    Attributes:
-        search_path: Directories where modules of the app's author are looked up.
-        problems: Takes the mistakes.
-    """
-
     search_path: tuple[str, ...]
     problems: Problems
 
     def app(self, name: str, attributes: MappingType[str, Any], place: Place) -> AppSpec:
-        """An app without operators."""
         reader = AppReader(self.search_path, Environment(os.environ), self.problems, "")
         root = node_of({"name": name, "attributes": attributes}, place)
         assert isinstance(root, Mapping)

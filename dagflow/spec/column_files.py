@@ -34,12 +34,7 @@ class ColumnFiles(NodeReader):
     """Reads files of columns; their mistakes are at lines of their own."""
 
     def put(self, properties: Mapping, who: str) -> Mapping:
-        """Properties with the content of files in the place of their names.
-
-        Args:
-            properties: The properties, at any level.
-            who: Whose they are, for messages.
-        """
+        """Properties with the content of files in the place of their names."""
         entries = dict(properties.entries)
         for name, entry in properties.entries.items():
             found: Node | None = None

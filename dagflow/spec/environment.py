@@ -26,7 +26,6 @@ def hide_braces(text: str) -> str:
 
 
 def show_braces(text: str) -> str:
-    """Undo hide_braces in a part of the text."""
     return text.translate(_BRACES)
 
 
@@ -35,7 +34,6 @@ class Environment:
     """Replaces variables, and remembers which values must not be shown.
 
     Attributes:
-        variables: The variables by name.
         secrets: The values that were put in, each with the reference that is shown instead.
     """
 
@@ -43,16 +41,7 @@ class Environment:
     secrets: dict[str, str] = field(default_factory=dict, repr=False)
 
     def expand(self, text: str, place: Place, problems: Problems) -> str | None:
-        """Replace the variables in one value.
-
-        Args:
-            text: The value as typed; `$${` stands for the characters `${`.
-            place: Where it was written.
-            problems: Takes variables that are not set, and references that are malformed.
-
-        Returns:
-            The value, or None after a problem.
-        """
+        """Replace the variables in one value; `$${` stands for the characters `${`. None after a problem."""
         if "${" not in text:
             return text
         parts: list[str | None] = []

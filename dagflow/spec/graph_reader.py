@@ -35,10 +35,7 @@ class Graph:
     """The operators and streams of an app or a module, those of inner modules included.
 
     Attributes:
-        operators: The operators by name, in the order of the file.
-        streams: The streams by name, in the order of the file.
         modules: The modules by the name of the operator that uses them, without a prefix; None for a broken one.
-        search_path: Directories where Python modules were looked up.
     """
 
     operators: dict[str, OperatorSpec]
@@ -52,13 +49,9 @@ class Module:
     """A module as an operator of an app uses it.
 
     Attributes:
-        file: The module's file as messages name it.
-        graph: Its operators and streams, named `operator/inner`.
         inputs: For each exposed input port the ports inside that it stands for.
-        outputs: For each exposed output port the ports inside that it stands for.
         properties: For each exposed property the properties inside that it stands for: the name of the operator
             without a prefix, of its property, and of what is within that.
-        description: The module's own description, or "".
     """
 
     file: str
@@ -69,7 +62,6 @@ class Module:
     description: str = ""
 
     def ports(self, direction: Direction) -> MappingType[str, tuple[Endpoint, ...]]:
-        """The exposed ports of one direction."""
         return self.inputs if direction == "input" else self.outputs
 
 
@@ -90,9 +82,7 @@ class GraphReader(NodeReader):
     """Reads the operators and streams of one file.
 
     Attributes:
-        file: The file as the user named it.
         prefix: Goes before each name: "" in an app, `operator/` in a module that an operator uses.
-        using: The modules that are being read, outermost first.
         counter: Counts the operators of the app, those of modules as often as they are used.
     """
 
@@ -102,7 +92,6 @@ class GraphReader(NodeReader):
     counter: OperatorCounter = field(default_factory=OperatorCounter)
 
     def read(self, operators: Mapping, streams: Mapping) -> Graph:
-        """Read both sections; mistakes become problems."""
         graph = Graph({}, {}, {}, self.search_path)
         folders = dict.fromkeys(self.search_path)
         for name, entry in operators.entries.items():
@@ -125,15 +114,7 @@ class GraphReader(NodeReader):
         return replace(graph, search_path=tuple(folders))
 
     def read_module(self, name: str, mapping: Mapping) -> Module | None:
-        """Read the module that an operator names.
-
-        Args:
-            name: The operator's name in the app.
-            mapping: The operator's entry in the file.
-
-        Returns:
-            The module, or None if it could not be read; mistakes became problems.
-        """
+        """Read the module that an operator names; None if it could not be read, which became problems."""
         files = ModuleFileReader(self.search_path, self.environment, self.problems, self.file, self.using)
         found = files.read(name, mapping)
         if found is None:
@@ -221,7 +202,6 @@ class GraphReader(NodeReader):
         return tuple(replace(inside, place=end.place, shown=end.shown) for inside in ports[end.port])
 
     def exposed_ports(self, root: Mapping, direction: Direction, graph: Graph) -> dict[str, tuple[Endpoint, ...]]:
-        """The ports that a module exposes in one direction."""
         found: dict[str, tuple[Endpoint, ...]] = {}
         for key, entry in self.section(root, f"{direction}s").entries.items():
             what = f"{direction} {quoted(key)} of a module"
@@ -263,12 +243,8 @@ class ModuleFile:
     """A module's file as an operator uses it.
 
     Attributes:
-        file: Its path as messages name it.
-        root: The whole file.
         operators: Its operators, with the properties that its user has given.
-        streams: Its streams.
         properties: See Module.properties.
-        description: The module's own description, or "".
     """
 
     file: str
@@ -285,22 +261,13 @@ class ModuleFileReader(NodeReader):
 
     Attributes:
         file: The file that uses them.
-        using: The modules that are being read, outermost first.
     """
 
     file: str
     using: tuple[str, ...]
 
     def read(self, name: str, mapping: Mapping) -> ModuleFile | None:
-        """Open the module that an operator names.
-
-        Args:
-            name: The operator's name in the app.
-            mapping: The operator's entry in the file.
-
-        Returns:
-            The file, or None if it could not be read; mistakes became problems.
-        """
+        """Open the module that an operator names; None if it could not be read, which became problems."""
         self.check_keys(mapping, USE_KEYS, f"operator '{name}', which is a module,")
         node = mapping.get("module")
         file = self._locate(f"module of operator '{name}'", node)
@@ -355,7 +322,6 @@ class ModuleFileReader(NodeReader):
     def _with_properties(
         self, name: str, given: Mapping, exposed: MappingType[str, list[list[str]]], operators: Mapping
     ) -> Mapping:
-        """The module's operators with the properties that its user has given."""
         for key, entry in given.entries.items():
             if key not in exposed:
                 takes = ", ".join(exposed) or "no properties"

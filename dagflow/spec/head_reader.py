@@ -22,15 +22,6 @@ APP_NAME = re.compile(r"[a-z0-9-]{1,200}")
 
 @dataclass(frozen=True, slots=True)
 class AppHead:
-    """The head of an app.
-
-    Attributes:
-        name: The app's name.
-        checkpoint: Location of its checkpoint.
-        master: Its Spark master.
-        spark: Its settings of Spark.
-    """
-
     name: str
     checkpoint: str
     master: str
@@ -42,7 +33,7 @@ class HeadReader(NodeReader):
     """Takes the head of an app out of its nodes."""
 
     def head_of(self, root: Mapping, attributes: Mapping) -> AppHead:
-        """The head of an app with its section `attributes`; an invalid value becomes a problem and gets its default."""
+        """An invalid value becomes a problem and gets its default."""
         name = self._name(root)
         checkpoint = self.text(attributes.get("checkpoint"), "'checkpoint'", "a path or URL") or f".dagflow/{name}"
         return AppHead(name, checkpoint, self._master(attributes.get("master")), self._spark(attributes))
@@ -80,14 +71,7 @@ class HeadReader(NodeReader):
 
 
 def read_head(path: str) -> AppHead | None:
-    """The head of an app file, with defaults for invalid values.
-
-    Args:
-        path: The app file.
-
-    Returns:
-        The head; None where the file is missing, or is no app.
-    """
+    """The head of an app file, with defaults for invalid values; None where the file is missing, or is no app."""
     problems = Problems()
     root = parse_file(path, Environment(os.environ), problems)
     if not isinstance(root, Mapping):

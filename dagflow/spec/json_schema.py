@@ -120,13 +120,11 @@ def _module_use_schema(modules: Mapping[str, ClassInfo]) -> dict[str, Any]:
 
 
 def _exposed_schema(info: ClassInfo) -> dict[str, Any]:
-    """The properties that a module exposes; validate checks their values."""
     known = {each.name: {"description": f"{each.meaning or each.name}: {each.type}"} for each in info.properties}
     return {"properties": {"properties": {**_MAPPING, "additionalProperties": False, "properties": known}}}
 
 
 def _tests_schema() -> dict[str, Any]:
-    """The schema of an app's own tests, by the keys that a case has."""
     count = {"type": ["integer", "null"], "minimum": 0}
     parts: dict[str, Any] = {
         **{key: {"type": ["object", "null"]} for key in ("files", "set", "output", "rows", "schema")},
@@ -255,7 +253,6 @@ def _streams_schema() -> dict[str, Any]:
 
 
 def signals_schema() -> dict[str, Any]:
-    """The schema of each attribute, by name."""
     target = {
         "url": {
             "type": "string",
@@ -313,7 +310,6 @@ def steps_schema(
     """The schema of the list of steps.
 
     Args:
-        classes: The operators by name.
         definitions: For each of them the schema of its properties.
         operator: The schemas of the keys `partition` and `partitioner` of an operator.
     """
@@ -363,7 +359,6 @@ def _properties_of(name: str, definitions: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _value_of(short: ShortName, definitions: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema of the value of a short name."""
     known = _properties_of(short.class_name, definitions)
     if not short.property:
         return {"type": "object", "properties": known, "additionalProperties": False}

@@ -30,10 +30,6 @@ class KnownNames:
     """What one file adds to the names that every app may use.
 
     Attributes:
-        classes: The author's classes of operators by dotted path: those that the file names, and others in the same
-            modules.
-        modules: The modules that the file uses, by their path as the file has it.
-        operators: The operators of the file by name, each with its ports.
         types: Dotted paths that the file gives as the type of a property, as `format: my_formats.Pairs` does.
     """
 
@@ -85,7 +81,6 @@ def _uses(graph: Graph, section: MappingNode) -> Iterator[tuple[str, str, Any]]:
 
 
 def _classes_beside(cls: type[Operator], module: str) -> Iterator[tuple[str, type[Operator]]]:
-    """The operators that a class's own module defines, by their names in apps."""
     for name, other in vars(sys.modules[cls.__module__]).items():
         is_own = isinstance(other, type) and other.__module__ == cls.__module__ and not name.startswith("_")
         if is_own and OPERATOR.accepts(other) and _is_well_declared(other):

@@ -20,9 +20,6 @@ from dagflow.spec.yaml_tree import Mapping, MappingEntry, Scalar
 def describe_module(path: str) -> ClassInfo:
     """Describe a module as an app sees it.
 
-    Args:
-        path: The module's file.
-
     Raises:
         SpecError: The file cannot be read as a module. Values that its user gives, such as properties, may be missing.
     """
@@ -37,13 +34,6 @@ def describe_module(path: str) -> ClassInfo:
 
 
 def describe_use(module: Module, operator: str, name: str) -> ClassInfo:
-    """Describe a module that an app uses.
-
-    Args:
-        module: The module as it was read.
-        operator: The operator that uses it.
-        name: The module's name in the app.
-    """
     return ClassInfo(
         name=name,
         kind="module",

@@ -13,20 +13,11 @@ from dagflow.suggestions import did_you_mean
 
 @dataclass(frozen=True, slots=True)
 class NodeReader:
-    """Takes values out of nodes; mistakes become problems.
-
-    Attributes:
-        search_path: Directories where modules of the app's author are looked up.
-        environment: Where `${NAME}` is looked up.
-        problems: Takes the mistakes.
-    """
-
     search_path: tuple[str, ...]
     environment: Environment
     problems: Problems
 
     def check_keys(self, mapping: Mapping, allowed: Sequence[str], what: str) -> None:
-        """Report every key that is not allowed."""
         for key, entry in mapping.entries.items():
             if key not in allowed:
                 message = f"{what} has no {quoted(key)}{did_you_mean(key, allowed)}"

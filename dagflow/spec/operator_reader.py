@@ -33,13 +33,6 @@ class OperatorReader(NodeReader):
     """Reads operators."""
 
     def read(self, name: str, place: Place, mapping: Mapping) -> OperatorSpec:
-        """Read one operator; mistakes become problems.
-
-        Args:
-            name: Its name in the app.
-            place: Where its name is.
-            mapping: Its entry in the file.
-        """
         self.check_keys(mapping, OPERATOR_KEYS, f"operator '{name}'")
         class_node = mapping.get("class")
         if class_node is None:
@@ -90,7 +83,6 @@ class OperatorReader(NodeReader):
             return None
 
     def _properties(self, who: str, place: Place, mapping: Mapping, cls: type[Any] | None) -> dict[str, Any]:
-        """Read the properties beside a class, and check them against it."""
         files = ColumnFiles(self.search_path, self.environment, self.problems)
         node = files.put(self.section(mapping, "properties"), who)
         written = mapping.entries.get("properties")

@@ -22,14 +22,8 @@ def apply(
     """Put properties into the operators of an app.
 
     Args:
-        operators: The section `operators`.
         overrides: "op.property=VALUE" each, or VALUE by "op.property"; a property of a property is
             reached by a further dot.
-        environment: Where `${NAME}` is looked up.
-        problems: Takes overrides that do not fit.
-
-    Returns:
-        The section with the properties set.
     """
     if isinstance(overrides, MappingType):
         overrides = [f"{name}={value}" for name, value in overrides.items()]
@@ -61,7 +55,6 @@ def _apply_one(operators: Mapping, pair: str, environment: Environment, problems
 
 
 def put(mapping: Mapping, path: Sequence[str], value: Node, place: Place, problems: Problems) -> Mapping:
-    """A copy of the mapping with the value at the end of the path."""
     name, *rest = path
     entry = mapping.entries.get(name)
     if rest:

@@ -21,8 +21,6 @@ class Place:
 
     Attributes:
         file: The app file as the user named it, a file of Python code, or the option of the command line.
-        line: 1-based line, 0 where there is none.
-        column: 1-based column, 0 where there is none.
     """
 
     file: str
@@ -77,6 +75,5 @@ def shortened(text: str) -> str:
 
 
 def listed(names: Collection[str], *, last: str = "and") -> str:
-    """Names in quotes as a person would list them."""
     words = [f"'{name}'" for name in names]
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}" if words else "nothing"

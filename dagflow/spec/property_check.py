@@ -33,12 +33,7 @@ class PropertyCheck:
 
     Attributes:
         owner: Name of the operator or partitioner in messages, such as "operator 'reader'".
-        cls: Its class.
-        node: The properties as they were written.
         place: Where the properties are, or the operator where it has none.
-        class_place: Where the class is named.
-        secrets: Values that must not be shown, with what is shown instead.
-        problems: Takes the mistakes.
     """
 
     owner: str
@@ -54,11 +49,7 @@ class PropertyCheck:
         return f"{self.owner} ({self.cls.__name__})"
 
     def run(self) -> bool:
-        """Construct the operator once; each value that it refuses becomes a problem.
-
-        Returns:
-            Whether the properties are good.
-        """
+        """Construct the operator once; whether all is good, or else what it refuses has become problems."""
         owner: type = self.cls
         try:
             model = property_model(owner)
@@ -212,12 +203,11 @@ def _hint(node: Node, expected: list[str]) -> str:
 
 
 def _owner_of(cls: type, name: str) -> type | None:
-    """The class that gives an attribute its value: a class itself or one of its bases; None where none does."""
+    """The class, of a class and its bases, that gives an attribute its value."""
     return next((base for base in cls.__mro__ if name in vars(base)), None)
 
 
 def _place_of_attribute(cls: type, name: str) -> Place | None:
-    """The line where a class gives an attribute its value; None where the source is not at hand."""
     owner = _owner_of(cls, name)
     if owner is None:
         return None
@@ -243,7 +233,6 @@ def _declaration_of(cls: type, name: str) -> str:
 
 
 def declaration(name: str, value: object) -> str:
-    """How a class body declares a property with a value."""
     if value is None or type(value) in (str, int, float, bool, list, dict):
         kind = "str | None" if value is None else type(value).__name__
         return f"`{name}: {kind} = {_shown(value)}`"
@@ -251,7 +240,6 @@ def declaration(name: str, value: object) -> str:
 
 
 def _shown(value: object) -> str:
-    """A value as Python shows it, cut where it is long."""
     return cut_text(repr(value), _SHOWN_CHARACTERS)
 
 
@@ -261,7 +249,6 @@ def _dotted(steps: Sequence[int | str]) -> str:
 
 
 def _names_at(cls: type, steps: Sequence[int | str]) -> list[str]:
-    """The names that the mapping at the end of a path takes; empty where that is not declared."""
     found: list[dict[str, Any]] = [
         {name: field.annotation for name, field in property_model(cls).model_fields.items()},
     ]
@@ -272,7 +259,6 @@ def _names_at(cls: type, steps: Sequence[int | str]) -> list[str]:
 
 
 def _fields_of(annotation: Any) -> Iterator[dict[str, Any]]:
-    """The fields of every class with fields that an annotation mentions."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield {name: field.annotation for name, field in annotation.model_fields.items()}
     elif isinstance(annotation, type) and (dataclasses.is_dataclass(annotation) or typing.is_typeddict(annotation)):

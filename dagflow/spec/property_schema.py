@@ -58,8 +58,6 @@ def properties_schema(
     """The JSON Schema of a mapping with the properties of a class.
 
     Args:
-        cls: An operator, a format, or any class that declares properties the same way.
-        name: Name of its definitions.
         definitions: The definitions of the whole schema; those that this one refers to are added.
         own_types: Dotted paths of the author's, such as formats, which `type` may name beside the built-in ones.
     """
@@ -83,13 +81,11 @@ def properties_schema(
 
 
 def variants_of(model: type[BaseModel]) -> dict[str, Variants]:
-    """The properties that take {type: name, ...}, by name."""
     fields = model.model_fields.items()
     return {name: mark for name, field in fields for mark in field.metadata if isinstance(mark, Variants)}
 
 
 def _variants_schema(mark: Variants, definitions: dict[str, Any], own_types: Collection[str]) -> dict[str, Any]:
-    """The schema of a name, or of a mapping with `type` and the properties of the class of that name."""
     classes = dict(mark.classes())
     for path in own_types:
         with contextlib.suppress(ValueError):  # it is of another kind

@@ -79,10 +79,6 @@ class Redactor:
 def redact(text: str, secrets: Iterable[tuple[str, str]]) -> str:
     """Make a text fit to be printed that code which saw the values has written.
 
-    Args:
-        text: For example the message of an exception.
-        secrets: Values, each with the reference that is shown instead.
-
     Returns:
         The text with each value replaced, or a note that it is withheld where it quotes a part of one.
     """
@@ -112,7 +108,6 @@ def _character_of_word(value: str, reference: str) -> str:
 
 
 def _as_word(written: str, character: str) -> re.Pattern[str]:
-    """A pattern that finds a text where it is no part of a longer word."""
     return re.compile(_BEFORE.format(character) + re.escape(written) + f"(?!{character})")
 
 
@@ -153,12 +148,7 @@ def _escaped(text: str) -> Iterator[str]:
 
 
 def _telltales(value: str, size: int) -> Iterator[str]:
-    """The parts of a value that prove that a text quotes it; for a URL, only those of its login and of long pieces.
-
-    Args:
-        value: The value.
-        size: The characters of a part.
-    """
+    """The parts of a value that prove that a text quotes it; for a URL, only those of its login and of long pieces."""
     pieces = [value]
     if "://" in value:
         # Its scheme, its host and the words of its path are in many texts.

@@ -69,8 +69,6 @@ def text_to_keep(file: str) -> str:
 
 
 class _Section(enum.Enum):
-    """The section of a value, which decides what counts as a secret."""
-
     SETTINGS = enum.auto()
     NAMES = enum.auto()  # of operators and streams, which their author chose
     STORE = enum.auto()
@@ -99,13 +97,6 @@ _SECRET_CHECKS: dict[_Section, Callable[[str], bool]] = {
 
 
 class _Shown:
-    """A text while it is looked through.
-
-    Args:
-        text: The YAML.
-        found: The positions of its keys, values and comments.
-    """
-
     def __init__(self, text: str, found: Extents) -> None:
         self._text = text
         self._found = found
@@ -115,7 +106,6 @@ class _Shown:
         self._private: list[tuple[int, int]] = []
 
     def text(self) -> str:
-        """The text with all that is a secret hidden."""
         waiting = [(root, _Section.SETTINGS) for root in self._found.roots]
         seen = set()
         while waiting:
@@ -135,7 +125,6 @@ class _Shown:
         return self._changed()
 
     def _within(self, node: Extent, section: _Section) -> Iterator[tuple[Extent, _Section]]:
-        """The children of a collection, each with its section."""
         if not node.is_mapping:
             word = ""
             for item in node.children:
@@ -162,7 +151,6 @@ class _Shown:
         self._changes.append((node.start + len(anchor) * is_kept, node.end, None))
 
     def _look_at(self, node: Extent, section: _Section) -> None:
-        """Hide a single value that is a secret, or the part of it that is one."""
         typed, source = node.text or "", self._text[node.content_start : node.end]
         is_text = source != typed or isinstance(resolve(typed), str)
         if section in _STORES and is_text and is_secret_text(typed, is_plain=section is _Section.PLAIN_OPTION):
@@ -212,7 +200,6 @@ class _Shown:
 
 
 def _section_of(name: str, value: Extent, section: _Section) -> _Section:
-    """The section of the value of a key."""
     if name == "<<":
         return section
     if section is _Section.NAMES and value.is_mapping:
@@ -243,16 +230,9 @@ class Extent:
     """A key or a value in a text. A node equals only itself, whatever other nodes hold.
 
     Attributes:
-        start: Where it begins, with its anchor and its tag.
-        content_start: Where its characters begin.
-        end: Offset one past its last character.
         outer_end: Where the parser knows that nothing more follows, which is behind comments.
-        anchor: Its anchor; "" for none.
         text: The characters of a single value, without quotes; None for a collection.
         is_mapping: Whether the children are keys and values by turns.
-        is_flow: Whether it is a collection in braces or brackets.
-        children: The items, or keys and values.
-        target: The node of an alias; None if this is no alias.
     """
 
     start: int
@@ -277,7 +257,6 @@ class Extent:
         return self.content_start == self.end and self.target is None
 
     def pairs(self) -> Iterator[tuple[Extent, Extent]]:
-        """Key and value of each entry of a mapping."""
         return zip(self.children[::2], self.children[1::2], strict=True)
 
 
@@ -287,7 +266,6 @@ class Extents:
 
     Attributes:
         roots: The documents.
-        comments: Start and end of each comment, in order.
         aliased: The anchors that an alias names.
     """
 

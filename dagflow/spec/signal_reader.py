@@ -27,7 +27,6 @@ class SignalReader(NodeReader):
     """Reads where signals go; credentials among the values are not shown from here on."""
 
     def traces(self, attributes: Mapping) -> HttpTarget | None:
-        """Where traces go; None for nowhere, or after a problem."""
         section = self._given(attributes, "traces")
         if section is None:
             return None
@@ -35,7 +34,6 @@ class SignalReader(NodeReader):
         return self._target(section, "traces")
 
     def lineage(self, attributes: Mapping) -> LineageSettings | None:
-        """Where OpenLineage events go; None for nowhere, or after a problem."""
         section = self._given(attributes, "lineage")
         if section is None:
             return None
@@ -45,7 +43,6 @@ class SignalReader(NodeReader):
         return None if target is None else LineageSettings(target, namespace)
 
     def alerts(self, attributes: Mapping) -> AlertSettings | None:
-        """When alerts are raised; None where the app has none."""
         section = self._given(attributes, "alerts")
         if section is None:
             return None
@@ -159,7 +156,6 @@ def share_of(text: str) -> float | None:
 
 
 def is_http_url(url: str) -> bool:
-    """Whether a text is a URL of HTTP with a host."""
     try:
         parts = urlsplit(url)
         is_known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0

@@ -13,7 +13,6 @@ class HttpTarget:
 
     Attributes:
         url: The whole URL; it may be a secret, as that of a webhook often is.
-        headers: Headers of each request by name; credentials among them.
     """
 
     url: str = field(repr=False)
@@ -26,13 +25,6 @@ class HttpTarget:
 
 @dataclass(frozen=True, slots=True)
 class LineageSettings:
-    """Where OpenLineage events go.
-
-    Attributes:
-        target: The address.
-        namespace: The namespace of the job.
-    """
-
     target: HttpTarget
     namespace: str = "dagflow"
 
@@ -44,9 +36,6 @@ class AlertSettings:
     Attributes:
         freshness_millis: How long input may wait to be published; None for no limit.
         rejects: Which share of the newest records may be refused, from 0 to 1; None for no limit.
-        backlog_bytes: How many bytes of input may be known and not committed; None for no limit.
-        webhook: Takes a JSON object over HTTP; None for none.
-        command: A program and its arguments; empty for none.
     """
 
     freshness_millis: int | None = None

@@ -22,7 +22,6 @@ class SparkMaster:
     """A Spark master.
 
     Attributes:
-        url: Its URL as it was given.
         local_tasks: How many tasks run at the same time in this process's machine; None for a cluster.
         known_tasks: How many tasks run at the same time, as far as the URL shows.
     """
@@ -55,7 +54,6 @@ class SparkMaster:
 
 
 def is_master(url: str) -> bool:
-    """Whether Spark may know a master of that URL."""
     try:
         SparkMaster.parse(url)
     except ValueError:

@@ -33,7 +33,6 @@ class ShortName(NamedTuple):
     """What a short name of a step stands for.
 
     Attributes:
-        class_name: The built-in operator.
         property: The property that takes the value; "" if the value is a mapping of properties.
         list_property: The property that takes the value if it is a list; "" if that makes no difference.
     """
@@ -59,13 +58,6 @@ SHORT_NAMES = {
 
 
 class ChainStep(NamedTuple):
-    """An operator in the chain.
-
-    Attributes:
-        operator: Its name.
-        place: Where the step begins.
-    """
-
     operator: str
     place: Place
 
@@ -94,7 +86,6 @@ class StepReader(NodeReader):
         return replace(section, entries={**entries, **section.entries}), tuple(chain)
 
     def _reference(self, item: Node, what: str, section: Mapping, chain: list[ChainStep]) -> str | None:
-        """The operator that a step names."""
         name = self.text(item, what, "a mapping, or the name of an operator below 'operators'")
         if name is None:
             return None
@@ -153,7 +144,6 @@ class StepReader(NodeReader):
         return next(name for name in numbers if name not in taken)
 
     def _properties(self, step: Mapping, what: str, short_names: list[str]) -> dict[str, MappingEntry]:
-        """The properties of a step's operator."""
         properties: dict[str, MappingEntry] = {}
         for key, entry in step.entries.items():
             if key in STEP_KEYS:

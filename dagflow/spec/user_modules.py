@@ -18,13 +18,6 @@ def user_modules(modules: Iterable[str], search_path: Sequence[str]) -> list[Pat
 
     What a module imports is followed, also where a function imports it late. Installed packages are
     not the author's own.
-
-    Args:
-        modules: Names of the modules that the app names; built-in and installed ones add nothing.
-        search_path: Directories with modules of the app's author.
-
-    Returns:
-        Absolute paths of `.py` files and of package directories, sorted.
     """
     waiting = [name.partition(".")[0] for name in modules]
     own: dict[str, Path] = {}
@@ -38,11 +31,7 @@ def user_modules(modules: Iterable[str], search_path: Sequence[str]) -> list[Pat
 
 
 def folder_of_module(name: str) -> str | None:
-    """The directory of an imported module of an app's author; None for an installed one.
-
-    Args:
-        name: The module's name.
-    """
+    """The directory of an imported module of an app's author; None for an installed one."""
     top = name.partition(".")[0]
     file = None if _is_installed(top) else getattr(sys.modules.get(top), "__file__", None)
     if file is None:
@@ -59,7 +48,6 @@ def _is_installed(top: str) -> bool:
 
 
 def _imports(origin: Path) -> set[str]:
-    """The top-level names that a module or the modules of a package import."""
     names: set[str] = set()
     for file in origin.rglob("*.py") if origin.is_dir() else [origin]:
         with contextlib.suppress(OSError):

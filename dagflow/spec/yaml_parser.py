@@ -45,16 +45,6 @@ _PERMISSIONS = "; check the permissions of the file and of the directories above
 
 
 def parse_file(path: str, environment: Environment, problems: Problems) -> Node | None:
-    """Read a file that holds one YAML document.
-
-    Args:
-        path: The file, as problems shall name it.
-        environment: Where `${NAME}` is looked up.
-        problems: Takes the mistakes.
-
-    Returns:
-        The document, or None where it could not be read.
-    """
     try:
         with open(path, "rb") as file:
             data = file.read(MAX_BYTES + 1)
@@ -96,14 +86,7 @@ def parse_text(
     """Read a text that holds one YAML document.
 
     Args:
-        text: The document.
-        file: What problems shall call it.
-        environment: Where `${NAME}` is looked up.
-        problems: Takes the mistakes.
         has_lines: Whether problems shall name line and column.
-
-    Returns:
-        The document, or None where it could not be read.
     """
     builder = _Builder(text, file, environment, problems, has_lines)
     event: Any = None
@@ -142,8 +125,6 @@ def yaml_events(text: str) -> Iterator[Any]:
 
 @dataclass(slots=True)
 class _Open:
-    """A list or mapping whose end has not been reached."""
-
     place: Place
     anchor: str | None
     is_mapping: bool
@@ -302,14 +283,6 @@ _OPENING = {"while parsing a flow mapping": ("{", "}"), "while parsing a flow se
 
 @dataclass(frozen=True, slots=True)
 class Bracket:
-    """Where the list or mapping begins that the parser is in.
-
-    Attributes:
-        line: 1-based line.
-        column: 1-based column.
-        is_mapping: Whether it is a mapping.
-    """
-
     line: int
     column: int
     is_mapping: bool
@@ -321,10 +294,7 @@ def line_and_reason(
     """Line, column and reason of a mistake in YAML.
 
     Args:
-        error: The parser's error.
-        text: The parsed text.
         last: The last event that it gave; None where it gave none.
-        innermost: The list or mapping that it is in; None where it is in none.
 
     Returns:
         The line and column, from 1 on, 0 where the parser gave none; and a clause.

@@ -46,7 +46,6 @@ def _escaped(char: str) -> str:
 
 
 def flow(value: Any) -> str:
-    """A value in one line, with braces and brackets."""
     if isinstance(value, Mapping):
         return f"{{{', '.join(f'{_key(str(name))}: {flow(each)}' for name, each in value.items())}}}"
     if isinstance(value, list | tuple):
@@ -57,12 +56,7 @@ def flow(value: Any) -> str:
 
 
 def behind_key(value: Any, indent: int) -> str:
-    """The value after `key:`, over several lines where that is easier to read.
-
-    Args:
-        value: The value.
-        indent: Column of the key.
-    """
+    """The value after `key:`, over several lines where that is easier to read."""
     margin = "\n" + " " * (indent + 2)
     if isinstance(value, str) and "\n" in value and (header := _block_header(value)):
         lines = value.replace("${", "$${").removesuffix("\n").split("\n")

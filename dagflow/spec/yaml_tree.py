@@ -17,8 +17,6 @@ class Scalar:
     """A single value.
 
     Attributes:
-        place: Where it begins.
-        value: Its value in Python.
         text: Its characters, with variables replaced.
         shown: Its characters as they were typed: what messages may print.
         is_broken: Whether it could not be read, which was reported already; value is None then.
@@ -33,14 +31,7 @@ class Scalar:
     source: str = field(default="", repr=False)
 
     def place_of(self, offset: int) -> Place:
-        """Where a character of the text was typed.
-
-        Args:
-            offset: Offset of the character in text.
-
-        Returns:
-            Its place; that of the whole value where escapes or variables hide it.
-        """
+        """Where a character of the text was typed; the whole value's place where escapes or variables hide it."""
         typed = _without_quotes(self.source)
         at = [index for index, letter in enumerate(typed) if not letter.isspace()]
         # White space may be folded, so that only other characters are counted.
@@ -54,7 +45,7 @@ class Scalar:
 
 
 def _without_quotes(source: str) -> str:
-    """The source of a scalar, with spaces for the characters that do not belong to its text."""
+    """With spaces for the characters that do not belong to the text."""
     if source[:1] in ("|", ">"):
         header, newline, body = source.partition("\n")
         return " " * len(header) + newline + body
@@ -70,10 +61,7 @@ class Items:
     """A list.
 
     Attributes:
-        place: Where it begins.
-        items: Its elements.
         weight: How many nodes it holds, itself included, aliases counted as often as they occur.
-        height: How many levels it has.
     """
 
     place: Place
@@ -84,13 +72,6 @@ class Items:
 
 @dataclass(frozen=True, slots=True)
 class MappingEntry:
-    """One key of a mapping with its value.
-
-    Attributes:
-        key_place: Where the key was written.
-        value: The value.
-    """
-
     key_place: Place
     value: Node
 
@@ -100,10 +81,7 @@ class Mapping:
     """Keys and values.
 
     Attributes:
-        place: Where it begins.
-        entries: The entries by key, in the order of the file.
         weight: How many nodes it holds, itself included, aliases counted as often as they occur.
-        height: How many levels it has.
     """
 
     place: Place
@@ -112,7 +90,6 @@ class Mapping:
     height: int = 1
 
     def get(self, key: str) -> Node | None:
-        """The value of a key, or None where there is no such key."""
         entry = self.entries.get(key)
         return None if entry is None else entry.value
 
@@ -121,7 +98,7 @@ Node = Scalar | Items | Mapping
 
 
 def plain(node: Node) -> Any:
-    """The node as ordinary Python values: dict, list, str, int, float, bool and None."""
+    """As dict, list, str, int, float, bool and None."""
     if isinstance(node, Mapping):
         return {key: plain(entry.value) for key, entry in node.entries.items()}
     if isinstance(node, Items):
@@ -130,7 +107,6 @@ def plain(node: Node) -> Any:
 
 
 def scalars(node: Node) -> Iterator[Scalar]:
-    """Every single value below a node, in the order of the file."""
     if isinstance(node, Mapping):
         for entry in node.entries.values():
             yield from scalars(entry.value)
@@ -142,7 +118,6 @@ def scalars(node: Node) -> Iterator[Scalar]:
 
 
 def has_broken(node: Node) -> bool:
-    """Whether something below the node could not be read, which was reported already."""
     return any(scalar.is_broken for scalar in scalars(node))
 
 
@@ -150,7 +125,6 @@ def follow(node: Node, path: Sequence[int | str]) -> tuple[Node, Place, tuple[in
     """Walk down as far as the path leads; steps that lead nowhere are skipped.
 
     Args:
-        node: Where to start.
         path: Keys and positions, possibly with foreign words between them, as pydantic puts them.
 
     Returns:

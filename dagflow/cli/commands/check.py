@@ -97,7 +97,6 @@ def command(
 
 
 def _subject(settings: Settings, checkpoint: str, app: str | None) -> tuple[str, StorageContext, AlertSettings]:
-    """The checkpoint, its storage, and the limits of its app, if one is given."""
     given = checkpoint if is_app_file(checkpoint) else app
     if given is None:
         require_no_file_above(checkpoint)
@@ -121,7 +120,6 @@ def _recent(location: str, storage: StorageContext, reading: CheckpointReading, 
 
 
 def _figures(reading: CheckpointReading, limits: AlertSettings, recent: RecentRejects) -> str:
-    """The figures for Nagios, each with its unit and its limit."""
     assert reading.snapshot is not None
     age = "" if limits.freshness_millis is None else f"{limits.freshness_millis / 1000:g}"
     rejects = "" if limits.rejects is None else f"rejects={recent.share * 100:.4g}%;{limits.rejects * 100:g} "

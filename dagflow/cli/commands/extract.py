@@ -71,7 +71,6 @@ def command(settings: Settings, directory: str, path: str | None, target: str | 
 
 
 def _merged_by(app: str, logical: LogicalPlan, storage: StorageContext) -> str:
-    """The directory where an app puts merged files."""
     locations = sorted(output_locations(logical))
     found = []
     for location in locations:

@@ -76,11 +76,6 @@ def command(settings: Settings, files: str, write: bool, rows: int) -> int:
 
 
 def _of_files(files: str) -> tuple[LogicalPlan, str]:
-    """An app that reads files with all columns as text, and its reader.
-
-    Raises:
-        DagflowError: The records of the files have no columns.
-    """
     named = absolute(files) if is_local(files) else files
     guess = guess_app(named, read_heads(named))
     for warning in guess.warnings:
@@ -107,11 +102,6 @@ def _records(found: Preview) -> Iterator[tuple[Mapping[str, Any], str]]:
 
 
 def _text(found: Preview, columns: Sequence[ColumnEvidence], rows: int, *, is_all: bool) -> str:
-    """The file of columns.
-
-    Raises:
-        DagflowError: No column has a type.
-    """
     guesses = [column.guess(rows) for column in columns]
     how_many = "all" if is_all else "the first"
     lines = [f"{_MARK}: from {how_many} {count(rows, 'record')} of {count(len(found.files), 'file')}"]
@@ -131,11 +121,7 @@ def _text(found: Preview, columns: Sequence[ColumnEvidence], rows: int, *, is_al
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a file of columns; an existing one is replaced only if it was not edited since it was written here.
-
-    Raises:
-        DagflowError: Another file exists, or the file cannot be written.
-    """
+    """An existing file is replaced only if it was not edited since it was written here."""
     try:
         if path.exists() and (why := _why_kept(path.read_text(encoding="utf-8", errors="replace"))):
             raise DagflowError(
@@ -163,7 +149,6 @@ def _why_kept(text: str) -> str:
 
 
 def _write_into(app: AppColumns, text: str) -> None:
-    """Write a file of columns, and let the app name it."""
     path, before = Path(app.app), Path(app.app).read_bytes().decode("utf-8")
     _write(app.file, text)
     if (after := app.with_file(before)) != before:

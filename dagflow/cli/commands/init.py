@@ -99,11 +99,7 @@ def _write_case(folder: Path, text: str, guess: AppGuess, to: str) -> bool:
 
 
 def _require_apart(folder: Path, named: str) -> None:
-    """Refuse an app that would read itself, and what it writes.
-
-    Raises:
-        DagflowError: The app is in the directory that it reads.
-    """
+    """Refuse an app that would read itself, and what it writes."""
     if is_local(named) and Path(named).is_dir() and folder.resolve().is_relative_to(Path(named).resolve()):
         raise DagflowError(
             f"--from: {folder} lies in {named}, so that the app would read what it writes",

@@ -74,11 +74,7 @@ def command(
 
 
 def partitions(logical: LogicalPlan, physical: PhysicalPlan) -> dict[str, int | str]:
-    """How many partitions each stage would have, by its head: a count, or "least to most".
-
-    Raises:
-        OperatorError: An operator that decides for itself failed to.
-    """
+    """How many partitions each stage would have, by its head: a count, or "least to most"."""
     counts: dict[str, int | str] = {}
     for stage in physical.stages:
         head = _decider(logical, stage.head)
@@ -95,7 +91,6 @@ def _decider(logical: LogicalPlan, name: str) -> object:
 
 
 def _simulated(logical: LogicalPlan, physical: PhysicalPlan, trace: str, rate: int) -> Iterator[str]:
-    """A drawing and the decisions, for each stage whose partitions a policy decides."""
     samples = read_trace(trace, rate)
     is_any = False
     for stage in physical.stages:

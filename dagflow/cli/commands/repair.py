@@ -54,7 +54,6 @@ def command(settings: Settings, checkpoint: str, window_id: int, app: str | None
 
 
 def describe(repaired: RepairedWindow) -> str:
-    """Describe what was wrong with a window, and what happens to its files."""
     if not (repaired.lost or repaired.kept):
         return f"window {repaired.window_id} was planned and not committed; the next run plans it again"
     lost = f"{count(len(repaired.lost), 'file')} of it cannot be" if repaired.lost else "it is not wholly"

@@ -43,7 +43,6 @@ def command(settings: Settings, checkpoint: str, wait_s: float, app: str | None)
 
 
 def _answer(checkpoint: str, request: str, wait_s: float, storage: StorageContext) -> str:
-    """The result of a request, in words."""
     deadline_s = time.monotonic() + wait_s
     while is_waiting(checkpoint, request, storage):
         if time.monotonic() >= deadline_s:

@@ -68,7 +68,6 @@ def _as_json(history: Sequence[ColumnHistory]) -> list[dict[str, object]]:
 
 
 def _as_text(history: Sequence[ColumnHistory]) -> str:
-    """A line for each change."""
     rows = [
         (
             f"window {each.window_id}",

@@ -74,7 +74,6 @@ def command(
 def _status_text(
     checkpoint: str, storage: StorageContext, pattern: str | None, window_id: int | None, *, as_json: bool
 ) -> str:
-    """The text that was asked for."""
     if pattern is None and window_id is None:
         summary = status(checkpoint, storage)
         _note_open(summary.reprocessing, summary.held_results)
@@ -92,7 +91,6 @@ def _status_text(
 
 
 def _tables_text(checkpoint: str, storage: StorageContext, *, as_json: bool) -> str:
-    """The text about tables."""
     found = tables_status(checkpoint, storage)
     if as_json:
         return json.dumps(found.to_json())
@@ -152,7 +150,6 @@ def _describe_files(files: Sequence[TrackedFile]) -> str:
 
 
 def _describe_window(manifest: WindowManifest) -> str:
-    """The input and output of a window: each output with its sources."""
     retried = ", ".join(map(str, manifest.retries))
     about = f"; it reads the refused records of windows {retried} again" if retried else ""
     lines = [f"window {manifest.window_id}, {manifest.state}{about}"]
@@ -182,7 +179,6 @@ def _version(part: InputRange) -> str:
 
 
 def _running_rows(progress: RunProgress) -> list[tuple[str, str]]:
-    """How far the windows are that run, how fast the run is, and what waits."""
     rates = progress.rates
     left = "" if rates.remaining_s is None else f", {clock(rates.remaining_s)} left"
     return [
@@ -205,7 +201,6 @@ def _running_rows(progress: RunProgress) -> list[tuple[str, str]]:
 
 
 def _describe(summary: RunSnapshot) -> str:
-    """A journal's figures, one to a line."""
     in_progress = f" ({summary.files_in_progress:,} in progress)" if summary.files_in_progress else ""
     rows = [
         ("app", summary.app),

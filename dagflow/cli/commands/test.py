@@ -49,11 +49,7 @@ def command(files: tuple[str, ...], update: bool) -> int:
 
 
 def _updated(cases: Sequence[AppCase], failures: dict[int, list[CaseFailure]]) -> dict[int, list[CaseFailure]]:
-    """Write the current results into the files as the expected ones; returns the remaining failures.
-
-    Raises:
-        DagflowError: A file cannot be written.
-    """
+    """Write the current results into the files as the expected ones; returns the remaining failures."""
     for file in dict.fromkeys(case.place.file for case in cases):
         found = [each for index, of in failures.items() if cases[index].place.file == file for each in of]
         if written := update_file(file, [each.actual for each in found if each.actual is not None]):

@@ -55,10 +55,7 @@ def command(settings: Settings, checkpoints: tuple[str, ...], host: str, port: i
 
 
 def _note_if_not_shown(url: str, storage: StorageContext, given: str) -> None:
-    """Say where there is no journal, or none that can be read; the others are shown, and this one when it is mended.
-
-    Pages may be opened before their run, and a location may be misspelt.
-    """
+    """Pages may be opened before their run, and a location may be misspelt."""
     try:
         require_journal(url, storage, given)
     except click.UsageError as error:

@@ -27,26 +27,12 @@ RECORDS = "messages"
 
 @dataclass(frozen=True, slots=True)
 class AppColumns:
-    """The reader of an app whose format has columns.
-
-    Attributes:
-        app: The app file.
-        reader: The operator.
-        format: Its format as it was written.
-    """
-
     app: str
     reader: str
     format: Scalar | Mapping
 
     @classmethod
     def of(cls, app: str) -> AppColumns:
-        """Find the reader.
-
-        Raises:
-            AppError: The file is no YAML.
-            DagflowError: The app has no such reader, or several.
-        """
         problems = Problems()
         root = parse_file(app, Environment(os.environ), problems)
         if root is None:
@@ -99,7 +85,6 @@ class AppColumns:
         return Path(self.app).parent / name
 
     def with_file(self, text: str) -> str:
-        """The text of the app, which names the file of columns."""
         name = scalar(self.file.name)
         if isinstance(self.format, Mapping):
             if self.format.get(COLUMNS) is not None:
@@ -124,7 +109,6 @@ def _is_reader(operator: ClassInfo) -> bool:
 
 
 def _format_of(operator: Node) -> Scalar | Mapping | None:
-    """The format of an operator, if it is one with columns."""
     properties = operator.get("properties") if isinstance(operator, Mapping) else None
     format = properties.get("format") if isinstance(properties, Mapping) else None
     kind = format.get("type") if isinstance(format, Mapping) else format

@@ -27,9 +27,6 @@ class AppGuess:
     """A format that was tried.
 
     Attributes:
-        format: The format.
-        evidence: Evidence from the files.
-        warnings: Contradictions in the files.
         head: The first file that has it.
     """
 
@@ -43,10 +40,6 @@ def guess_app(location: str, heads: Sequence[FileHead]) -> AppGuess:
     """The format of files, as most of those that were looked at have it.
 
     Columns that a file contradicts become text.
-
-    Args:
-        location: Where the files are.
-        heads: The beginnings of the first of them.
 
     Raises:
         DagflowError: A file cannot be read as records.

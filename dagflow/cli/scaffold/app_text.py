@@ -22,11 +22,7 @@ def app_text(
     """The text of an app that reads files and writes their records.
 
     Args:
-        name: The app's name.
-        location: The files.
-        guess: Their format.
         to: Where the records go: a directory, or parquet: or delta: before one.
-        evidence: Further evidence for the format.
         operator: The class of an operator of the app's own that records pass through; None for none.
 
     Raises:
@@ -114,11 +110,7 @@ def _writer_lines(guess: FormatGuess, to: str) -> Iterator[str]:
 
 
 def target_of(to: str) -> tuple[str, str]:
-    """The kind of a target, "" for plain files, and its place.
-
-    Raises:
-        DagflowError: The kind is unknown, the location is missing, or the app keeps its checkpoint or rejects there.
-    """
+    """The kind of a target, "" for plain files, and its location."""
     kind, colon, path = to.partition(":")
     if not colon or path.startswith("//"):
         kind, path = "", to

@@ -25,23 +25,11 @@ _FOLDER = "test_data"
 
 @dataclass(frozen=True, slots=True)
 class FirstRecords:
-    """The first records of a file.
-
-    Attributes:
-        name: A name for a file that holds them.
-        data: Their bytes.
-    """
-
     name: str
     data: bytes
 
     @classmethod
     def of(cls, head: FileHead, app: str) -> FirstRecords:
-        """The first records as an app reads them.
-
-        Raises:
-            DagflowError: The file cannot be read.
-        """
         limits = PreviewOptions(at="reader.messages", file=head.url, records=_RECORDS + 1)
         offsets = [record.offset for record in require_read(preview(plan_of(app), limits)).records]
         end = offsets[_RECORDS] if len(offsets) > _RECORDS else len(head.data)
@@ -62,19 +50,10 @@ class FirstRecords:
 
 
 def write_case(folder: Path, sample: FirstRecords, format: FormatGuess, to: str) -> list[Path]:
-    """Write a test that states the current output of the app in a directory for a sample.
-
-    Args:
-        folder: The directory.
-        sample: The sample.
-        format: The app's format.
-        to: Where its records go.
+    """Write a test that states the current output of the app for a sample.
 
     Returns:
         The files that were written; none where the app makes nothing of the sample alone.
-
-    Raises:
-        OSError: A file cannot be written.
     """
     file, data = folder / CASES_FILE, folder / _FOLDER / sample.name
     written = [file]
@@ -96,7 +75,6 @@ def write_case(folder: Path, sample: FirstRecords, format: FormatGuess, to: str)
 
 
 def _lines(sample: FirstRecords, format: FormatGuess, to: str) -> Iterator[str]:
-    """A test without the expected results, which are filled in."""
     kind, path = target_of(to)
     is_inside = is_local(path) and not path.startswith("/") and path.split("/")[0] not in ("", "..")
     place = path if is_inside else "out"

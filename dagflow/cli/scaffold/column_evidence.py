@@ -29,10 +29,8 @@ class ColumnEvidence:
     """The values of one column.
 
     Attributes:
-        name: Its name.
         kinds: How many values have each type.
         first: Where the first value of each type is, as `file:offset`.
-        values: The values that are there.
         is_text: Whether all of them were written as text, as in CSV, so that text takes what has no other type.
     """
 
@@ -52,11 +50,7 @@ class ColumnEvidence:
         self.values.append(value)
 
     def guess(self, rows: int) -> ColumnGuess:
-        """The type of the column, with the share of rows that have each type, and the first that has another one.
-
-        Args:
-            rows: How many rows were looked at.
-        """
+        """The type of the column, with the share of rows that have each type, and the first that has another one."""
         found = guess_column(self.name, self.values) if self.is_text else self._json()
         shares = [f"{_share(count, rows)} {kind}" for kind, count in self._count_by_type(found).most_common(3)]
         missing = rows - self.kinds.total()
@@ -174,7 +168,6 @@ class JsonType:
     """The type of some values.
 
     Attributes:
-        name: The type as an app writes it; "" where no type takes all of them.
         untyped: Why values have no type, or members of objects, which the type then lacks.
     """
 

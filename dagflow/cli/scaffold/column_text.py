@@ -10,12 +10,7 @@ from dagflow.spec.yaml_text import flow, scalar
 
 
 def column_lines(columns: Sequence[ColumnGuess], indent: str = "") -> Iterator[str]:
-    """A line for each column: its name, its type and the evidence. One without a type is left out, by a comment.
-
-    Args:
-        columns: The columns.
-        indent: The beginning of each line.
-    """
+    """A line for each column: its name, its type and the evidence. One without a type is left out, by a comment."""
     entries = [f"{scalar(each.name)}: {value_text(each.type)}" for each in columns if each.type is not None]
     width = max(map(len, entries), default=0)
     left = iter(entries)
@@ -27,7 +22,6 @@ def column_lines(columns: Sequence[ColumnGuess], indent: str = "") -> Iterator[s
 
 
 def value_text(value: Any) -> str:
-    """A value in one line."""
     # Types such as decimal(18, 2) need no quotes where nothing stands around them.
     return value if isinstance(value, str) and value.startswith("decimal(") else flow(value)
 

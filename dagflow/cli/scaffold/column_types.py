@@ -45,9 +45,7 @@ class ColumnGuess:
     """The guessed type of a column.
 
     Attributes:
-        name: Its name.
         type: Its type as an app writes it: a name, or a mapping with type and format; None where it has none.
-        evidence: Why.
         null_words: Words in it that stand for no value.
         exceptions: How many values are of no type, and are refused.
     """
@@ -59,17 +57,10 @@ class ColumnGuess:
     exceptions: int = 0
 
     def as_text(self, evidence: str) -> ColumnGuess:
-        """The same column as text, for another reason."""
         return ColumnGuess(self.name, "string", evidence)
 
 
 def guess_column(name: str, values: Sequence[str]) -> ColumnGuess:
-    """The type of a column.
-
-    Args:
-        name: Its name.
-        values: Its values in a sample of rows.
-    """
     present = [value for value in values if value]
     if not present:
         return ColumnGuess(name, "string", "empty in all rows")

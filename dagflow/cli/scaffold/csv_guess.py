@@ -24,13 +24,8 @@ class CsvGuess:
     """How rows are written.
 
     Attributes:
-        delimiter: What stands between fields.
         quoting: The options that say how fields are quoted; none where quotes are doubled within quotes.
         skipped: Lines before the header.
-        has_header: Whether the first row names the columns.
-        columns: The columns.
-        rows: Rows that were looked at.
-        evidence: Why the delimiter, the quoting and the header are those.
     """
 
     delimiter: str
@@ -43,12 +38,7 @@ class CsvGuess:
 
 
 def guess_csv(text: str, *, is_whole: bool) -> CsvGuess | None:
-    """How the rows of a text are written; None where it has none.
-
-    Args:
-        text: The beginning of a file.
-        is_whole: Whether it is all of the file; otherwise the last row may be cut.
-    """
+    """How the rows of a text are written; None where it has none."""
     lines = text.splitlines(keepends=True)
     named = _SEPARATOR.fullmatch(lines[0].rstrip("\r\n")) if lines else None
     first = 0 if named is None else 1

@@ -35,9 +35,7 @@ class FileHead:
     """The beginning of a file.
 
     Attributes:
-        url: The file.
         data: Its first bytes, decompressed.
-        is_whole: Whether they are all of it.
     """
 
     url: str
@@ -72,22 +70,12 @@ def _head(app: LogicalPlan, url: str) -> FileHead:
 
 
 def require_read(found: Preview) -> Preview:
-    """The preview, if it found no error.
-
-    Raises:
-        DagflowError: The preview ended with an error.
-    """
     if found.error is not None:
         raise found.error
     return found
 
 
 def plan_of(text: str) -> LogicalPlan:
-    """The plan of an app that no file holds.
-
-    Raises:
-        AppError: The app has mistakes.
-    """
     with tempfile.TemporaryDirectory(prefix="dagflow-init-") as directory:
         path = Path(directory, "app.yaml")
         path.write_text(text, encoding="utf-8")

@@ -46,10 +46,6 @@ class FormatGuess:
     """The format that a file seems to have.
 
     Attributes:
-        name: The format's name.
-        options: Its options, as an app writes them, but for columns.
-        evidence: Why.
-        columns: The columns, of a format that has some.
         infers: Whether the reader finds out the columns itself.
     """
 
@@ -61,7 +57,6 @@ class FormatGuess:
 
     @property
     def has_columns(self) -> bool:
-        """Whether records have columns."""
         return bool(self.columns) or self.infers
 
     @property
@@ -72,21 +67,15 @@ class FormatGuess:
 
     @property
     def skipped(self) -> int:
-        """How many lines come before the header or the first row."""
         return int(self.options.get("skip_header", 0))
 
     def with_text(self, column: str, evidence: str) -> FormatGuess:
-        """The same with one column as text."""
         columns = tuple(each.as_text(evidence) if each.name == column else each for each in self.columns)
         return replace(self, columns=columns)
 
 
 def guess_format(head: bytes, *, is_whole: bool) -> FormatGuess:
     """The format of a file.
-
-    Args:
-        head: Its first bytes, decompressed.
-        is_whole: Whether the head is the whole file.
 
     Raises:
         DagflowError: The file is of a kind that is not read as records.
@@ -119,7 +108,6 @@ def guess_format(head: bytes, *, is_whole: bool) -> FormatGuess:
 
 
 def _decoded(head: bytes) -> tuple[str, str]:
-    """The text, and its encoding."""
     for cut in range(4):
         # The last character may be cut.
         try:
@@ -148,7 +136,6 @@ def _json(lines: list[str]) -> FormatGuess | None:
 
 
 def _xml(text: str) -> FormatGuess | None:
-    """The element below the outermost one that occurs most."""
     if not text.lstrip().startswith("<"):
         return None
     depth, counts = 0, Counter[str]()

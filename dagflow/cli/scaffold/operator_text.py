@@ -51,21 +51,10 @@ class {name}(Operator):
 
 
 def operator_text(name: str, *, has_columns: bool) -> str:
-    """The module of an operator.
-
-    Args:
-        name: The operator's class.
-        has_columns: Whether records have columns, whose types a batch keeps.
-    """
     return (_COLUMNS if has_columns else _BYTES).format(name=name)
 
 
 def operator_name(name: str) -> str:
-    """The name of an operator in the app: "drop_empty" for the class DropEmpty.
-
-    Raises:
-        DagflowError: The class has no such name, or the app has another operator of that name.
-    """
     found = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
     if not _NAME.fullmatch(name) or keyword.iskeyword(name) or found in _TAKEN:
         reason = "the app has such an operator" if found in _TAKEN else "a class has a name such as DropEmpty"

@@ -23,10 +23,7 @@ class FoundRows:
 
     Attributes:
         rows: Those with as many fields as most.
-        delimiter: What stands between fields.
         titles: How many rows of another form come before them.
-        options: The options of csv that say how fields are quoted.
-        evidence: Why.
     """
 
     rows: list[list[str]]
@@ -37,13 +34,7 @@ class FoundRows:
 
 
 def found_rows(text: str, delimiter: str, *, is_whole: bool) -> FoundRows | None:
-    """The rows of a text, where nearly all have the same number of fields, at least two; else None.
-
-    Args:
-        text: The text.
-        delimiter: What stands between fields.
-        is_whole: Whether the last row is whole.
-    """
+    """The rows of a text, where nearly all have the same number of fields, at least two; else None."""
 
     def rows(**options: Any) -> FoundRows | None:
         return _even(_read(text, delimiter, is_whole=is_whole, **options), delimiter)

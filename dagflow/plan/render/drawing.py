@@ -41,7 +41,6 @@ _DETAILS: Mapping[ArrowKind, str] = {
 
 
 def routing_text(exchange: Exchange) -> str:
-    """How items find their partition, in words."""
     return _with_key(ROUTING_WORDS[exchange.routing], exchange)
 
 
@@ -54,11 +53,8 @@ class Frame:
     """The driver, or a stage: operators that run together.
 
     Attributes:
-        title: The name of the driver or the stage.
         subtitle: How many partitions it has; for the driver, when it runs, or "".
         column: Its position in the flow from left to right; arrows between frames lead to higher columns.
-        operators: Names, upstream first.
-        is_driver: Whether it is the driver.
     """
 
     title: str
@@ -73,8 +69,6 @@ class Arrow:
     """A stream's connection from one operator to another.
 
     Attributes:
-        edge: The edge.
-        kind: How items get there.
         words: The same in words, unless it is a plain call.
         detail: What a legend of the styles does not say, or "".
     """
@@ -86,17 +80,14 @@ class Arrow:
 
     @property
     def label(self) -> str:
-        """The stream's name, and how items get there unless by a plain call."""
         return f"{self.edge.stream} ({self.words})" if self.words else self.edge.stream
 
     @property
     def short_label(self) -> str:
-        """The label beside a legend of the styles."""
         return f"{self.edge.stream} ({self.detail})" if self.detail else self.edge.stream
 
     @property
     def style(self) -> ArrowStyle:
-        """How the arrow is drawn."""
         if self.kind in ("control", "inside"):
             return "call"
         return "report" if self.kind == "report" else "assigned" if self.kind.startswith("assigned") else "shuffle"
@@ -107,11 +98,7 @@ class Drawing:
     """The content of a drawing.
 
     Attributes:
-        app: The app's name.
         classes: Short class name of each operator.
-        frames: The frames by column.
-        arrows: The arrows.
-        caption: A line below the drawing, or "".
     """
 
     app: str
@@ -131,10 +118,7 @@ def drawing_of(
     """Gather the content of a drawing.
 
     Args:
-        logical: The DAG.
-        physical: Where its operators run.
         partitions: The number of partitions by a stage's head, or words such as "1 to 16".
-        caption: A line below the drawing, or "".
         redact: Removes secrets from a text; what is drawn may be clipped or wrapped afterwards.
     """
     heads = {name: stage.head for stage in physical.stages for name in stage.operators}
@@ -179,14 +163,12 @@ def node_ids(drawing: Drawing) -> dict[str, str]:
 
 
 def class_text(logical: LogicalPlan, operator: str) -> str:
-    """The name of an operator's class, without its module."""
     if logical.spec is not None and operator in logical.spec.operators:
         return logical.spec.operators[operator].class_name.rpartition(".")[2]
     return type(own_operators(logical)[operator].operator).__name__
 
 
 def partitions_text(stage: Stage, partitions: Mapping[str, int | str]) -> str:
-    """How many partitions a stage has, in words."""
     if stage.fixed_partitions is not None:
         return f"{_plural(stage.fixed_partitions)}, fixed"
     known = partitions.get(stage.head)
@@ -219,7 +201,6 @@ def _own_arrows(
 
 
 def arrows_of(physical: PhysicalPlan) -> list[Arrow]:
-    """Every edge of a plan, once."""
     arrows = [Arrow(edge, "control") for edge in physical.control_edges]
     for stage in physical.stages:
         for exchange in stage.inputs:
@@ -234,7 +215,6 @@ def columns_of(frame_of: Mapping[str, FrameKey], arrows: Iterable[tuple[str, str
     """The column of each frame, so that arrows lead to higher ones.
 
     Args:
-        frame_of: The frame of each operator.
         arrows: The source and the target of each arrow between frames, and by how many columns it leads on at least.
     """
     columns = dict.fromkeys(frame_of.values(), 0)

@@ -28,16 +28,8 @@ def explain(
     """Show a plan.
 
     Args:
-        logical: The DAG.
-        physical: Where its operators run; the very object that would be run.
-        format: "text", or the language of a drawing.
         partitions: The number of partitions by a stage's head, or words such as "1 to 16"; other stages are shown as
             deciding for themselves.
-        estimate: The work of a run, in words.
-        redact: Removes secrets from a text.
-
-    Returns:
-        The plan, ending in a newline.
     """
     drawing = drawing_of(logical, physical, partitions or {}, estimate, redact)
     if format == "text":
@@ -50,7 +42,6 @@ _STYLES = {"call": "solid", "assigned": "dashed", "shuffle": "bold", "report": "
 
 
 def dot(drawing: Drawing) -> str:
-    """The plan in Graphviz's language."""
     return "\n".join(_lines(drawing)) + "\n"
 
 

@@ -37,8 +37,6 @@ _PASSES, _SORTED = 12, 5
 
 
 class Box(NamedTuple):
-    """A rectangle in pixels; x and y are its left upper corner."""
-
     x: float
     y: float
     width: float
@@ -50,7 +48,6 @@ class Group:
     """Operators with a frame around them.
 
     Attributes:
-        operators: Names, upstream first.
         column: Its position along the flow; arrows between groups lead to higher columns.
         title: The room for a title across the flow, before the operators.
     """
@@ -65,11 +62,7 @@ class Parts:
     """What is to be placed.
 
     Attributes:
-        groups: Operators by frame.
         arrows: The source and the target of each.
-        operators: The size of each operator.
-        labels: The size of each arrow's label.
-        pad: Pixels between a frame and its content.
         is_downward: Whether arrows lead from top to bottom; otherwise from left to right.
     """
 
@@ -86,12 +79,7 @@ class Layout:
     """Where everything is.
 
     Attributes:
-        boxes: The operators by name.
-        frames: The frame of each group.
         lines: The corners of each arrow; it bends between the first two of each pair.
-        labels: The label of each arrow.
-        width: Width of the picture.
-        height: Height of the picture.
         is_downward: Whether arrows lead from top to bottom; otherwise from left to right.
     """
 
@@ -104,7 +92,6 @@ class Layout:
     is_downward: bool
 
     def path(self, arrow: int) -> str:
-        """The line of an arrow as the path of an SVG."""
         (x, y), *others = self.lines[arrow]
         path = f"M{x:.1f} {y:.1f}"
         for to_x, to_y in others:
@@ -118,12 +105,7 @@ class Layout:
 
 
 def layout_of(parts: Callable[[bool], Parts], max_width: float) -> Layout:
-    """Lay out from left to right where that is not too wide, otherwise from top to bottom.
-
-    Args:
-        parts: What to place from left to right, or where it gets True, from top to bottom.
-        max_width: The width in pixels, at most, unless more arrows pass each other than fit side by side.
-    """
+    """Lay out from left to right where that is not too wide, otherwise from top to bottom."""
     best = place(parts(False))
     for part in _ROOMS:
         if best.width <= max_width:
@@ -144,12 +126,10 @@ class _Item:
     """An operator, a label, or the way-point of an arrow, in a row.
 
     Attributes:
-        row: Its row.
         unit: What it is moved with.
         length: Pixels along the flow.
         breadth: Pixels across the flow.
         gap: Pixels beside it.
-        joined: The items before and behind it that arrows join it to.
         middle: Its place across the flow; not a number before it has one.
     """
 
@@ -169,7 +149,6 @@ class _Item:
 
     @property
     def start(self) -> float:
-        """Where it begins across the flow."""
         return self.middle - self.breadth / 2
 
 
@@ -297,7 +276,6 @@ class _Placement:
                     item.middle = place
 
     def layout(self) -> Layout:
-        """Everything in pixels from left and top."""
         starts, lengths, whole = self._along()
         pad = self._parts.pad
 
@@ -392,10 +370,7 @@ def spread(
     """The middles of intervals in their order, each near to its wanted place, so that they do not overlap.
 
     Args:
-        wanted: Where each middle should be.
-        sizes: The length of each interval.
         gaps: The room that each wants beside it; between neighbours it is half of both.
-        start: No interval begins before this.
         end: No interval ends after this; total() of them must fit between.
 
     Source:

@@ -10,7 +10,6 @@ _ARROWS = {"call": "-->", "assigned": "-.->", "shuffle": "==>", "report": "-.->"
 
 
 def mermaid(drawing: Drawing) -> str:
-    """The plan as a Mermaid flowchart."""
     return "\n".join(_lines(drawing)) + "\n"
 
 

@@ -78,8 +78,6 @@ def _lines(drawing: Drawing) -> Iterator[str]:
 
 
 def parts_of(drawing: Drawing, is_downward: bool) -> Parts:
-    """The parts of a drawing with their sizes."""
-
     def flowing(width: float, height: float) -> Size:
         return (height, width) if is_downward else (width, height)
 
@@ -223,13 +221,11 @@ LEGEND_ROW = 20.0
 
 
 def style() -> str:
-    """The picture's style sheet."""
     dark = _rules(_COLOURS.format(**_DARK))
     return f"{_rules(_SHAPES)}{_rules(_COLOURS.format(**_LIGHT))}@media (prefers-color-scheme: dark) {{\n{dark}}}\n"
 
 
 def _rules(rules: str) -> str:
-    """The rules, limited to this picture."""
     lines = []
     for rule in rules.strip().splitlines():
         selectors, _, body = rule.partition(" {")
@@ -239,7 +235,6 @@ def _rules(rules: str) -> str:
 
 
 def legend_of(drawing: Drawing) -> list[tuple[str, str]]:
-    """The kinds of frames and arrows that a drawing has: class of the swatch, and words."""
     kinds = [("driver", "driver"), ("stage", "stage: operators of one task")]
     found = [each for each in kinds if any(frame.is_driver == (each[0] == "driver") for frame in drawing.frames)]
     styles = {arrow.style for arrow in drawing.arrows}
@@ -247,7 +242,6 @@ def legend_of(drawing: Drawing) -> list[tuple[str, str]]:
 
 
 def legend_rows(drawing: Drawing, width: float) -> list[list[tuple[str, str]]]:
-    """The legend in rows of at most this many pixels."""
     return broken(legend_of(drawing), _entry_width, width + _ITEM_GAP)
 
 
@@ -256,7 +250,6 @@ def _entry_width(entry: tuple[str, str]) -> float:
 
 
 def legend_lines(rows: list[list[tuple[str, str]]], left: float, top: float) -> Iterator[str]:
-    """The legend as SVG."""
     for number, row in enumerate(rows):
         y, x = top + LEGEND_ROW * (number + 0.5), left
         for kind, words in row:

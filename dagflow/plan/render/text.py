@@ -46,14 +46,7 @@ def _lines(logical: LogicalPlan, drawing: Drawing, redact: Callable[[str], str])
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A paragraph beside rails.
-
-    Attributes:
-        rail: The rails beside its first line.
-        below: The rails beside its other lines.
-        indent: How far its words are shifted to the right.
-        words: Its words.
-    """
+    """A paragraph beside rails."""
 
     rail: str
     below: str
@@ -124,7 +117,6 @@ def _words(nodes: Mapping[str, OperatorNode], arrow: Arrow, columns: Mapping[Por
 
 
 def _columns_text(columns: StreamColumns) -> str:
-    """The first columns with their types, and how many more there are."""
     texts = [f"{field.name} {field.type}" for field in columns.schema]
     more = [f"{len(texts) - _SHOWN_COLUMNS} more"] if len(texts) > _SHOWN_COLUMNS else []
     others = [f"others {columns.others}"] if columns.others is not None else []
@@ -149,7 +141,6 @@ class Rails:
         self._lanes: list[Arrow | None] = []
 
     def passing(self) -> str:
-        """A line that all rails pass."""
         return _line(self._cells())
 
     def node(self, operator: str) -> Iterator[str]:
