@@ -220,5 +220,5 @@ def test_a_file_that_is_deleted_while_its_last_record_waits_is_listed(tmp_path: 
     assert history.run_to_the_end().left_out.ranges == 1
     (tmp_path / "away").rename(log.with_name("app.log.1"))
     assert history.run_to_the_end().left_out.ranges == 0
-    lines = [line for path in (tmp_path / "out").iterdir() for line in path.read_bytes().splitlines()]
+    lines = [line for path in sorted((tmp_path / "out").iterdir()) for line in path.read_bytes().splitlines()]
     assert sorted(lines) == [b"first", b"last"]
