@@ -105,12 +105,12 @@ def discovered_ms_of(item: Any) -> int:
 
 def is_first_part(item: SourceRange) -> bool:
     """Whether a tuple is the first part of a file: none of the file's content was planned before it."""
-    return not (item.start or getattr(item, "content_start", 0))
+    return not (item.start or getattr(getattr(item, "continuation", item), "content_start", 0))
 
 
 def moved_from_of(item: Any) -> str:
     """The earlier URL of a tuple's file; "" where the tuple names none."""
-    moved_from: str = getattr(item, "moved_from", "")
+    moved_from: str = getattr(getattr(item, "continuation", item), "moved_from", "")
     return moved_from
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
+
+import msgspec
 
 from dagflow.api.state.row_tuples import RowTuple
 
@@ -122,6 +124,42 @@ class DecompressedRange(NamedTuple):
     near_start: int
 
 
+@dataclass(frozen=True, slots=True)
+class Continuation:
+    """What is known of a file beyond one read of one version: it may grow, was read in part, has moved, or is cut.
+
+    Attributes:
+        is_open: Whether the file may grow, so that a last record without delimiter waits for its end. In a reader's
+            report of a block that it has read: whether a record does wait behind the block.
+        fingerprint: Fingerprint of the version's first and last bytes, which recognises them although the file has
+            grown since; 0 where none was taken.
+        resumes: Whether the block begins where an earlier version of the file ended, so that it also has the record
+            that was in progress there. With content_start, the same of the content.
+        tail_start: For a tail: how many bytes of the file were read before, as an earlier version; 0 where all are new.
+        content_start: For a compressed file of one block that was read before under another name: how many bytes of its
+            content were read then.
+        read_fingerprint: Fingerprint of the bytes before tail_start, or of the content before content_start, when they
+            were read; 0 where none is known. A file that begins differently now was rewritten.
+        moved_from: The URL under which a splitter took the file before, or the file's own URL where a copy took its
+            place; "" for none.
+        is_gone: Whether an earlier window has found that the version is gone, so that this is left out.
+        decompressed: The part of the content of a compressed file that is in the block; None where the file is not cut.
+    """
+
+    is_open: bool = False
+    fingerprint: int = 0
+    resumes: bool = False
+    tail_start: int = 0
+    content_start: int = 0
+    read_fingerprint: int = 0
+    moved_from: str = ""
+    is_gone: bool = False
+    decompressed: DecompressedRange | None = None
+
+
+NO_CONTINUATION = Continuation()
+
+
 class _BlockRow(NamedTuple):
     """Consecutive blocks of a file, as the journal keeps them: the fields of the first one, beside these.
 
@@ -130,7 +168,7 @@ class _BlockRow(NamedTuple):
         block_count: How many blocks there are.
         end: Where the last one ends.
         is_last: Whether that ends the file.
-        decompressed_start: The start of `decompressed`, and the first of its fields; -1 where it is None.
+        continuation: Without the facts that are as in NO_CONTINUATION; None where all are.
     """
 
     url: str
@@ -146,79 +184,9 @@ class _BlockRow(NamedTuple):
     is_last: bool
     previous_block_id: int
     entry_state: int
-    is_open: bool
-    resumes: bool
-    fingerprint: int
-    discovered_ms: int
     # Rarely set: left out at the end of a row.
-    content_start: int = 0
-    tail_start: int = 0
-    read_fingerprint: int = 0
-    moved_from: str = ""
-    is_gone: bool = False
-    # The six fields of DecompressedRange, in its order.
-    decompressed_start: int = -1
-    decompressed_end: int = 0
-    decompressed_entry: int = 0
-    decompressed_exit: int = 0
-    decompressed_near_place: int = 0
-    decompressed_near_start: int = 0
-
-    @classmethod
-    def of(cls, first: BlockMetadata, last: BlockMetadata) -> _BlockRow:
-        """The row of the blocks from one to another of the same file."""
-        row = cls(
-            url=first.url,
-            size_bytes=first.version.size_bytes,
-            mtime_ns=first.version.mtime_ns,
-            etag=first.version.etag,
-            file_id=first.version.file_id,
-            block_id=first.block_id,
-            start=first.start,
-            length=first.size_bytes,
-            block_count=last.block_id - first.block_id + 1,
-            end=last.end,
-            is_last=last.is_last,
-            previous_block_id=first.previous_block_id,
-            entry_state=first.entry_state,
-            is_open=first.is_open,
-            resumes=first.resumes,
-            fingerprint=first.fingerprint,
-            discovered_ms=first.discovered_ms,
-            content_start=first.content_start,
-            tail_start=first.tail_start,
-            read_fingerprint=first.read_fingerprint,
-            moved_from=first.moved_from,
-            is_gone=first.is_gone,
-        )
-        return row if first.decompressed is None else cls._make(row[:-6] + first.decompressed)
-
-    def blocks(self) -> Iterator[BlockMetadata]:
-        """The blocks that the row was made of."""
-        version = FileVersion(self.size_bytes, self.mtime_ns, self.etag, self.file_id)
-        decompressed = None if self.decompressed_start < 0 else DecompressedRange(*self[-6:])
-        for index in range(self.block_count):
-            is_final = index == self.block_count - 1
-            yield BlockMetadata(
-                block_id=self.block_id + index,
-                url=self.url,
-                version=version,
-                start=self.start + index * self.length,
-                end=self.end if is_final else self.start + (index + 1) * self.length,
-                is_last=is_final and self.is_last,
-                previous_block_id=self.block_id + index - 1 if index else self.previous_block_id,
-                entry_state=self.entry_state,
-                is_open=self.is_open,
-                resumes=self.resumes and not index,
-                fingerprint=self.fingerprint,
-                decompressed=decompressed,
-                discovered_ms=self.discovered_ms,
-                content_start=self.content_start,
-                tail_start=self.tail_start,
-                read_fingerprint=self.read_fingerprint,
-                moved_from=self.moved_from,
-                is_gone=self.is_gone,
-            )
+    discovered_ms: int = 0
+    continuation: Continuation | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,22 +203,8 @@ class BlockMetadata(RowTuple):
         previous_block_id: Id of the file's block before this one, or -1.
         entry_state: The state that a pre-scan found where the block begins, in the terms of its format; 0 without a
             pre-scan, and at the beginning of a file; -1 where the bytes before could not be read.
-        is_open: Whether the file may grow, so that a last record without delimiter waits for its end. In a reader's
-            report of a block that it has read: whether a record does wait behind the block.
-        resumes: Whether the block begins where an earlier version of the file ended, so that it also has the record
-            that was in progress there. With content_start, the same of the content.
-        fingerprint: Fingerprint of the version's first and last bytes, which recognises them although the file has
-            grown since; 0 where none was taken.
-        decompressed: Its part of the content of a compressed file; None where the file is not cut.
         discovered_ms: When a scan listed the version, in milliseconds since 1970; 0 where that is not known.
-        content_start: For a compressed file of one block that was read before under another name: how many bytes of its
-            content were read then.
-        tail_start: For a tail: how many bytes of the file were read before, as an earlier version; 0 where all are new.
-        read_fingerprint: Fingerprint of the bytes before tail_start, or of the content before content_start, when they
-            were read; 0 where none is known. A file that begins differently now was rewritten.
-        moved_from: The URL under which a splitter took the file before, or the file's own URL where a copy took its
-            place; "" for none.
-        is_gone: Whether an earlier window has found that the version is gone, so that this is left out.
+        continuation: What is known of a file that may grow, was read in part, has moved, or is a cut archive.
     """
 
     block_id: int
@@ -261,16 +215,8 @@ class BlockMetadata(RowTuple):
     is_last: bool
     previous_block_id: int = -1
     entry_state: int = 0
-    is_open: bool = False
-    resumes: bool = False
-    fingerprint: int = 0
-    decompressed: DecompressedRange | None = None
     discovered_ms: int = 0
-    content_start: int = 0
-    tail_start: int = 0
-    read_fingerprint: int = 0
-    moved_from: str = ""
-    is_gone: bool = False
+    continuation: Continuation = NO_CONTINUATION
 
     row_type = _BlockRow
 
@@ -282,15 +228,20 @@ class BlockMetadata(RowTuple):
     @property
     def begins_at_cut(self) -> bool:
         """Whether the block continues one of another version, so that the record across its start was read already."""
-        return not self.resumes and (self.start == self.tail_start > 0 or self.content_start > 0)
+        known = self.continuation
+        return not known.resumes and (self.start == known.tail_start > 0 or known.content_start > 0)
 
     @property
     def closes(self) -> bool:
         """Whether the file is over: the block has no bytes, and the record that was left before it is read."""
-        return self.resumes and self.start == self.end
+        return self.continuation.resumes and self.start == self.end
+
+    def continued(self, **facts: Any) -> BlockMetadata:
+        """The block with other facts in its continuation."""
+        return replace(self, continuation=replace(self.continuation, **facts))
 
     @classmethod
-    def to_rows(cls, tuples: Iterable[BlockMetadata]) -> Iterator[_BlockRow]:
+    def to_rows(cls, tuples: Iterable[BlockMetadata]) -> Iterator[list[Any]]:
         """Fold consecutive blocks of a file into one row, so that the plan of a big file is short."""
         firsts, lasts = list[BlockMetadata](), list[BlockMetadata]()
         for block in tuples:
@@ -299,13 +250,39 @@ class BlockMetadata(RowTuple):
             else:
                 firsts.append(block)
                 lasts.append(block)
-        return map(_BlockRow.of, firsts, lasts)
+        return map(_row, firsts, lasts)
 
     @classmethod
     def from_rows(cls, rows: Iterable[_BlockRow]) -> Iterator[BlockMetadata]:
         """The blocks that to_rows was given."""
         for row in rows:
-            yield from row.blocks()
+            version = FileVersion(row.size_bytes, row.mtime_ns, row.etag, row.file_id)
+            for index in range(row.block_count):
+                is_final = index == row.block_count - 1
+                yield cls(
+                    block_id=row.block_id + index,
+                    url=row.url,
+                    version=version,
+                    start=row.start + index * row.length,
+                    end=row.end if is_final else row.start + (index + 1) * row.length,
+                    is_last=is_final and row.is_last,
+                    previous_block_id=row.block_id + index - 1 if index else row.previous_block_id,
+                    entry_state=row.entry_state,
+                    discovered_ms=row.discovered_ms,
+                    continuation=row.continuation or NO_CONTINUATION,
+                )
+
+
+def _row(first: BlockMetadata, last: BlockMetadata) -> list[Any]:
+    """The _BlockRow, in plain values, of the blocks from one to another of the same file."""
+    version = first.version
+    row: list[Any] = [first.url, version.size_bytes, version.mtime_ns, version.etag, version.file_id]
+    row += [first.block_id, first.start, first.size_bytes, last.block_id - first.block_id + 1, last.end, last.is_last]
+    row += [first.previous_block_id, first.entry_state, first.discovered_ms]
+    if first.continuation == NO_CONTINUATION:
+        return [*row, None]
+    facts = msgspec.to_builtins(first.continuation)
+    return [*row, {name: fact for name, fact in facts.items() if fact}]
 
 
 def _continues(last: BlockMetadata, block: BlockMetadata, length: int) -> bool:
@@ -318,11 +295,6 @@ def _continues(last: BlockMetadata, block: BlockMetadata, length: int) -> bool:
         and block.block_id == last.block_id + 1
         and block.previous_block_id == last.block_id
         and not last.is_last
-        and block.entry_state == last.entry_state
-        and (block.is_open, block.fingerprint) == (last.is_open, last.fingerprint)
-        and block.discovered_ms == last.discovered_ms
-        and (block.tail_start, block.read_fingerprint) == (last.tail_start, last.read_fingerprint)
-        and (block.moved_from, block.is_gone) == (last.moved_from, last.is_gone)
-        and (block.decompressed, last.decompressed) == (None, None)
-        and not (block.resumes or block.content_start)
+        and (block.entry_state, block.discovered_ms) == (last.entry_state, last.discovered_ms)
+        and block.continuation == last.continuation
     )

@@ -122,6 +122,6 @@ class RefusedBlocks(TupleBatch):
 def _reaching(block: BlockMetadata, end: int) -> BlockMetadata:
     """A block that is extended over its refused records: where a head is wrong, that is the rest of the file."""
     size = block.version.size_bytes
-    if end <= block.end or block.decompressed is not None or block.end >= size:
+    if end <= block.end or block.continuation.decompressed is not None or block.end >= size:
         return block
     return replace(block, end=min(end, size), is_last=end >= size)

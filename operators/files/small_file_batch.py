@@ -14,7 +14,7 @@ from dagflow.api.ports import TupleBatch
 from dagflow.api.state.row_tuples import require_fields
 from dagflow.storage.location import scheme_of
 from operators.files.file_columns import Column, NameColumn
-from operators.files.metadata import BlockMetadata, FileVersion
+from operators.files.metadata import NO_CONTINUATION, BlockMetadata, Continuation, FileVersion
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,6 +104,9 @@ class SmallFileBatch(TupleBatch):
         etag = self.etags[index] if self.etags else ""
         file_id = int(self.file_ids[index]) if len(self.file_ids) else 0
         version = FileVersion(size, int(self.mtimes[index]), etag, file_id)
+        prints, continuation = self.fingerprints, NO_CONTINUATION
+        if self.is_open or prints:
+            continuation = Continuation(self.is_open, prints[index] if prints else 0)
         return BlockMetadata(
             block_id=self.first_id + index,
             url=self.url(index),
@@ -111,9 +114,8 @@ class SmallFileBatch(TupleBatch):
             start=0,
             end=size,
             is_last=True,
-            is_open=self.is_open,
-            fingerprint=self.fingerprints[index] if self.fingerprints else 0,
             discovered_ms=self.discovered_ms,
+            continuation=continuation,
         )
 
     def __iter__(self) -> Iterator[BlockMetadata]:

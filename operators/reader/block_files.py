@@ -46,7 +46,7 @@ class BlockFiles:
             file = self._ahead.open(block.url, self._stat_of(block))
             self._file = MeasuredFile(file) if self._limiter is None else RateLimitedFile(file, self._limiter)
             # Bytes that are read from now on are compared with what was opened, so that a later rewrite shows as well.
-            require_begun(self._file, block.url, block.tail_start, block.read_fingerprint)
+            require_begun(self._file, block.url, block.continuation.tail_start, block.continuation.read_fingerprint)
             self._opened = (block.url, block.version)
         return self._file
 
@@ -90,6 +90,6 @@ class BlockFiles:
             size_bytes=version.size_bytes,
             mtime_ns=version.mtime_ns,
             etag=version.etag,
-            fingerprint=block.fingerprint,
+            fingerprint=block.continuation.fingerprint,
             file_id=0 if self._is_exact else version.file_id,
         )

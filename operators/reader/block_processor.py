@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -117,7 +117,7 @@ class BlockProcessor:
             # file grew, so that bytes that wait here are counted there.
             self._context.accounting[accounting_key(block)] = UNKNOWN_SUM
         self._count(block)
-        finished = [] if accounting.is_left_out else [replace(block, is_open=accounting.waiting_bytes > 0)]
+        finished = [] if accounting.is_left_out else [block.continued(is_open=accounting.waiting_bytes > 0)]
         yield ReadStep([no_records(block)] if is_empty else [], [*finished])
 
     def _fingerprint(
@@ -137,7 +137,7 @@ class BlockProcessor:
         self, block: BlockMetadata, accounting: BlockAccounting, fingerprint: FileFingerprints | ReadPart | None
     ) -> None:
         """Report to the splitter how far a file was read."""
-        if not block.is_last or (block.start and not block.resumes):
+        if not block.is_last or (block.start and not block.continuation.resumes):
             self._context.read_in_part.add(version_key(block))
         events = self._context.source_events
         if fingerprint is not None and events is not None:
@@ -146,9 +146,9 @@ class BlockProcessor:
             events.append(fingerprint)
         if accounting.waiting_bytes:
             self._context.waiting.append(WaitingEnd(block.url, accounting.waiting_bytes, block.version.file_id))
-        if block.moved_from:
-            start, end = block.content_start or block.start, accounting.read_until
-            self._context.moved.append(MovedRange(block.moved_from, start, end))
+        if block.continuation.moved_from:
+            start, end = block.continuation.content_start or block.start, accounting.read_until
+            self._context.moved.append(MovedRange(block.continuation.moved_from, start, end))
 
     def _leave_out_if_gone(self, block: BlockMetadata, accounting: BlockAccounting, error: Exception) -> None:
         """Leave out a block that could not be read to its end because its file changed.

@@ -440,7 +440,7 @@ class RefusedBlockReader:
         file = self._files.open(block)
         has_grown = file.has_grown()
         # The format may have other options now than the one that scanned the block.
-        tried = replace(block, is_open=False, entry_state=UNKNOWN_STATE)
+        tried = replace(block, entry_state=UNKNOWN_STATE).continued(is_open=False)
         for batch in self._content.read(file, tried, retrial, has_grown=has_grown):
             is_inside = ranges.decide(batch.offsets())
             if is_inside.any():
@@ -469,8 +469,8 @@ def blocks_from(
     for item in items:
         if not isinstance(item, BlockMetadata):
             yield item
-        elif item.decompressed is not None:
-            if item.decompressed.end > offset:
+        elif item.continuation.decompressed is not None:
+            if item.continuation.decompressed.end > offset:
                 yield item
         elif recognised_compression(file := files.open(item), item, setting) is not None:
             yield item

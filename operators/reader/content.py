@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 
 from dagflow.api.records import RecordBatch
 from dagflow.metrics.names import RESUMED_BYTES, WAITING_BYTES
@@ -85,11 +84,17 @@ class ContentReader:
         return self._paths.added_to(accounting.parse(self.format, batch).batch, block.url)
 
     def _content(self, file: ByteSource, block: BlockMetadata, *, has_grown: bool) -> BlockContent:
-        is_growing = block.is_open or (has_grown and block.is_last)
-        content = block_content(file, replace(block, is_open=is_growing), self.setting, self.format)
+        is_growing = block.continuation.is_open or (has_grown and block.is_last)
+        growing = block if is_growing == block.continuation.is_open else block.continued(is_open=is_growing)
+        content = block_content(file, growing, self.setting, self.format)
         # A log is over when it is compressed; only a part of its last unit may still wait.
-        is_over = (block.closes or block.content_start > 0) and not content.waiting_bytes
-        return content._replace(block=replace(content.block, is_open=block.is_open and not is_over))
+        is_over = (block.closes or block.continuation.content_start > 0) and not content.waiting_bytes
+        waits = block.continuation.is_open and not is_over
+        return (
+            content
+            if waits == content.block.continuation.is_open
+            else content._replace(block=content.block.continued(is_open=waits))
+        )
 
     def require_sound(self, file: ByteSource, block: BlockMetadata, *, has_grown: bool = False) -> None:
         """Make sure, before any record of a block is emitted, that all of them can be.
@@ -108,7 +113,7 @@ class ContentReader:
         content = self._content(file, block, has_grown=has_grown)
         resumed_block(self.format, content.source, content.block)
         # All complete content of a file that may grow was read already, to find its end.
-        if content.source is not file and not (block.is_open or has_grown):
+        if content.source is not file and not (block.continuation.is_open or has_grown):
             uncounted = BlockAccounting(block.url, Counter(), lambda reject: None)
             for _ in self._growing.read(content.source, content.block, uncounted):
                 pass

@@ -38,10 +38,12 @@ def block_fingerprint(
     if not block.is_last or block.version.etag or not storage.backend(block.url).is_local:
         return None
     # The splitter already has a fingerprint of files that may grow while they are read.
-    if block.is_open and not waiting_bytes:
+    if block.continuation.is_open and not waiting_bytes:
         return None
     version = block.version
-    fingerprint = block.fingerprint if block.is_open else prefix_fingerprint(file, version.size_bytes)
+    fingerprint = (
+        block.continuation.fingerprint if block.continuation.is_open else prefix_fingerprint(file, version.size_bytes)
+    )
     return FileFingerprints.of(
         "", [block.url], [version.size_bytes], [version.mtime_ns], [fingerprint], [waiting_bytes]
     )
@@ -108,7 +110,7 @@ def skipped_block_fingerprint(block: BlockMetadata, storage: StorageContext) -> 
 
     The fingerprint of a last block that was read takes precedence: reading of the file continues from its end.
     """
-    if block.start and not block.resumes:
+    if block.start and not block.continuation.resumes:
         return None
     return _left_out(block, storage, Fate.LEFT_OUT, block.start)
 

@@ -54,14 +54,14 @@ class GrowingFileReader:
             StorageError: The source failed.
         """
         resumed = resumed_block(self._format, source, block)
-        if resumed.resumes and resumed.start < block.start:
+        if resumed.continuation.resumes and resumed.start < block.start:
             accounting.counters[RESUMED_BYTES] += block.start - resumed.start
-        end = self._end_of(source, block) if block.is_open or has_grown else None
+        end = self._end_of(source, block) if block.continuation.is_open or has_grown else None
         # Blocks read a file at different times. Whether a file may grow is planned, and known to all of them; whether
         # it has grown is not, and the block in which the last record begins decides alone whether that record waits.
         if end is not None and end < source.size_bytes:
-            accounting.has_grown = not block.is_open
-            if block.is_last if block.is_open else resumed.start <= end < block.end:
+            accounting.has_grown = not block.continuation.is_open
+            if block.is_last if block.continuation.is_open else resumed.start <= end < block.end:
                 accounting.waiting_bytes = source.size_bytes - end
                 accounting.counters[WAITING_BYTES] += accounting.waiting_bytes
                 accounting.due -= accounting.waiting_bytes
@@ -98,7 +98,7 @@ def resumed_block(format: RecordFormat, source: ByteSource, block: BlockMetadata
         RecordError: The format does not say where to continue.
         StorageError: The source failed.
     """
-    if not block.resumes:
+    if not block.continuation.resumes:
         return with_entry_state(format, source, block) if block.entry_state == UNKNOWN_STATE else block
     start = format.complete_end(SourcePrefix(source, block.start))
     if start is None:
@@ -112,5 +112,5 @@ def resumed_block(format: RecordFormat, source: ByteSource, block: BlockMetadata
                 "records, or None to have a longer file read as a new one",
             )
         # A format that cannot be read from the middle reads the new version as a whole.
-        return replace(block, start=0, resumes=False)
+        return replace(block, start=0).continued(resumes=False)
     return replace(block, start=start, entry_state=0)

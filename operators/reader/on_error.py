@@ -76,7 +76,7 @@ class ErrorPolicy:
             if not error.hint:
                 error.hint = _HINT
             raise error
-        is_later = block.start > 0 and not block.resumes
+        is_later = block.start > 0 and not block.continuation.resumes
         is_in_content = is_later and expected_compression(block, self._compression) is not None
         if is_in_content and not (_has_content(block) or self._was_gone(block)):
             return
@@ -87,7 +87,7 @@ class ErrorPolicy:
         self._report(gone_block_fingerprint(block, start, self._context.storage, is_rewritten=is_rewritten))
 
     def _was_gone(self, block: BlockMetadata) -> bool:
-        return block.is_gone or version_key(block) in self._context.gone
+        return block.continuation.is_gone or version_key(block) in self._context.gone
 
     def leave_out_after_part(self, block: BlockMetadata, error: GoneError) -> None:
         """Leave out a block after some of its records were emitted: the window runs again, without the file's version.
@@ -100,7 +100,7 @@ class ErrorPolicy:
 
     def left_out_before(self, block: BlockMetadata) -> bool:
         """Leave out a block if an earlier attempt at the window found its version gone; returns whether it did."""
-        if block.is_gone:
+        if block.continuation.is_gone:
             text = "the version was already gone when the bytes before these were to be read"
             self._leave_out_gone(block, SourceChangedError(text, url=redacted(block.url), has_other_bytes=True))
             return True
@@ -118,7 +118,7 @@ class ErrorPolicy:
         context, version = self._context, block.version
         lost_start, lost_end = owned_range(block, expected_compression(block, self._compression))
         if block.closes:
-            lost_start = block.tail_start
+            lost_start = block.continuation.tail_start
             context.counters[RESUMED_BYTES] += lost_end - lost_start
         skipped = Skipped(
             url=block.url,
@@ -140,10 +140,12 @@ class ErrorPolicy:
             # Records of the blocks around it may begin or end in the block.
             context.accounting[accounting_key(block)] = UNKNOWN_SUM
         context.skipped.append(skipped)
-        if block.moved_from:
+        if block.continuation.moved_from:
             # Listed once, under the current name of the file.
-            end = UNKNOWN_SIZE if block.content_start else block.end
-            context.moved.append(MovedRange(block.moved_from, block.content_start or block.start, end))
+            end = UNKNOWN_SIZE if block.continuation.content_start else block.end
+            context.moved.append(
+                MovedRange(block.continuation.moved_from, block.continuation.content_start or block.start, end)
+            )
         logger.warning("block left out url=%s start=%d: %s", redacted(skipped.url), lost_start, skipped.reason)
 
     def _report(self, event: FileFingerprints | None) -> None:
@@ -153,7 +155,7 @@ class ErrorPolicy:
 
 def _has_content(block: BlockMetadata) -> bool:
     """Whether records may begin in a later block of a compressed file; in a file that is not cut, the first has all."""
-    part = block.decompressed
+    part = block.continuation.decompressed
     return part is not None and part.start < part.end
 
 

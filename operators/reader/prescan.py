@@ -160,7 +160,7 @@ class BlockPreScan(PreScan):
         if cutting_compression(item, self._setting, self._format) is None:
             return False
         file = self._files.get((item.url, item.version))
-        if file is None and item.is_open:
+        if file is None and item.continuation.is_open:
             return False
         return file is None or file.cut is None or not file.cut.is_over
 
@@ -260,5 +260,7 @@ def _whole_files(items: Sequence[Any]) -> Iterator[DecidingFile]:
                 seen.add(block.url)
                 end = block.version.size_bytes
                 yield DecidingFile(
-                    replace(block, start=0, end=end, is_last=True, entry_state=0, resumes=False, decompressed=None)
+                    replace(block, start=0, end=end, is_last=True, entry_state=0).continued(
+                        resumes=False, decompressed=None
+                    )
                 )

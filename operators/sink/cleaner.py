@@ -199,23 +199,25 @@ class SourceCleaner(ControlOperator, CommitListener):
         if before is not None and before.version == block.version:
             return before.size_bytes
         # An appended part completes a file only if all bytes before it were read, and none left out.
-        read_bytes = block.content_start or (block.start if block.resumes else 0)
+        read_bytes = block.continuation.content_start or (block.start if block.continuation.resumes else 0)
         is_whole = before is not None and before.size_bytes == before.version.size_bytes == read_bytes
-        if block.content_start:
+        if block.continuation.content_start:
             return 0 if is_whole else -1
         return read_bytes if is_whole else 0
 
     def _before(self, block: BlockMetadata) -> ReadBytes | None:
         """Remove and return how much of a block's file was read before, also under another name."""
-        if not block.moved_from:
+        if not block.continuation.moved_from:
             before = self._read_bytes.pop(block.url, None)
             if before is not None and before.version.file_id != block.version.file_id:
                 self._replaced[block.url] = before
             return before
-        for url in (block.url, block.moved_from):
+        for url in (block.url, block.continuation.moved_from):
             for known in (self._read_bytes, self._replaced):
                 # A compressed file is another file than the one it was made from.
-                if url in known and (known[url].version.file_id == block.version.file_id or block.content_start):
+                if url in known and (
+                    known[url].version.file_id == block.version.file_id or block.continuation.content_start
+                ):
                     return known.pop(url)
         return None
 
@@ -229,7 +231,11 @@ class SourceCleaner(ControlOperator, CommitListener):
     def _clean(self, block: BlockMetadata, *, is_again: bool) -> None:
         """Remove or archive a file; is_again says whether an earlier run may have done so."""
         try:
-            reason = "its last record waits for its delimiter" if block.is_open else self._put_away(stat_of(block))
+            reason = (
+                "its last record waits for its delimiter"
+                if block.continuation.is_open
+                else self._put_away(stat_of(block))
+            )
         except MissingError:
             is_renamed = self._other_names.has(block, has_grown=is_again)
             self._count(block, "it is gone, or has another name by now" if is_renamed or not is_again else "")
@@ -323,7 +329,7 @@ class OtherNames:
             return False
         try:
             # The inode number of a removed file may be that of a new one now.
-            backend.files.require_version(replace(stat_of(block), url=name, fingerprint=block.fingerprint))
+            backend.files.require_version(replace(stat_of(block), url=name, fingerprint=block.continuation.fingerprint))
             return not has_grown or backend.files.stat(name).size_bytes > block.version.size_bytes
         except StorageError:
             return False

@@ -17,7 +17,7 @@ from dagflow.metrics import names
 from dagflow.storage.location import redacted
 from operators.files.compression import CUT_SUFFIXES, stays_whole, unreadable_by_name
 from operators.files.file_columns import Column
-from operators.files.metadata import BlockMetadata, FileMetadata, FileVersion
+from operators.files.metadata import NO_CONTINUATION, BlockMetadata, Continuation, FileMetadata, FileVersion
 from operators.splitter.batching import BatchState, SmallFileBatcher
 from operators.splitter.scan.clock import Clock
 from operators.splitter.scan.listed_files import ListedFiles
@@ -34,34 +34,18 @@ class OpenFile:
         version: The version that is cut.
         block_size: Cut interval in bytes when the file was begun.
         next_start: Offset of the first byte of the next block.
-        previous_block_id: Id of the block before it, or -1.
-        is_open: Whether the file may grow.
-        resumes: Whether the next block begins where an earlier version of the file ended.
-        fingerprint: Head and tail fingerprint of the version, where the file may grow or has several blocks; else 0.
         discovered_ms: When it was listed, in milliseconds since 1970; 0 where unknown.
-        content_start: See BlockMetadata.
-        tail_start: See BlockMetadata.
-        read_fingerprint: See BlockMetadata.
-        moved_from: See BlockMetadata.
-        begins_at_cut: See ListedFiles.
-        is_gone: See BlockMetadata.
+        continuation: That of the next block.
+        previous_block_id: Id of the block before it, or -1.
     """
 
     url: str
     version: FileVersion
     block_size: int
     next_start: int = 0
-    previous_block_id: int = -1
-    is_open: bool = False
-    resumes: bool = False
-    fingerprint: int = 0
     discovered_ms: int = 0
-    content_start: int = 0
-    tail_start: int = 0
-    read_fingerprint: int = 0
-    moved_from: str = ""
-    begins_at_cut: bool = False
-    is_gone: bool = False
+    continuation: Continuation = NO_CONTINUATION
+    previous_block_id: int = -1
 
     def next_block(self, block_id: int) -> BlockMetadata:
         """The block from next_start to the next multiple of block_size, or to the file's end."""
@@ -75,20 +59,14 @@ class OpenFile:
             end=end,
             is_last=end == size_bytes,
             previous_block_id=self.previous_block_id,
-            is_open=self.is_open,
-            resumes=self.resumes,
-            fingerprint=self.fingerprint,
             discovered_ms=self.discovered_ms,
-            content_start=self.content_start,
-            tail_start=self.tail_start,
-            read_fingerprint=self.read_fingerprint,
-            moved_from=self.moved_from,
-            is_gone=self.is_gone,
+            continuation=self.continuation,
         )
 
     def after(self, block: BlockMetadata) -> OpenFile:
         """The file after its next block has been emitted."""
-        return replace(self, next_start=block.end, previous_block_id=block.block_id, resumes=False)
+        rest = replace(block.continuation, resumes=False) if block.continuation.resumes else block.continuation
+        return replace(self, next_start=block.end, previous_block_id=block.block_id, continuation=rest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,16 +186,16 @@ class BlockCutter:
         Returns:
             False when the window is full; nothing was emitted then.
         """
-        version, start = file.version, file.next_start
-        is_begun = start > 0 or file.content_start > 0
-        if not (is_begun or file.moved_from) and version.size_bytes <= self._batcher.max_small_bytes(file.block_size):
+        version, start, known = file.version, file.next_start, file.continuation
+        is_begun = start > 0 or known.content_start > 0
+        if not (is_begun or known.moved_from) and version.size_bytes <= self._batcher.max_small_bytes(file.block_size):
             return self._begin_small(file, relative_path)
         if not self._quota.take_file():
             return False
         self.flush()
         # The pre-scan of one version says nothing about a later one.
-        grows = file.is_open or is_begun
-        is_whole = file.content_start > 0 or stays_whole(file.url, () if grows else self._cut_suffixes)
+        grows = known.is_open or is_begun
+        is_whole = known.content_start > 0 or stays_whole(file.url, () if grows else self._cut_suffixes)
         if version.size_bytes > file.block_size and is_whole:
             if not grows:
                 logger.warning("compressed file is one block url=%s bytes=%d", redacted(file.url), version.size_bytes)
@@ -227,7 +205,7 @@ class BlockCutter:
         self._announce(file, relative_path, self._next_block_id, count)
         self._counters[names.FILES] += 1
         if count:
-            self._open = replace(file, resumes=is_begun and not file.begins_at_cut)
+            self._open = file
         else:
             self._counters[names.FILES_COMPLETED] += 1
         return True
@@ -242,7 +220,7 @@ class BlockCutter:
             block_id = self._next_block_id + len(self._batcher)
             self._announce(file, relative_path, block_id, int(size_bytes > 0))
         self._count_small(1, int(size_bytes > 0), size_bytes)
-        self._batcher.add(file.url, file.version, file.fingerprint, file.discovered_ms)
+        self._batcher.add(file.url, file.version, file.continuation.fingerprint, file.discovered_ms)
         return True
 
     def _announce(self, file: OpenFile, relative_path: str, first_id: int, blocks: int) -> None:
@@ -358,7 +336,7 @@ class BlockCutter:
         """
         file = self._open
         if file is not None and os.fsencode(self._roots.shorten(file.url)) in gone:
-            self._open = replace(file, is_gone=True)
+            self._open = replace(file, continuation=replace(file.continuation, is_gone=True))
 
     def snapshot(self) -> CutterState:
         """How far files are cut."""

@@ -6,7 +6,7 @@ import functools
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
@@ -25,6 +25,7 @@ from dagflow.api.regular_expressions import Pattern
 from dagflow.errors import MissingError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute
+from operators.files.metadata import NO_CONTINUATION
 from operators.files.source_events import FileFingerprints, ReadPart
 from operators.splitter.block_cutter import CutterState, OpenFile, estimated
 from operators.splitter.block_splitter import BlockSplitter
@@ -357,7 +358,7 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
         if files.is_noted:
             count = len(files)
             self._has_noted = True
-        elif files.start or files.content_start or files.moved_from or self._cutter.announces or self._may_grow:
+        elif files.start or files.continuation != NO_CONTINUATION or self._cutter.announces or self._may_grow:
             count = self._begin_each(files)
         else:
             self._enter_root(files.root.lister.url(files.root.base))
@@ -388,22 +389,15 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
             return self._cutter.announce_directory(url, relative_path, self.block_size, discovered_ms)
         self._enter_root(url)
         version = files.version(index)
-        is_open = self._may_grow and not (version.etag or files.is_over)
-        file = OpenFile(
-            url,
-            version,
-            self.block_size,
-            files.start,
-            is_open=is_open,
+        is_begun = files.start > 0 or files.continuation.content_start > 0
+        continuation = replace(
+            files.continuation,
+            is_open=self._may_grow and not (version.etag or files.is_over),
             fingerprint=files.fingerprint(index),
-            discovered_ms=discovered_ms,
-            content_start=files.content_start,
             tail_start=files.start - files.waiting_bytes,
-            read_fingerprint=files.read_fingerprint,
-            moved_from=files.moved_from,
-            begins_at_cut=files.begins_at_cut,
-            is_gone=files.is_gone,
+            resumes=is_begun and not files.begins_at_cut,
         )
+        file = OpenFile(url, version, self.block_size, files.start, discovered_ms, continuation)
         return self._cutter.begin(file, relative_path)
 
     def _counted_since(self) -> Counter[str]:

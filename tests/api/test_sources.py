@@ -132,7 +132,7 @@ class VersionPart(Part):
 
 
 VERSION = FileVersion(9)
-BLOCK = BlockMetadata(7, "a", VERSION, 0, 9, is_last=True, discovered_ms=5, moved_from="b")
+BLOCK = BlockMetadata(7, "a", VERSION, 0, 9, is_last=True, discovered_ms=5).continued(moved_from="b")
 
 
 @pytest.mark.parametrize(

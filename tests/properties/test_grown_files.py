@@ -19,7 +19,7 @@ from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.base import Runtime
 from dagflow.runtime.inline import InlineRuntime
-from operators.files.metadata import BlockMetadata, FileVersion
+from operators.files.metadata import BlockMetadata, Continuation, FileVersion
 from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.formats import RECORD_FORMATS
 from operators.reader.formats.base import RecordFormat
@@ -172,7 +172,7 @@ def _read_version(
         block = BlockMetadata(
             *(0, URL, FileVersion(len(content)), position, end, end == len(content)),
             entry_state=state,
-            resumes=0 < position == start,
+            continuation=Continuation(resumes=0 < position == start),
         )
         if made.needs_prescan and not block.is_last:
             state = made.exit_state(state, made.prescan(source, resumed_block(made, source, block)))

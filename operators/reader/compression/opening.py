@@ -70,11 +70,11 @@ def block_content(
         if format.is_text:
             require_text(source, block, setting)
         return BlockContent(source, block)
-    if block.decompressed is not None:
-        start, end = block.decompressed.start, block.decompressed.end
-        part = DecompressedPart(source, block.url, compression, block.decompressed)
-        return BlockContent(part, replace(block, start=start, end=end, is_open=False))
-    if block.is_open or block.resumes or block.content_start:
+    if (cut := block.continuation.decompressed) is not None:
+        part = DecompressedPart(source, block.url, compression, cut)
+        return BlockContent(part, replace(block, start=cut.start, end=cut.end).continued(is_open=False))
+    known = block.continuation
+    if known.is_open or known.resumes or known.content_start:
         return _growing_content(source, block, compression, format)
     if block.start:
         return BlockContent(source, replace(block, start=0, end=0))
@@ -92,7 +92,7 @@ def _growing_content(
     """The content of a file that may grow, or was appended to, up to its last complete stream."""
     content: ByteSource = DecompressedFile(source, block.url, compression)
     resumed_bytes = waiting_bytes = start = 0
-    if block.is_open:
+    if block.continuation.is_open:
         place, end = _whole_part(source, block, compression, format)
         waiting_bytes = source.size_bytes - place if block.is_last else 0
         content = SourcePrefix(content, end, is_readable=False)
@@ -100,18 +100,21 @@ def _growing_content(
         require_text(content, block, "auto")
     if format.needs_size:
         content = SpooledSource(content)
-    if block.is_open and block.content_start > content.size_bytes:
+    if block.continuation.is_open and block.continuation.content_start > content.size_bytes:
         # The next version has all content of this one, and continues where the file of the other name was left.
         return BlockContent(content, replace(block, start=0, end=0), waiting_bytes, is_begun=False)
-    if block.content_start:
-        start = block.content_start
-        require_begun(DecompressedFile(source, block.url, compression), block.url, start, block.read_fingerprint)
-    elif block.resumes:
+    if block.continuation.content_start:
+        start = block.continuation.content_start
+        require_begun(
+            DecompressedFile(source, block.url, compression), block.url, start, block.continuation.read_fingerprint
+        )
+    elif block.continuation.resumes:
         place, start = _whole_part(SourcePrefix(source, block.start), block, compression, format)
         resumed_bytes = block.start - place
     elif block.start:
         start = content.size_bytes
-    shown = replace(block, start=start, end=content.size_bytes, resumes=start > 0 and block.resumes)
+    shown = replace(block, start=start, end=content.size_bytes)
+    shown = shown if start > 0 else shown.continued(resumes=False)
     return BlockContent(content, shown, waiting_bytes, resumed_bytes)
 
 
@@ -133,7 +136,7 @@ def cutting_compression(block: BlockMetadata, setting: CompressionSetting, forma
     before a block. For a later block, the pre-scan of the blocks before it decides whether the file is cut.
     """
     compression = expected_compression(block, setting)
-    is_whole = (not block.start and (block.is_last or block.is_open)) or block.resumes
+    is_whole = (not block.start and (block.is_last or block.continuation.is_open)) or block.continuation.resumes
     is_serial = format.needs_size or format.needs_order or format.needs_prescan
     if compression is None or compression.name not in UNIT_FINDERS or is_whole or is_serial:
         return None

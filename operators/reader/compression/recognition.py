@@ -75,7 +75,7 @@ def recognised_compression(source: ByteSource, block: BlockMetadata, setting: Co
     if expected is None or found is expected:
         return found
     has_magic = expected.magic[: len(head)] == head[: len(expected.magic)]
-    if block.is_open and len(head) < HEAD_BYTES and (has_magic or may_become_skippable(expected, head)):
+    if block.continuation.is_open and len(head) < HEAD_BYTES and (has_magic or may_become_skippable(expected, head)):
         # The file is still too short for its compression to be recognised.
         return expected
     suffix = next((each for each in expected.suffixes if block.url.lower().endswith(each)), "")

@@ -151,11 +151,13 @@ def assign_range(
     """
     place, offset = progress.place, progress.offset
     if progress.is_over or place >= block.end * UNIT_FINDERS[compression.name].positions_per_byte:
-        return replace(block, decompressed=DecompressedRange(offset, offset, place, place, *progress.near[0])), progress
+        return block.continued(
+            decompressed=DecompressedRange(offset, offset, place, place, *progress.near[0])
+        ), progress
     chain = next((chain for chain in chains or () if chain.entry == place), None)
     if chain is None:
         rest = DecompressedRange(offset, UNKNOWN_SIZE, place, -1, *progress.near[0])
-        return replace(block, decompressed=rest), replace(progress, place=-1)
+        return block.continued(decompressed=rest), replace(progress, place=-1)
     end = offset + chain.size_bytes
     near = [*progress.near, (place, offset), (chain.near_place, offset + chain.near_size)]
     while len(near) > 1 and near[1][1] <= end - look_back_bytes:
@@ -166,7 +168,7 @@ def assign_range(
         if point[1] - kept[-1][1] >= max(1, look_back_bytes // 4):
             kept.append(point)
     decompressed = DecompressedRange(offset, end, place, chain.exit, *progress.near[0])
-    return replace(block, decompressed=decompressed), CutProgress(chain.exit, end, tuple(kept))
+    return block.continued(decompressed=decompressed), CutProgress(chain.exit, end, tuple(kept))
 
 
 def owned_range(block: BlockMetadata, compression: Compression | None) -> tuple[int, int]:
@@ -178,8 +180,9 @@ def owned_range(block: BlockMetadata, compression: Compression | None) -> tuple[
         block: The block.
         compression: The file's compression; None for none.
     """
-    size, part = block.version.size_bytes, block.decompressed
-    if compression is None or block.is_open or block.resumes or block.content_start:
+    size, known = block.version.size_bytes, block.continuation
+    part = known.decompressed
+    if compression is None or known.is_open or known.resumes or known.content_start:
         return block.start, block.end
     if part is None:
         return (size, size) if block.start else (0, size)

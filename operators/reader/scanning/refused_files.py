@@ -40,7 +40,7 @@ def refuse_file(
     limit = min(block.end, size)
     if block.start < start:
         accounting.skip(block.start, min(start, limit) - block.start, "header")
-    if block.start <= start < limit or block.resumes:
+    if block.start <= start < limit or block.continuation.resumes:
         first = max(block.start, start)
         raw = raw if first == start else read_exactly(source, first, first + SHOWN_BYTES).tobytes()
         accounting.reject(first, size - first, reason, raw)

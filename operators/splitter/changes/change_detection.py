@@ -383,7 +383,7 @@ class ChangeDetector:
             self._moved |= set() if version is None else {version.taken_name}
             if decision.answer is Continuing.CHANGED and entry is not None and entry.waiting_bytes:
                 step.append(replace(lost_end(files.root, files.keys[0], entry), discovered_ms=discovered_ms))
-            notes = index_notes.of(decision, replaces=version is not None or not files.content_start)
+            notes = index_notes.of(decision, replaces=version is not None or not files.continuation.content_start)
             self._renames.remember_identities([entry.identity for _, entry in notes])
             step.append(replace(files, notes=notes, discovered_ms=discovered_ms))
         self._remember_emitted(step)
@@ -433,17 +433,16 @@ class ChangeDetector:
         files, entry = replace(file.files, is_rotated=True), version.entry
         if decision.is_read:
             return replace(files, is_noted=True, fingerprints=[] if decision.is_content else [entry.fingerprint])
-        files = replace(files, moved_from=os.fsdecode(version.path))
+        moved = files.continued(moved_from=os.fsdecode(version.path))
         if decision.has_more:
             # A renamed file may still be written to: if its last record waits, a later scan finds it unchanged. A
             # compressed file may be incomplete: its reader knows whether the log in it is over.
             is_quiet = decision.is_copy or self._is_quiet(file.stat.mtime_ns // 1_000_000)
-            files = replace(files, is_over=is_quiet and not decision.is_content)
-            return self._changed.treat(files, version.name, entry, "appended", is_content=decision.is_content)
+            moved = replace(moved, is_over=is_quiet and not decision.is_content)
+            return self._changed.treat(moved, version.name, entry, "appended", is_content=decision.is_content)
         if decision.is_copy or entry.fate is not Fate.READ or self._is_quiet(entry.taken_millis):
-            return self._changed.rest(files, version.name, entry, is_content=decision.is_content)
-        prints = [entry.fingerprint]
-        return replace(files, is_noted=True, fingerprints=prints, waiting_bytes=entry.waiting_bytes, moved_from="")
+            return self._changed.rest(moved, version.name, entry, is_content=decision.is_content)
+        return replace(files, is_noted=True, fingerprints=[entry.fingerprint], waiting_bytes=entry.waiting_bytes)
 
     def _is_quiet(self, since_millis: int) -> bool:
         """Whether a rotated file that has not changed since then is over."""

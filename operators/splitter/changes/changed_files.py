@@ -72,7 +72,7 @@ class ChangedFiles:
         url = redacted(files.url(0))
         if action == "tail":
             rest = self.rest(files, name, entry, is_content=is_content)
-            self._notes.grown(url, None if rest.content_start else files.stats[0].size_bytes - rest.start)
+            self._notes.grown(url, None if rest.continuation.content_start else files.stats[0].size_bytes - rest.start)
             return rest
         logger.warning("file changed after it was taken change=%s action=%s url=%s", change, action, url)
         if action == "fail":
@@ -99,7 +99,7 @@ class ChangedFiles:
         elif name in (found := self.read_before({name: entry})):
             before, is_cut = found[name]
         else:
-            return replace(files, content_start=start) if is_content else replace(files, start=start)
+            return files.continued(content_start=start) if is_content else replace(files, start=start)
         files = replace(files, is_rotated=files.is_rotated or entry.is_rotated)
         if start == files.stats[0].size_bytes and not is_content:
             # Nothing was added; what was left at the end is read, since the file is over.
@@ -113,13 +113,8 @@ class ChangedFiles:
         known = before.fingerprint if is_behind and before.fingerprint > UNKNOWN else UNKNOWN
         if is_content and start:
             start, content_start = 0, start
-        return replace(
-            files,
-            start=start,
-            content_start=content_start,
-            read_fingerprint=known,
-            begins_at_cut=is_behind and is_cut,
-        )
+        rest = replace(files, start=start, begins_at_cut=is_behind and is_cut)
+        return rest.continued(content_start=content_start, read_fingerprint=known)
 
     def put_back(self, files: ListedFiles, entry: IndexEntry) -> ListedFiles | None:
         """The unread rest of a file that was gone and is now back as the same version; None if it is not.
@@ -136,9 +131,9 @@ class ChangedFiles:
         rest = self.rest(files, files.index_names[0], entry)
         if entry.identity != stat.identity:
             # The part that was read of the content of a compressed file has no fingerprint that identifies a copy.
-            if rest.read_fingerprint == UNKNOWN:
+            if rest.continuation.read_fingerprint == UNKNOWN:
                 return None
-            rest = replace(rest, moved_from=files.url(0))
+            rest = rest.continued(moved_from=files.url(0))
         logger.warning("version is back and read after all url=%s", redacted(files.url(0)))
         return rest
 
@@ -211,7 +206,7 @@ def lost_end(root: Root, path: bytes, entry: IndexEntry) -> ListedFiles:
         entry: The version that was taken.
     """
     version = ListedStat(entry.size_bytes, entry.mtime_ns, "", entry.identity)
-    return replace(closing(ListedFiles.single(root, path, version), entry), is_gone=True)
+    return closing(ListedFiles.single(root, path, version), entry).continued(is_gone=True)
 
 
 def as_rewritten(entry: IndexEntry) -> IndexEntry:

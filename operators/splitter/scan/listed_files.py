@@ -6,14 +6,13 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from dagflow.storage.fingerprint import UNKNOWN
 from operators.files.file_columns import Column
-from operators.files.metadata import FileVersion
+from operators.files.metadata import NO_CONTINUATION, Continuation, FileVersion
 from operators.splitter.index.entries import IndexEntry
 from operators.splitter.scan.listed_stats import ListedStat, ListedStats
 from operators.splitter.scan.scan_roots import Root
@@ -29,16 +28,12 @@ class ListedFiles:
         stats: Versions; DIRECTORY for a directory.
         fingerprints: Head and tail fingerprints; () where none was taken.
         start: First byte to be read of each; more than 0 for the tail of a file that grew.
-        content_start: For one compressed file: how many bytes of its content were read under another name.
-        read_fingerprint: Fingerprint of the first start bytes of one file, or content_start bytes of its content, when
-            they were read; 0 if none is known.
-        moved_from: URL under which one file was taken before; "" for none.
+        continuation: What is known of one file that is read on, or has moved, except what the cutter adds.
         begins_at_cut: Whether the part that was read of one file ends between two blocks, so that a record across that
             offset was read; otherwise it ends between two versions, and such a record was left.
         waiting_bytes: Bytes before start that are a record without delimiter, and read now because the file is over.
         is_rotated: Whether one file was taken under another name before.
         is_over: Whether nothing will be appended, so that a last record without delimiter does not wait.
-        is_gone: Whether the version is gone, so that the end of it is listed as left out.
         is_noted: Whether the versions are only recorded in the index, and no block is read.
         notes: Entries of the index, with their names, to be noted as soon as one file is taken.
         discovered_ms: When the scan listed them, in milliseconds since 1970; 0 before change detection.
@@ -49,14 +44,11 @@ class ListedFiles:
     stats: ListedStats
     fingerprints: Sequence[int] = ()
     start: int = 0
-    content_start: int = 0
-    read_fingerprint: int = UNKNOWN
-    moved_from: str = ""
+    continuation: Continuation = NO_CONTINUATION
     begins_at_cut: bool = False
     waiting_bytes: int = 0
     is_rotated: bool = False
     is_over: bool = False
-    is_gone: bool = False
     is_noted: bool = False
     notes: Sequence[tuple[bytes, IndexEntry]] = ()
     discovered_ms: int = 0
@@ -68,6 +60,10 @@ class ListedFiles:
 
     def __len__(self) -> int:
         return len(self.keys)
+
+    def continued(self, **facts: Any) -> ListedFiles:
+        """The files with other facts in their continuation."""
+        return replace(self, continuation=replace(self.continuation, **facts))
 
     @cached_property
     def index_names(self) -> list[bytes]:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagflow.api.state.row_tuples import RowTable, RowTuple
-from operators.files.metadata import BlockMetadata, DecompressedRange, FileMetadata, FileVersion
+from operators.files.metadata import BlockMetadata, Continuation, DecompressedRange, FileMetadata, FileVersion
 
 BLOCKS = st.builds(
     BlockMetadata,
@@ -22,13 +22,19 @@ BLOCKS = st.builds(
     is_last=st.booleans(),
     previous_block_id=st.integers(-1, 3),
     entry_state=st.integers(0, 1),
-    content_start=st.integers(0, 1),
-    tail_start=st.integers(0, 1),
-    is_gone=st.booleans(),
-    read_fingerprint=st.integers(0, 1),
-    moved_from=st.sampled_from(["", "c"]),
-    decompressed=st.sampled_from(
-        [None, *(DecompressedRange(n, n, n, n, n, n) for n in (0, 1)), DecompressedRange(0, 1, 2, 3, 4, 5)]
+    continuation=st.builds(
+        Continuation,
+        is_open=st.booleans(),
+        resumes=st.booleans(),
+        fingerprint=st.integers(0, 1),
+        content_start=st.integers(0, 1),
+        tail_start=st.integers(0, 1),
+        is_gone=st.booleans(),
+        read_fingerprint=st.integers(0, 1),
+        moved_from=st.sampled_from(["", "c"]),
+        decompressed=st.sampled_from(
+            [None, *(DecompressedRange(n, n, n, n, n, n) for n in (0, 1)), DecompressedRange(0, 1, 2, 3, 4, 5)]
+        ),
     ),
 )
 

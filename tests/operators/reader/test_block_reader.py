@@ -148,7 +148,7 @@ def test_what_cannot_be_read_from_the_middle_on_is_read_as_a_whole(tmp_path: Pat
     """A file that is one record is a new record when something was appended to it."""
     path = tmp_path / "a"
     path.write_bytes(b"one, and two")
-    tail = replace(blocks_of(path, 100)[0], start=3, resumes=True)
+    tail = replace(blocks_of(path, 100)[0], start=3).continued(resumes=True)
     harness = OperatorHarness(BlockReader(format="whole_file"))
     harness.window({"blocks_metadata_input": [tail]})
     assert harness.emitted["messages"] == [b"one, and two"]

@@ -38,7 +38,7 @@ def read_version(
 ) -> Records:
     """What the block from where the version before ended to the end of this one gives."""
     version = FileVersion(len(compressed))
-    block = BlockMetadata(1, url, version, start, len(compressed), True, is_open=is_open, resumes=start > 0)
+    block = BlockMetadata(1, url, version, start, len(compressed), True).continued(is_open=is_open, resumes=start > 0)
     made = RECORD_FORMATS.make(format)
     records: Records = []
     for batch in ContentReader(made, "auto").read(MemorySource(compressed), block, accounting):
@@ -154,7 +154,9 @@ def test_only_the_first_block_of_a_growing_file_has_records() -> None:
     found: Records = []
     for start in range(0, len(compressed), 10):
         end = min(start + 10, len(compressed))
-        block = BlockMetadata(1, "x", FileVersion(len(compressed)), start, end, end == len(compressed), is_open=True)
+        block = BlockMetadata(1, "x", FileVersion(len(compressed)), start, end, end == len(compressed)).continued(
+            is_open=True
+        )
         for batch in ContentReader(RECORD_FORMATS.make("lines"), "auto").read(
             MemorySource(compressed), block, accounting
         ):

@@ -18,7 +18,7 @@ from dagflow.errors import RecordError
 from dagflow.metrics.names import RESUMED_BYTES, WAITING_BYTES
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
-from operators.files.metadata import BlockMetadata, FileVersion
+from operators.files.metadata import BlockMetadata, Continuation, FileVersion
 from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.byte_source import ByteSource
 from operators.reader.formats import RECORD_FORMATS
@@ -64,9 +64,8 @@ def read_version(
         end = min((position // block_size + 1) * block_size, len(content))
         block = BlockMetadata(
             *(0, URL, FileVersion(len(content)), position, end, end == len(content)),
-            is_open=True,
             entry_state=state,
-            resumes=0 < position == start,
+            continuation=Continuation(is_open=True, resumes=0 < position == start),
         )
         if made.needs_prescan and not block.is_last:
             state = made.exit_state(state, made.prescan(source, resumed_block(made, source, block)))
@@ -163,7 +162,7 @@ def test_a_record_in_progress_is_found_from_the_end() -> None:
 
 def test_a_format_that_has_no_place_to_go_on_from_begins_again() -> None:
     """A file that is one record cannot be continued: the longer one is a new record, and its bytes add up."""
-    block = BlockMetadata(0, URL, FileVersion(8), 4, 8, True, resumes=True)
+    block = BlockMetadata(0, URL, FileVersion(8), 4, 8, True).continued(resumes=True)
     accounting = BlockAccounting(URL, Counter(), None)
     made = RECORD_FORMATS.make("whole_file")
     batches = GrowingFileReader(made).read(MemorySource(b"12345678"), block, accounting)
@@ -187,7 +186,8 @@ def test_a_format_without_a_complete_end_refuses_appended_files() -> None:
     batches = reader.read(MemorySource(b"aaabbb"), whole, BlockAccounting(URL, Counter(), None))
     assert [record for batch in batches for record in batch.to_pylist()] == [b"aaa", b"bbb"]
     with pytest.raises(RecordError, match=r"appended to, and ThreeByteRecords has no complete_end\(\)") as caught:
-        resumed_block(ThreeByteRecords(), MemorySource(b"aaabbbccc"), replace(whole, start=6, end=9, resumes=True))
+        later = replace(whole, start=6, end=9).continued(resumes=True)
+        resumed_block(ThreeByteRecords(), MemorySource(b"aaabbbccc"), later)
     assert caught.value.offset == 6
 
 

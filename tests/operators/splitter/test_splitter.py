@@ -435,4 +435,4 @@ def test_a_preview_looks_once_at_what_is_there(tmp_path: Path) -> None:
         splitter.begin_preview(file)
         (window,) = SplitterDriver(splitter).windows()
         assert [block.url for block in window.blocks] == [str(tmp_path / expected)]
-        assert not window.blocks[0].is_open
+        assert not window.blocks[0].continuation.is_open

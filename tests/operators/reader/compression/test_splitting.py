@@ -124,11 +124,11 @@ def shares(codec_name: str, compressed: bytes, block_size: int) -> list[int]:
         end = min(start + block_size, len(compressed))
         block = BlockMetadata(1, URL[codec_name], FileVersion(len(compressed)), start, end, end == len(compressed))
         block, progress = assign_range(block, chains_of(source, block, compression), progress, compression)
-        assert block.decompressed is not None
-        if block.decompressed.exit < 0 <= block.decompressed.entry:
+        assert block.continuation.decompressed is not None
+        if block.continuation.decompressed.exit < 0 <= block.continuation.decompressed.entry:
             found.append(-1)
-        elif block.decompressed.end > block.decompressed.start:
-            found.append(block.decompressed.end - block.decompressed.start)
+        elif block.continuation.decompressed.end > block.continuation.decompressed.start:
+            found.append(block.continuation.decompressed.end - block.continuation.decompressed.start)
     return found
 
 

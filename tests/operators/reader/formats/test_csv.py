@@ -7,7 +7,6 @@ import csv
 import io
 import json
 from collections import Counter
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import pytest
@@ -243,7 +242,7 @@ def test_what_is_appended_to_a_file_with_a_bad_head_is_one_reject() -> None:
     made = RECORD_FORMATS.make("csv")
     content = b"a,a\n1,2\n3,4\n5,6\n"
     source = MemorySource(content)
-    appended = [replace(block_of(content, 8, 12), resumes=True), block_of(content, 12, 16)]
+    appended = [block_of(content, 8, 12).continued(resumes=True), block_of(content, 12, 16)]
     assert [read_one(made, source, block)[1] for block in appended] == [[(8, 8)], []]
 
 

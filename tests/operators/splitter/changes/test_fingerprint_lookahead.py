@@ -53,7 +53,7 @@ def test_a_log_that_is_truncated_while_it_is_looked_at_is_left_for_a_scan(tmp_pa
         windows = [follower.scanned(), *(follower.next_scan() for _ in range(4))]
         planned = [block for window in windows for block in window.blocks]
         assert {block.url.rpartition("/")[2]: block.end for block in planned} == {"app.log": 2, "app.log.1": 6}
-        assert all(block.fingerprint for block in planned)
+        assert all(block.continuation.fingerprint for block in planned)
 
 
 def test_an_unfinished_scan_is_given_up_without_waiting_for_its_tasks(tmp_path: Path) -> None:
