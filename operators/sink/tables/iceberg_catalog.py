@@ -25,7 +25,7 @@ from operators.files.python_file import PythonFile
 from operators.sink.tables.catalog_table import CATALOG_TYPES, CatalogTable
 
 _DURABLE_IO = "operators.sink.tables.durable_io.DurableFileIO"
-_STORAGE_IO = "operators.sink.tables.storage_io.StorageFileIO"
+_STORAGE_IO = "operators.sink.tables.iceberg_catalog.StorageFileIO"
 _CLASSES = {"SqlCatalog", "RestCatalog", "GlueCatalog", "HiveCatalog"}
 
 
