@@ -156,7 +156,13 @@ class Target(ABC):
     The driver commits a window between its intent and its done in six steps: read the state; refuse a target that is
     ahead of the journal; move the files of the windows above the marker to their final names; commit them through this
     state; read the state again, and start over if its marker is not the window's; record the window as done.
+
+    Attributes:
+        is_named: Whether files are visible by their names, as soon as the driver has moved them there: then the target
+            decides and checks all such files of a window, also those of other operators, and nothing else is called.
     """
+
+    is_named: bool = False
 
     @property
     @abstractmethod
@@ -239,38 +245,22 @@ class TransactionalSink(Capability):
             storage: Reaches the stores of the app.
 
         Returns:
-            The target; None if the operator, by its properties, makes files that are visible by their names. Their
-            FileFacts name no operator.
+            The target; None if the operator, by its properties, has none. The FileFacts of files that are visible by
+            their names, as with Target.is_named, name no operator.
 
         Raises:
             DagflowError: The target cannot be used.
         """
 
-    def decide_files(self, files: Sequence[PendingFile]) -> TargetDecision | None:
-        """Called like Target.decide, if there is no target.
 
-        Args:
-            files: As for check_files.
-        """
-        return None
-
-    def check_files(self, files: Sequence[PendingFile]) -> None:  # a target has a check of its own
-        """Called before a window's intent is written, if there is no target: refuse files of the window.
-
-        Args:
-            files: All files of the window that become visible by their names, also those of other operators.
-
-        Raises:
-            DagflowError: The window must not be committed, and the message says why; nothing of it is visible anywhere.
-        """
-
-
-def targets_of(operators: Mapping[str, Operator], storage: StorageContext) -> dict[str, Target]:
-    """The targets of an app, by the operator that writes to each.
+def targets_of(
+    operators: Mapping[str, Operator], storage: StorageContext, *, is_named: bool = False
+) -> dict[str, Target]:
+    """The targets of an app that have transactions, or those of files by name, by the operator that writes to each.
 
     Raises:
         DagflowError: A target cannot be used.
     """
     sinks = ((name, each) for name, each in operators.items() if isinstance(each, TransactionalSink))
     targets = ((name, sink.transaction_target(storage)) for name, sink in sinks)
-    return {name: target for name, target in targets if target is not None}
+    return {name: target for name, target in targets if target is not None and target.is_named == is_named}

@@ -74,7 +74,7 @@ def _table(name: str, operator: TransactionalSink, collector: LocationCollector)
     if isinstance(operator, Operator):
         prepare_operator(name, operator, collector)
     target = operator.transaction_target(collector.storage)
-    return "needs no transactions" if target is None else f"{target.name} can be reached"
+    return "needs no transactions" if target is None or target.is_named else f"{target.name} can be reached"
 
 
 def _heads(app: LogicalPlan) -> list[str]:

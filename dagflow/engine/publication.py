@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from dagflow.api.operator import Operator
-from dagflow.api.transactions import DecidedReplay, TargetDecision, TransactionalSink, targets_of
+from dagflow.api.transactions import DecidedReplay, TargetDecision, targets_of
 from dagflow.engine.publishers import Publisher, TargetPublisher
 from dagflow.engine.window_repair import repair_command
 from dagflow.errors import JournalError, ReplacedFilesGoneError, StorageError
@@ -41,8 +41,7 @@ class Publication:
         self._in_targets = {
             name: TargetPublisher(name, target, journal, storage, durability) for name, target in targets.items()
         }
-        sinks = ((name, each) for name, each in operators.items() if isinstance(each, TransactionalSink))
-        by_name = Publisher(journal, storage, durability, {name: sink for name, sink in sinks if name not in targets})
+        by_name = Publisher(journal, storage, durability, targets_of(operators, storage, is_named=True))
         self._publishers: dict[str, Publisher] = {**self._in_targets, "": by_name}
 
     def require_not_ahead(self) -> None:

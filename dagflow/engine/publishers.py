@@ -15,7 +15,6 @@ from dagflow.api.transactions import (
     Target,
     TargetDecision,
     TargetState,
-    TransactionalSink,
 )
 from dagflow.errors import ANOTHER_TABLE, DagflowError, JournalError, ReplacedFilesGoneError, StorageError
 from dagflow.execution.failures import located
@@ -46,6 +45,14 @@ def _digest_of_names(files: Iterable[PendingFile]) -> str:
     return hashlib.sha256(names.encode()).hexdigest()[:16]
 
 
+def _takes(target: Target, files: Sequence[PendingFile]) -> bool:
+    try:
+        target.check(files)
+    except DagflowError:
+        return False
+    return True
+
+
 class Publisher:
     """Publishes files that become visible by their names, as soon as each is moved there.
 
@@ -54,7 +61,7 @@ class Publisher:
     Args:
         journal: Says which windows are committed, what earlier decisions about a window have published, and whether
             another driver has taken over.
-        sinks: Operators that check the files of a window before it is committed, by name.
+        targets: What decides and checks the files of a window before it is committed, by operator.
     """
 
     operator = ""
@@ -65,12 +72,12 @@ class Publisher:
         journal: Journal,
         storage: StorageContext,
         durability: Durability,
-        sinks: Mapping[str, TransactionalSink] | None = None,
+        targets: Mapping[str, Target],
     ) -> None:
         self._journal = journal
         self._storage = storage
         self._durability = durability
-        self._sinks = sinks or {}
+        self._targets = targets
         self._first_window = journal.state.next_window_id
 
     def require_not_ahead(self) -> None:
@@ -83,12 +90,13 @@ class Publisher:
             waiting: Files of earlier windows that are not published yet.
             files: The files of the window.
         """
-        return {name: sink.decide_files(files) for name, sink in self._sinks.items()}
+        return {name: target.decide(waiting, files) for name, target in self._targets.items()}
 
     def check(self, waiting: Sequence[PendingFile], files: Sequence[PendingFile]) -> None:
         """Refuse files that could not be published; called before their window's intent is written."""
-        for sink in self._sinks.values():
-            sink.check_files(files)
+        for target in self._targets.values():
+            # Files that it does not take any more are made to fit it when they are merged, and say nothing of these.
+            target.check([*waiting, *files] if waiting and _takes(target, waiting) else files)
 
     def taken(self, window_id: int) -> list[PendingFile] | None:
         """The files of a repaired window that the target has by an earlier decision; None where it has none.
@@ -136,7 +144,7 @@ class TargetPublisher(Publisher):
     def __init__(
         self, operator: str, target: Target, journal: Journal, storage: StorageContext, durability: Durability
     ) -> None:
-        super().__init__(journal, storage, durability)
+        super().__init__(journal, storage, durability, {operator: target})
         self.operator = operator
         self.target = target
         self._writer = writer_of(journal.state, operator)
@@ -206,22 +214,6 @@ class TargetPublisher(Publisher):
                 receipt.window_id,
                 self.operator,
             )
-
-    def decide(self, waiting: Sequence[PendingFile], files: Sequence[PendingFile]) -> dict[str, TargetDecision | None]:
-        """Ask the target."""
-        return {self.operator: self.target.decide(waiting, files)}
-
-    def check(self, waiting: Sequence[PendingFile], files: Sequence[PendingFile]) -> None:
-        """Ask the target, also whether the files are compatible with files that wait to be merged."""
-        # Files that it does not take any more are made to fit it when they are merged, and say nothing of these.
-        self.target.check([*waiting, *files] if waiting and self._takes(waiting) else files)
-
-    def _takes(self, files: Sequence[PendingFile]) -> bool:
-        try:
-            self.target.check(files)
-        except DagflowError:
-            return False
-        return True
 
     def taken(self, window_id: int) -> list[PendingFile] | None:
         """Compare the decision that the target has with those that were taken back."""

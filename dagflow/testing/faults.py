@@ -167,6 +167,7 @@ class FaultyTarget(Target):
     """
 
     def __init__(self, inner: Target, faults: Faults) -> None:
+        self.is_named = inner.is_named
         self._inner = inner
         self._faults = faults
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
@@ -19,12 +19,11 @@ from dagflow.api.operator import Relocatable
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.properties import ClientOptions, OneOrMany, OutputName, Size, Tuning
 from dagflow.api.records import RecordBatch
-from dagflow.api.transactions import Target, TargetDecision, TransactionalSink
+from dagflow.api.transactions import Target, TransactionalSink
 from dagflow.errors import DagflowError
 from dagflow.metrics.names import IGNORED_VALUES, RESCUED_VALUES
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import relocated
-from dagflow.storage.pending import PendingFile
 from operators.found_values import is_found, is_undecided
 from operators.reader.columns.typing import shown
 from operators.rejects.record_refusing import RecordRefusing
@@ -37,11 +36,11 @@ from operators.sink.tables.expected_columns import require_takes, require_types
 from operators.sink.tables.fitted_rows import fitted_to
 from operators.sink.tables.fragments import FragmentFiles, united
 from operators.sink.tables.iceberg_table import IcebergTable
-from operators.sink.tables.merged_columns import REFUSED
 from operators.sink.tables.parquet_dataset import ParquetDataset
 from operators.sink.tables.record_origins import files_of, offsets_of, place_of
 from operators.sink.tables.rescued_column import with_rescued
 from operators.sink.tables.table_columns import (
+    REFUSED,
     OnNewColumn,
     OnTypeChange,
     Rescued,
@@ -409,13 +408,5 @@ class TableWriter(RecordRefusing, TransactionalSink, HoldsFiles, Relocatable, Co
         return functools.partial(fitted_to, self._table, columns, partition_by, names, context.counters)
 
     def transaction_target(self, storage: StorageContext) -> Target | None:
-        """The table; None where the names of its files make them visible."""
+        """The table."""
         return self._table.target(storage)
-
-    def decide_files(self, files: Sequence[PendingFile]) -> TargetDecision | None:
-        """Ask the table."""
-        return self._table.decide(files)
-
-    def check_files(self, files: Sequence[PendingFile]) -> None:
-        """Ask the table."""
-        self._table.check(files)

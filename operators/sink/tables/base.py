@@ -9,10 +9,9 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from dagflow.api.transactions import Target, TargetDecision
+from dagflow.api.transactions import Target
 from dagflow.storage.context import StorageContext
 from dagflow.storage.partition_names import NAME_BYTES, partition_name
-from dagflow.storage.pending import PendingFile
 from operators.column_names import shown_name, why_no_name
 from operators.sink.tables.partition_fields import IDENTITY, PartitionField
 from operators.sink.tables.table_columns import OnNewColumn, OnTypeChange
@@ -118,24 +117,9 @@ class Table(ABC):
             DagflowError: The table cannot be read, or not be written to.
         """
 
-    def target(self, storage: StorageContext) -> Target | None:
-        """The target that takes the files of windows; None if their names make them visible."""
-        return None
-
-    def decide(self, files: Sequence[PendingFile]) -> TargetDecision | None:
-        """Decide the columns of a window's files, if their names make them visible; otherwise the target decides.
-
-        Args:
-            files: All such files of the window, also those of other operators.
-        """
-        return None
-
-    def check(self, files: Sequence[PendingFile]) -> None:  # noqa: B027  # a target checks its own
-        """Refuse files of a window, if their names make them visible.
-
-        Raises:
-            DagflowError: The window must not be committed; the message says why.
-        """
+    @abstractmethod
+    def target(self, storage: StorageContext) -> Target:
+        """What takes the files of windows; called in the driver."""
 
     def replace_by(self, keys: Sequence[str]) -> None:
         """Let rows replace those with the same keys.

@@ -17,11 +17,10 @@ from dagflow.storage.context import StorageContext
 from dagflow.storage.file_stat import FileStat
 from dagflow.storage.location import is_local, join, name_of, parent
 from operators.sink.tables.base import Table
-from operators.sink.tables.merged_columns import require_same_partitioning
 from operators.sink.tables.nested_types import with_types
 from operators.sink.tables.partition_fields import PartitionField
 from operators.sink.tables.table_columns import has_fraction, plain_schema
-from operators.sink.tables.upserted_rows import require_keys
+from operators.sink.tables.table_target import require_keys, require_same_partitioning
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction, WriterProperties
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
-from dagflow.api.transactions import DecidedReplay, DecidedWindow, ReplayableState, Target, TargetDecision, TargetState
+from dagflow.api.transactions import DecidedReplay, DecidedWindow, ReplayableState, TargetState
 from dagflow.errors import ANOTHER_TABLE, DagflowError, StorageError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.file_facts import FileFacts
@@ -21,17 +21,13 @@ from dagflow.storage.location import join, name_of, redacted
 from dagflow.storage.pending import PendingFile
 from operators.sink.tables.base import Table, TableShape
 from operators.sink.tables.delta_log import CONFIGURATION, DeltaLog, columns_of, refusals, require_writable, rows_of
-from operators.sink.tables.merged_columns import (
-    ColumnDecider,
-    facts_of_file,
-    merged_columns,
-    require_typed_partition,
-)
+from operators.sink.tables.merged_columns import facts_of_file, merged_columns
 from operators.sink.tables.nested_types import nulls_of
 from operators.sink.tables.partition_fields import PartitionField
 from operators.sink.tables.table_columns import schema_of_text
 from operators.sink.tables.table_statistics import has_bounds
-from operators.sink.tables.upserted_rows import LATE_BY_KEYS, REPLACED_BY_KEYS, newest_rows, remove, require_typed_keys
+from operators.sink.tables.table_target import TableTarget, require_decided_for
+from operators.sink.tables.upserted_rows import newest_rows, remove
 
 
 def shape_of(table: Table, storage: StorageContext) -> TableShape:
@@ -54,7 +50,7 @@ def shape_of(table: Table, storage: StorageContext) -> TableShape:
     return TableShape(table.location, columns_of(handle), partition_by)
 
 
-class DeltaTarget(Target):
+class DeltaTarget(TableTarget):
     """Takes windows as versions of a table: the marker is the version of the writer's `txn`.
 
     It reads the entries of the log since its last look. deltalake still lists the log's names in each transaction,
@@ -62,17 +58,11 @@ class DeltaTarget(Target):
     """
 
     def __init__(self, table: Table, storage: StorageContext) -> None:
-        self.table = table
+        super().__init__(table)
         self._log = DeltaLog(table, storage)
-        self._decider = ColumnDecider(table)
         self._columns: pa.Schema | None = None
         self._handle: DeltaTable | None = None
         self._entry: FileStat | None = None
-
-    @property
-    def name(self) -> str:
-        """The kind and the location."""
-        return self.table.name
 
     def open(self, writer: str) -> TargetState:
         """Read the newest version."""
@@ -90,26 +80,9 @@ class DeltaTarget(Target):
         require_writable(self.table, self._handle)
         return self._handle
 
-    def decide(self, waiting: Sequence[PendingFile], files: Sequence[PendingFile]) -> TargetDecision:
-        """The columns of the table as it was opened last, and those that the files bring."""
-        return self._decider.decide(waiting, files, self._columns)
-
-    def check(self, files: Sequence[PendingFile]) -> None:
-        """Refuse files whose columns are not those of the table as it was opened last, or of each other."""
-        known, causes = self._columns, self._decider.causes
-        columns = merged_columns(self.table, files, known, may_grow=self.table.may_grow, causes=causes)
-        require_typed_keys(self.table, files, columns)
-        require_typed_partition(self.table, files, columns)
-
-    @property
-    def why_not_replayed(self) -> str:
-        """Empty unless rows have keys: then later windows may have replaced them."""
-        return REPLACED_BY_KEYS if self.table.upsert_by else ""
-
-    @property
-    def why_no_late_records(self) -> str:
-        """Empty unless rows have keys: then the row that came last is the row of its key."""
-        return LATE_BY_KEYS if self.table.upsert_by else ""
+    def known(self, files: Sequence[PendingFile]) -> pa.Schema | None:
+        """The columns of that version."""
+        return self._columns
 
     def rows(self) -> pa.Table | None:
         """The rows of the newest version."""
@@ -206,7 +179,8 @@ class DeltaState(ReplayableState):
                     commit_properties=properties,
                 )
             return
-        partition_by = self._require_partitioning(self._handle, files)
+        partition_by = list(self._handle.metadata().partition_columns)
+        require_decided_for(table, partition_by, files)
         handle = self._grown(self._handle, columns, known)
         if keys:
             with refusals(table):
@@ -220,21 +194,6 @@ class DeltaState(ReplayableState):
     def _require_unmoved(self) -> None:
         if self._handle is not None and self._handle.version() != self._version:
             raise StorageError(f"it has gone on from {self.version}", url=self._table.name)
-
-    def _require_partitioning(self, handle: DeltaTable, files: Sequence[PendingFile]) -> list[str]:
-        """The columns that the table is partitioned by.
-
-        Raises:
-            DagflowError: Some files were decided for another partitioning.
-        """
-        partition_by = list(handle.metadata().partition_columns)
-        if other := [file for file in files if list(facts_of_file(file).partition) != partition_by]:
-            decided = ", ".join(facts_of_file(other[0]).partition)
-            raise DagflowError(
-                f"{self._table.name} is partitioned by {', '.join(partition_by) or 'nothing'}, and "
-                f"{redacted(other[0].final_url)} was decided for {decided or 'nothing'}"
-            )
-        return partition_by
 
     @property
     def replays(self) -> int:
@@ -259,7 +218,8 @@ class DeltaState(ReplayableState):
             if self._handle is None:
                 self._handle = self._log.create(columns, list(facts_of_file(files[0]).partition))
                 known = columns
-            partition_by = self._require_partitioning(self._handle, files)
+            partition_by = list(self._handle.metadata().partition_columns)
+            require_decided_for(table, partition_by, files)
             handle = self._grown(self._handle, columns, known)
             had = handle.transaction_version(replays_of(self._writer)) or 0
             if had >= replay.number or missing_in(table, handle, replay.removed):

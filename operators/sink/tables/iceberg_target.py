@@ -13,7 +13,7 @@ from pyiceberg.table import Table as Handle
 from pyiceberg.table import TableProperties, Transaction
 from pyiceberg.table.metadata import SUPPORTED_TABLE_FORMAT_VERSION
 
-from dagflow.api.transactions import DecidedReplay, DecidedWindow, ReplayableState, Target, TargetDecision, TargetState
+from dagflow.api.transactions import DecidedReplay, DecidedWindow, ReplayableState, TargetState
 from dagflow.errors import DagflowError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, is_local, join, name_of, redacted, scheme_of
@@ -32,24 +32,17 @@ from operators.sink.tables.iceberg_schemas import (
     with_names,
 )
 from operators.sink.tables.iceberg_upserts import replace_files, upsert
-from operators.sink.tables.merged_columns import (
-    ColumnDecider,
-    facts_of_file,
-    merged_columns,
-    require_same_partitioning,
-    require_typed_partition,
-)
+from operators.sink.tables.merged_columns import facts_of_file, merged_columns
 from operators.sink.tables.nested_types import exact_type
 from operators.sink.tables.partition_fields import IDENTITY, PartitionField, taken_by_partition
 from operators.sink.tables.table_columns import without_large
-from operators.sink.tables.upserted_rows import (
-    LATE_BY_KEYS,
-    REPLACED_BY_KEYS,
-    newest_rows,
-    remove,
+from operators.sink.tables.table_target import (
+    TableTarget,
+    require_decided_for,
     require_keys,
-    require_typed_keys,
+    require_same_partitioning,
 )
+from operators.sink.tables.upserted_rows import newest_rows, remove
 
 logger = logging.getLogger(__name__)
 
@@ -147,20 +140,15 @@ def require_writable(table: CatalogTable, handle: Handle) -> None:
         require_no_deletes(table.name, handle.current_snapshot(), handle.io)
 
 
-class IcebergTarget(Target):
+class IcebergTarget(TableTarget):
     """Takes windows as snapshots of a table: the marker is a property of it, set in the commit of the snapshot."""
 
     def __init__(self, table: CatalogTable, storage: StorageContext) -> None:
-        self.table = table
+        super().__init__(table)
+        self.table: CatalogTable = table
         self._storage = storage
-        self._decider = ColumnDecider(table)
         self._catalog: TableCatalog | None = None
         self._handle: Handle | None = None
-
-    @property
-    def name(self) -> str:
-        """The kind and the name."""
-        return self.table.name
 
     def open(self, writer: str) -> TargetState:
         """Ask the catalog for the table."""
@@ -171,28 +159,16 @@ class IcebergTarget(Target):
             require_writable(self.table, self._handle)
         return IcebergState(self.table, writer, self._catalog, self._handle, self._storage)
 
-    def decide(self, waiting: Sequence[PendingFile], files: Sequence[PendingFile]) -> TargetDecision:
-        """The columns of the table as it was opened last, and those that the files bring."""
-        known = None if self._handle is None else columns_of(self._handle.schema())
-        return self._decider.decide(waiting, files, known, taken_names(self.table, self._handle))
+    def known(self, files: Sequence[PendingFile]) -> pa.Schema | None:
+        """The columns that the catalog had."""
+        return None if self._handle is None else columns_of(self._handle.schema())
 
-    def check(self, files: Sequence[PendingFile]) -> None:
-        """Refuse files whose columns are not those of the table as it was opened last, or of each other."""
-        known = None if self._handle is None else columns_of(self._handle.schema())
-        may_grow, causes = self.table.may_grow, self._decider.causes
-        taken = taken_names(self.table, self._handle)
-        columns = merged_columns(self.table, files, known, may_grow=may_grow, causes=causes, taken=taken)
-        require_typed_keys(self.table, files, columns)
-        require_typed_partition(self.table, files, columns)
-        if files:
-            self._require_possible(files, columns, known)
+    def taken(self) -> Mapping[str, str]:
+        """Names of partition fields, and earlier names of columns."""
+        return taken_names(self.table, self._handle)
 
-    def _require_possible(self, files: Sequence[PendingFile], columns: pa.Schema, known: pa.Schema | None) -> None:
-        """Refuse files that Iceberg's own checks refuse, which run when a transaction is made.
-
-        Raises:
-            DagflowError: Iceberg refuses the files; the message says why.
-        """
+    def require_possible(self, files: Sequence[PendingFile], columns: pa.Schema, known: pa.Schema | None) -> None:
+        """Refuse files that Iceberg's own checks refuse, which run when a transaction is made."""
         fields = fields_of_file(files[-1])
         with refusals_before(self.table):
             if self._handle is None:
@@ -205,16 +181,6 @@ class IcebergTarget(Target):
             for facts in (facts_of_file(file) for file in files if fields_of_file(file) == fields):
                 for texts in (facts.partition.values(), *(piece.values for piece in pieces_of(facts.held or ()))):
                     partition_record(metadata, texts)
-
-    @property
-    def why_not_replayed(self) -> str:
-        """Empty unless rows have keys: then later windows may have replaced them."""
-        return REPLACED_BY_KEYS if self.table.upsert_by else ""
-
-    @property
-    def why_no_late_records(self) -> str:
-        """Empty unless rows have keys: then the row that came last is the row of its key."""
-        return LATE_BY_KEYS if self.table.upsert_by else ""
 
     def rows(self) -> pa.Table | None:
         """The rows of the newest snapshot."""
@@ -339,11 +305,7 @@ def _change(table: CatalogTable, handle: Handle, columns: pa.Schema, files: Sequ
     for file in files:
         if not file.final_url.startswith(root):
             raise _foreign(table, file, root)
-        if (decided := list(facts_of_file(file).partition)) != fields:
-            raise DagflowError(
-                f"{table.name} is partitioned by {', '.join(fields) or 'nothing'}, and "
-                f"{redacted(file.final_url)} was decided for {', '.join(decided) or 'nothing'}"
-            )
+        require_decided_for(table, fields, [file])
     there = {field.name: field.type for field in columns_of(handle.schema())}
     new = [field for field in columns if field.name not in there]
     wider = [field for field in columns if there.get(field.name, field.type) != field.type]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import ClassVar
+from typing import ClassVar, NoReturn
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dagflow.api.transactions import TargetDecision
+from dagflow.api.transactions import Target, TargetDecision
 from dagflow.errors import DagflowError, MissingError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.file_stat import FileStat
@@ -20,16 +20,11 @@ from dagflow.storage.partition_names import column_of
 from dagflow.storage.pending import PendingFile
 from operators.sink.tables.base import Table, TableShape
 from operators.sink.tables.delta_table import delta_type
-from operators.sink.tables.merged_columns import (
-    ColumnDecider,
-    facts_of_file,
-    merged_columns,
-    require_same_partitioning,
-    require_typed_partition,
-)
+from operators.sink.tables.merged_columns import facts_of_file
 from operators.sink.tables.nested_types import table_type
 from operators.sink.tables.partition_fields import PartitionField
 from operators.sink.tables.table_columns import schema_of_text, without_large
+from operators.sink.tables.table_target import TableTarget, require_same_partitioning
 from operators.sink.tables.type_widening import common_type_of_readers
 
 _EXTENSION = ".parquet"
@@ -63,8 +58,7 @@ class ParquetDataset(Table):
                 f"partition_by: readers pass over directories such as {hidden[0]}=1, which begin with _ or a dot; "
                 "partition by another column"
             )
-        self._decider = ColumnDecider(self)
-        self._known: pa.Schema | None = None
+        self.known: pa.Schema | None = None
 
     @property
     def name(self) -> str:
@@ -95,9 +89,9 @@ class ParquetDataset(Table):
         require_same_partitioning(self, partition_by)
         with ThreadPoolExecutor(_READERS) as threads:
             schemas = threads.map(lambda each: _schema_of(storage, each[0]), files)
-            self._known = self._united(zip((file for file, _ in files), schemas, strict=True))
+            self.known = self._united(zip((file for file, _ in files), schemas, strict=True))
         fields = tuple(PartitionField(name) for name in partition_by)
-        return TableShape(self.location, self._known, fields, tuple(file.url for file, _ in files))
+        return TableShape(self.location, self.known, fields, tuple(file.url for file, _ in files))
 
     def _united(self, schemas: Iterable[tuple[FileStat, pa.Schema]]) -> pa.Schema:
         fields: dict[str, tuple[pa.Field, FileStat]] = {}
@@ -114,36 +108,52 @@ class ParquetDataset(Table):
                     )
         return pa.schema([field for field, _ in fields.values()])
 
-    def decide(self, files: Sequence[PendingFile]) -> TargetDecision | None:
-        """The columns of the dataset, and those that the files bring."""
+    def target(self, storage: StorageContext) -> Target:
+        """The directory."""
+        return DatasetTarget(self)
+
+
+class DatasetTarget(TableTarget):
+    """Decides and checks the columns of files, which are visible by their names."""
+
+    is_named = True
+
+    def __init__(self, table: ParquetDataset) -> None:
+        super().__init__(table)
+        self.table: ParquetDataset = table
+
+    def open(self, writer: str) -> NoReturn:
+        """Never called: the target has no transactions."""
+        raise NotImplementedError
+
+    def decide(self, waiting: Sequence[PendingFile], files: Sequence[PendingFile]) -> TargetDecision | None:
+        """The columns of the dataset, and those that its own files bring."""
         own = self._own(files)
-        return self._decider.decide([], own, self._known_with_partition(own)) if own else None
+        return super().decide([], own) if own else None
 
     def check(self, files: Sequence[PendingFile]) -> None:
-        """Refuse files whose columns are not those of the dataset, or of each other; keep new ones.
-
-        Raises:
-            DagflowError: The columns differ.
-        """
-        if not (own := self._own(files)):
-            return
-        known, causes = self._known_with_partition(own), self._decider.causes
-        columns = merged_columns(self, own, known, may_grow=self.may_grow, causes=causes)
-        if self._known is None:
-            require_typed_partition(self, own, columns)
-        self._known = columns
+        """Refuse files whose columns are not those of the dataset, or of each other; keep new ones."""
+        super().check(self._own(files))
 
     def _own(self, files: Sequence[PendingFile]) -> list[PendingFile]:
-        root = join(self.location, "")
+        root = join(self.table.location, "")
         return [file for file in files if file.facts is not None and file.final_url.startswith(root)]
 
-    def _known_with_partition(self, own: Sequence[PendingFile]) -> pa.Schema | None:
-        if self._known is None:
+    def known(self, files: Sequence[PendingFile]) -> pa.Schema | None:
+        """The columns of the dataset, and those by which it is partitioned as files have them.
+
+        Nothing in a dataset shows the types of these columns before the first window.
+        """
+        known = self.table.known
+        if known is None:
             return None
-        # Nothing in a dataset shows the types of these columns before the first window.
-        given = {field.name: field for file in reversed(own) for field in schema_of_text(facts_of_file(file).schema)}
-        new = [name for name in facts_of_file(own[0]).partition if name in given and name not in self._known.names]
-        return pa.schema([*self._known, *(given[name] for name in new)])
+        given = {field.name: field for file in reversed(files) for field in schema_of_text(facts_of_file(file).schema)}
+        new = [name for name in facts_of_file(files[0]).partition if name in given and name not in known.names]
+        return pa.schema([*known, *(given[name] for name in new)])
+
+    def require_possible(self, files: Sequence[PendingFile], columns: pa.Schema, known: pa.Schema | None) -> None:
+        """Keep the columns, which the files have from now on."""
+        self.table.known = columns
 
 
 def _data_files(

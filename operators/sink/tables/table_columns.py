@@ -65,6 +65,9 @@ def names_in_order(names: Iterable[str], decided: Iterable[str]) -> list[str]:
     return [*(name for name in first if name in names), *(name for name in names if name not in first)]
 
 
+REFUSED = b"refused"
+"""With it, the text of a decision says why the table can take no row of a window."""
+
 OnNewColumn = Literal["add", "rescue", "ignore", "fail"]
 OnTypeChange = Literal["widen", "rescue", "fail"]
 
