@@ -93,7 +93,6 @@ class SparkStart:
             self.process = java_for(name, self.master, self.conf, log, self.process)
             if self._is_over:  # give_up() may have come before there was a process
                 self.process.kill()
-            self.process.prepare_daemon()
             context = start_context(name, self.master, self.conf, log, self.process)
             undo.callback(stop_context, context)
             runtime = SparkRuntime(

@@ -5,6 +5,7 @@ Started by Spark as `python -m dagflow.runtime.daemon pyspark.worker`, on the dr
 
 from __future__ import annotations
 
+import importlib
 import os
 import runpy
 import sys
@@ -12,7 +13,7 @@ from collections.abc import Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
 
-from dagflow.runtime.prepared_daemon import handed_over, import_for_tasks
+from dagflow.runtime.shared_imports import shared_imports
 
 
 def unpacked(path: Sequence[str], spark_home: Path) -> list[str]:
@@ -38,9 +39,9 @@ def unpacked(path: Sequence[str], spark_home: Path) -> list[str]:
 def main() -> None:
     """Import the modules that tasks need, and serve Spark until it closes the standard input."""
     sys.path[:] = unpacked(sys.path, Path(os.environ.get("SPARK_HOME", "")))
-    if handed_over(sys.path):
-        return
-    import_for_tasks(sys.argv[1])
+    with shared_imports():
+        for module in (sys.argv[1], "dagflow.execution.task"):
+            importlib.import_module(module)
     runpy.run_module("pyspark.daemon", run_name="__main__")
 
 

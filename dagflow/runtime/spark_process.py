@@ -17,9 +17,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from dagflow.runtime import daemon
 from dagflow.runtime.java_process import END_S, bound_to_driver, with_utf8
-from dagflow.runtime.prepared_daemon import ADDRESS, PreparedDaemon
 from dagflow.runtime.process_log import ProcessLog
 from dagflow.runtime.scratch import SHORT_DIRECTORIES, Scratch, sweep
 from dagflow.runtime.spark_settings import process_variables
@@ -65,7 +63,6 @@ class SparkProcess:
         require_open_files()
         self._log = ProcessLog() if has_log else None
         self._process: subprocess.Popen[bytes] | None = None
-        self._daemon: PreparedDaemon | None = None
         self._gateway: Any = None
         self._owner = os.getpid()
         atexit.register(self.end)
@@ -101,14 +98,6 @@ class SparkProcess:
         except OSError as error:
             raise unwritable_log(error, path) from error
 
-    def prepare_daemon(self) -> None:
-        """Start the imports of Spark's Python daemon, if that is dagflow's."""
-        is_ours = self.settings.get("spark.python.daemon.module") == daemon.__name__
-        if is_ours and not any(name.startswith("spark.executorEnv.") for name in self.settings):
-            # Without it the first task waits a little longer.
-            with contextlib.suppress(OSError):
-                self._daemon = PreparedDaemon(self._scratch / "daemon", self._environ)
-
     def _scratch_in(self, parent: str) -> Path:
         self._scratches.append(Scratch(parent))
         return self._scratches[-1].path
@@ -134,15 +123,13 @@ class SparkProcess:
         }
         if directories := os.environ.get(_LOCAL_DIRS):
             environ[_LOCAL_DIRS] = self._inside(directories)
-        environ = with_utf8({**environ, ADDRESS: str(self._scratch / "daemon")})
         submit = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
-        self._environ = environ
         command = [f"{home}/bin/spark-submit", "--properties-file", str(file), "--load-spark-defaults", *submit]
         log = None if self._log is None else self._log.descriptor
         try:
             # Java ends with the pipe to its standard input, also where this process is killed.
             return subprocess.Popen(
-                bound_to_driver(command), env=environ, stdin=subprocess.PIPE, stdout=log, stderr=log
+                bound_to_driver(command), env=with_utf8(environ), stdin=subprocess.PIPE, stdout=log, stderr=log
             )
         finally:
             if log is not None:
@@ -229,8 +216,6 @@ class SparkProcess:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-        if self._daemon is not None:
-            self._daemon.close()
         if self._log is not None:
             self._log.wait(END_S)
         for scratch in self._scratches:

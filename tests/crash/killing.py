@@ -171,20 +171,17 @@ class RunProcess:
         java = {pid for pid, (_, command) in members.items() if command.split(" ")[0].endswith("java")}
         python = {pid for pid, (_, command) in members.items() if "pyspark.worker" in command}
         local = {pid for pid, (_, command) in members.items() if "dagflow.runtime.worker_server" in command}
-        # The daemon that was prepared while Spark started; then the one that Java started waits for it.
-        forked = {pid for pid, (_, command) in members.items() if "dagflow.runtime.prepared_daemon" in command}
-        prepared = {pid for pid in forked if members[pid][0] == self.process.pid}
         match target:
             case "driver":
                 return [self.process.pid]
             case "jvm":
                 return sorted(java)
             case "daemon":
-                daemons = prepared or {pid for pid in python if members[pid][0] in java}
+                daemons = {pid for pid in python if members[pid][0] in java}
                 return sorted(daemons | {pid for pid in local if members[pid][0] == self.process.pid})
             case "worker":
                 # Workers of a killed daemon stay alive, and Spark keeps using them.
-                workers = {pid for pid in python if members[pid][0] not in java} | (forked - prepared)
+                workers = {pid for pid in python if members[pid][0] not in java}
                 return sorted(workers | {pid for pid in local if members[pid][0] != self.process.pid})
 
     def kill(self, target: Target, dice: random.Random) -> bool:
