@@ -15,8 +15,6 @@ class ActiveCall:
     """A call of an operator that has not ended; other threads may read it.
 
     Attributes:
-        operator: The operator.
-        method: Its method.
         payload: The argument of the call; None for a life-cycle method.
         piece: An iterator over records of the payload that are handled one by one, and the position after the last of
             them; None where the method takes all at once.

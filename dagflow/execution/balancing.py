@@ -38,10 +38,6 @@ def assign_balanced(sizes: Sequence[int], partitions: int) -> list[list[int]]:
 def distribute(items: Sequence[Any], partitions: int) -> list[list[Any]]:
     """Distribute tuples over partitions as assign_balanced does, member by member of tuple batches.
 
-    Args:
-        items: Tuples and tuple batches, in the order of emission.
-        partitions: How many partitions, at least 1.
-
     Returns:
         For each partition its tuples and tuple batches; a divisible tuple batch that lies across a border is sliced.
     """

@@ -32,9 +32,6 @@ def breakpoints(*, is_shared: bool) -> Iterator[None]:
     """Adapt breakpoint() to the process of a task within the block.
 
     A debugger that the environment or another program, such as a notebook, has chosen stays in place.
-
-    Args:
-        is_shared: Whether the task runs in the driver's process, which has the terminal.
     """
     is_chosen = sys.breakpointhook is not sys.__breakpointhook__ or "PYTHONBREAKPOINT" in os.environ
     if is_chosen:

@@ -113,9 +113,6 @@ class Chain:
 
         Yields:
             Whenever an operator pauses between pieces of its work, so that the caller can pass on what it emitted.
-
-        Raises:
-            OperatorError: The operator's code raised.
         """
         end_if_forked(self._pid, self.active_call.operator if self.active_call is not None else target.operator)
         operator = self.operators[target.operator]
@@ -143,7 +140,6 @@ class Chain:
                 yield from self._guarded(target.operator, method, item)
 
     def _begin(self, active_call: ActiveCall) -> ActiveCall | None:
-        """Record an operator's call; returns the call before it, to be restored afterwards."""
         before, self.active_call = self.active_call, active_call
         self.calls.append(active_call)
         if self.on_step is not None:
@@ -166,10 +162,6 @@ class Chain:
 
         Emitted records are no input: a handler may emit for ever. How many records a handler of a batch has taken
         cannot be seen, so its emitted records count as taken, up to the length of the batch.
-
-        Args:
-            call: A call that has not ended.
-            emitted: How many records or tuples its operator has emitted in it.
         """
         counted = sum(list(self.counters[call.operator].values()))
         if call.piece is not None:
@@ -185,7 +177,6 @@ class Chain:
         return [buffer for ref, buffer in self.buffers.items() if ref.operator == operator]
 
     def _guarded(self, operator: str, method: Callable[[Any], Any], payload: Any) -> Iterator[None]:
-        """Call a method of an operator, and run it to its end where it is a generator."""
         before = self.clock.switch(operator)
         earlier = self._begin(active_call := ActiveCall(operator, method, payload))
         try:
@@ -208,7 +199,6 @@ class Chain:
             self._end(active_call, earlier)
 
     def _steps(self, operator: str, result: object) -> Iterator[None]:
-        """Run a handler that is a generator, step by step, to its end."""
         refuse_asynchronous(result)
         if isinstance(result, Iterator):
             pieces = result
@@ -226,7 +216,6 @@ class Chain:
             raise self._not_emitted(operator, "returned", result)
 
     def _not_emitted(self, operator: str, what: str, value: object) -> BrokenContractError:
-        """The error for a handler that returns or yields a value instead of emitting it."""
         port = next(iter(self.operators[operator].output_ports), "PORT")
         return BrokenContractError(
             f"{what} {type(value).__name__}; emit with self.{port}.emit(...), values that are {what} are dropped"
@@ -254,7 +243,6 @@ class Chain:
                 buffer.close_records()
 
     def _feed_piece(self, active_call: ActiveCall, source: PieceSource, start: int, watched: list[PortBuffer]) -> None:
-        """Call a per-record method with the records of a piece of a batch, from a position on."""
         method = active_call.method
         with self._located(active_call):
             piece = source.piece(start)
@@ -279,7 +267,6 @@ class Chain:
 
     @contextlib.contextmanager
     def _located(self, active_call: ActiveCall) -> Iterator[None]:
-        """Add the operator and the records to errors of making records, before or after a method."""
         try:
             yield
         except FAILURES as error:
@@ -312,11 +299,7 @@ class Chain:
             buffer.flush()
 
     def call(self, operator: str, method: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a life-cycle method, and pass on what it emitted.
-
-        Raises:
-            OperatorError: The method raised.
-        """
+        """Call a life-cycle method, and pass on what it emitted."""
         before = self.clock.switch(operator)
         earlier = self._begin(active_call := ActiveCall(operator, method))
         try:
@@ -335,11 +318,7 @@ class Chain:
         return result
 
     def let_emit(self, operator: str, method: Callable[..., Any], *arguments: Any) -> None:
-        """Call a life-cycle method that emits.
-
-        Raises:
-            OperatorError: The method raised, or returned a value instead of emitting it.
-        """
+        """Call a life-cycle method that emits."""
         result = self.call(operator, method, *arguments)
         if result is not None and self.operators[operator].output_ports:
             raise self._failure(operator, method, self._not_emitted(operator, "returned", result))
@@ -355,9 +334,6 @@ class Chain:
     def end_window(self, holds: Collection[str] = ()) -> dict[str, bytes]:
         """Close the window in every operator, upstream first: what an operator emits here finds the next one open.
 
-        Args:
-            holds: Operators that hold their results back.
-
         Returns:
             The held results, by operator.
         """
@@ -372,11 +348,7 @@ class Chain:
         return parts
 
     def snapshots(self) -> dict[str, SavedState]:
-        """The states of the operators after the window that has just ended, by operator, without stateless operators.
-
-        Raises:
-            OperatorError: An operator failed, or returned a state that cannot be kept.
-        """
+        """The states of the operators after the window that has just ended, by operator, without stateless ones."""
         saved = {}
         for name, operator in self.operators.items():
             if (state := self.call(name, operator.snapshot)) is None:
@@ -388,12 +360,7 @@ class Chain:
         return saved
 
     def restore(self, operator: str, saved: SavedState) -> None:
-        """Restore the state of an operator from snapshots().
-
-        Raises:
-            JournalError: The state is of a version, or a form, that this program does not know.
-            OperatorError: The operator failed.
-        """
+        """Restore the state of an operator from snapshots()."""
         instance = self.operators[operator]
         state = StateCodec.of_snapshots(operator, instance).decode(saved)
         if saved.keyed_by is not None and not isinstance(instance, KeyedOperator):
@@ -408,11 +375,7 @@ class Chain:
         self._set_up.append(operator)
 
     def teardown(self) -> list[DagflowError]:
-        """Tear down the operators that were set up, each of them once.
-
-        Returns:
-            The errors; a failure does not keep the others from being torn down.
-        """
+        """Tear down the operators that were set up, each once, and return the errors of those that failed."""
         for buffer in self.buffers.values():
             buffer.close()
         names, self._set_up = self._set_up, []
@@ -454,10 +417,6 @@ class OperatorClock:
 
     While an operator emits, the operators downstream work, and their time is not charged to the emitting one. Time that
     an operator waits, for example for its input's bytes, counts as work.
-
-    Args:
-        operators: Names of the operators.
-        now: A clock, in seconds.
 
     Attributes:
         busy_s: Seconds that each operator has worked so far, by name.

@@ -40,13 +40,7 @@ class Watched:
 
 @dataclass(frozen=True, slots=True)
 class StallNotice:
-    """A call that stalls, or that makes progress again.
-
-    Attributes:
-        watched: The call.
-        stall: The stall, or its end.
-        emitted: How much its operator has emitted during the stall.
-    """
+    """A call that stalls, or that makes progress again; `emitted` counts what it has emitted during the stall."""
 
     watched: Watched
     stall: Stall
@@ -135,10 +129,6 @@ class EmissionWatch(ChainWatch):
     """Finds calls that continue without taking input, whether or not they emit.
 
     For the operators of the driver, whose calls may scan any number of files before they emit something.
-
-    Args:
-        chain: The chain.
-        warning_s: Seconds after which a stall of a call that emits is reported.
     """
 
     def __init__(self, chain: Chain, warning_s: float) -> None:

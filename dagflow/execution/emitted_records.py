@@ -89,11 +89,7 @@ class RecordPiece:
 
 
 class PieceSource:
-    """Makes Python objects of the records of a batch, piece by piece.
-
-    Args:
-        batch: The batch.
-    """
+    """Makes Python objects of the records of a batch, piece by piece."""
 
     def __init__(self, batch: RecordBatch) -> None:
         self._batch = batch
@@ -142,9 +138,6 @@ class PieceOutput:
         """Whether the items are the very records that they were emitted for.
 
         Identity alone does not say which record: Python has one object for all empty records.
-
-        Args:
-            records: The identities of the records.
         """
         if not (self.sources[1:] > self.sources[:-1]).all():
             return False
@@ -154,13 +147,8 @@ class PieceOutput:
 class EmittedKindError(TypeError):
     """The emitted items are neither all raw records nor all mappings.
 
-    Args:
-        reason: The allowed kinds, and the kinds that were emitted.
-        item: The first item that is no record, or is of another kind than those before.
-        position: Its position among the items.
-
     Attributes:
-        item: The first item that does not fit.
+        item: The first item that is no record, or is of another kind than those before.
         position: Its position among the items.
         source: The position in a batch of the record that it was emitted for; -1 where it is not known.
     """
@@ -177,9 +165,6 @@ class EmittedRecords:
 
     As long as the method emits records that it was given, only their positions are kept. Other raw records are
     converted to Arrow's form piece by piece, and mappings to columns, so that only few Python objects exist at a time.
-
-    Args:
-        batch: The batch that the method is called with, record by record.
 
     Attributes:
         count: How many records were gathered.
@@ -206,7 +191,6 @@ class EmittedRecords:
             self._add_made(output, piece)
 
     def _add_made(self, output: PieceOutput, piece: RecordPiece) -> None:
-        """Add items that are not all records of the batch."""
         items, sources = output.items(), output.sources
         kinds = set(map(type, items))
         if kinds == {bytes} and self._mappings is None and not self._items:
@@ -253,7 +237,6 @@ class EmittedRecords:
             start = end
 
     def _joined(self, sources: npt.NDArray[np.int64], origin: Origin | None) -> RecordBatch:
-        """All emitted records, as one batch."""
         try:
             if self._mappings is not None and not self._items:
                 return RecordBatch(self._mappings.to_arrow(sources), origin=origin)
@@ -264,7 +247,6 @@ class EmittedRecords:
             raise
 
     def _joined_sources(self) -> npt.NDArray[np.int64]:
-        """For each item the position in the batch of the record that it was emitted for."""
         return np.concatenate(self._sources) if self._sources else np.empty(0, np.int64)
 
     def items(self) -> list[Any]:
@@ -280,12 +262,7 @@ class EmittedRecords:
 
 
 def batches_of(records: list[Any], delimiters: Delimiters) -> Iterator[RecordBatch]:
-    """Single records as batches, raw ones in batches of about BATCH_BYTES at most.
-
-    Raises:
-        EmittedKindError: The items are neither all bytes nor all mappings.
-        ValueError: The columns do not fit together.
-    """
+    """Single records as batches, raw ones in batches of about BATCH_BYTES at most."""
     if set(map(type, records)) <= {bytes}:
         yield from _raw_batches(records, delimiters)
     else:
@@ -294,12 +271,6 @@ def batches_of(records: list[Any], delimiters: Delimiters) -> Iterator[RecordBat
 
 
 def _batch_of(items: Sequence[Any], delimiters: Delimiters = LINE_FEED, origin: Origin | None = None) -> RecordBatch:
-    """Items that were emitted one by one, as one batch.
-
-    Raises:
-        EmittedKindError: The items are neither all bytes nor all mappings.
-        ValueError: The columns do not fit together.
-    """
     try:
         return RecordBatch.from_records(items, delimiters, origin)
     except TypeError as error:
@@ -314,9 +285,6 @@ def require_distinct(items: Sequence[Any]) -> None:
     """Refuse a mutable object that was emitted more than once: it was most likely changed in between.
 
     Emitted objects are converted later, when all of them would have the last values.
-
-    Raises:
-        ValueError: A mutable object was emitted more than once.
     """
     # By Python's convention unhashable objects can be changed; bytes and frozen dataclasses may occur twice.
     mutable = [item for item in items if type(item).__hash__ is None]
@@ -342,7 +310,6 @@ def _raw_batches(records: list[bytes], delimiters: Delimiters) -> Iterator[Recor
 
 
 def _batch_ends(records: list[bytes]) -> list[int]:
-    """Ends of the batches into which many bytes of records are divided."""
     ends, held = [], 0
     for position, record in enumerate(records):
         if held and held + len(record) > BATCH_BYTES:
@@ -353,7 +320,6 @@ def _batch_ends(records: list[bytes]) -> list[int]:
 
 
 def _grouped(parts: list[RecordBatch]) -> Iterator[list[RecordBatch]]:
-    """Neighbouring parts that together have about BATCH_BYTES at most."""
     group: list[RecordBatch] = []
     held = 0
     for part in parts:
@@ -372,9 +338,6 @@ class EmittedMappings:
     A column whose values are the very objects that the method was called with is taken from the batch: it keeps the
     batch's type, and is not built again. A column with other values under a name of the batch keeps the type as well if
     all values are of its class and fit; all other types are inferred.
-
-    Args:
-        batch: The columns that the method is called with, record by record.
     """
 
     def __init__(self, batch: pa.RecordBatch) -> None:
@@ -410,7 +373,6 @@ class EmittedMappings:
         self._lengths.append(len(mappings))
 
     def _is_same(self, name: str, made: list[Any], given: list[Any]) -> bool:
-        """Whether a column's values are those that the method was called with."""
         kind = self._batch.schema.field(name).type
         if class_of(kind) is None:
             return False
@@ -425,9 +387,6 @@ class EmittedMappings:
 
     def to_arrow(self, sources: npt.NDArray[np.int64]) -> pa.RecordBatch:
         """The gathered mappings, as columns.
-
-        Args:
-            sources: For each mapping the position in the batch of the record that it was emitted for.
 
         Raises:
             ColumnValuesError: The values of a column have no common type.
@@ -447,7 +406,6 @@ class EmittedMappings:
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
     def _taken(self, names: Iterable[str], sources: npt.NDArray[np.int64]) -> pa.RecordBatch:
-        """Columns of the batch, for some of its records."""
         columns = self._batch.select(list(names))
         is_all = len(sources) == len(columns) and np.array_equal(sources, np.arange(len(sources)))
         return columns if is_all else columns.take(pa.array(sources))

@@ -58,13 +58,8 @@ _MAX_RECORD = 200
 class BrokenContractError(Exception):
     """A method of an operator broke its contract; the message continues a sentence that begins with its name.
 
-    Args:
-        message: What the method did.
-        source: The position in a batch of the record for which it did it; -1 where it is not known.
-        hint: What to do about it.
-
     Attributes:
-        source: The position of the record; -1 where it is not known.
+        source: The position in a batch of the record for which it did so; -1 where it is not known.
         hint: What to do about it.
     """
 
@@ -90,12 +85,7 @@ class FailedInput:
 
     @classmethod
     def of(cls, payload: Any, position: int = -1) -> FailedInput:
-        """The input of a failed call.
-
-        Args:
-            payload: The batch of records, or the tuple, that the operator was called with.
-            position: Position of the record in the batch, -1 for the batch as a whole.
-        """
+        """The input of a failed call: the record at a position of a batch, -1 for the batch as a whole, or a tuple."""
         if not isinstance(payload, RecordBatch):
             return cls((payload,))
         if position < 0:
@@ -119,16 +109,7 @@ NO_INPUT = FailedInput()
 def operator_error(
     error: BaseException, method: Callable[..., Any], operator: str, window_id: int, partition: int, failed: FailedInput
 ) -> OperatorError:
-    """The error for a failed method of an operator; picklable, with the traceback as text.
-
-    Args:
-        error: What the method raised.
-        method: The method.
-        operator: The operator's name.
-        window_id: The window.
-        partition: The partition; -1 in the driver.
-        failed: The input of the failed call.
-    """
+    """The error for a failed method of an operator; picklable, with the traceback as text."""
     message = error.message if isinstance(error, DagflowError) else text_of(error)
     hint = error.hint if isinstance(error, DagflowError | BrokenContractError) else ""
     raised = text_of(error) if isinstance(error, BrokenContractError) else f"raised {type(error).__name__}({message})"
@@ -146,13 +127,7 @@ def operator_error(
 
 
 def is_complete(error: BaseException, partition: int, owns_process: bool) -> bool:
-    """Whether the error of an operator's call is raised as it is, without the operator's place.
-
-    Args:
-        error: The error, in the frame that called the operator.
-        partition: The partition; -1 in the driver.
-        owns_process: Whether the operator runs in a process of a task, which signals do not interrupt.
-    """
+    """Whether the error of an operator's call is raised as it is, without the operator's place."""
     if isinstance(error, GeneratorExit):
         # An error that ends the frame itself, in a yield, is from outside; the operator's own comes from a frame below.
         return error.__traceback__ is None or error.__traceback__.tb_next is None
@@ -164,11 +139,7 @@ def is_complete(error: BaseException, partition: int, owns_process: bool) -> boo
 
 @contextlib.contextmanager
 def located(operator: str, method: Callable[..., Any]) -> Iterator[None]:
-    """Add the operator to errors of its method in the driver; errors of dagflow are complete.
-
-    Raises:
-        OperatorError: The method raised any other error.
-    """
+    """Add the operator to errors of its method in the driver; errors of dagflow are complete."""
     try:
         yield
     except (DagflowError, GeneratorExit, KeyboardInterrupt):
@@ -179,11 +150,7 @@ def located(operator: str, method: Callable[..., Any]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def restored(operator: str) -> Iterator[None]:
-    """Add the operator to errors of restoring its state: keyed state does not know the operator's name.
-
-    Raises:
-        JournalError: The error that was raised, with the operator's name.
-    """
+    """Add the operator to errors of restoring its state: keyed state does not know the operator's name."""
     try:
         yield
     except JournalError as error:
@@ -207,7 +174,6 @@ def _is_others(file: str) -> bool:
 
 
 def _short_path(path: str) -> str:
-    """A path relative to the working directory where it is below that directory."""
     with contextlib.suppress(OSError, ValueError):
         return str(Path(path).relative_to(Path.cwd()))
     return path

@@ -15,12 +15,7 @@ FORKED_CODE = 70
 
 
 def end_if_forked(pid: int, operator: str) -> None:
-    """End this process, at once and without flushing anything, if it is not the one that started the work.
-
-    Args:
-        pid: The process that started the work.
-        operator: The operator whose method may have forked, for the message.
-    """
+    """End this process, at once and without flushing anything, if it is not the one that started the work."""
     if os.getpid() == pid:
         return
     text = f"operator '{operator}': a process that it forked came back from its code, and was ended\n"

@@ -23,11 +23,6 @@ _LAYERS = threading.Lock()
 class CapturedStream(io.TextIOBase):
     """Replaces sys.stdout or sys.stderr, and passes whole lines to a function.
 
-    Args:
-        original: The replaced stream.
-        take: Takes a line without its end; returns False for a line that goes to the original stream.
-        thread: Only the output of this thread is taken; None for all threads.
-
     Attributes:
         beneath: The replaced stream; another one after that one has ended.
     """
@@ -104,13 +99,7 @@ class CapturedStream(io.TextIOBase):
 
 @contextlib.contextmanager
 def captured(*names: str, take: Callable[[str], bool], thread: int | None = None) -> Iterator[None]:
-    """Pass what is printed within the block to a function.
-
-    Args:
-        names: "stdout", "stderr" or both.
-        take: See CapturedStream.
-        thread: See CapturedStream.
-    """
+    """Pass what is printed within the block to a function."""
     streams: dict[str, CapturedStream] = {}
     with _LAYERS:
         for name in names:
@@ -144,11 +133,7 @@ class _NamedRecords:
 
 @contextlib.contextmanager
 def named_records(name: Callable[[], str]) -> Iterator[None]:
-    """Put the operator in front of what this thread logs within the block, except in dagflow's own records.
-
-    Args:
-        name: Returns the operator at work; "" for none.
-    """
+    """Put the operator in front of what this thread logs within the block, except in dagflow's own records."""
     with _LAYERS:
         made = _NamedRecords(logging.getLogRecordFactory(), name)
         logging.setLogRecordFactory(made)

@@ -34,13 +34,7 @@ class OperatorOutput:
         self._logger = logging.getLogger(OPERATOR_LOGGER)
 
     def line(self, operator: str, place: str, text: str) -> None:
-        """Log a line.
-
-        Args:
-            operator: The operator that printed it, as messages name it.
-            place: The operator and where it runs, as the beginning of a sentence.
-            text: The line.
-        """
+        """Log a line."""
         with self._lock:
             now = self._now()
             passed_s = now - self._seen_s.get(operator, now)

@@ -12,21 +12,13 @@ from dagflow.execution.failures import BrokenContractError
 
 @dataclass(frozen=True, slots=True)
 class PickledTuples:
-    """Tuples, pickled while their operator emits them, so that a failure counts as the operator's, not the runtime's.
-
-    Attributes:
-        data: The pickled list of tuples.
-    """
+    """Tuples, pickled while their operator emits them, so that a failure counts as the operator's."""
 
     data: bytes
 
     @classmethod
     def of(cls, tuples: list[Any]) -> PickledTuples:
-        """Pickle tuples.
-
-        Raises:
-            BrokenContractError: A tuple cannot be pickled.
-        """
+        """Pickle tuples."""
         try:
             return cls(pickle.dumps(tuples, protocol=5))
         except Exception as error:  # anything that an author's class raises

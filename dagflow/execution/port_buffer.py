@@ -121,13 +121,7 @@ class PortBuffer:
                 self.flush()
 
     def flush(self) -> None:
-        """Pass on the single items gathered so far.
-
-        Raises:
-            BrokenContractError: Another thread has emitted here, or items are neither all bytes nor all mappings.
-            TypeError: An item is of another type than the port.
-            ValueError: The records do not make a batch.
-        """
+        """Pass on the single items gathered so far."""
         if self._has_thread_emitted:
             raise self._thread_error()
         if not len(self.gathered):
@@ -145,7 +139,6 @@ class PortBuffer:
             self._send_all(batches_of(items, LINE_FEED))
 
     def _send_all(self, batches: Iterator[RecordBatch]) -> None:
-        """Pass on batches as they are made from the emitted items."""
         try:
             for batch in batches:
                 self._send(batch)
@@ -209,12 +202,7 @@ class PortBuffer:
         self.emitter.emit = self.emit
 
     def close_records(self) -> None:
-        """Pass on what a per-record method emitted for a batch.
-
-        Raises:
-            BrokenContractError: Another thread has emitted here, or records are neither all bytes nor all mappings.
-            ValueError: The records do not make a batch.
-        """
+        """Pass on what a per-record method emitted for a batch."""
         # Each piece was taken with all that was emitted for it.
         if self._has_thread_emitted or self._left:
             raise self._thread_error()
@@ -260,9 +248,6 @@ class RecordEmitter(list[Any], EmitterBase):
 
     Python calls a built-in method found in a class faster than a function found in an attribute: a small per-record
     method takes a sixth less time.
-
-    Args:
-        emitter: The replaced emitter.
     """
 
     __slots__ = ("port", "sinks")

@@ -59,11 +59,7 @@ class Program:
         durability: Durability = "process",
         stall_limits: StallLimits = DEFAULT_LIMITS,
     ) -> Program:
-        """Pickle the partitioned operators of a plan.
-
-        Raises:
-            OperatorError: An operator cannot be pickled.
-        """
+        """Pickle the partitioned operators of a plan."""
         names = [name for stage in plan.stages for name in stage.operators]
         pickled = {name: pickled_operator(name, operators[name]) for name in names}
         listeners = (each for each in operators.values() if isinstance(each, SourceEventListener))
@@ -79,11 +75,7 @@ class Program:
 
 
 def pickled_operator(name: str, operator: Operator) -> bytes:
-    """An operator in the form that tasks get.
-
-    Raises:
-        OperatorError: The operator cannot be pickled.
-    """
+    """An operator in the form that tasks get."""
     try:
         if type(operator).__module__ == "__main__":
             # Imported late: few apps have an operator of the script or the notebook that runs them, whose class no

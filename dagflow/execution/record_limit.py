@@ -10,12 +10,7 @@ from dagflow.plan.physical import PortRef
 
 
 class RecordLimit:
-    """How many records ports may still emit; shared by all tasks, which run in one process one after the other.
-
-    Args:
-        records: How many records each port may emit.
-        ports: The ports at which records are read.
-    """
+    """How many records ports may still emit; shared by all tasks, which run in one process one after the other."""
 
     def __init__(self, records: int, ports: Iterable[PortRef]) -> None:
         self._left = dict.fromkeys(ports, records)

@@ -24,10 +24,7 @@ Router = Callable[[Any], Iterator[tuple[int, Any]]]
 def router_of(exchange: Exchange, partitions: int, first: int) -> Router:
     """The router of a task for the items that it emits to an exchange.
 
-    Args:
-        exchange: The exchange.
-        partitions: How many partitions the receiving stage has.
-        first: Partition to start with where items go round robin; each task should start with a different one.
+    Items that go round robin start with the partition `first`, which should differ between tasks.
     """
     if exchange.routing == "to_all":
         return lambda payload: ((partition, payload) for partition in range(partitions))
@@ -45,16 +42,7 @@ def router_of(exchange: Exchange, partitions: int, first: int) -> Router:
 
 
 def assigned_shares(exchange: Exchange, items: Sequence[Any], partitions: int) -> list[list[Any]]:
-    """Assign tuples to partitions, each tuple to one partition; called in the driver.
-
-    Args:
-        exchange: The exchange.
-        items: Tuples and tuple batches, in the order of emission.
-        partitions: How many partitions the receiving stage has.
-
-    Returns:
-        The tuples of each partition.
-    """
+    """Assign tuples to partitions, each tuple to one partition; called in the driver."""
     if exchange.codec is None:
         return distribute(items, partitions)
     shares: list[list[Any]] = [[] for _ in range(partitions)]
@@ -84,11 +72,6 @@ _KEYS = "keys are bytes, text, numbers, truth values, or dates and times without
 
 
 def _destinations_of(codec: StreamCodec, target: PortRef, items: Any, partitions: int) -> npt.NDArray[np.int64]:
-    """The partition of each item.
-
-    Raises:
-        OperatorError: The codec failed, or its keys cannot be hashed.
-    """
     keys = _keys_of(codec, target, items)
     try:
         return partitions_of(keys, partitions)
@@ -100,11 +83,6 @@ def _destinations_of(codec: StreamCodec, target: PortRef, items: Any, partitions
 
 
 def _keys_of(codec: StreamCodec, target: PortRef, items: Any) -> pa.Array:
-    """The key of each item.
-
-    Raises:
-        OperatorError: The codec failed; the error names the operator that is partitioned by it.
-    """
     try:
         keys = codec.keys(items)
         if len(keys) != len(items):

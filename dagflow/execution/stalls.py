@@ -47,12 +47,7 @@ DEFAULT_LIMITS = StallLimits()
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """A stall of some work, or its end.
-
-    Attributes:
-        seconds: For how long the work has made no progress.
-        is_over: Whether the work makes progress again.
-    """
+    """A stall of some work, or its end."""
 
     seconds: float
     is_over: bool
@@ -63,16 +58,7 @@ _OWN_FRAMES = f"{os.sep}dagflow{os.sep}execution{os.sep}"
 
 
 class StallDetector:
-    """Compares marks of the same work: equal marks mean that nothing has been done in between.
-
-    Args:
-        warning_s: Seconds after which a stall is reported.
-        now: A clock, in seconds.
-
-    Attributes:
-        warning_s: Seconds after which a stall is reported.
-        is_reported: Whether the stall has been reported.
-    """
+    """Compares marks of the same work: equal marks mean that nothing has been done in between."""
 
     def __init__(self, warning_s: float, now: Callable[[], float] = time.monotonic) -> None:
         self.warning_s = warning_s
@@ -112,12 +98,7 @@ def stack_mark(thread_id: int) -> Hashable:
 
 
 def stacks_of(first: int, others: Callable[[threading.Thread], bool] = lambda _: False) -> str:
-    """The stacks of threads, as Python prints them: the innermost frames, the newest last.
-
-    Args:
-        first: The thread that works.
-        others: Selects the other threads of this process that are shown.
-    """
+    """The stacks of threads, as Python prints them: the innermost frames, the newest last."""
     frames = sys._current_frames()
     parts = [_stack(frames[first])] if first in frames else []
     for thread in threading.enumerate():

@@ -56,17 +56,7 @@ class StateCodec:
         return cls(name, "event_state", operator.event_state_type, _version_of(operator))
 
     def encode(self, state: Any, window_id: int = -1, partition: int = -1) -> SavedState:
-        """The state in the journal's form.
-
-        Args:
-            state: What the operator returned.
-            window_id: The window, for messages.
-            partition: The partition, for messages.
-
-        Raises:
-            OperatorError: The state or one of its fields is not of the declared type, it would come back as another
-                one.
-        """
+        """The state in the journal's form."""
         if isinstance(state, KeyedSnapshot):
             segments = [SavedSegment(each.name, each.size, each.data) for each in state.segments]
             return SavedState(self._version, segments=segments)
@@ -99,11 +89,7 @@ class StateCodec:
         )
 
     def decode(self, saved: SavedState) -> Any:
-        """The state that was given to encode().
-
-        Raises:
-            JournalError: The state is of a version, or a form, that this program does not know.
-        """
+        """The state that was given to encode()."""
         if saved.version != self._version:
             raise self._unknown(f"version {saved.version}, and this program knows version {self._version}")
         if saved.segments is not None:

@@ -220,11 +220,9 @@ class StageTask:
         self._printed_lines.flush()
 
     def _name(self) -> str:
-        """The operator at work, as the beginning of a sentence."""
         return str(self._place(self._chain.active_call)) if self._host is SHARED_HOST else ""
 
     def _printed(self, line: str) -> bool:
-        """Send a line that an operator has printed, as long as the task has sent little."""
         work = self._place(self._chain.active_call)
         if self._host.owns_process and sys.__stderr__ is not None:
             sys.__stderr__.write(f"{work}: {line}\n")
@@ -232,7 +230,6 @@ class StageTask:
         return True
 
     def _give_sign(self) -> None:
-        """Report progress, and send printed lines; called by the thread that watches the task."""
         self._progress.report()
         self._printed_lines.flush()
 
@@ -292,11 +289,6 @@ class StageTask:
         )
 
     def _process(self, inputs: Iterable[tuple[PortRef, Any]]) -> Generator[ShuffleItem, None, dict[str, SavedState]]:
-        """Feed the operators with all arriving input, from their setup to their teardown.
-
-        Returns:
-            States of the operators after the window, by name.
-        """
         with torn_down(self._chain):
             self._setup()
             self._chain.begin_window(self._window.window_id)
@@ -307,7 +299,6 @@ class StageTask:
             return self._chain.snapshots()
 
     def _feed(self, target: PortRef, payload: Any) -> Iterator[ShuffleItem]:
-        """Pass arrived input to an operator, unless the record limit is reached."""
         if self._record_limit is None:
             for _ in self._chain.feed(target, payload):
                 yield from self._sent()
@@ -323,7 +314,6 @@ class StageTask:
         yield from self._sent()
 
     def _add_parts(self) -> None:
-        """Give operators the parts of held results that the window takes in."""
         for name, operator in self._chain.operators.items():
             # The parts of all partitions make one result.
             for part in self._window.parts.get(name, ()) if self._partition == 0 else ():
@@ -416,11 +406,7 @@ MESSAGE = 4 << 10
 
 
 class PrintedLines:
-    """Gathers lines and sends them; called by the task and the thread that watches it.
-
-    Args:
-        send: Takes the messages; must neither wait nor raise.
-    """
+    """Gathers lines and sends them; called by the task and the thread that watches it."""
 
     def __init__(self, send: Callable[[OutputReport], None]) -> None:
         self._send = send

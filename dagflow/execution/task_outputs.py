@@ -40,11 +40,7 @@ class OutputBounds:
         return f"{absolute(url)}/".startswith(f"{self.directory}/")
 
     def require(self, url: str) -> None:
-        """Refuse a file of an operator that would be published elsewhere.
-
-        Raises:
-            BrokenContractError: The file would be published outside of the directory.
-        """
+        """Refuse a file of an operator that would be published elsewhere."""
         if not self.include(url):
             # In brackets: the current input is named behind it.
             raise BrokenContractError(
@@ -73,12 +69,6 @@ class TaskOutputs:
 
     Every pending name is unique to one attempt: Spark may run a task twice at the same time, and a task whose driver is
     gone may continue to write.
-
-    Args:
-        storage: Reaches the stores.
-        tag: The driver's result of pending_tag().
-        durability: Which failures the files survive.
-        bounds: The only location where files may be published; None for any.
     """
 
     def __init__(
@@ -153,11 +143,7 @@ class TaskOutputs:
         self._finished.append(file if facts is None else replace(file, facts=facts))
 
     def take_finished(self) -> tuple[PendingFile, ...]:
-        """The files that were ended since the last call, in the order of their ends.
-
-        Raises:
-            StorageError: The store refused a file, or an opened file was not closed.
-        """
+        """The files that were ended since the last call, in the order of their ends."""
         if self._url_by_unended:
             url = next(iter(self._url_by_unended.values()))
             hint = "an operator closes the files that it has opened in end_window() at the latest"

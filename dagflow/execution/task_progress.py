@@ -109,13 +109,7 @@ class StallReport(msgspec.Struct, frozen=True, array_like=True, tag="stall"):
 
 
 class OutputReport(msgspec.Struct, frozen=True, array_like=True, tag="output"):
-    """Lines that an operator has printed.
-
-    Attributes:
-        work: The task, and its current work.
-        text: The lines.
-        is_last: Whether the task sends no more.
-    """
+    """Lines that an operator has printed."""
 
     work: TaskActivity
     text: str
@@ -194,12 +188,7 @@ class TaskProgress(Progress):
 
 
 class ProgressSender:
-    """Sends reports to the driver in datagrams, which need no connection and never wait; use it as a context manager.
-
-    Args:
-        address: The receiver; None sends nothing.
-        attempt: Spark's number of the attempt that reports.
-    """
+    """Sends reports to the driver in datagrams, which need no connection and never wait; a context manager."""
 
     def __init__(self, address: ProgressAddress | None, attempt: int = -1) -> None:
         self._address = address

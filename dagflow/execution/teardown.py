@@ -12,15 +12,7 @@ logger = logging.getLogger(__name__)
 
 
 def tear_down(*chains: Chain, failed: BaseException | None = None) -> None:
-    """Tear down all operators of some chains that were set up, even if one of them fails.
-
-    Args:
-        chains: The chains.
-        failed: An earlier failure, which is the one to report: the others are logged.
-
-    Raises:
-        DagflowError: An operator could not be torn down, and nothing had failed before.
-    """
+    """Tear down all operators of some chains that were set up, and raise the first failure if nothing failed before."""
     failures = [error for chain in chains for error in chain.teardown()]
     first = failures.pop(0) if failed is None and failures else None
     for error in failures:

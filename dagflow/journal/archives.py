@@ -23,24 +23,14 @@ def archive_directory(state: JournalState) -> str:
 
 
 def archived_windows(store: ObjectStore, state: JournalState, window_id: int) -> Iterator[Window]:
-    """The windows that are only in the archive, in their order, from window_id on.
-
-    Raises:
-        JournalError: The archive is damaged, or a part of it is missing.
-        StorageError: The store failed.
-    """
+    """The windows that are only in the archive, in their order, from window_id on."""
     for name, frames in _archives(store, state, window_id, lambda name: _archived_frames(store, name)):
         for frame in frames:
             yield window_in(store, name, frame)
 
 
 def require_archives(store: ObjectStore, state: JournalState) -> None:
-    """Check that the archive has all kept windows, by the names of its objects alone.
-
-    Raises:
-        JournalError: A part of the archive is missing.
-        StorageError: The store failed.
-    """
+    """Check that the archive has all kept windows, by the names of its objects alone."""
     for _ in _archives(store, state, state.forgotten + 1, lambda name: [b""] * windows_in(name)):
         pass
 
@@ -88,7 +78,6 @@ def _archives(
 def _gap(
     store: ObjectStore, state: JournalState, windows: tuple[int, int], problem: JournalError | MissingError | None
 ) -> JournalError | MissingError:
-    """The error for windows that no archive has, or whose archive is torn or vanishes."""
     url = redacted(f"{store.url}/{archive_directory(state)}")
     if isinstance(problem, TornError):
         return problem.damage("the archive was damaged after it was written")
@@ -126,22 +115,13 @@ def _archived_frames(store: ObjectStore, name: str) -> list[bytes]:
 
 
 def window_in(store: ObjectStore, name: str, frame: bytes) -> Window:
-    """The window that a frame of an object holds.
-
-    Raises:
-        JournalError: The frame is damaged.
-    """
+    """The window that a frame of an object holds."""
     url = redacted(f"{store.url}/{name}")
     return from_json(Window, decode(frame, url, store.roots), url)
 
 
 def archived_windows_backwards(store: ObjectStore, state: JournalState, end: int) -> Iterator[Window]:
-    """The windows in the archive below end that are kept, the newest first.
-
-    Raises:
-        JournalError: The archive is damaged, or a part of it is missing.
-        StorageError: The store failed.
-    """
+    """The windows in the archive below end that are kept, the newest first."""
     for _ in range(_LISTINGS):
         if end - 1 <= state.forgotten:
             return

@@ -21,11 +21,7 @@ _RANGE = re.compile(r"\d{12}-\d{12}")
 
 
 def archives_in(store: ObjectStore, directory: str) -> Iterator[str]:
-    """The archives in a directory, in the order of their windows; other objects are left out.
-
-    Raises:
-        StorageError: The store failed.
-    """
+    """The archives in a directory, in the order of their windows; other objects are left out."""
     return (name for name in store.list(directory) if _RANGE.fullmatch(name.removeprefix(directory)))
 
 
@@ -34,14 +30,6 @@ def compact_archives(log: Log, directory: str) -> None:
 
     A crash in between leaves overlapping ranges; readers skip windows that they have seen, and the next compaction
     removes the covered archives.
-
-    Args:
-        log: This driver's right to act.
-        directory: Where the archives of this generation are.
-
-    Raises:
-        FencedError: Another driver has taken over; nothing was removed.
-        StorageError: The store failed.
     """
     store = log.store
     names = list(archives_in(store, directory))

@@ -88,11 +88,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Replan:
-    """A planned window without a commit is planned again, with the same tuples.
-
-    Attributes:
-        plan: Its new plan.
-    """
+    """A planned window without a commit is planned again, with the same tuples."""
 
     kind: ClassVar[str] = "REPLAN"
 
@@ -160,13 +156,7 @@ class WindowReplay:
 
 @dataclass(frozen=True, slots=True)
 class ReplayDone:
-    """All files of a replayed window are published.
-
-    Attributes:
-        window_id: The window.
-        name: The object that holds the result of the replay.
-        receipts: Transactional targets' names for their states with the replay, by operator.
-    """
+    """All files of a replayed window are published."""
 
     kind: ClassVar[str] = "REPROCESSED"
 
@@ -212,11 +202,7 @@ class Operators:
 
 @dataclass(frozen=True, slots=True)
 class NewApp:
-    """A run has begun whose app is not that of the run before.
-
-    Attributes:
-        facts: The app.
-    """
+    """A run has begun whose app is not that of the run before."""
 
     kind: ClassVar[str] = "APP"
 
@@ -283,11 +269,7 @@ class Record:
 
     @classmethod
     def from_json(cls, value: Any, url: str) -> Record:
-        """The record that to_json() described.
-
-        Raises:
-            JournalError: The values have another form, or an event that this program does not know.
-        """
+        """The record that to_json() described."""
         seq, epoch, nonce, events = from_json(tuple[int, int, str, list[tuple[str, Any]]], value, url)
         for kind, _ in events:
             if kind not in _CLASS_BY_KIND:

@@ -35,11 +35,7 @@ class TornError(JournalError):
     """An object is cut off: its writer, or the machine, died while writing."""
 
     def damage(self, what: str) -> JournalError:
-        """The error to raise if the object must have been whole, because something was written that relies on it.
-
-        Args:
-            what: The kind of object, and what shows that it was whole, as "the archive was damaged after …".
-        """
+        """The error to raise if the object must have been whole, because something was written that relies on it."""
         return JournalError(
             f"{self.message.removesuffix(WRITER_DIED)}: {what}",
             url=self.url,
@@ -48,11 +44,7 @@ class TornError(JournalError):
 
 
 class Compressed:
-    """A JSON value in its written form, compressed: a small part of the size of its Python objects.
-
-    Args:
-        text: The value as JSON text.
-    """
+    """A JSON value in its written form, compressed: a small part of the size of its Python objects."""
 
     __slots__ = ("_body",)
 
@@ -67,12 +59,7 @@ class Compressed:
 
 
 def encode(value: Any, roots: Roots = NO_ROOTS) -> bytes:
-    """One JSON value as a frame of its own: `dagflow-journal <version> <length> <crc32>`, then the body.
-
-    Args:
-        value: The value.
-        roots: Named roots: in each text that is a location below a root, the root's name takes its place.
-    """
+    """One JSON value as a frame of its own: `dagflow-journal <version> <length> <crc32>`, then the body."""
     text = _written(value)
     if roots.pairs:
         text = _written(roots.shorten_all(_read(text)))
@@ -98,11 +85,6 @@ def decompressed(value: Any) -> Any:
 def decode(data: bytes, url: str, roots: Roots = NO_ROOTS) -> Any:
     """The JSON value of an object that is one frame.
 
-    Args:
-        data: The object's bytes.
-        url: The object, for messages.
-        roots: Named roots, where they are now.
-
     Raises:
         TornError: The object is a beginning of a frame, or nothing but zero bytes.
         JournalError: The object is not one frame, is damaged, or has an unknown version.
@@ -116,12 +98,7 @@ def decode(data: bytes, url: str, roots: Roots = NO_ROOTS) -> Any:
 
 
 def decode_all(data: bytes, url: str, roots: Roots = NO_ROOTS) -> Iterator[Any]:
-    """The JSON values of an object that is a sequence of frames.
-
-    Raises:
-        TornError: The last frame is cut off.
-        JournalError: As decode() says.
-    """
+    """The JSON values of an object that is a sequence of frames."""
     for frame in frames_of(data, url):
         yield _value_of(frame, url, roots)
 

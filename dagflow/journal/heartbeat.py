@@ -138,11 +138,7 @@ def heartbeat_name(number: int) -> str:
 
 
 def heartbeat_names(store: ObjectStore) -> list[str]:
-    """The names of all heartbeats, the newest last.
-
-    Raises:
-        StorageError: The store failed.
-    """
+    """The names of all heartbeats, the newest last."""
     return [name for name in store.list(HEARTBEATS) if name.removeprefix(HEARTBEATS).isdigit()]
 
 
@@ -153,11 +149,7 @@ def beating(heartbeat: Heartbeat) -> bytes:
 
 
 def newest_heartbeat(store: ObjectStore) -> tuple[int, Heartbeat | None]:
-    """The number of the newest heartbeat, 0 for none, and its content; None where it cannot be read.
-
-    Raises:
-        StorageError: The store failed.
-    """
+    """The number of the newest heartbeat, 0 for none, and its content; None where it cannot be read."""
     number = 0
     for _ in range(_LOOKS):
         names = heartbeat_names(store)

@@ -103,11 +103,7 @@ class Journal:
     def take_over(
         cls, store: ObjectStore, app: str | None, retention: JournalRetention, origin: RunOrigin | None = None
     ) -> Journal:
-        """Claim an epoch, read the log, fence the driver that held it; app None accepts any app.
-
-        Raises:
-            DagflowError: As open() says.
-        """
+        """Claim an epoch, read the log, fence the driver that held it; app None accepts any app."""
         store.probe()
         if exposure := store.close_to_others(DIRECTORIES):
             logger.warning(
@@ -204,16 +200,7 @@ class Journal:
         self._noted.clear()
 
     def end_replay(self, window_id: int, receipts: Mapping[str, str] = MappingProxyType({})) -> None:
-        """Record that all files of a replayed window are published.
-
-        Args:
-            window_id: The window.
-            receipts: Transactional targets' names for their states with it, by operator.
-
-        Raises:
-            FencedError: Another driver has taken over.
-            StorageError: The store failed.
-        """
+        """Record that all files of a replayed window are published."""
         before = find_window(self._store, self.state, window_id)
         intent = self.state.reprocessing[window_id].intent.without_state()
         now = replace(before, intent=intent, published_ms=now_ms(), receipts={**before.receipts, **receipts})
@@ -230,12 +217,7 @@ class Journal:
         return find_window(self._store, self.state, window_id)
 
     def windows(self, window_id: int = 1) -> Iterator[Window]:
-        """All committed windows that are kept, from window_id on, in their order.
-
-        Raises:
-            JournalError: The archive is damaged.
-            StorageError: The store failed.
-        """
+        """All committed windows that are kept, from window_id on, in their order."""
         return all_windows(self._store, self.state, window_id)
 
     def mark_done(
@@ -248,11 +230,6 @@ class Journal:
 
         The note becomes durable with the next record, or with flush(); until then a new driver publishes the window
         once more, which changes nothing.
-
-        Args:
-            window_id: The window.
-            receipts: Each transactional target's name for its state with the window, by operator.
-            targets: How messages name the targets, by operator.
 
         Raises:
             ValueError: The window is not the oldest one with an intent.
@@ -283,21 +260,11 @@ class Journal:
         self._noted.append(event)
 
     def flush(self) -> None:
-        """Make the notes of mark_done() durable; writes nothing where there are none.
-
-        Raises:
-            FencedError: Another driver has taken over.
-            StorageError: The store failed.
-        """
+        """Make the notes of mark_done() durable; writes nothing where there are none."""
         self.append()
 
     def check_epoch(self) -> None:
-        """Check that this driver still holds the journal.
-
-        Raises:
-            FencedError: Another driver has taken over; the message names it.
-            JournalError: The journal has vanished.
-        """
+        """Check that this driver still holds the journal."""
         self._require_open()
         self._log.check_epoch()
 
@@ -305,10 +272,6 @@ class Journal:
         """Make the journal smaller, if that is due; writes a few small objects at most.
 
         A store that refuses stops nothing: the old objects hold the same as the new ones, and a later call tries again.
-
-        Raises:
-            FencedError: Another driver has taken over.
-            StorageError: The store failed to take a record.
         """
         self._require_open()
         if self._seq < self._maintain_from or not self._retention.is_due(self.state, self._seq - self._snapshot_seq):
@@ -324,12 +287,7 @@ class Journal:
             raise
 
     def archive(self) -> None:
-        """Move the finished windows to the archive.
-
-        Raises:
-            FencedError: Another driver has taken over.
-            StorageError: The store failed.
-        """
+        """Move the finished windows to the archive."""
         self.flush()
         archive(self._log, self.state)
 
@@ -343,12 +301,7 @@ class Journal:
         compact_archives(self._log, archive_directory(self.state))
 
     def published(self) -> Iterator[str]:
-        """The final URL of every file that this journal has published, or will publish.
-
-        Raises:
-            JournalError: The archive is damaged.
-            StorageError: The store failed.
-        """
+        """The final URL of every file that this journal has published, or will publish."""
         return published_urls(self._store, self.state)
 
     def close(self) -> None:

@@ -13,25 +13,14 @@ KEPT_RANGES = 1000
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """Ranges of files that are in no output.
-
-    Attributes:
-        ranges: How many there are.
-        bytes: How many bytes they have.
-        newest: The newest of them.
-    """
+    """Ranges of files that are in no output."""
 
     ranges: int = 0
     bytes: int = 0
     newest: list[Skipped] = field(default_factory=list)
 
     def after(self, skipped: Sequence[Skipped], recovered: Sequence[Skipped]) -> LeftOut:
-        """The totals after a window.
-
-        Args:
-            skipped: The ranges that it has left out.
-            recovered: The ranges among `newest` that it has read.
-        """
+        """The totals after a window."""
         read = set(recovered)
         return LeftOut(
             self.ranges + len(skipped) - len(recovered),

@@ -48,11 +48,7 @@ def slot_name(directory: str, number: int) -> str:
 
 
 def number_of(name: str) -> int:
-    """The number in a name that slot_name() returned.
-
-    Raises:
-        JournalError: The name has no number.
-    """
+    """The number in a name that slot_name() returned."""
     text = name.rpartition("/")[2]
     if not text.isdigit():
         raise JournalError("this name does not belong into a journal", url=name, hint="move the file elsewhere")
@@ -60,11 +56,7 @@ def number_of(name: str) -> int:
 
 
 class SlotTakenError(JournalError):
-    """Another driver's record is in the slot that was to be written.
-
-    Args:
-        record: The record, or None where it is torn.
-    """
+    """Another driver's record is in the slot that was to be written."""
 
     def __init__(self, message: str, *, url: str, record: Record | None) -> None:
         super().__init__(message, url=url)
@@ -93,12 +85,7 @@ class _MovedError(Exception):
 
 
 def load(store: ObjectStore) -> LoadedLog:
-    """Read the newest snapshot and the records after it.
-
-    Raises:
-        JournalError: A record is damaged or missing, or of an unknown version.
-        StorageError: The store failed.
-    """
+    """Read the newest snapshot and the records after it."""
     for attempt in range(1, _LOADS + 1):
         try:
             return _load(store)
@@ -180,11 +167,7 @@ def _voided_by(record: Record) -> Iterator[int]:
 
 
 def apply_record(state: JournalState, record: Record, store: ObjectStore) -> None:
-    """Change the state by the events of a record.
-
-    Raises:
-        JournalError: The record cannot follow those before it.
-    """
+    """Change the state by the events of a record."""
     for event in record.events:
         try:
             state.apply(event)
@@ -194,11 +177,7 @@ def apply_record(state: JournalState, record: Record, store: ObjectStore) -> Non
 
 
 def is_whole(store: ObjectStore, name: str, frames: int) -> bool:
-    """Whether an object can be read and holds this many frames.
-
-    Raises:
-        StorageError: The store failed.
-    """
+    """Whether an object can be read and holds this many frames."""
     try:
         return len(list(decode_all(store.read(name), redacted(f"{store.url}/{name}")))) == frames
     except (JournalError, MissingError):
@@ -210,14 +189,6 @@ class Log:
 
     Guarantee: when append() returns, no driver of a later epoch had opened the log before the record was durable
     and visible to it.
-
-    Args:
-        store: Where the log is.
-
-    Attributes:
-        store: Where the log is.
-        holder: This process, as other drivers see it.
-        epoch: This driver's epoch; later drivers have higher ones.
     """
 
     def __init__(self, store: ObjectStore) -> None:
@@ -287,17 +258,7 @@ class Log:
         )
 
     def create_if_absent(self, name: str, data: bytes, frames: int = 1) -> None:
-        """Create an object to which any driver would write the same facts, unless it exists as a whole.
-
-        Args:
-            name: The object.
-            data: Its bytes.
-            frames: How many frames the data has.
-
-        Raises:
-            FencedError: Another driver has taken over, and the existing object is torn.
-            StorageError: The store failed.
-        """
+        """Create an object to which any driver would write the same facts, unless it exists as a whole."""
         try:
             self.store.create(name, data)
         except AlreadyExistsError:
@@ -310,11 +271,7 @@ class Log:
             self.store.create(name, data)
 
     def forget_epochs(self) -> None:
-        """Remove the oldest epochs; a driver that comes back after many others finds its own gone, and stops.
-
-        Raises:
-            StorageError: The store failed.
-        """
+        """Remove the oldest epochs; a driver that comes back after many others finds its own gone, and stops."""
         self.store.delete(sorted(self.store.list(EPOCHS))[:-EPOCHS_KEPT])
 
     def fenced(self) -> FencedError:

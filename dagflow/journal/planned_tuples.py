@@ -56,7 +56,6 @@ def _encoded_batch(batch: TupleBatch) -> dict[str, Any]:
 
 
 def _encoded_rows(kind: type, tuples: list[Any]) -> Any:
-    """Tuples of an author's class, in a form that the next run can read."""
     try:
         adapter = _adapter(kind)
     except PydanticUserError as error:
@@ -74,12 +73,7 @@ def _encoded_rows(kind: type, tuples: list[Any]) -> Any:
 
 
 def decode_tuples(kind: Any, encoded: Any) -> list[Any]:
-    """The tuples and tuple batches that were given to encode_tuples().
-
-    Raises:
-        JournalError: The class of a tuple batch is gone; or the tuples are of a version, or have fields, that this
-            program does not know.
-    """
+    """The tuples and tuple batches that were given to encode_tuples()."""
     value = decompressed(encoded)
     tuples: list[Any] = []
     for group in value["groups"]:
@@ -168,15 +162,7 @@ def require_importable(kind: type) -> None:
 
 
 def class_named(name: str, taker: str) -> type:
-    """The class that kind_name() has named.
-
-    Args:
-        name: Its name.
-        taker: The operator that its tuples were planned for, for the message.
-
-    Raises:
-        JournalError: The class no longer exists under that name.
-    """
+    """The class that kind_name() has named."""
     kind = _imported(name)
     if kind is None:
         module, _, qualname = name.partition(":")

@@ -75,7 +75,6 @@ class ProcessIdentity:
 
 
 def _kernel() -> tuple[str, str]:
-    """The boot and the process namespace of the calling process; "" where the system does not report one."""
     boot = space = ""
     with contextlib.suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -84,7 +83,6 @@ def _kernel() -> tuple[str, str]:
 
 
 def _look_up(pid: int) -> tuple[str, int] | None:
-    """State and start of a process; None where they cannot be read."""
     try:
         # The command's name in front of them may itself contain parentheses and blanks.
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b") ")[2].split()

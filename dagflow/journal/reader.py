@@ -31,35 +31,17 @@ def read_state(store: ObjectStore) -> JournalState:
 
 
 def with_roots_of_run(storage: StorageContext, checkpoint: str) -> ObjectStore:
-    """A checkpoint whose named roots are where the newest run had them, for readers without the app.
-
-    Raises:
-        MissingJournalError: There is no journal.
-        JournalError: The journal is damaged, or of an unknown version.
-        StorageError: The store failed.
-    """
+    """A checkpoint whose named roots are where the newest run had them, for readers without the app."""
     return _with_roots(storage, checkpoint, read_state(storage.objects(checkpoint)).roots)
 
 
 def read_state_with_roots(storage: StorageContext, checkpoint: str) -> JournalState:
-    """The state of a journal, with named roots where the newest run had them.
-
-    Raises:
-        MissingJournalError: There is no journal.
-        JournalError: The journal is damaged, or of an unknown version.
-        StorageError: The store failed.
-    """
+    """The state of a journal, with named roots where the newest run had them."""
     return read_journal(storage, checkpoint)[1]
 
 
 def read_journal(storage: StorageContext, checkpoint: str) -> tuple[ObjectStore, JournalState]:
-    """A checkpoint whose named roots are where the newest run had them, and the state of its journal.
-
-    Raises:
-        MissingJournalError: There is no journal.
-        JournalError: The journal is damaged, or of an unknown version.
-        StorageError: The store failed.
-    """
+    """A checkpoint whose named roots are where the newest run had them, and the state of its journal."""
     store = storage.objects(checkpoint)
     state = read_state(store)
     if not state.roots:
@@ -86,11 +68,5 @@ def read_window(store: ObjectStore, window_id: int) -> Window:
 
 
 def committed_windows(store: ObjectStore, window_id: int = 1) -> Iterator[Window]:
-    """All committed windows from window_id on, in their order.
-
-    Raises:
-        MissingJournalError: There is no journal.
-        JournalError: The journal is damaged, or of an unknown version.
-        StorageError: The store failed.
-    """
+    """All committed windows from window_id on, in their order."""
     return all_windows(store, read_state(store), window_id)

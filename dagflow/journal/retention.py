@@ -48,10 +48,6 @@ def archive(log: Log, state: JournalState) -> None:
 
     After a crash between this and the next snapshot they are archived again, under an overlapping range; readers skip
     windows that they have seen.
-
-    Raises:
-        FencedError: Another driver has taken over, and the existing archive is torn.
-        StorageError: The store failed.
     """
     if not state.finished:
         return
@@ -66,11 +62,7 @@ def archive(log: Log, state: JournalState) -> None:
 
 
 def take_snapshot(log: Log, state: JournalState, seq: int) -> None:
-    """Write the state after all records up to seq.
-
-    Raises:
-        StorageError: The store failed.
-    """
+    """Write the state after all records up to seq."""
     log.create_if_absent(slot_name(SNAPSHOTS, seq), encode(state.to_json(), log.store.roots))
 
 
@@ -78,10 +70,6 @@ def trim(log: Log) -> None:
     """Remove the records that the snapshot before the newest one covers, and all older snapshots.
 
     The newest snapshot is never the only way to restore a state.
-
-    Raises:
-        FencedError: Another driver has taken over; nothing was removed.
-        StorageError: The store failed; the next trim removes the rest.
     """
     store = log.store
     snapshots = sorted(store.list(SNAPSHOTS))
@@ -106,12 +94,7 @@ def forget(state: JournalState, kept_windows: int | None) -> None:
 
 
 def remove_forgotten(log: Log, state: JournalState) -> None:
-    """Remove the archives whose windows are all forgotten, and the results of replays that no longer count.
-
-    Raises:
-        FencedError: Another driver has taken over; nothing was removed.
-        StorageError: The store failed; the next call removes the rest.
-    """
+    """Remove the archives whose windows are all forgotten, and the results of replays that no longer count."""
     # Archives are in the order of their windows, so only those to be removed and one more are looked at.
     archives = archives_in(log.store, archive_directory(state))
     old = list(takewhile(lambda name: int(name.rpartition("-")[2]) <= state.forgotten, archives))
@@ -122,12 +105,7 @@ def remove_forgotten(log: Log, state: JournalState) -> None:
 
 
 def all_windows(store: ObjectStore, state: JournalState, window_id: int = 0) -> Iterator[Window]:
-    """All committed windows, from window_id on, in their order; replayed ones as of their last replay.
-
-    Raises:
-        JournalError: The archive is damaged.
-        StorageError: The store failed.
-    """
+    """All committed windows, from window_id on, in their order; replayed ones as of their last replay."""
     for window in _as_committed(store, state, max(window_id, state.forgotten + 1)):
         yield _as_at_last(store, state, window)
 
@@ -135,17 +113,8 @@ def all_windows(store: ObjectStore, state: JournalState, window_id: int = 0) -> 
 def newest_windows(store: ObjectStore, state: JournalState, before: int = 0) -> Iterator[Window]:
     """The windows that a journal keeps, the newest first: planned ones, and committed ones as of their last replay.
 
-    Args:
-        store: The checkpoint.
-        state: The state of its journal.
-        before: Only windows with a lower id; 0 for all.
-
     Yields:
         The windows. Archives of older windows are opened only as the caller reads on.
-
-    Raises:
-        JournalError: The archive is damaged.
-        StorageError: The store failed.
     """
     end = min(before or state.last_planned + 1, state.last_planned + 1)
     held = {**state.planned, **state.intents, **state.finished}
@@ -157,7 +126,6 @@ def newest_windows(store: ObjectStore, state: JournalState, before: int = 0) -> 
 
 
 def _held_window(store: ObjectStore, state: JournalState, window_id: int) -> Window:
-    """A window that is in no archive."""
     if window_id in state.finished:
         return from_json(Window, decode(state.finished[window_id], store.url), store.url)
     if window_id in state.intents:
@@ -177,11 +145,7 @@ def _as_at_last(store: ObjectStore, state: JournalState, window: Window) -> Wind
 
 
 def keep_replayed(log: Log, state: JournalState, seq: int, window: Window) -> str:
-    """Write the result of a window's replay, and return the name of the object.
-
-    Raises:
-        StorageError: The store failed.
-    """
+    """Write the result of a window's replay, and return the name of the object."""
     name = f"{_replayed_directory(state)}{window.plan.window_id:012d}-{seq:012d}"
     log.create_if_absent(name, encode(to_json(window), log.store.roots))
     return name
@@ -194,12 +158,7 @@ def _as_committed(store: ObjectStore, state: JournalState, window_id: int) -> It
 
 
 def published_urls(store: ObjectStore, state: JournalState) -> Iterator[str]:
-    """The final URL of every file that was published, or will be.
-
-    Raises:
-        JournalError: The archive is damaged.
-        StorageError: The store failed.
-    """
+    """The final URL of every file that was published, or will be."""
     committed = (window.intent for window in all_windows(store, state) if window.intent is not None)
     for intent in itertools.chain(committed, (event.intent for event in state.reprocessing.values())):
         yield from (file.final_url for file in intent.files if not file.target)
@@ -208,11 +167,7 @@ def published_urls(store: ObjectStore, state: JournalState) -> Iterator[str]:
 
 
 def find_window(store: ObjectStore, state: JournalState, window_id: int) -> Window:
-    """The journal's information about one window.
-
-    Raises:
-        MissingError: There is no such window.
-    """
+    """The journal's information about one window."""
     if window_id in state.planned:
         return Window(state.planned[window_id])
     if 0 < window_id <= state.forgotten:

@@ -145,12 +145,7 @@ class CommittedState:
     byte_accounting: dict[str, int] = field(default_factory=dict)
 
     def with_booked(self, added: Booked, withdrawn: Booked) -> CommittedState:
-        """The state with updated sums of the byte accounting.
-
-        Args:
-            added: What a window has booked.
-            withdrawn: What the window had booked before, which `added` replaces.
-        """
+        """The state with updated sums of the byte accounting."""
         sums = Counter(self.byte_accounting)
         for booked in added.values():
             sums.update(booked)

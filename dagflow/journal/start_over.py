@@ -24,16 +24,8 @@ def set_aside(store: ObjectStore) -> Iterator[str]:
     yielded; after the last one the journal records that all are removed. If that point is not reached, the journal
     cannot be opened before set_aside() is called again, which yields all files once more.
 
-    Args:
-        store: The checkpoint; if it has no journal, nothing happens.
-
     Yields:
         The final URL of every file that was published, or would have been.
-
-    Raises:
-        FencedError: Another driver has taken over.
-        JournalError: The journal is damaged, or of an unknown version: its files are not known.
-        StorageError: The store failed, or the app does not name a root of published files; nothing was set aside.
     """
     if not any(True for directory in (SNAPSHOTS, LOG) for _ in store.list(directory)):
         return

@@ -107,11 +107,7 @@ class HeldFiles:
                 yield from (held.file for held in files if held.window_id not in but)
 
     def published_through(self, newest: int) -> int:
-        """The newest window such that neither it nor any window before it has held files.
-
-        Args:
-            newest: The newest window that is published except for its held files.
-        """
+        """The newest window such that neither it nor any window before it has held files."""
         held = (each for files in self.waiting.values() for each in files)
         return min([newest, *((each.since_window or each.window_id) - 1 for each in held)])
 
@@ -134,12 +130,7 @@ class PartitionCounts:
 
 @dataclass(frozen=True, slots=True)
 class DriverStart:
-    """A driver that took over the journal to run an app.
-
-    Attributes:
-        window_id: The first window that it could plan.
-        holder: The driver, in words.
-    """
+    """A driver that took over the journal to run an app."""
 
     window_id: int
     holder: str
@@ -257,11 +248,7 @@ class JournalState:
         return min(filter(None, waiting), default=0)
 
     def published_through(self, newest: int) -> int:
-        """The newest window such that neither it nor any window before it holds back files or results.
-
-        Args:
-            newest: The newest window that is published except for what it holds back.
-        """
+        """The newest window such that neither it nor any window before it holds back files or results."""
         results = self.committed_state.held_results.values()
         return min([self.held.published_through(newest), *(each.since_window - 1 for each in results)])
 
@@ -456,7 +443,6 @@ class JournalState:
         self._book(event.booked_before, cancelled.intent.accounting)
 
     def _book(self, added: Booked, withdrawn: Booked) -> None:
-        """Replace in the sums what a done window has booked, also where later commits are taken back."""
         self.committed_state = self.committed_state.with_booked(added, withdrawn)
         self.before = {window_id: each.with_booked(added, withdrawn) for window_id, each in self.before.items()}
 

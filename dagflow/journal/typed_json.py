@@ -26,16 +26,7 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(kind: type[T], value: Any, url: str) -> T:
-    """The object that was given to to_json().
-
-    Args:
-        kind: Its class.
-        value: JSON values.
-        url: The object with the values, for messages.
-
-    Raises:
-        JournalError: The values are not of this class.
-    """
+    """The object that was given to to_json()."""
     try:
         return msgspec.convert(value, kind, str_keys=True)
     except msgspec.ValidationError as error:

@@ -17,11 +17,7 @@ MAX_ATTEMPTS = 4
 
 
 class Runtime(ABC):
-    """Where the tasks of windows run: Spark, processes of this machine, or the driver's own process.
-
-    Args:
-        board: Keeps the reports of the tasks.
-    """
+    """Where the tasks of windows run: Spark, processes of this machine, or the driver's own process."""
 
     def __init__(self, board: ProgressBoard) -> None:
         self._board = board
@@ -64,9 +60,6 @@ class Runtime(ABC):
 
         Returns:
             For each item, in order, its pre-scan result, or the DagflowError that was raised.
-
-        Raises:
-            DagflowError: The pre-scan failed as a whole.
         """
 
     @abstractmethod
@@ -75,9 +68,6 @@ class Runtime(ABC):
 
         Returns:
             The results, in the order of the items.
-
-        Raises:
-            DagflowError: The tasks failed.
         """
 
     @abstractmethod
@@ -120,11 +110,7 @@ class LazyRuntime:
         self._lock = threading.Lock()
 
     def get(self) -> Runtime:
-        """The runtime; starts it if necessary.
-
-        Raises:
-            DagflowError: The runtime could not be started.
-        """
+        """The runtime; starts it if necessary."""
         with self._lock:
             if self._runtime is None:
                 began_s = time.monotonic()

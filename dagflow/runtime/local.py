@@ -102,18 +102,7 @@ class MapJob:
 
 
 def start_local(program: Program, workers: int, log: Path, server: TaskServer | None = None) -> Runtime:
-    """A runtime of this machine.
-
-    Args:
-        program: The app.
-        workers: How many processes run tasks; 1 for this process, where debuggers and profilers see the operators.
-        log: Where several processes write what operators print.
-        server: The process that forks the others, where it was started ahead.
-
-    Raises:
-        StorageError: A directory that the processes need cannot be written to.
-        DagflowError: The processes cannot be started.
-    """
+    """A runtime of this machine."""
     if workers == 1:
         return SingleProcessRuntime(program)
     try:
@@ -131,12 +120,6 @@ class LocalRuntime(Runtime):
     """A runtime of several processes on this machine.
 
     Items for another stage travel in files, so record data never passes through the driver.
-
-    Args:
-        program: The app.
-        workers: How many processes run tasks.
-        log: Where the processes write what operators print.
-        server: The process that forks the others, where it was started ahead.
     """
 
     def __init__(self, program: Program, workers: int, log: Path, server: TaskServer | None = None) -> None:
@@ -235,11 +218,7 @@ def _level_job(
 
 
 class SingleProcessRuntime(InlineRuntime):
-    """A runtime that runs one task at a time, on one thread of this process.
-
-    Args:
-        program: The app.
-    """
+    """A runtime that runs one task at a time, on one thread of this process."""
 
     def __init__(self, program: Program) -> None:
         super().__init__(program, parallelism=1)
@@ -322,14 +301,7 @@ class SpooledItem:
 
 
 class SpoolWriter:
-    """Stores the items of one task in a file, which is created with the first item; use it as a context manager.
-
-    Args:
-        directory: Where to create the file; the driver removes it with its window.
-
-    Attributes:
-        spooled: The stored items, in order of arrival.
-    """
+    """Stores the items of one task in a file, which is created with the first item; use it as a context manager."""
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
@@ -339,11 +311,7 @@ class SpoolWriter:
         self.spooled: list[SpooledItem] = []
 
     def write(self, item: ShuffleItem) -> None:
-        """Store an item.
-
-        Raises:
-            StorageError: The item cannot be written to the disk.
-        """
+        """Store an item."""
         data = pickle.dumps(item, protocol=5)
         with _disk_errors(self._directory, _STORE):
             if self._file is None:
@@ -366,11 +334,7 @@ class SpoolWriter:
 
 
 def read_spooled(spooled: Iterable[SpooledItem]) -> Iterator[Any]:
-    """The stored items, one at a time, so that a task holds only one of them in memory.
-
-    Raises:
-        StorageError: A file cannot be read.
-    """
+    """The stored items, one at a time, so that a task holds only one of them in memory."""
     with contextlib.ExitStack() as stack:
         files: dict[str, BinaryIO] = {}
         for each in spooled:
@@ -383,7 +347,6 @@ def read_spooled(spooled: Iterable[SpooledItem]) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def _disk_errors(path: str, action: str) -> Iterator[None]:
-    """Turn an OSError into a StorageError that names the action, and how to use another disk."""
     try:
         with translated(path, action):
             yield

@@ -33,12 +33,7 @@ _CAUSE = re.compile(r"Caused by: (?:[\w.$]+: )*([^\n]+)")
 
 @contextlib.contextmanager
 def master_named(master: str, log: Path) -> Iterator[None]:
-    """Replace the error of a start by one that says why Spark could not connect to the master, if that was the cause.
-
-    Args:
-        master: The master's URL.
-        log: Spark's log of this start.
-    """
+    """Replace the error of a start by one that says why Spark could not connect to the master, if it could not."""
     try:
         yield
     except DagflowError as error:

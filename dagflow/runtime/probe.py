@@ -135,13 +135,7 @@ def _sample(path: str) -> str:
 def examiner(
     locations: RunLocations, storage: StorageContext, program: Callable[[], Any]
 ) -> Callable[[Iterable[Any]], Iterator[dict[str, Any]]]:
-    """A function that reports what an executor has; it can be sent to an executor that lacks packages.
-
-    Args:
-        locations: Locations to check.
-        storage: Reaches the stores of the app.
-        program: Returns the app's program in the executor.
-    """
+    """A function that reports what an executor has; it can be sent to an executor that lacks packages."""
     needed = [(name, _MODULE_BY_PACKAGE.get(name, name)) for name in NEEDED]
     outputs, tag, hold_s = list(locations.outputs), locations.tag, HOLD_S
     module = __name__
@@ -192,18 +186,8 @@ def examiner(
 def examine_app(program: Program, inputs: Sequence[str], outputs: Sequence[str], tag: str) -> dict[str, Any]:
     """Load the app's operators and try its locations, on an executor that has all packages.
 
-    Args:
-        program: The app.
-        inputs: Files and directories: local ones must exist, others are requested to check the credentials.
-        outputs: URLs of directories to write a pending file into.
-        tag: Part of the names of the pending files.
-
     Returns:
         The fields `missing` and `written` of an ExecutorReport, as JSON.
-
-    Raises:
-        CredentialsError: A store does not accept this executor's credentials.
-        Exception: An operator cannot be loaded, or a location cannot be written to.
     """
     for operator in program.operators.values():
         pickle.loads(operator)
@@ -231,15 +215,8 @@ def _require_credentials(storage: StorageContext, url: str) -> None:
 def check_compatibility(answers: Iterable[dict[str, Any]], storage: StorageContext) -> int:
     """Refuse to start where an executor lacks something.
 
-    Args:
-        answers: Reports of the executors, as returned by the function of examiner().
-        storage: Reaches the stores of the app.
-
     Returns:
         Number of executors that have reported.
-
-    Raises:
-        DagflowError: An executor lacks something; the error says which one, what, and what to do.
     """
     reports = [
         ExecutorReport(**{**answer, "written": [PendingFile.from_json(file) for file in answer.get("written", [])]})
@@ -254,11 +231,7 @@ def check_compatibility(answers: Iterable[dict[str, Any]], storage: StorageConte
 
 
 def incompatibility_of(text: str) -> DagflowError | None:
-    """The error for a probe that Spark could not start; None for an unknown message.
-
-    Args:
-        text: Spark's message.
-    """
+    """The error for a probe that Spark could not start; None for an unknown message."""
     versions = re.search(r"Python in worker has different version: (\S+) than that in driver: (\d+\.\d+)", text)
     if versions:
         return DagflowError(

@@ -21,10 +21,6 @@ class ProcessLog:
 
     The log of the run before is kept beside it, with `.1` behind its name.
 
-    Args:
-        head_bytes: Bytes to keep from the beginning.
-        tail_bytes: Bytes to keep from the end, at least.
-
     Attributes:
         descriptor: The other process writes to it; the caller closes it in this process once the other one has it.
             Until begin() the pipe holds what is written.
@@ -40,14 +36,7 @@ class ProcessLog:
         self._copying: threading.Thread | None = None
 
     def begin(self, path: Path) -> None:
-        """Start to write the file.
-
-        Args:
-            path: The file; only its owner may read it, because operators may print records.
-
-        Raises:
-            OSError: The file cannot be written.
-        """
+        """Start to write the file; only its owner may read it, because operators may print records."""
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if path.exists():
             path.replace(path.with_name(f"{path.name}.1"))
@@ -71,7 +60,6 @@ class ProcessLog:
             self._cut()
 
     def _cut(self) -> None:
-        """Remove the bytes between the head and the newest ones."""
         tail = os.pread(self._file, self._tail_bytes, self._size_bytes - self._tail_bytes)
         self._left_out_bytes += self._size_bytes - self._tail_bytes - self._kept_from
         mark = _MARK % self._left_out_bytes

@@ -23,15 +23,6 @@ class Scratch:
 
     Guarantee: the directory is not swept before its process has ended. A lock shows whether that process is alive, not
     its id: the kernel drops a lock with the process, and process ids differ between containers.
-
-    Args:
-        parent: The directory in which to create it.
-
-    Attributes:
-        path: The directory.
-
-    Raises:
-        OSError: The directory cannot be created.
     """
 
     def __init__(self, parent: str | Path) -> None:
@@ -54,11 +45,7 @@ class Scratch:
 
 
 def sweep(*directories: str | Path) -> None:
-    """Remove what dead processes of this user have left; what cannot be removed stays.
-
-    Args:
-        directories: The directories to search; by default those in which runs create their own.
-    """
+    """Remove what dead processes of this user have left; what cannot be removed stays."""
     for directory in set(map(Path, directories or (*_temporary_directories(), *SHORT_DIRECTORIES))):
         for path in _ours_in(directory):
             lock = _locked(path)

@@ -37,10 +37,5 @@ def slot_of(item: ShuffleItem | TaskResult, next_level: int, slots: int) -> tupl
 
 
 def group_slots(shares: Sequence[list[Any]], together: Sequence[Sequence[int]]) -> list[list[tuple[int, list[Any]]]]:
-    """The slots that each task of the lowest level runs, with their inputs.
-
-    Args:
-        shares: The input of each slot.
-        together: The slots of each task; empty for one task for each slot.
-    """
+    """The slots that each task of the lowest level runs, with their inputs; `together` is empty for one task each."""
     return [[(slot, shares[slot]) for slot in slots] for slots in together or [[slot] for slot in range(len(shares))]]

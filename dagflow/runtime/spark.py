@@ -71,15 +71,7 @@ _LOST = "an executor was lost whose output some tasks had used and others had no
 
 
 class SparkRuntime(Runtime):
-    """Runs windows on a Spark context.
-
-    Args:
-        program: The app.
-        context: The context; close() stops it only with owns_context.
-        modules: Files and directories of user modules, for the executors.
-        owns_context: Whether close() stops the context.
-        must_stop: Whether to stop waiting, for example for executors that do not arrive.
-    """
+    """Runs windows on a Spark context."""
 
     def __init__(
         self,
@@ -120,11 +112,7 @@ class SparkRuntime(Runtime):
 
     @property
     def parallelism(self) -> int:
-        """How many tasks run at the same time; on a cluster this follows the executors.
-
-        Raises:
-            DagflowError: Spark's Java process has ended.
-        """
+        """How many tasks run at the same time; on a cluster this follows the executors."""
         # A local Spark keeps its cores, and each window asks: a busy Java takes milliseconds to answer.
         if self._is_cluster or not self._parallelism:
             with translating("a look at the cores"):
@@ -142,12 +130,7 @@ class SparkRuntime(Runtime):
         return self._is_cluster
 
     def probe(self, locations: RunLocations) -> None:
-        """Check that the executors of a cluster can run the app; a local Spark needs no check.
-
-        Raises:
-            DagflowError: An executor lacks something; the error says what, and what to do.
-            RunStoppedError: The run is asked to stop.
-        """
+        """Check that the executors of a cluster can run the app; a local Spark needs no check."""
         if not self._is_cluster:
             return
         for _ in range(PROBE_ROUNDS):
@@ -160,7 +143,6 @@ class SparkRuntime(Runtime):
             return int(self._context._jsc.sc().getExecutorMemoryStatus().size()) - 1
 
     def _reports(self, locations: RunLocations) -> list[dict[str, Any]]:
-        """The reports of the executors that exist by now."""
         broadcast = self._broadcast
         examine = examiner(locations, self._program.storage, lambda: broadcast.value)
         tasks = self.parallelism * PROBES_PER_CORE
@@ -186,13 +168,7 @@ class SparkRuntime(Runtime):
         return results
 
     def _begin(self, what: str, work: Callable[[], T], known: Callable[[str], DagflowError | None]) -> Future[T]:
-        """Run a job on a thread of its own.
-
-        Args:
-            what: The job's name.
-            work: Runs the job.
-            known: Translates Spark's message into an error; returns None for an unknown message.
-        """
+        """Run a job on a thread of its own."""
         future: Future[T] = Future()
         future.set_running_or_notify_cancel()
 
@@ -215,17 +191,7 @@ class SparkRuntime(Runtime):
         known: Callable[[str], DagflowError | None] = lambda _: None,
         warn: Callable[[float], None] = lambda _: None,
     ) -> T:
-        """Run a job, and wait for it.
-
-        Args:
-            what: See _begin().
-            work: See _begin().
-            known: See _begin().
-            warn: Called every NO_ANSWER_S seconds with the seconds waited so far.
-
-        Raises:
-            RunStoppedError: The run is asked to stop.
-        """
+        """Run a job, and wait for it; `warn` gets the seconds waited so far every NO_ANSWER_S."""
         job, began_s, warned = self._begin(what, work, known), time.monotonic(), 0
         while wait([job], timeout=LOOK_EVERY_S).not_done:
             if self._must_stop():
@@ -244,11 +210,7 @@ class SparkRuntime(Runtime):
         return how_it_ended(None if gateway is None else gateway.proc)
 
     def _run(self, window: WindowJob) -> list[TaskResult]:
-        """Run a window, and again as long as its tasks have used other attempts than those whose results have arrived.
-
-        Raises:
-            DagflowError: The results and the used attempts differ in each of MAX_ATTEMPTS runs.
-        """
+        """Run a window, and again as long as its tasks have used other attempts than those with the results."""
         counts = self._program.plan.partitions_by_level(window.partitions)
         tasks = group_slots(driver_inputs(self._program, window), window.together)
         lowest = max(len(tasks), 1)
@@ -272,13 +234,6 @@ class SparkRuntime(Runtime):
         )
 
     def _levels(self, rdd: Any, window: WindowJob, slots: Sequence[int]) -> Any:
-        """All levels of a window, one above the other.
-
-        Args:
-            rdd: What the driver sends to the tasks of the lowest level.
-            window: The window.
-            slots: How many slots each level has.
-        """
         above = [*slots[1:], 0]
         rdd = rdd.mapPartitions(_lowest_task(self._broadcast, window, above[0]))
         for level in range(1, len(slots)):
@@ -395,7 +350,6 @@ def _higher_task(
 
 
 def _host() -> tuple[TaskHost, int]:
-    """The host of the running task, and Spark's number of the attempt."""
     context = TaskContext.get()
     if context is None:
         return TaskHost(), -1
@@ -427,12 +381,7 @@ class Attempt:
 
 
 class AttemptWatch:
-    """Follows an attempt of a Spark task: which attempts it uses, and which slots use it.
-
-    Args:
-        level: The level of the task.
-        slot: Its slot.
-    """
+    """Follows an attempt of a Spark task: which attempts it uses, and which slots use it."""
 
     def __init__(self, level: int, slot: int = 0) -> None:
         self._level = level

@@ -40,18 +40,7 @@ pyspark.util.print_exec = lambda stream: None
 def java_for(
     app: str, master: str, conf: Mapping[str, str], log: Path | None, ahead: SparkProcess | None = None
 ) -> SparkProcess:
-    """A Java process for Spark with dagflow's settings, which may still be starting.
-
-    Args:
-        app: Name for Spark's own displays.
-        master: A Spark master URL.
-        conf: Settings that take precedence over dagflow's.
-        log: Where the JVM and the Python workers write; None leaves them this process's stderr.
-        ahead: A process with a log that was started ahead; ended here if it has other settings.
-
-    Raises:
-        DagflowError: Java could not be started.
-    """
+    """A Java process for Spark with dagflow's settings, which may still be starting."""
     settings = process_settings(app, master, conf)
     if ahead is not None and ahead.settings != settings:
         ahead.end()
@@ -68,18 +57,7 @@ def java_for(
 def start_context(
     app: str, master: str, conf: Mapping[str, str], log: Path | None = None, process: SparkProcess | None = None
 ) -> SparkContext:
-    """Start Spark with dagflow's settings.
-
-    Args:
-        app: Name for Spark's own displays.
-        master: A Spark master URL.
-        conf: Settings that take precedence over dagflow's.
-        log: Where the JVM and the Python workers write; None leaves them this process's stderr.
-        process: The Java process from java_for() with the same arguments; None for a new one.
-
-    Raises:
-        DagflowError: Java or Spark could not be started.
-    """
+    """Start Spark with dagflow's settings."""
     process = process or java_for(app, master, conf, log)
     with _start_errors(master, log), contextlib.ExitStack() as undo:
         undo.callback(process.end)
@@ -92,7 +70,6 @@ def start_context(
 
 @contextlib.contextmanager
 def _start_errors(master: str, log: Path | None) -> Iterator[None]:
-    """Translate the error of a failed start into a DagflowError."""
     try:
         yield
     except DagflowError:
@@ -135,24 +112,14 @@ def stop_context(context: SparkContext) -> None:
 
 
 def link_sources(context: SparkContext, paths: Iterable[Path]) -> None:
-    """Let tasks on this machine import modules from their own locations.
-
-    Args:
-        context: The context of the tasks.
-        paths: Absolute paths of module files and package directories; each is importable by its own name.
-    """
+    """Let tasks on this machine import modules from their own locations."""
     opened: Any = context
     # Not from the directories around them: these may contain modules with the names of installed ones.
     _let_import(context, str(linked_sources(paths, Path(opened._temp_dir))))
 
 
 def send_sources(context: SparkContext, paths: Iterable[Path]) -> None:
-    """Let executors import modules that are not installed there.
-
-    Args:
-        context: The context of the executors.
-        paths: As for link_sources(); the sent files of a package are those that package_zip() includes.
-    """
+    """Let executors import modules that are not installed there."""
     opened: Any = context
     archive = package_zip(paths, Path(opened._temp_dir))
     # Spark unpacks it once in each executor, before the first task there. PySpark would leave it packed: modules could
@@ -169,14 +136,7 @@ def _let_import(context: SparkContext, directory: str) -> None:
 
 
 def keep_classes() -> Path:
-    """Make later local runs start faster: keep an archive of the classes that a small Spark job loads.
-
-    Returns:
-        The archive.
-
-    Raises:
-        DagflowError: Spark did not start, or the archive was not made.
-    """
+    """Make later local runs start faster: keep an archive of the classes that a small Spark job loads."""
     return make_archive(use_java(), _run_once)
 
 
@@ -198,12 +158,7 @@ LARGE_BYTES = 64 << 20
 
 
 def linked_sources(paths: Iterable[Path], directory: Path) -> Path:
-    """Create a directory with links to modules, below another directory; nothing is copied.
-
-    Args:
-        paths: Absolute paths of module files and package directories.
-        directory: Where to create it.
-    """
+    """Create a directory with links to modules, below another directory; nothing is copied."""
     made = Path(tempfile.mkdtemp(dir=directory))
     for path in paths:
         (made / path.name).symlink_to(path)
@@ -215,10 +170,6 @@ def package_zip(paths: Iterable[Path], directory: Path) -> Path:
 
     Compiled files and hidden directories are left out; so is a file that vanishes meanwhile, as files of a concurrent
     run do.
-
-    Args:
-        paths: Module files and package directories.
-        directory: Where to create the file.
     """
     members = [member for path in paths for member in _files_of(path)]
     _warn_of_size([file for file, _ in members])
@@ -238,7 +189,6 @@ def package_zip(paths: Iterable[Path], directory: Path) -> Path:
 
 
 def _files_of(path: Path) -> Iterator[tuple[Path, str]]:
-    """The files of a module or a package, each with its name in the archive."""
     if path.is_file():
         yield path, path.name
         return

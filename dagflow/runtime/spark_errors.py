@@ -57,12 +57,7 @@ _FATAL = re.compile(r"Fatal Python error: ([^\n]+)(.*?)(?=\n\tat |\Z)", re.DOTAL
 
 
 def worker_death(text: str, last_of: Callable[[int], LastReport | None]) -> DagflowError | None:
-    """The error of a job whose task lost its Python process each time; None for another failure.
-
-    Args:
-        text: Spark's message.
-        last_of: Returns the last report of an attempt by its number.
-    """
+    """The error of a job whose task lost its Python process each time; None for another failure."""
     failed = _FAILED_TASK.search(text)
     if failed is None or _WORKER_DIED not in text or (last := last_of(int(failed[2]))) is None:
         return None
@@ -72,13 +67,7 @@ def worker_death(text: str, last_of: Callable[[int], LastReport | None]) -> Dagf
 
 
 def translated(error: Exception, work: str, how_java_ended: Callable[[], str] = str) -> Exception:
-    """The error to report for a job that failed as a whole.
-
-    Args:
-        error: What was raised.
-        work: What was under way.
-        how_java_ended: Called if Java has ended; returns how, or "".
-    """
+    """The error to report for a job that failed as a whole."""
     if isinstance(error, PicklingError) and isinstance(error.__context__, (Py4JError, ConnectionError)):
         error = error.__context__  # pickling called the JVM
     text = str(error)

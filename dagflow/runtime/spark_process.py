@@ -50,10 +50,6 @@ class SparkProcess:
     Attributes:
         settings: The given settings.
         variables: The environment variables that PySpark must see as well while it creates the context.
-
-    Raises:
-        DagflowError: The machine lacks something that it needs.
-        OSError: The process could not be started.
     """
 
     def __init__(self, settings: Mapping[str, str], *, has_log: bool) -> None:
@@ -87,11 +83,7 @@ class SparkProcess:
         return self._gateway
 
     def log_to(self, path: Path) -> None:
-        """Start to write the log to a file.
-
-        Raises:
-            StorageError: The file cannot be written.
-        """
+        """Start to write the log to a file."""
         assert self._log is not None
         try:
             self._log.begin(path)
@@ -140,7 +132,6 @@ class SparkProcess:
         return self._scratch / "address"
 
     def _address(self) -> tuple[int, str]:
-        """The port and the secret of the process, which it reports when it is ready."""
         while not self._address_file.exists():
             if self._process is None or self._process.poll() is not None:
                 raise JavaEndedError("Java ended at once")
@@ -171,14 +162,7 @@ class SparkProcess:
         return ",".join(str(self._scratch_in(parent)) for parent in parents)
 
     def local_settings(self, found: Mapping[str, str]) -> dict[str, str]:
-        """The directory for the context's sockets, and that for its blocks if it is not the one for temporary files.
-
-        Args:
-            found: The settings as Spark has read them, from all of its files.
-
-        Raises:
-            OSError: A directory that a setting names cannot be written to.
-        """
+        """The directory for the context's sockets, and that for its blocks if it is not the one for temporary files."""
         settings = {}
         if directories := found.get("spark.local.dir"):
             settings["spark.local.dir"] = self._inside(directories)
@@ -229,12 +213,10 @@ def spark_log(app: str) -> Path:
 
 
 def _escaped(text: str) -> str:
-    """Text as a key or a value of a Java properties file."""
     return "".join(f"\\u{ord(each):04x}" if each in "\\=:#! \t\n\r\f" else each for each in text)
 
 
 def _installed_spark() -> str:
-    """The directory of the Spark that is a part of PySpark."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise FileNotFoundError("there is no Python package pyspark")

@@ -80,20 +80,12 @@ CLUSTER_SETTINGS = {
 
 
 def is_protected(setting: Callable[[str], str | None]) -> bool:
-    """Whether only processes that know a secret can talk to Spark's.
-
-    Args:
-        setting: Returns the value of a setting; None for one that is not set.
-    """
+    """Whether only processes that know a secret can talk to Spark's."""
     return setting(AUTHENTICATE) == "true"
 
 
 def protection(found: Mapping[str, str]) -> dict[str, str]:
-    """Settings that encrypt the traffic between Spark's processes, where they share a secret.
-
-    Args:
-        found: The settings given to Spark.
-    """
+    """Settings that encrypt the traffic between Spark's processes, where they share a secret."""
     encryption = "spark.network.crypto.enabled"
     return {encryption: found.get(encryption, "true")} if is_protected(found.get) else {}
 
@@ -109,13 +101,6 @@ def require_secret(master: str, found: Mapping[str, str]) -> None:
     """Refuse to connect without its secret to a standalone cluster that requires authentication.
 
     Other clusters make up a secret for each app.
-
-    Args:
-        master: A Spark master URL.
-        found: The settings given to Spark.
-
-    Raises:
-        DagflowError: The secret is missing.
     """
     if not (master.startswith("spark://") and is_protected(found.get)):
         return
@@ -137,16 +122,7 @@ def settings_for(master: str, conf: Mapping[str, str]) -> dict[str, str]:
 
 
 def process_settings(app: str, master: str, conf: Mapping[str, str]) -> dict[str, str]:
-    """The settings of a Java process for an app.
-
-    Args:
-        app: Name for Spark's own displays.
-        master: A Spark master URL.
-        conf: Settings that take precedence over dagflow's, except the master.
-
-    Raises:
-        DagflowError: There is no Java that Spark can run on.
-    """
+    """The settings of a Java process for an app; conf takes precedence over dagflow's, except over the master."""
     cores = SparkMaster.parse(master).local_tasks
     settings = settings_for(master, conf)
     if cores:
@@ -165,9 +141,6 @@ def process_variables(settings: Mapping[str, str]) -> dict[str, str]:
     """The environment variables that Spark reads beside its settings.
 
     They are not set in this process for good: a later run in it may be on a cluster, or use another Python.
-
-    Args:
-        settings: The settings of the Java process.
     """
     variables = {"PYSPARK_PYTHON": _python(settings)}
     if SparkMaster.parse(settings[MASTER_SETTING]).local_tasks:

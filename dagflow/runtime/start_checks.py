@@ -26,11 +26,7 @@ _MORE_FILES = f"raise the limit, such as with: ulimit -n {ADVISED_FILES}"
 
 
 def require_no_context() -> None:
-    """Refuse to start Spark in a process that has a SparkContext, as a notebook may have: there can be only one.
-
-    Raises:
-        DagflowError: This process has a SparkContext.
-    """
+    """Refuse to start Spark in a process that has a SparkContext, as a notebook may have: there can be only one."""
     # A process that has not imported PySpark has none.
     known = getattr(sys.modules.get("pyspark"), "SparkContext", None)
     context = getattr(known, "_active_spark_context", None)
@@ -57,11 +53,7 @@ def require_no_submission() -> None:
 
 
 def require_open_files() -> None:
-    """Refuse to start Java where the system allows this process too few open files.
-
-    Raises:
-        DagflowError: The limit of open files is too low.
-    """
+    """Refuse to start Java where the system allows this process too few open files."""
     # Java raises its limit to the hard one itself.
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if limit != resource.RLIM_INFINITY and limit < NEEDED_FILES:
@@ -73,15 +65,7 @@ def require_open_files() -> None:
 
 
 def require_space(directory: Path) -> None:
-    """Refuse to start Java where the disk of its temporary files is full.
-
-    Args:
-        directory: Where Java will create its temporary files.
-
-    Raises:
-        StorageError: The disk is full.
-        OSError: The directory cannot be written to.
-    """
+    """Refuse to start Java where the disk of its temporary files is full."""
     probe = directory / "space"
     try:
         probe.write_bytes(bytes(NEEDED_BYTES))

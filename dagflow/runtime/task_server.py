@@ -23,11 +23,7 @@ SERVER = "dagflow.runtime.worker_server"
 
 
 class TaskServer:
-    """A process that imports what tasks need, then gets an app, and forks a process for each connection.
-
-    Raises:
-        OSError: The server cannot be started.
-    """
+    """A process that imports what tasks need, then gets an app, and forks a process for each connection."""
 
     def __init__(self) -> None:
         # Not `-m`, which would look for dagflow, and all that it imports, in the working directory first.
@@ -45,22 +41,13 @@ class TaskServer:
         self._is_over = False
 
     def begin(self, setup: bytes, log: int) -> None:
-        """Send the app to the server.
-
-        Args:
-            setup: The server's setup, pickled.
-            log: The descriptor that the server and its processes write to from now on.
-        """
+        """Send the pickled setup to the server; from now on it and its processes write to the descriptor `log`."""
         with contextlib.suppress(OSError):  # it ended at once; fork() then fails as well
             socket.send_fds(self._control, [len(setup).to_bytes(SIZE_BYTES)], [log])
             self._control.sendall(setup)
 
     def fork(self, connection: socket.socket) -> None:
-        """Fork a process that serves a connection.
-
-        Raises:
-            OSError: The server is gone.
-        """
+        """Fork a process that serves a connection."""
         socket.send_fds(self._control, [b"f"], [connection.fileno()])
 
     def close(self) -> None:

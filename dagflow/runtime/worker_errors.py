@@ -7,15 +7,7 @@ from dagflow.runtime.progress_board import LastReport
 
 
 def death_of(last: LastReport, times: int, stack_is: str, fatal: str = "", trace: str = "") -> OperatorError:
-    """The error for a task that lost its process in each attempt.
-
-    Args:
-        last: The last report of its last attempt.
-        times: The number of attempts.
-        stack_is: Where the stack of native code is, as a clause.
-        fatal: Python's faulthandler's reason of the end; "" where there is none.
-        trace: The whole output of faulthandler.
-    """
+    """The error for a task that lost its process in each attempt; `fatal` and `trace` are faulthandler's words."""
     work = last.work
     how = f"was killed {times} times, or called os._exit()"
     hint = "the system kills a process that takes more memory than there is, and `dmesg` says so"

@@ -61,13 +61,6 @@ class WorkerPool:
     """Processes that run jobs, forked by a server process that has imported what they need.
 
     Guarantee: no process of the pool outlives this one by more than a moment, even if this one is killed.
-
-    Args:
-        program: The app.
-        workers: How many jobs run at the same time.
-        log: Where operators in the processes, and native code, print.
-        board: Takes the reports of tasks.
-        server: The process that forks the others, where it was started ahead; the pool ends it.
     """
 
     def __init__(
@@ -126,7 +119,6 @@ class WorkerPool:
                     request.future.set_exception(CancelledError())
 
     def _serve(self) -> None:
-        """Run jobs in one process at a time; the target of a thread."""
         process: Connection | None = None
         while (request := self._waiting.get()).job is not None:
             for attempt in range(MAX_ATTEMPTS):
@@ -160,11 +152,6 @@ class WorkerPool:
         return death_of(died.last, MAX_ATTEMPTS, f"{self._log} has its stack", "".join(fatal))
 
     def _forked(self) -> Connection:
-        """A connection to a new process.
-
-        Raises:
-            _ProcessDiedError: The server is gone.
-        """
         ours, theirs = socket.socketpair()
         with theirs, self._lock:
             if self._is_closed:
@@ -179,12 +166,6 @@ class WorkerPool:
         return Connection(ours.detach())
 
     def _done(self, process: Connection, job: Job, *, is_retry: bool) -> Any:
-        """The result of a job.
-
-        Raises:
-            DagflowError: The job failed.
-            _ProcessDiedError: The process died.
-        """
         last: LastReport | None = None
         reported_s = time.monotonic()
         try:
@@ -216,12 +197,7 @@ def _last_of(message: TaskMessage, before: LastReport | None) -> LastReport | No
 
 
 def _begun(server: TaskServer | None, setup: bytes, log: Path) -> TaskServer:
-    """The given server, or a new one, that has the app and writes to a log.
-
-    Raises:
-        DagflowError: The log cannot be written.
-        OSError: The server cannot be started.
-    """
+    """The given server, or a new one, that has the app and writes to a log."""
     try:
         written = ProcessLog()
         written.begin(log)

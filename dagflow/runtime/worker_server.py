@@ -36,16 +36,7 @@ class Job(Protocol):
     """A piece of work for one process; picklable."""
 
     def __call__(self, program: Program, send: Callable[[TaskMessage], None], host: TaskHost) -> Any:
-        """Do the work.
-
-        Args:
-            program: The app.
-            send: Takes reports while the job runs.
-            host: The host of the process.
-
-        Returns:
-            The result, which is pickled.
-        """
+        """Do the work; the result is pickled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +56,7 @@ class ServerSetup:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The last message about a job.
-
-    Attributes:
-        result: The result of the job; None where it failed.
-        error: The error of the job.
-    """
+    """The last message about a job."""
 
     result: Any = None
     error: DagflowError | None = None

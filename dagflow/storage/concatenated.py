@@ -54,17 +54,7 @@ def encode_index(paths: pa.ChunkedArray, offsets: npt.NDArray[np.int64], lengths
 
 
 def list_entries(storage: StorageContext, directory: str, path: str | None = None) -> Iterator[MergedEntry]:
-    """The entries of the files below a directory, index by index, each sorted by path.
-
-    Args:
-        storage: Reaches the directory.
-        directory: Where files and their indices were published.
-        path: Only entries with this path; None for all.
-
-    Raises:
-        MissingError: There is no such directory.
-        StorageError: An index cannot be read.
-    """
+    """The entries of the files below a directory, index by index, each sorted by path."""
     for index in _files(storage, absolute(directory)):
         if index.url.endswith(INDEX_SUFFIX):
             url = index.url.removesuffix(INDEX_SUFFIX)
@@ -74,12 +64,7 @@ def list_entries(storage: StorageContext, directory: str, path: str | None = Non
 
 
 def require_index(storage: StorageContext, directory: str) -> None:
-    """Check that source files can be found again below a directory, if anything was published there.
-
-    Raises:
-        MissingError: There is no such directory, or there are files below it and no index.
-        StorageError: The directory cannot be listed.
-    """
+    """Check that source files can be found again below a directory, if anything was published there."""
     has_files = False
     for file in _files(storage, absolute(directory)):
         has_files = True
@@ -94,11 +79,7 @@ def require_index(storage: StorageContext, directory: str) -> None:
 
 
 def extract(storage: StorageContext, entry: MergedEntry) -> Iterator[bytes]:
-    """A source file's bytes, piece by piece.
-
-    Raises:
-        StorageError: The file cannot be read, or ends too early.
-    """
+    """A source file's bytes, piece by piece."""
     with storage.open_file(entry.url) as file:
         if entry.offset + entry.length > file.size_bytes:
             raise StorageError(
@@ -114,12 +95,7 @@ def extract(storage: StorageContext, entry: MergedEntry) -> Iterator[bytes]:
 
 
 def find(storage: StorageContext, directory: str, path: str) -> MergedEntry:
-    """The newest source file with a path: the last one merged, if it was merged several times.
-
-    Raises:
-        MissingError: No index has the path, or there is no index.
-        StorageError: An index cannot be read.
-    """
+    """The newest source file with a path: the last one merged, if it was merged several times."""
     found = list(list_entries(storage, directory, path))
     if not found:
         require_index(storage, directory)

@@ -42,23 +42,11 @@ class StorageContext:
 
     @classmethod
     def of(cls, options: StorageOptions, roots: Mapping[str, str]) -> StorageContext:
-        """The context of an app.
-
-        Args:
-            options: Options of file systems by protocol.
-            roots: Locations of the named roots, by name.
-
-        Raises:
-            StorageError: A root is inside another one.
-        """
+        """The context of an app."""
         return cls(options, Roots.of(roots))
 
     def backend(self, url: str) -> Backend:
-        """The kind of store of a location; the same object for all locations of a scheme.
-
-        Raises:
-            StorageError: The app's own backend cannot be used.
-        """
+        """The kind of store of a location; the same object for all locations of a scheme."""
         scheme = scheme_of(url)
         found = self._backends.get(scheme)
         if found is None:
@@ -71,50 +59,26 @@ class StorageContext:
         return wanted + url[len(scheme) :] if name_one_store(self.options, scheme, wanted) else url
 
     def open_file(self, url: str, expected: FileStat | None = None) -> ReadableFile:
-        """Open a file, and check that it has the planned version; see Files.open.
-
-        Raises:
-            MissingError: There is no such file.
-            SourceChangedError: The file has another version.
-            StorageError: It is no regular file, or the store failed.
-        """
+        """Open a file, and check that it has the planned version; see Files.open."""
         return self.backend(url).files.open(absolute(url), expected)
 
     def stat(self, url: str) -> FileStat:
-        """The file or directory at a location; symbolic links are followed.
-
-        Raises:
-            MissingError: There is nothing at the location.
-            StorageError: It is neither a file nor a directory, or the store failed.
-        """
+        """The file or directory at a location; symbolic links are followed."""
         return self.backend(url).files.stat(absolute(url))
 
     def is_also_directory(self, url: str) -> bool:
-        """Whether there is anything below the name of a file; see Files.is_also_directory.
-
-        Raises:
-            StorageError: The store failed.
-        """
+        """Whether there is anything below the name of a file; see Files.is_also_directory."""
         return self.backend(url).files.is_also_directory(absolute(url))
 
     def list_directory(self, url: str) -> Iterator[FileStat]:
         """The files and directories directly in a directory, sorted by the bytes of their names; see Files.list.
 
         A remote location is used unchanged: in S3 a slash at its end is part of the directory's name.
-
-        Raises:
-            MissingError: There is no such directory.
-            StorageError: It is no directory, or the store failed.
         """
         return self.backend(url).files.list(absolute(url) if is_local(url) else url)
 
     def objects(self, url: str) -> ObjectStore:
-        """The objects below a URL, as a journal needs them; nothing is created before the first object.
-
-        Raises:
-            StorageError: The URL is empty, its scheme is unknown, its package is not installed, or the store cannot
-                create exclusively.
-        """
+        """The objects below a URL, as a journal needs them; nothing is created before the first object."""
         if not url:
             # Read as the working directory, it would let any file there be listed, and deleted as an orphan.
             raise StorageError("an empty location holds no objects", url=url)
@@ -123,21 +87,13 @@ class StorageContext:
     def open_pending(
         self, final_url: str, *, tag: str, durability: Durability = "process", checksum: bool = False
     ) -> PendingWriter:
-        """Start a file that readers do not see before it is published; see PendingFiles.open.
-
-        Raises:
-            StorageError: The store refused.
-        """
+        """Start a file that readers do not see before it is published; see PendingFiles.open."""
         final_url = absolute(final_url)
         return self.backend(final_url).pending.open(final_url, tag=tag, durability=durability, checksum=checksum)
 
     def open_held(
         self, final_url: str, *, tag: str, durability: Durability = "process", checksum: bool = False
     ) -> PendingWriter:
-        """Start a file that is read at its pending_url, and not published; see PendingFiles.open_held.
-
-        Raises:
-            StorageError: The store refused.
-        """
+        """Start a file that is read at its pending_url, and not published; see PendingFiles.open_held."""
         final_url = absolute(final_url)
         return self.backend(final_url).pending.open_held(final_url, tag=tag, durability=durability, checksum=checksum)

@@ -57,10 +57,6 @@ def _opaque(etag: str) -> str:
 def require_same_version(expected: FileStat | None, found: FileStat) -> None:
     """Refuse a file that is not the planned version.
 
-    Args:
-        expected: The planned version, or None for any.
-        found: The file as it is now.
-
     Raises:
         SourceChangedError: The file has another version; the message names the difference.
     """

@@ -116,9 +116,6 @@ def require_no_credentials(url: str) -> None:
     """Refuse a remote location that contains a password or a signature in any link of its chain.
 
     Locations are journaled and shown.
-
-    Raises:
-        StorageError: The location contains a credential.
     """
     if is_local(url):
         return

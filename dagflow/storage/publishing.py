@@ -12,39 +12,23 @@ from dagflow.storage.request_threads import request_threads
 
 
 def publish_all(storage: StorageContext, files: Sequence[PendingFile], *, durability: Durability = "process") -> None:
-    """Publish files in any order.
-
-    Raises:
-        StorageError: A file could not be published, see PendingFiles.publish; others may have been published.
-    """
+    """Publish files in any order."""
     _for_all(storage, lambda file: storage.backend(file.final_url).pending.publish(file, durability), files)
 
 
 def discard_all_rivals(storage: StorageContext, files: Sequence[PendingFile]) -> None:
-    """End the unfinished uploads of dead attempts for all files; see PendingFiles.discard_rivals.
-
-    Raises:
-        StorageError: The store refused.
-    """
+    """End the unfinished uploads of dead attempts for all files; see PendingFiles.discard_rivals."""
     _for_all(storage, lambda file: storage.backend(file.final_url).pending.discard_rivals(file), files)
 
 
 def discard_all(storage: StorageContext, files: Iterable[PendingFile]) -> None:
-    """Remove pending files that will not be published.
-
-    Raises:
-        StorageError: The store refused.
-    """
+    """Remove pending files that will not be published."""
     for file in files:
         storage.backend(file.final_url).pending.discard(file)
 
 
 def find_lost(storage: StorageContext, files: Sequence[PendingFile]) -> list[PendingFile]:
-    """The files that neither wait nor have their final names; to be called before the first of a set is replaced.
-
-    Raises:
-        StorageError: A store refused.
-    """
+    """The files that neither wait nor have their final names; to be called before the first of a set is replaced."""
     lost: list[PendingFile] = []
 
     def look(file: PendingFile) -> None:
@@ -61,17 +45,9 @@ def replace_all(
     """Publish every file, then remove the files at the URLs in removed; durable when this returns.
 
     A name that exists before and after is never missing, if the store has a move or an upload that replaces. After a
-    crash in between, doing it again completes it; files that already have their final names stay.
-
-    Args:
-        storage: Reaches the stores.
-        files: Complete pending files.
-        removed: URLs to remove, after all new files exist.
-        require_right: Called before each step that cannot detect itself that it comes too late; raises where another
-            driver has taken over.
-
-    Raises:
-        StorageError: A file is lost, or a store refused.
+    crash in between, doing it again completes it; files that already have their final names stay. `require_right` is
+    called before each step that cannot detect itself that it comes too late; it raises where another driver has taken
+    over.
     """
     require_right()
     _for_all(storage, lambda file: storage.backend(file.final_url).pending.replace(file), files)
@@ -99,16 +75,7 @@ def publish_instead(
     """Publish files in place of those of an earlier attempt, some of which may be published.
 
     May be repeated: after a crash in between, doing it again completes it. Files of other programs are not replaced.
-
-    Args:
-        storage: Reaches the stores.
-        files: Complete pending files, or published ones.
-        earlier: The files of the earlier attempt.
-        require_right: Called before anything is replaced or removed; raises where another driver has taken over.
-        durability: Which failures the files survive.
-
-    Raises:
-        StorageError: As PendingFiles.publish says.
+    `require_right` is called before anything is replaced or removed; it raises where another driver has taken over.
     """
     require_right()
     # From here on no process can publish one of them any more, however late it wakes up.

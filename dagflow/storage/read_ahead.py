@@ -35,13 +35,7 @@ HEAD_BYTES = 4 << 10
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Bytes of a file that will be read.
-
-    Attributes:
-        file: The file, in the version that was planned.
-        start: First byte.
-        end: One past the last byte.
-    """
+    """Bytes of a file that will be read."""
 
     file: FileStat
     start: int
@@ -84,23 +78,13 @@ class ReadAhead:
         self._held_parts = 0
 
     def expect(self, stretches: Iterable[Stretch]) -> None:
-        """Start to fetch what will be read; replaces earlier announcements.
-
-        Args:
-            stretches: In the order of reading; consumed as there is room for more.
-        """
+        """Start to fetch what will be read; replaces earlier announcements."""
         self.close()
         self._plan = _parts_of(self._storage, stretches)
         self._fill()
 
     def open(self, url: str, expected: FileStat | None) -> ReadableFile:
-        """Open a file; files announced before it are dropped.
-
-        Raises:
-            MissingError: There is no such file.
-            SourceChangedError: The file has another version.
-            StorageError: It is no regular file, or the store failed.
-        """
+        """Open a file; files announced before it are dropped."""
         while self._openings:
             opening = self._openings[0]
             if opening.planned == expected:

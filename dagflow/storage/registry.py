@@ -29,15 +29,7 @@ ANY_OTHER: Final = f"{_BUILT_IN}.fsspec.FsspecBackend"
 
 
 def backend_of(url: str, options: StorageOptions) -> Backend:
-    """The backend of a URL's scheme: the app's own, one of dagflow's, or fsspec's file system.
-
-    Args:
-        url: A location.
-        options: Options by protocol; the option `backend` of a scheme names a class of the app's author.
-
-    Raises:
-        StorageError: The app's own class cannot be used.
-    """
+    """The backend of a URL's scheme: the app's own, one of dagflow's, or fsspec's file system."""
     scheme = scheme_of(url)
     own = backend_option(options, scheme)
     if not own:

@@ -29,11 +29,7 @@ class Roots:
 
     @classmethod
     def of(cls, url_by_name: Mapping[str, str]) -> Roots:
-        """The roots with these locations.
-
-        Raises:
-            StorageError: A root is inside another one.
-        """
+        """The roots with these locations."""
         for inner, outer in nested(url_by_name):
             raise StorageError(
                 f"root '{inner}' lies in root '{outer}'", url=redacted(absolute(url_by_name[inner])), hint=ONE_ROOT
@@ -74,11 +70,7 @@ class Roots:
         return next((mark[1:] for root, mark in self.pairs if _is_in(url, root)), "")
 
     def key_prefix(self, base: bytes) -> tuple[bytes, bytes]:
-        """For keys at and below a location: the beginning to leave out, and its replacement; b"" twice for none.
-
-        Raises:
-            StorageError: A root is below the location, so that some keys are in it and others are not.
-        """
+        """For keys at and below a location: the beginning to leave out, and its replacement; b"" twice for none."""
         url = os.fsdecode(base)
         for root, mark in self.pairs:
             if _is_in(url, root):
@@ -100,11 +92,7 @@ def nested(url_by_name: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def require_located(value: Any) -> None:
-    """Refuse expanded JSON values in which a text still begins with the name of a root.
-
-    Raises:
-        StorageError: The app has no root of that name.
-    """
+    """Refuse expanded JSON values in which a text still begins with the name of a root."""
     _mapped(value, _located)
 
 

@@ -70,13 +70,7 @@ class LoadedFiles:
 
 
 def fill_buffer(contents: Iterable[Content], buffer: memoryview, endings: bytes) -> LoadedFiles:
-    """Copy the contents of files into a buffer; see Files.load.
-
-    Args:
-        contents: For each file, in order, its bytes or why there are none.
-        buffer: Takes the bytes.
-        endings: Bytes that a file must end with one of; the first is added after a file that does not.
-    """
+    """Copy the contents of files into a buffer; see Files.load."""
     borders, failures, position = [0], {}, 0
     for index, content in enumerate(contents):
         if isinstance(content, StorageError):

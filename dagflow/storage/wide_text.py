@@ -17,11 +17,7 @@ _MARKS = {
 
 
 def wide_encoding(head: bytes) -> tuple[str, str]:
-    """The encoding of wide units that a file is in, and what shows it; two empty texts if it is in none.
-
-    Args:
-        head: The first bytes of the file, HEAD_BYTES of them if it has so many.
-    """
+    """The encoding of wide units that a file is in, and what shows it; two empty texts if it is in none."""
     marked = next((name for mark, name in _MARKS.items() if head.startswith(mark)), "")
     if marked:
         return marked, "by its byte order mark"

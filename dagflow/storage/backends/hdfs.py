@@ -30,7 +30,6 @@ class HdfsClient(FsspecClient):
 
     @override
     def arguments(self) -> dict[str, Any]:
-        """The arguments, with Hadoop's settings as text."""
         return {name: str(value) for name, value in options_of(self.options, self.scheme).items()}
 
     @override
@@ -63,7 +62,6 @@ class HdfsObjectStore(FsspecObjectStore):
 
     @override
     def probe(self) -> None:
-        """Also removes the leftovers of dead writers."""
         super().probe()
         with contextlib.suppress(StorageError):
             self.delete(

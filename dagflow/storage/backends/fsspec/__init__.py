@@ -75,11 +75,7 @@ class FsspecPendingWriter(PendingWriter):
 
 
 class FsspecPendingFiles(PendingFiles):
-    """A hidden directory beside each final name, and a move to publish.
-
-    Args:
-        client: Provides the store's file system.
-    """
+    """A hidden directory beside each final name, and a move to publish."""
 
     def __init__(self, client: FsspecClient) -> None:
         self._client = client

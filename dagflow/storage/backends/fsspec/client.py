@@ -124,11 +124,6 @@ class FsspecClient:
 
         Listings are never cached: a listing without another driver's writes would break the fence. fsspec has a file
         system for each thread, as some of its clients are not safe for several.
-
-        Raises:
-            CredentialsError: As translated() says.
-            StorageError: The scheme is unknown, its package is not installed, the URL contains a credential or names a
-                cache, or the client connects at once and fails.
         """
         require_no_credentials(url)
         _require_no_cache(url)

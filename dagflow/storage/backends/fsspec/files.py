@@ -31,11 +31,7 @@ _VERSIONS = (*_TAGS, *_MILLIS, *_TIMES)
 
 
 class FsspecFiles(Files):
-    """Files of any store that fsspec reaches.
-
-    Args:
-        client: Provides the store's file system.
-    """
+    """Files of any store that fsspec reaches."""
 
     def __init__(self, client: FsspecClient) -> None:
         self.client = client
@@ -104,7 +100,6 @@ class FsspecFiles(Files):
 
     @override
     def load(self, files: SmallFiles, buffer: memoryview, endings: bytes) -> LoadedFiles:
-        """Read several files at a time, where the client allows it."""
         threads = THREADS if self.client.is_concurrent else 1
         contents = read_each(lambda index: self._content(files.expected(index)), len(files.names), threads)
         return fill_buffer(contents, buffer, endings)
@@ -129,11 +124,7 @@ class FsspecFile(RangedFile):
 
 
 def read_each(read: Callable[[int], Content], count: int, threads: int) -> Sequence[Content]:
-    """The contents of files 0 to count, read by several threads.
-
-    Raises:
-        TransientStorageError: The store may succeed if asked again.
-    """
+    """The contents of files 0 to count, read by several threads."""
     with ThreadPoolExecutor(threads) as pool:
         return list(pool.map(read, range(count)))
 

@@ -34,18 +34,7 @@ def answered(
     wait: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> T:
-    """The answer of a store that is asked up to TRIES times, with growing pauses.
-
-    Args:
-        ask: Sends the request.
-        failure: The error after which the request is repeated.
-        patience_s: Seconds after the first request from which on no further one is sent.
-        wait: Waits for a number of seconds.
-        clock: A clock, in seconds.
-
-    Raises:
-        TransientStorageError: The last attempt failed.
-    """
+    """The answer of a store that is asked up to TRIES times, with growing pauses."""
     last_s = clock() + patience_s
     for attempt in range(TRIES - 1):
         try:

@@ -214,7 +214,6 @@ class LocalObjectStore(ObjectStore):
 
     @override
     def probe(self) -> None:
-        """Also removes the leftovers of dead writers."""
         super().probe()
         with contextlib.suppress(OSError), os.scandir(self.path_of(_TEMPORARY)) as entries:
             for entry in entries:

@@ -85,10 +85,6 @@ def make_directories(path: str, *, durable: bool, private: str | None = None, re
         durable: Whether each new name survives a power loss.
         private: A directory that only its owner may enter, with all below it, if it is created here.
         required: A parent that must exist and is not created; None for none.
-
-    Raises:
-        FileNotFoundError: The required directory is gone.
-        OSError: A directory cannot be created.
     """
     if os.path.isdir(path):
         return

@@ -73,20 +73,10 @@ class LocalFile(ReadableFile):
 
 
 def open_version(url: str, expected: FileStat | None) -> int:
-    """Open a file for reading.
+    """The descriptor of a file, opened in its planned version, or in any for None.
 
-    Args:
-        url: The file.
-        expected: The planned version, or None for any. A file that was appended to since then still has it; one that
-            was renamed within its directory is found by its inode.
-
-    Returns:
-        The descriptor.
-
-    Raises:
-        MissingError: There is no such file.
-        SourceChangedError: The file has another version.
-        StorageError: It is no regular file, or cannot be read.
+    A file that was appended to since then still has the version; one that was renamed within its directory is found by
+    its inode.
     """
     try:
         return _open_name(url, url, expected)
@@ -135,11 +125,7 @@ def names_of_inode(url: str, file_id: int) -> Iterator[str]:
 
 
 def stat_of(url: str, found: os.stat_result) -> FileStat:
-    """The FileStat of the operating system's information about a file or directory.
-
-    Raises:
-        StorageError: The path is neither a file nor a directory.
-    """
+    """The FileStat of the operating system's information about a file or directory."""
     if mode.S_ISDIR(found.st_mode):
         return FileStat(url, 0, bounded_ns(found.st_mtime_ns), is_directory=True)
     if not mode.S_ISREG(found.st_mode):
@@ -149,11 +135,6 @@ def stat_of(url: str, found: os.stat_result) -> FileStat:
 
 def require_version(expected: FileStat | None, found: FileStat, file: int | str) -> None:
     """Refuse a file that no longer has the planned version.
-
-    Args:
-        expected: The planned version, or None for any.
-        found: The file as it is now.
-        file: Its descriptor or path.
 
     Raises:
         SourceChangedError: The file has another version, which is more than an append.

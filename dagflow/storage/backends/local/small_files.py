@@ -86,13 +86,7 @@ def _has_grown(files: SmallFiles, index: int, found: os.stat_result, data: memor
 
 
 def _other_name(files: SmallFiles, index: int, directories: dict[str, dict[int, str]]) -> str:
-    """The path in a file's directory that leads to its inode now, or "".
-
-    Args:
-        files: The files.
-        index: The index of the file.
-        directories: The names in directories by inode, as they were when a file was first missed there.
-    """
+    """The path in a file's directory that leads to its inode now, or ""."""
     directory, _, name = (files.base + files.names[index]).rpartition("/")
     if directory not in directories:
         try:
@@ -105,11 +99,7 @@ def _other_name(files: SmallFiles, index: int, directories: dict[str, dict[int, 
 
 
 def _load_renamed(expected: FileStat, place: str, buffer: memoryview) -> bool | None:
-    """Read a file under its new name.
-
-    Returns:
-        Whether the file has grown; None where it no longer has the planned version.
-    """
+    """Read a file under its new name, and return whether it has grown; None for another version."""
     try:
         with LocalFile(place, replace(expected, url=place)) as file:
             file.read_into(0, buffer)

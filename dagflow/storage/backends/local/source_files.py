@@ -75,11 +75,7 @@ def hidden_name(expected: FileStat) -> str:
 
 
 def _put_away(expected: FileStat, act: Callable[[str], None]) -> str:
-    """Give a file its hidden name; put it away if it is the version, otherwise restore its name.
-
-    Args:
-        expected: The version.
-        act: Puts away the file whose name it is given.
+    """Give a file its hidden name, under which `act` puts it away if it is the version, otherwise restore its name.
 
     Returns:
         Why the version was left; "" where it was put away.
@@ -113,19 +109,7 @@ def _difference(expected: FileStat, found: os.stat_result) -> str:
 
 
 def _put_back(hidden: str, url: str, difference: str) -> str:
-    """Give a file its name back.
-
-    Args:
-        hidden: Its hidden name.
-        url: Its name.
-        difference: How it differs from the version; "" for the version itself.
-
-    Returns:
-        Why the file still has its hidden name.
-
-    Raises:
-        SourceChangedError: The file has its name again, and is another version.
-    """
+    """Give a file its name back, and raise where it is another version, or say why it keeps the hidden one."""
     try:
         move_exclusive(hidden, url)
     except FileExistsError:
@@ -138,13 +122,6 @@ def _put_back(hidden: str, url: str, difference: str) -> str:
 
 
 def _move(source: str, target: str, url: str) -> None:
-    """Move a file into the archive.
-
-    Args:
-        source: Its current name.
-        target: Its new name.
-        url: Its original name, for messages.
-    """
     try:
         if os.path.islink(source):
             # Unchanged, a relative link would lead nowhere from its new directory.

@@ -33,11 +33,7 @@ from dagflow.storage.small_files import Content, LoadedFiles, SmallFiles, fill_b
 
 
 class S3Files(FsspecFiles):
-    """Objects read as files; a listing is fetched page by page.
-
-    Args:
-        client: Provides the bucket of a URL.
-    """
+    """Objects read as files; a listing is fetched page by page."""
 
     client: S3Client
 

@@ -52,11 +52,7 @@ class S3Client(FsspecClient):
         return filesystem, path
 
     def location(self, url: str) -> S3Location:
-        """The bucket and key of a URL.
-
-        Raises:
-            StorageError: As locate() says.
-        """
+        """The bucket and key of a URL."""
         return S3Location(self, url)
 
     def object_store_options(self, url: str) -> dict[str, str]:
@@ -64,10 +60,6 @@ class S3Client(FsspecClient):
 
         Credentials from the app's options are current, and valid for ten minutes at least. Other credentials the client
         finds by itself, and replaces before they expire.
-
-        Raises:
-            CredentialsError: The options name credentials that do not exist.
-            StorageError: As locate() says, or such clients have no such option.
         """
         filesystem, path = self.locate(url)
         _require_handed_on(filesystem, url)
@@ -107,10 +99,6 @@ class S3Client(FsspecClient):
 class S3Location:
     """A key in a bucket, and requests about it.
 
-    Args:
-        client: Provides the file system.
-        url: The location.
-
     Attributes:
         bucket: The bucket's name.
         key: The key, with the slashes at its end; "" for the bucket itself.
@@ -127,11 +115,7 @@ class S3Location:
         self.url = url
 
     def call(self, method: str, action: str, **arguments: Any) -> dict[str, Any]:
-        """Send one request about the bucket; Key must be among the arguments where it takes one.
-
-        Raises:
-            StorageError: As FsspecClient.translated says; or the store does not know a condition among the arguments.
-        """
+        """Send one request about the bucket; Key must be among the arguments where it takes one."""
         try:
             with self._client.translated(self.url, action):
                 answer: dict[str, Any] = self.filesystem.call_s3(method, Bucket=self.bucket, **arguments)
@@ -177,11 +161,7 @@ class S3Location:
         return data, answer.get("ETag", "")
 
     def list(self, action: str, **arguments: Any) -> Iterator[dict[str, Any]]:
-        """The pages of a listing, each fetched on demand.
-
-        Raises:
-            StorageError: As FsspecClient.translated says.
-        """
+        """The pages of a listing, each fetched on demand."""
         while True:
             page = self.call("list_objects_v2", action, **arguments)
             yield page
@@ -192,11 +172,7 @@ class S3Location:
 
 
 async def frozen_credentials(filesystem: Any) -> tuple[str, str, str | None, bool]:
-    """The current credentials of a connected s3fs file system, and whether they stay valid.
-
-    Raises:
-        Exception: The file system has no credentials, or cannot get new ones.
-    """
+    """The current credentials of a connected s3fs file system, and whether they stay valid."""
     if filesystem.key:
         return filesystem.key, filesystem.secret, filesystem.token, True
     given = [filesystem.client_kwargs.get(name) for name in _KEYS]
@@ -219,11 +195,7 @@ def _names_access(filesystem: Any) -> bool:
 
 
 def _require_handed_on(filesystem: Any, url: str) -> None:
-    """Refuse options without a name in Rust's object_store, whose clients would behave differently.
-
-    Raises:
-        StorageError: An option of the filesystem has no name in object_store.
-    """
+    """Refuse options without a name in Rust's object_store, whose clients would behave differently."""
     unknown = [
         *(filesystem.s3_additional_kwargs.keys() - _OBJECT_STORE_NAMES.keys()),
         *(filesystem.client_kwargs.keys() - _HANDED_ON),
@@ -257,9 +229,6 @@ def parsed_time(value: Any) -> datetime:
 
     The forms that S3 uses, in listings and in headers, take a fiftieth and a tenth of the time of the client's own
     parser, which guesses; that one parses the rest.
-
-    Raises:
-        ValueError: The value is no time.
     """
     if isinstance(value, str):
         try:

@@ -41,15 +41,7 @@ _KNOWN_ARGUMENTS = {"endpoint_url", "region_name"}
 
 
 class FastObjects:
-    """The objects of a bucket.
-
-    Args:
-        store: The bucket.
-        options: Options by protocol, whose credentials must not appear in messages.
-
-    Attributes:
-        store: The bucket.
-    """
+    """The objects of a bucket."""
 
     def __init__(self, store: S3Store, options: StorageOptions) -> None:
         self.store = store
@@ -102,16 +94,7 @@ def _is_understood(filesystem: Any) -> bool:
 
 
 def open_bucket(filesystem: Any, bucket: str, options: StorageOptions) -> FastObjects | None:
-    """The objects of a bucket; None where obstore is missing, or does not know an option that was given to s3fs.
-
-    Args:
-        filesystem: An s3fs file system.
-        bucket: The bucket's name.
-        options: Options by protocol.
-
-    Raises:
-        Exception: s3fs cannot connect.
-    """
+    """The objects of a bucket; None where obstore is missing, or does not know an option that was given to s3fs."""
     if not _is_understood(filesystem):
         return None
     try:
@@ -151,11 +134,7 @@ def open_bucket(filesystem: Any, bucket: str, options: StorageOptions) -> FastOb
 
 
 class _Credentials:
-    """Gives obstore the credentials that s3fs uses.
-
-    Args:
-        filesystem: An s3fs file system that has connected.
-    """
+    """Gives obstore the credentials that s3fs uses."""
 
     def __init__(self, filesystem: Any) -> None:
         self._filesystem = filesystem

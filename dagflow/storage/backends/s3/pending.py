@@ -122,15 +122,7 @@ class S3PendingWriter(PendingWriter):
 
 
 class S3HeldWriter(S3PendingWriter):
-    """Makes an object in a hidden directory, because an upload cannot be read before it is completed.
-
-    Args:
-        final_url: A name beside which it is kept.
-        url: The object.
-        location: The object as a bucket and a key.
-        tag: The driver's result of pending_tag().
-        checksum: Whether to compute crc32.
-    """
+    """Makes an object in a hidden directory, because an upload cannot be read before it is completed."""
 
     def __init__(self, final_url: str, url: str, location: S3Location, tag: str, checksum: bool) -> None:
         super().__init__(url, location, tag, checksum)
@@ -148,10 +140,6 @@ class S3PendingFiles(PendingFiles):
 
     An unfinished upload does not show which driver it belongs to: a sweep ends it if the checkpoint has already
     published its name, or if it is a week old.
-
-    Args:
-        client: Provides the bucket of a URL.
-        stale_s: Age in seconds at which an upload is abandoned.
     """
 
     def __init__(self, client: S3Client, stale_s: float = _STALE_S) -> None:
@@ -253,13 +241,11 @@ class S3PendingFiles(PendingFiles):
 
 
 def _held(location: S3Location) -> Iterator[str]:
-    """The keys of the held files beside those of a directory."""
     for page in location.list("list held files", Prefix=f"{location.prefix}{PENDING_DIRECTORY}/"):
         yield from (entry["Key"] for entry in page.get("Contents", ()))
 
 
 def _head(location: S3Location, key: str) -> dict[str, Any]:
-    """The store's information about an object; empty where there is none."""
     try:
         return location.call("head_object", "look at", Key=key)
     except MissingError:
@@ -287,11 +273,7 @@ def _publish(pending: PendingFile, location: S3Location, condition: dict[str, st
 
 
 def _require_own(pending: PendingFile, location: S3Location, identity: str, upload: str, error: StorageError) -> None:
-    """Find out the result of a publication that the store did not confirm.
-
-    Raises:
-        StorageError: The publication failed.
-    """
+    """Find out the result of a publication that the store did not confirm."""
     found = _head(location, location.key)
     if not found:
         # An empty file has no upload that could be lost.
