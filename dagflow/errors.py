@@ -6,6 +6,7 @@ is shown by the driver.
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -56,6 +57,9 @@ def part_name(operator: str, part: str) -> str:
     return f"{operator}{_PART}{part}"
 
 
+_QUOTED_PART = re.compile(rf"(?<=operator ')([^'{_PART}\n]+){_PART}[^'\n]*(?=')")
+
+
 def own_name(operator: str) -> str:
     """The operator of the app that an operator is, or is a part of: the name that a user knows."""
     return operator.partition(_PART)[0]
@@ -77,7 +81,7 @@ def trace_of(error: BaseException) -> str:
 class DagflowError(Exception):
     """Base of all errors that dagflow raises.
 
-    A long message or hint is cut.
+    A long message or hint is cut, and an operator that dagflow has made has the name of that of the app.
 
     Args:
         message: What is wrong and where, as a lower-case clause; names as the user typed them.
@@ -88,10 +92,10 @@ class DagflowError(Exception):
     max_text: ClassVar[int] = MAX_TEXT
 
     def __init__(self, message: str, *, hint: str = "") -> None:
-        message = cut_text(message, self.max_text)
+        message, hint = (_QUOTED_PART.sub(r"\1", cut_text(text, self.max_text)) for text in (message, hint))
         super().__init__(message)
         self.message = message
-        self.hint = cut_text(hint, self.max_text)
+        self.hint = hint
 
     def __str__(self) -> str:
         text = self._located()

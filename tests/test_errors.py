@@ -119,3 +119,9 @@ def test_a_text_that_cannot_be_made_is_no_second_failure() -> None:
 def test_a_record_that_is_in_no_file_has_no_place() -> None:
     """An operator has made it, or nothing is known of the file."""
     assert str(RecordError("it is no record", url="", offset=-1, length=-1)) == "it is no record"
+
+
+def test_an_error_names_the_operators_of_the_app_alone() -> None:
+    """Parts that dagflow has made of them have names that the app does not have."""
+    error = DagflowError("operator 'q#top' gave 'a#b' to operator 'w'", hint="let operator 'q#top' wait")
+    assert str(error) == "operator 'q' gave 'a#b' to operator 'w'\n    let operator 'q' wait"

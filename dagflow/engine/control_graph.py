@@ -14,7 +14,7 @@ from dagflow.api.control import CommitListener, ControlOperator, InputOperator, 
 from dagflow.api.operator import Operator
 from dagflow.engine.operator_state import is_stateful, require_owners
 from dagflow.engine.placed_app import PlacedApp
-from dagflow.errors import JournalError, PlanError, Problem
+from dagflow.errors import JournalError, PlanError, Problem, own_name
 from dagflow.execution.chain import Chain
 from dagflow.execution.failures import BrokenContractError
 from dagflow.execution.state_codec import StateCodec
@@ -347,7 +347,7 @@ class ControlGraph:
         """
         for chain in self.chains:
             if (active_call := chain.active_call) is not None:
-                return f"operator '{active_call.operator}' in {active_call}"
+                return f"operator '{own_name(active_call.operator)}' in {active_call}"
         return ""
 
     def take_busy_s(self) -> dict[str, float]:

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from dagflow.errors import own_name
 from dagflow.execution.active_call import ActiveCall
 from dagflow.execution.chain import Chain
 from dagflow.execution.chain_watch import EmissionWatch, StallNotice
@@ -137,7 +138,7 @@ class DriverWatch:
 
 
 def _place(found: StallNotice) -> str:
-    return f"operator '{found.call.operator}' in {found.call}" if found.call is not None else "the driver"
+    return f"operator '{own_name(found.call.operator)}' in {found.call}" if found.call is not None else "the driver"
 
 
 def _line(work: str, seconds: float) -> str:

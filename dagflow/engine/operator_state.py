@@ -14,7 +14,7 @@ from typing import Any
 from dagflow.api.keyed_state import KeyedOperator, Rescalable
 from dagflow.api.operator import Operator
 from dagflow.engine.segments import SegmentStore
-from dagflow.errors import START_OVER, DagflowError, JournalError, PlanError, Problem
+from dagflow.errors import START_OVER, DagflowError, JournalError, PlanError, Problem, own_name
 from dagflow.execution.failures import BrokenContractError, located, restored
 from dagflow.execution.messages import TaskResult
 from dagflow.execution.state_codec import StateCodec
@@ -102,6 +102,7 @@ def _require_same_kind(name: str, states: Sequence[SavedState | None], operator:
 def _require_same_keys(name: str, states: Sequence[SavedState | None], now: Mapping[str, Any] | None) -> None:
     """Refuse state by key whose keys were decided otherwise than the operator decides them now."""
     was = next((s.keyed_by for s in states if s is not None and not s.is_empty and s.keyed_by), None)
+    name = own_name(name)
     changes = list(operator_changes(name, OperatorFacts("", was), OperatorFacts("", dict(now)))) if was and now else []
     if changes:
         raise JournalError(

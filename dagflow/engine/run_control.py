@@ -13,6 +13,7 @@ from dagflow.engine.assembly import Assembly
 from dagflow.engine.control_graph import ControlGraph, index_operators
 from dagflow.engine.driver import RunControls
 from dagflow.engine.operator_state import directory_of_state
+from dagflow.errors import own_name
 from dagflow.execution.forked import end_if_forked
 from dagflow.execution.operator_output import captured, named_records
 from dagflow.execution.output_limit import OperatorOutput
@@ -50,7 +51,7 @@ class _RunServices:
         return self._parts.runtime.in_tasks(function, items)
 
     def watched(self, what: str) -> AbstractContextManager[None]:
-        return self._watch.doing(f"operator '{self._operator}' in {what}")
+        return self._watch.doing(f"operator '{own_name(self._operator)}' in {what}")
 
 
 @contextlib.contextmanager

@@ -10,6 +10,8 @@ import os
 import stat
 from functools import cache
 
+from dagflow.errors import own_name
+
 FORKED_CODE = 70
 """The exit code of a forked process that returned to dagflow's code."""
 
@@ -18,7 +20,7 @@ def end_if_forked(pid: int, operator: str) -> None:
     """End this process, at once and without flushing anything, if it is not the one that started the work."""
     if os.getpid() == pid:
         return
-    text = f"operator '{operator}': a process that it forked came back from its code, and was ended\n"
+    text = f"operator '{own_name(operator)}': a process that it forked came back from its code, and was ended\n"
     os.write(2, text.encode())
     os._exit(FORKED_CODE)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from msgspec import structs
 
+from dagflow.errors import own_name
 from dagflow.execution.output_limit import OperatorOutput
 from dagflow.execution.stalls import DEFAULT_LIMITS, StallLimits
 from dagflow.execution.task_progress import (
@@ -134,7 +135,7 @@ class ProgressBoard:
             logger.warning("%s", message)
 
     def _print(self, message: OutputReport) -> None:
-        operator = f"operator '{message.work.operator}'"
+        operator = f"operator '{own_name(message.work.operator)}'"
         for line in message.text.split("\n"):
             self._output.line(operator, str(message.work), line)
         if message.is_last:

@@ -28,9 +28,12 @@ _RAW = (
 )
 
 
-def absent_column(name: str) -> pa.Field:
-    """A column that only expressions see; see ColumnOperator.columns_of()."""
-    return pa.field(name, pa.null(), metadata=FOUND)
+_ABSENT = {**FOUND, b"dagflow.absent": b"1"}
+
+
+def is_absent(field: pa.Field) -> bool:
+    """Whether only expressions see a column, which no record has; a reader may also have found nulls alone."""
+    return (field.metadata or {}).keys() >= _ABSENT.keys()
 
 
 class ColumnOperator(RecordRefusing, ColumnTraced, Explained, Generic[Plan]):
@@ -123,7 +126,7 @@ class ColumnOperator(RecordRefusing, ColumnTraced, Explained, Generic[Plan]):
         if any(map(is_found, rows.schema)):
             used = {name for node in self.expressions() for name in columns_in(node, rows.schema.names)}
             for name in sorted(used - {*rows.schema.names}):
-                rows = rows.append_column(absent_column(name), pa.nulls(len(batch)))
+                rows = rows.append_column(pa.field(name, pa.null(), metadata=_ABSENT), pa.nulls(len(batch)))
         return rows
 
     def accepted(self, batch: RecordBatch, reasons: Mapping[int, str]) -> pa.BooleanArray:

@@ -18,9 +18,9 @@ from operators.expressions.bound import Bound
 from operators.expressions.expression import ExpressionText, OptionalExpression
 from operators.expressions.syntax import ColumnName, Node, columns_in
 from operators.expressions.vectors import Rows
-from operators.found_values import is_found
+from operators.found_values import FOUND, is_found
 from operators.rescued_values import RESCUED, renamed_values
-from operators.transform.column_operator import ColumnOperator, absent_column
+from operators.transform.column_operator import ColumnOperator, is_absent
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class Select(ColumnOperator[SelectPlan]):
         ]
         fields = [field for field, _ in plan.layout]
         if not fields:
-            arrays, fields = [pa.nulls(len(kept))], [absent_column(RESCUED)]
+            arrays, fields = [pa.nulls(len(kept))], [pa.field(RESCUED, pa.null(), metadata=FOUND)]
         selected = kept.with_columns(pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields)))
         reasons: dict[int, str] = {}
         for name, vector in vectors.items():
@@ -192,7 +192,7 @@ class Select(ColumnOperator[SelectPlan]):
             if not any(map(is_found, schema)):
                 _require(schema.names, names or (), what)
         layout: list[tuple[str, int | None]] = []
-        absent = [field.name for field in schema if field.equals(absent_column(field.name), check_metadata=True)]
+        absent = [field.name for field in schema if is_absent(field)]
         left_out = {*(self.drop or ()), *absent}
         for index, name in enumerate(schema.names):
             if name in computed and name not in self.rename:
