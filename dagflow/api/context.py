@@ -69,7 +69,7 @@ class OutputFiles(Protocol):
         """
 
     def hold(self, url: str) -> OutputFile:
-        """Start a file that is held back, and that a later window merges into others; see HoldsFiles.
+        """Start a file that is held back, and that a later window merges into others; see TransactionalSink.
 
         Args:
             url: A name beside which it is kept. No file is ever published under it.
@@ -345,9 +345,9 @@ class OperatorContext:
         skipped: The ranges that a reader has left out; journaled with the window.
         moved: The ranges that a reader has found under other names than those that they were planned under.
         waiting: The ends of files that a reader has left, because they may go on.
-        refused: The positions of refused records, from operators that can read them again; see RejectRetrier.
+        refused: The positions of refused records, from operators that can read them again; see TupleReader.
         source_events: Events about the window's tuples for control operators, picklable; None where none listens. See
-            SourceEventListener.
+            InputOperator.
         progress: Counts the bytes that an operator reads, for the display of the running window.
         connected: Names of the operator's ports that the app connects.
         storage: Reaches the stores of the app: files to read, directories to list.
@@ -355,7 +355,7 @@ class OperatorContext:
         control: The services of the driver; None in partitioned operators.
         prescan: The state of the operator's pre-scan when the window was planned; None for nothing.
         is_reprocessed: Whether the output of the window replaces what it has published before.
-        may_hold: Whether files may be held back for a later window; see HoldsFiles.
+        may_hold: Whether files may be held back for a later window; see TransactionalSink.
         gone: Versions of files to leave out whole: an earlier attempt at the window found them gone when it had read a
             part of them, or the replayed window has left them out as gone.
         read_in_part: The versions that were read in part; see gone.
@@ -402,7 +402,7 @@ class RunPreparation(Protocol):
 
     @property
     def held_files(self) -> Sequence[PendingFile]:
-        """Files that the operator's windows have held back, and that are not published yet; see HoldsFiles.
+        """Files that the operator's windows have held back, and that are not published yet; see TransactionalSink.
 
         Files of windows that are about to be replayed are left out.
         """

@@ -29,30 +29,19 @@ class ControlOperator(Operator):
         """Bytes that it knows it will emit in later windows; 0 where they are not known."""
         return 0
 
+    def begin_preview(self, file: str | None) -> None:
+        """Called before setup, on an instance that no run uses: scan once, and emit small pieces; optional.
 
-class InputOperator(ControlOperator):
-    """A control operator at the head of an app: it has no input ports and creates the tuples."""
-
-    def emit_tuples(self) -> None:
-        """Emit the tuples that there are now; called once or more per window.
-
-        A call that emits nothing means that there is nothing more for now: a run to completion ends when no
-        control operator emits anything; a run that follows calls again in a later window.
+        Args:
+            file: The only file to emit, regardless of the properties; None for the files that a run would read.
         """
 
-    def wants_to_follow(self) -> bool:
-        """Whether a run of the app watches for new input even if the command line does not ask for it."""
-        return False
+    def cut_at(self, block_bytes: int) -> None:
+        """Called before setup, by tests of an app: cut all files at multiples of a size of at least 1; optional.
 
-    def has_news(self) -> bool:
-        """Whether the snapshot must be journaled although nothing was emitted; called after emit_tuples.
-
-        Each window costs a record of the journal: return False if the state has not changed.
+        Args:
+            block_bytes: The size, regardless of the properties.
         """
-        return False
-
-    def scan_now(self) -> None:
-        """Look for new input at once; called while following, on request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +91,32 @@ class WindowLimits:
     size_bytes: int | None = None
 
 
-class Estimator(Capability):
-    """Declares an input operator that can estimate what it would emit, without emitting or changing anything."""
+class InputOperator(ControlOperator):
+    """A control operator at the head of an app: it has no input ports and creates the tuples."""
 
-    @abstractmethod
+    def emit_tuples(self) -> None:
+        """Emit the tuples that there are now; called once or more per window.
+
+        A call that emits nothing means that there is nothing more for now: a run to completion ends when no
+        control operator emits anything; a run that follows calls again in a later window.
+        """
+
+    def wants_to_follow(self) -> bool:
+        """Whether a run of the app watches for new input even if the command line does not ask for it."""
+        return False
+
+    def has_news(self) -> bool:
+        """Whether the snapshot must be journaled although nothing was emitted; called after emit_tuples.
+
+        Each window costs a record of the journal: return False if the state has not changed.
+        """
+        return False
+
+    def scan_now(self) -> None:
+        """Look for new input at once; called while following, on request."""
+
     def estimate(self, within_s: float, storage: StorageContext) -> InputEstimate:
-        """Count the input.
+        """Count what it would emit, without emitting or changing anything; optional.
 
         Args:
             within_s: Seconds after which to stop, with what was counted by then.
@@ -116,34 +125,77 @@ class Estimator(Capability):
         Raises:
             DagflowError: The input cannot be looked at.
         """
+        return InputEstimate()
 
     def window_limits(self) -> WindowLimits:
         """The limits for a window from its properties."""
         return WindowLimits()
 
-
-class PreviewSource(Capability):
-    """Declares a control operator whose input can be previewed, a little of it, without a run."""
-
-    @abstractmethod
-    def begin_preview(self, file: str | None) -> None:
-        """Called before setup, on an instance that no run uses: scan once, and emit small pieces.
+    def explain_input(self, url: str, storage: StorageContext) -> tuple[bool, str] | None:
+        """Called on an operator that is not set up, outside of a run.
 
         Args:
-            file: The only file to emit, regardless of the properties; None for the files that a run would read.
+            url: An absolute location.
+            storage: Reaches the stores of the app.
+
+        Returns:
+            Whether a scan now would take the file, apart from what earlier runs have taken; and a sentence that says
+            why, with the property that decides. None where it takes no files.
+
+        Raises:
+            StorageError: The store failed.
         """
+        return None
 
-
-class BlockSource(Capability):
-    """Declares a control operator that cuts its files into blocks, at any offset."""
-
-    @abstractmethod
-    def cut_at(self, block_bytes: int) -> None:
-        """Called before setup, by tests of an app: cut all files at multiples of a size, regardless of the properties.
+    def when_taken(self, url: str, storage: StorageContext, state: Any, state_url: str) -> int | None:
+        """Called on an operator that is not set up, outside of a run, which may be at work.
 
         Args:
-            block_bytes: The size, at least 1.
+            url: An absolute location.
+            storage: Reaches the stores of the app.
+            state: The result of snapshot() for the newest planned window.
+            state_url: The operator's own directory in the checkpoint; read-only.
+
+        Returns:
+            When the newest version of the file was taken, in milliseconds since 1970; 0 where none is known. None where
+            it takes no files.
+
+        Raises:
+            DagflowError: The state cannot be read.
         """
+        return None
+
+    event_state_type: ClassVar[Any] = None
+    """The type of what event_state returns, like Operator.state_type; None for an operator that takes no events from
+    the tasks of the tuples that it emitted.
+
+    Guarantee: it gets the events of each window that this run commits once, in order. The result of event_state is then
+    kept with the window's commit, and restored by a later run after the snapshot. So events that a later snapshot
+    includes need not be kept here as well.
+
+    Source:
+        Source events between readers and enumerators, in Flink's FLIP-27.
+    """
+
+    @property
+    def wants_source_events(self) -> bool:
+        """Whether tasks shall send events; read once, before the first window."""
+        return False
+
+    def handle_source_events(self, window_id: int, events: Sequence[Any]) -> None:
+        """Called in the driver before a window is committed.
+
+        Args:
+            window_id: The window.
+            events: The contents of the tasks' OperatorContext.source_events, also about tuples of other operators.
+        """
+
+    def event_state(self) -> Any:
+        """The state that preserves the events of this window and of earlier ones."""
+        return None
+
+    def restore_event_state(self, state: Any) -> None:
+        """Restore what event_state returned, after restore."""
 
 
 class CommitListener(Capability):
@@ -169,38 +221,18 @@ class CommitListener(Capability):
         """
 
 
-class SourceEventListener(Capability):
-    """Declares a control operator that receives events from the tasks of the tuples that it emitted.
+class Grouper(InputOperator):
+    """Emits tuples about the held files of another operator's windows; see TransactionalSink.
 
-    Guarantee: it gets the events of each window that this run commits once, in order. The result of event_state is then
-    kept with the window's commit, and restored by a later run after the snapshot. So events that a later snapshot
-    includes need not be kept here as well.
-
-    Source:
-        Source events between readers and enumerators, in Flink's FLIP-27.
+    Its tuples of a window name all held files up to one of the windows before. When that window is committed, the files
+    are not held any more. It keeps no state: ControlServices.held_files has its remaining work.
     """
-
-    event_state_type: ClassVar[Any]
-    """The type of what event_state returns, like Operator.state_type."""
 
     @property
     @abstractmethod
-    def wants_source_events(self) -> bool:
-        """Whether tasks shall send events; read once, before the first window."""
+    def taken_through(self) -> int:
+        """The newest window whose files have been emitted; read after an emission."""
 
     @abstractmethod
-    def handle_source_events(self, window_id: int, events: Sequence[Any]) -> None:
-        """Called in the driver before a window is committed.
-
-        Args:
-            window_id: The window.
-            events: The contents of the tasks' OperatorContext.source_events, also about tuples of other operators.
-        """
-
-    @abstractmethod
-    def event_state(self) -> Any:
-        """The state that preserves the events of this window and of earlier ones."""
-
-    @abstractmethod
-    def restore_event_state(self, state: Any) -> None:
-        """Restore what event_state returned, after restore."""
+    def emit_rest(self) -> None:
+        """Emit all held files, due or not: all input is processed, or the run shall stop."""

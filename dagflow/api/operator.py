@@ -5,17 +5,12 @@ from __future__ import annotations
 import inspect
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
-import numpy as np
-import numpy.typing as npt
-
 from dagflow.api.context import OperatorContext, RunPreparation
-from dagflow.api.ports import Emitter, Handles, InputPort, Mode, OutputPort, TupleBatch
+from dagflow.api.ports import Emitter, Handles, InputPort, Mode, OutputPort
 from dagflow.api.properties import HasProperties
-from dagflow.api.rejects.refused_records import RefusedRecords
-from dagflow.storage.context import StorageContext
 
 PLAIN_METHODS = (
     *("check_properties", "prepare", "setup", "restore", "begin_window", "end_window", "teardown", "snapshot"),
@@ -152,6 +147,37 @@ class Operator(HasProperties):
         """
         return None
 
+    def check_limits(self, totals: Mapping[str, int]) -> None:
+        """Called in the driver before a window is committed, for a partitioned operator: may end the run.
+
+        Args:
+            totals: The operator's counts over all partitions in this window and in all windows before it, including
+                earlier runs: its own counters, and the records that reached or left each port, by the port's name.
+
+        Raises:
+            DagflowError: The run must stop, and the window is not committed; the message says why.
+        """
+
+    def properties_below(self, directory: str) -> Mapping[str, Any]:
+        """The properties that have to change to publish below a directory, as values in YAML by name.
+
+        Called on an instance that no run uses. An operator that publishes, and does not define it, cannot be tried out.
+
+        Args:
+            directory: An absolute path on this machine; see dagflow.storage.location.relocated.
+        """
+        return {}
+
+    def explanation(self) -> Sequence[str]:
+        """Called when a plan is drawn: short clauses with further details."""
+        return ()
+
+
+def defines(operator: object, method: str) -> bool:
+    """Whether an operator has a method, and not only the one by which a base in dagflow.api makes it optional."""
+    owners = (cls.__module__ for cls in type(operator).__mro__ if method in vars(cls))
+    return not next(owners, "dagflow.api.").startswith("dagflow.api.")
+
 
 def _declared(cls: type, name: str) -> Any:
     """The value of a name in a class or the first of its bases, or None; inspect.getattr_static is far slower."""
@@ -191,8 +217,12 @@ class Capability(ABC):  # noqa: B024  # each subclass declares methods of its ow
 
 def _check_capabilities(cls: type) -> None:
     for capability in Capability.__subclasses__():
-        methods = sorted(capability.__abstractmethods__)
-        if not issubclass(cls, capability) and all(hasattr(cls, name) for name in methods):
+        if issubclass(cls, capability):
+            continue
+        required = sorted(capability.__abstractmethods__)
+        optional = [name for name, value in vars(capability).items() if inspect.isfunction(value)]
+        methods = required or [name for name in optional if hasattr(cls, name)]
+        if methods and all(hasattr(cls, name) for name in methods):
             has = ", ".join(f"{name}()" for name in methods)
             raise TypeError(
                 f"{cls.__name__} has {has} and does not declare it; derive it from "
@@ -221,185 +251,3 @@ class Unified(Capability):
             A new operator with an input port `input` and an output port `output`, both of the port's type;
             None if the port's output needs no merging.
         """
-
-
-class Prefetcher(Capability):
-    """Declares an operator that can start to fetch data before its handler of single tuples is called."""
-
-    @abstractmethod
-    def prefetch(self, tuples: Sequence[Any]) -> None:
-        """Called before the first of the tuples is handled; the tuples of an earlier call have all been handled.
-
-        Args:
-            tuples: Tuples that arrived together, in order.
-        """
-
-
-class Seekable(Capability):
-    """Declares an operator that reads files, and can start in the middle of one."""
-
-    @abstractmethod
-    def seek(self, items: Sequence[Any], offset: int, storage: StorageContext) -> list[Any]:
-        """Called on an instance that is not set up, before tuples are pre-scanned, and once more afterwards.
-
-        Args:
-            items: Tuples that wait to be read.
-            offset: An offset, counted like the offsets of a file's records.
-            storage: Reaches the stores of the app.
-
-        Returns:
-            The tuples in which records may begin at or after the offset, in the form in which they can be read without
-            those before them.
-
-        Raises:
-            DagflowError: A file cannot be looked at.
-        """
-
-
-class RejectRetrier(Capability):
-    """Declares an operator that records refused records in OperatorContext.refused, and can retry them.
-
-    Its input port takes tuple batches.
-    """
-
-    @abstractmethod
-    def retry_batch(
-        self, blocks: Mapping[int, Any], refused: RefusedRecords, is_tried: npt.NDArray[np.bool_], first_id: int
-    ) -> TupleBatch:
-        """Called in the driver for the records that one window has refused.
-
-        A task that handles the batch emits the accepted ones of the tried records, and records all others as refused.
-
-        Args:
-            blocks: The tuples of that window that contain them, by id.
-            refused: The records.
-            is_tried: Which of them are tried; the others stay refused.
-            first_id: The first of 2**RETRY_ID_BITS ids (see dagflow.api.context) that no other tuple of the
-                checkpoint has.
-        """
-
-
-class Relocatable(Capability):
-    """Declares an operator that publishes, and can be made to do so elsewhere."""
-
-    @abstractmethod
-    def properties_below(self, directory: str) -> Mapping[str, Any]:
-        """Called on an instance that no run uses: the properties with which it would publish below a directory.
-
-        Args:
-            directory: An absolute path on this machine; see dagflow.storage.location.relocated.
-
-        Returns:
-            Values as in YAML, by name, of the properties that have to change.
-        """
-
-
-class LimitChecker(Capability):
-    """Declares a partitioned operator that may end a run because of its counts over all partitions and windows."""
-
-    @abstractmethod
-    def check_limits(self, totals: Mapping[str, int]) -> None:
-        """Called in the driver before a window is committed.
-
-        Args:
-            totals: The operator's counts in this window and in all windows before it, including earlier runs: its own
-                counters, and the records that reached or left each port, by the port's name.
-
-        Raises:
-            DagflowError: The run must stop, and the window is not committed; the message says why.
-        """
-
-
-class PreScan(ABC):
-    """Scans tuples before their window is planned, and completes them with the results.
-
-    In some formats a reader that starts in the middle of a file cannot know whether a byte is inside quotes. A pre-scan
-    runs over all blocks in parallel and reports how each would change the state at its beginning; the driver folds
-    the results, in order, into the one fact that each block lacks; then the blocks are processed in parallel.
-    """
-
-    state_type: ClassVar[Any] = None
-    """The type of what snapshot returns, like Operator.state_type; None if it always returns None."""
-
-    state_version: ClassVar[int] = 1
-    """Version of state_type's fields."""
-
-    def take_back(self, item: Any) -> bool:
-        """Drop the result of resolving a tuple, because its window is planned again.
-
-        Called for all tuples of all such windows, in order, before the first of them is resolved again.
-
-        Args:
-            item: The tuple as it was planned.
-
-        Returns:
-            Whether it is scanned and resolved again; otherwise it stays as it was planned.
-        """
-        return False
-
-    def decide(  # noqa: B027  # most pre-scans decide nothing
-        self, items: Sequence[Any], scan: Callable[[Sequence[Any]], list[Any]]
-    ) -> None:
-        """Decide what all tuples depend on, in the driver, before those of a window are resolved.
-
-        The decision is part of the result of snapshot: tasks get it as OperatorContext.prescan. The default decides
-        nothing.
-
-        Args:
-            items: All tuples of the window, batches of them too, in the order of emission.
-            scan: Runs the method scan for each given item, which need not be a tuple, in tasks, and returns the
-                results. Raises the DagflowError of the first item that cannot be scanned.
-        """
-
-    @abstractmethod
-    def needs_scan(self, item: Any) -> bool:
-        """Whether a tuple has to be scanned first; called in the driver.
-
-        A window without any such tuple costs no pre-scan.
-        """
-
-    @abstractmethod
-    def scan(self, item: Any, storage: StorageContext) -> Any:
-        """Scan one tuple, in a task.
-
-        Args:
-            item: The tuple.
-            storage: Reaches the stores of the app.
-
-        Returns:
-            A small, picklable result.
-
-        Raises:
-            DagflowError: The tuple cannot be scanned.
-        """
-
-    def teardown(self) -> None:  # noqa: B027  # most pre-scans hold nothing
-        """Called once in each task that scans, after the last scan or a failed one: to close files."""
-
-    @abstractmethod
-    def resolve(self, items: Sequence[Any], results: Sequence[Any]) -> list[Any]:
-        """Complete a window's tuples, in the driver.
-
-        Args:
-            items: All tuples of the window, in the order of emission.
-            results: For each the result of scan, or None if it was not scanned.
-
-        Returns:
-            The tuples to be planned, one for each of items.
-        """
-
-    @abstractmethod
-    def snapshot(self) -> Any:
-        """What resolve must know of earlier windows: small, of state_type; None for nothing."""
-
-    @abstractmethod
-    def restore(self, state: Any) -> None:
-        """Restore what snapshot returned, before the first window after a restart."""
-
-
-class PreScanner(Capability):
-    """Declares an operator at the head of a stage whose tuples are scanned before their window is planned."""
-
-    @abstractmethod
-    def prescan(self) -> PreScan:
-        """Called once in the driver, and once in each task that scans; never after setup."""

@@ -4,7 +4,7 @@ The exchange that brings records of equal keys together and the state by key bot
 partitions_of_keys(), so that a key's state is always where its records arrive.
 
 Source:
-    Partitioner and StatsListener, the roles and their names, follow com.datatorrent.api of Apache Apex.
+    Partitioner and its methods follow the Partitioner and the StatsListener of com.datatorrent.api of Apache Apex.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class BacklogStats:
 
 @dataclass(frozen=True, slots=True)
 class StatsResponse:
-    """The answer of a stats listener.
+    """The answer of process_stats.
 
     Attributes:
         repartition: Whether define_partitions shall be called.
@@ -70,14 +70,6 @@ class StatsResponse:
 
     repartition: bool
     reason: str = ""
-
-
-class StatsListener(Capability):
-    """Declares an operator, or a policy, that watches a load in the driver and may ask for a repartition."""
-
-    @abstractmethod
-    def process_stats(self, stats: BacklogStats) -> StatsResponse:
-        """Called before each window is planned."""
 
 
 class Partitioner(Capability):
@@ -91,20 +83,23 @@ class Partitioner(Capability):
     def define_partitions(self, stats: BacklogStats) -> int:
         """The number of partitions from now on, from 1 to 100,000.
 
-        Called once at the start, with partitions = 0, and then whenever the stats listener requests it.
+        Called once at the start, with partitions = 0, and then whenever process_stats requests it.
         """
 
+    def process_stats(self, stats: BacklogStats) -> StatsResponse:
+        """Called in the driver before each window is planned: whether to call define_partitions again.
 
-class PartitionPolicy(HasProperties, Partitioner, StatsListener):
+        The default requests no repartition; a policy that decides more than once overrides this.
+        """
+        return StatsResponse(False)
+
+
+class PartitionPolicy(HasProperties, Partitioner):
     """Decides how many partitions an operator has, in place of the operator.
 
     A subclass declares properties as an operator does. An app names it as
     `partitioner: {class: my_policies.Nightly, properties: {...}}`. An instance is used in the driver for one run.
     """
-
-    def process_stats(self, stats: BacklogStats) -> StatsResponse:
-        """Request no repartition; a policy that decides more than once overrides this."""
-        return StatsResponse(False)
 
 
 class StreamCodec(ABC):

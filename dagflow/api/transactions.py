@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from dagflow.api.control import Grouper
 from dagflow.api.operator import Capability, Operator
 from dagflow.storage.context import StorageContext
 from dagflow.storage.pending import PendingFile
@@ -235,6 +236,13 @@ class TransactionalSink(Capability):
     It closes each file with FileFacts that name the operator, under a name that no other attempt at the window uses.
     Until the window's intent is written the files are pending like all others, so that only the transaction is left to
     do after a crash.
+
+    Its windows may hold files back, if it has a grouper and OperatorContext.may_hold is true. It closes such a file
+    with FileFacts whose `held` is set. dagflow adds two operators, its parts: the grouper, which runs in the driver and
+    emits when a group is due, and the merger, which is partitioned and takes in these tuples.
+
+    Guarantee: exactly one window takes in a held file, despite any crashes and restarts; the file exists until that
+    window is published.
     """
 
     @abstractmethod
@@ -251,6 +259,22 @@ class TransactionalSink(Capability):
         Raises:
             DagflowError: The target cannot be used.
         """
+
+    def grouper(self) -> Grouper | None:
+        """Called when the app is planned: a new operator with an output port `jobs`.
+
+        None if no window shall hold anything back: then neither operator is added, and a run does not start while files
+        wait that windows of an earlier app have held back.
+        """
+        return None
+
+    def merger(self) -> Operator:
+        """Called when the app is planned, if there is a grouper.
+
+        Returns:
+            A new operator with an input port `jobs` of the grouper's type.
+        """
+        raise NotImplementedError
 
 
 def targets_of(

@@ -8,9 +8,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dagflow.api.capabilities.grouper import Grouper
 from dagflow.api.context import ControlServices, Counts, OperatorContext
-from dagflow.api.control import CommitListener, ControlOperator, InputOperator, SourceEventListener
+from dagflow.api.control import CommitListener, ControlOperator, Grouper, InputOperator
 from dagflow.api.operator import Operator
 from dagflow.engine.operator_state import is_stateful, require_owners
 from dagflow.engine.placed_app import PlacedApp
@@ -161,7 +160,9 @@ class ControlGraph:
         self._upstream = {stage.head: _upstream_of(plan, stage) for stage in plan.stages if stage.takes_from_driver}
         source_items = self._sources.operators.items()
         self._inputs = {name: each for name, each in source_items if isinstance(each, InputOperator)}
-        self._listeners = {name: each for name, each in source_items if isinstance(each, SourceEventListener)}
+        self._listeners = {
+            name: operator for name, operator in self._inputs.items() if operator.event_state_type is not None
+        }
         self._groupers = {name: each for name, each in self._groups.operators.items() if isinstance(each, Grouper)}
         try:
             for chain in self.chains:

@@ -7,8 +7,8 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dagflow.api.control import Estimator, InputEstimate
-from dagflow.api.operator import Operator
+from dagflow.api.control import InputEstimate, InputOperator
+from dagflow.api.operator import Operator, defines
 from dagflow.engine.window_sizing import first_windows
 from dagflow.errors import DagflowError
 from dagflow.plan.logical import LogicalPlan
@@ -62,12 +62,16 @@ def estimate(app: LogicalPlan, *, parallelism: int = 1, within_s: float = WITHIN
     found = InputEstimate()
     storage = app.attributes.storage_context()
     windows = 0
-    inputs = [node.operator for node in app.operators.values() if isinstance(node.operator, Estimator)]
+    inputs = _estimating(app.instances.values())
     for operator in inputs:
         part = operator.estimate(within_s / len(inputs), storage)
         found += part
         windows = max(windows, first_windows(part, operator.window_limits(), parallelism))
     return RunEstimate(found, windows) if inputs else None
+
+
+def _estimating(operators: Iterable[Operator]) -> list[InputOperator]:
+    return [operator for operator in operators if isinstance(operator, InputOperator) and defines(operator, "estimate")]
 
 
 class InputCount:
@@ -80,7 +84,7 @@ class InputCount:
     def __init__(
         self, operators: Iterable[Operator], storage: StorageContext, *, is_first: bool, after_s: float = COUNT_AFTER_S
     ) -> None:
-        self._inputs = [each for each in operators if isinstance(each, Estimator)] if is_first else []
+        self._inputs = _estimating(operators) if is_first else []
         self._storage = storage
         self._begin_s = time.monotonic() + after_s
         self._thread: threading.Thread | None = None

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from dagflow.api.control import ControlOperator, PreviewSource
-from dagflow.api.operator import Relocatable
+from dagflow.api.control import ControlOperator
 from dagflow.api.rejects.reject import REJECTS
 from dagflow.engine.preparation import LocationCollector, prepare_operator
 from dagflow.engine.run_setup import RunOptions
@@ -61,8 +60,8 @@ def limited_run(app: LogicalPlan, options: RunOptions, records: int | None) -> I
     bounds = OutputBounds(
         absolute(str(directory)),
         "a run with --limit",
-        hint="give it a location there with --set OPERATOR.PROPERTY=VALUE, or derive its class from "
-        "dagflow.api.operator.Relocatable",
+        hint="give it a location there with --set OPERATOR.PROPERTY=VALUE, or define properties_below() of "
+        "dagflow.api.operator.Operator in its class",
     )
     plan = _below(app, bounds.directory)
     _require_inside(plan, bounds)
@@ -97,12 +96,12 @@ def _below(app: LogicalPlan, directory: str) -> LogicalPlan:
     for name, spec in app.spec.operators.items():
         operator = app.operators[name].operator
         if name not in removers:
-            moved = operator.properties_below(directory) if isinstance(operator, Relocatable) else {}
+            moved = operator.properties_below(directory)
             operators[name] = replace(spec, properties={**spec.properties, **moved})
     streams, attributes = _streams_without(removers, app.spec), app.spec.attributes.without_signals()
     plan = logical_plan(replace(app.spec, operators=operators, streams=streams, attributes=attributes))
     for node in plan.operators.values():
-        if isinstance(node.operator, PreviewSource):
+        if isinstance(node.operator, ControlOperator):
             node.operator.begin_preview(None)
     return plan
 

@@ -8,8 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dagflow.api.context import RunPreparation
-from dagflow.api.control import Estimator
-from dagflow.api.operator import Operator
+from dagflow.api.operator import Operator, defines
 from dagflow.api.transactions import TransactionalSink
 from dagflow.engine.repeatable import removers_in
 from dagflow.errors import DagflowError, PlanError, Problem, StorageError
@@ -172,7 +171,7 @@ def require_paths_apart(app: LogicalPlan, paths: Mapping[str, str]) -> None:
     collector = LocationCollector(storage)
     for name, operator in app.instances.items():
         # Preparing other operators may change something outside of the app.
-        if isinstance(operator, Estimator):
+        if defines(operator, "estimate"):
             collector.operator = name
             prepare_operator(name, operator, collector)
     _require_read_once(storage, collector.input_locations, app.instances)

@@ -8,7 +8,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from dagflow.api.operator import Operator, PreScan, PreScanner
+from dagflow.api.capabilities.tuple_reader import PreScan, TupleReader
+from dagflow.api.operator import Operator
 from dagflow.api.ports import TupleBatch
 from dagflow.engine.control_graph import Emission
 from dagflow.engine.operator_state import require_owners
@@ -28,7 +29,9 @@ class PreScans:
 
     def __init__(self, operators: Mapping[str, Operator], runtime: Callable[[], Runtime]) -> None:
         self._prescans: dict[str, PreScan] = {
-            name: operator.prescan() for name, operator in operators.items() if isinstance(operator, PreScanner)
+            name: prescan
+            for name, operator in operators.items()
+            if isinstance(operator, TupleReader) and (prescan := operator.prescan()) is not None
         }
         self._names = operators.keys()
         self._runtime = runtime

@@ -16,8 +16,8 @@ import pyarrow as pa
 from typing_extensions import Buffer
 
 from dagflow.api.capabilities.side_input import loaded_side_data
+from dagflow.api.capabilities.tuple_reader import TupleReader
 from dagflow.api.context import Counts, OperatorContext, Progress, Skipped
-from dagflow.api.operator import PreScanner
 from dagflow.api.records import UNKNOWN, RecordBatch
 from dagflow.api.rejects.reject import REJECTS, Reject
 from dagflow.api.sources import FileSources, url_of
@@ -202,8 +202,8 @@ class PreviewChain:
         connected = {ref for edge in app.edges for ref in (edge.source, edge.target)} | {port.ref, *port.sources}
         for name, operator in self._chain.operators.items():
             saved, prescan = prescans.get(name), None
-            if saved is not None and isinstance(operator, PreScanner):
-                prescan = StateCodec.of_prescans(name, operator.prescan()).decode(saved)
+            if saved is not None and isinstance(operator, TupleReader) and (scans := operator.prescan()) is not None:
+                prescan = StateCodec.of_prescans(name, scans).decode(saved)
             # Rejects are shown whether or not the app uses them.
             rejects = {REJECTS} & operator.output_ports.keys()
             context = OperatorContext(

@@ -6,7 +6,8 @@ import copy
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from dagflow.api.control import PreviewSource
+from dagflow.api.control import ControlOperator
+from dagflow.api.operator import defines
 from dagflow.api.rejects.reject import REJECTS
 from dagflow.errors import PlanError, Problem, own_name
 from dagflow.plan.logical import LogicalPlan
@@ -127,7 +128,11 @@ def part_before(app: LogicalPlan, port: PreviewPort, file: str | None) -> Logica
         name: replace(node, operator=copy.copy(node.operator)) for name, node in app.operators.items() if name in names
     }
     edges = tuple(edge for edge in app.edges if {edge.source.operator, edge.target.operator} <= names)
-    sources = {name: node.operator for name, node in nodes.items() if isinstance(node.operator, PreviewSource)}
+    sources = {
+        name: node.operator
+        for name, node in nodes.items()
+        if isinstance(node.operator, ControlOperator) and defines(node.operator, "begin_preview")
+    }
     if file is not None and len(sources) != 1:
         names_of = f"operators {listed(sources)} give files" if sources else "no operator gives files"
         raise PlanError([Problem("--file", 0, 0, f"{names_of} to {port.ref}, and one has to")])

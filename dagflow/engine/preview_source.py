@@ -9,8 +9,8 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
+from dagflow.api.capabilities.tuple_reader import TupleReader
 from dagflow.api.context import WindowBudget
-from dagflow.api.operator import Seekable
 from dagflow.api.ports import unbatched
 from dagflow.api.sources import url_of
 from dagflow.engine.control_graph import ControlGraph, Emission, index_operators
@@ -115,7 +115,7 @@ class PreviewInput:
         found = dict(tuples)
         for target, items in tuples.items() if self._offset else ():
             operator = self._app.operators[target.operator]
-            if isinstance(operator, Seekable):
+            if isinstance(operator, TupleReader):
                 found[target] = operator.seek(items, self._offset, self._app.storage)
         return found
 

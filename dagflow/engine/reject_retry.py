@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dagflow.api.capabilities.tuple_reader import TupleReader
 from dagflow.api.context import OWN_ID_BITS, RETRY_ID_BITS
-from dagflow.api.operator import RejectRetrier
+from dagflow.api.operator import defines
 from dagflow.api.rejects.refused_records import RefusedRecords
 from dagflow.api.transactions import targets_of
 from dagflow.engine.control_graph import ControlGraph, Emission, index_operators
@@ -120,7 +121,7 @@ class RejectRetry:
         is_tried: npt.NDArray[np.bool_] = np.logical_and(self._choice.mask(rejects), by_other_app)
         return is_tried
 
-    def _retrier(self, rejects: WindowRejects) -> RejectRetrier:
+    def _retrier(self, rejects: WindowRejects) -> TupleReader:
         """The operator that reads the records again.
 
         Raises:
@@ -128,7 +129,8 @@ class RejectRetry:
         """
         operator: object = self._app.operators.get(rejects.operator)
         ports = {str(each.edge.target) for stage in self._app.plan.stages for each in stage.inputs if each.is_assigned}
-        if not isinstance(operator, RejectRetrier) or rejects.port not in ports:
+        is_retrier = defines(operator, "retry_batch") and rejects.port in ports
+        if not isinstance(operator, TupleReader) or not is_retrier:
             raise JournalError(
                 f"window {rejects.window_id} has refused records of operator '{rejects.operator}', and the app has no "
                 "such operator that reads them",

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
 
-from dagflow.api.partitioning import MAX_PARTITIONS, BacklogStats, Partitioner, StatsListener
+from dagflow.api.partitioning import MAX_PARTITIONS, BacklogStats, Partitioner
 from dagflow.engine.window_sizing import PartitionSpeeds
 from dagflow.errors import OperatorError, text_of
 from dagflow.journal.windows import PartitionDecision
@@ -65,7 +65,7 @@ def repartitioned(stage: str, decider: object, stats: BacklogStats) -> tuple[int
     Raises:
         OperatorError: The policy raised, or its answers are of another type than the interfaces say.
     """
-    if not isinstance(decider, StatsListener) or not isinstance(decider, Partitioner):
+    if not isinstance(decider, Partitioner):
         return None
     with _errors_of(stage, decider, "process_stats"):
         response = decider.process_stats(stats)

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from dagflow.api.operator import LimitChecker
+from dagflow.api.operator import defines
 from dagflow.api.ports import unbatched
 from dagflow.api.sources import is_first_part, is_source_range
 from dagflow.api.transactions import TargetDecision
@@ -165,7 +165,7 @@ class WindowCommitter:
             DagflowError: An operator refuses to continue.
         """
         for name, operator in self._operators.items():
-            if isinstance(operator, LimitChecker):
+            if defines(operator, "check_limits"):
                 own = self._totals_of(name, counters)
                 arrived: Counter[str] = Counter()
                 for edge in self._plan.edges_to(name):

@@ -12,10 +12,11 @@ from dataclasses import replace
 from typing import Any
 
 from dagflow.api.capabilities.accumulator import Accumulator
+from dagflow.api.capabilities.tuple_reader import TupleReader
 from dagflow.api.columns.column_values import ColumnValuesError
 from dagflow.api.context import Counts, OperatorContext
 from dagflow.api.keyed_state import KeyedOperator
-from dagflow.api.operator import GENERATOR, Operator, Prefetcher
+from dagflow.api.operator import GENERATOR, Operator
 from dagflow.api.ports import unbatched
 from dagflow.api.records import RecordBatch
 from dagflow.errors import DagflowError, OperatorError
@@ -134,7 +135,7 @@ class Chain:
             finally:
                 self.clock.switch(before)
         else:
-            if isinstance(operator, Prefetcher):
+            if isinstance(operator, TupleReader):
                 self.call(target.operator, operator.prefetch, payload)
             for item in payload:
                 yield from self._guarded(target.operator, method, item)

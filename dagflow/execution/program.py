@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from dagflow.api.control import SourceEventListener
+from dagflow.api.control import InputOperator
 from dagflow.api.operator import Operator
 from dagflow.errors import OperatorError, text_of
 from dagflow.execution.record_limit import RecordLimit
@@ -62,8 +62,8 @@ class Program:
         """Pickle the partitioned operators of a plan."""
         names = [name for stage in plan.stages for name in stage.operators]
         pickled = {name: pickled_operator(name, operators[name]) for name in names}
-        listeners = (each for each in operators.values() if isinstance(each, SourceEventListener))
-        listens = any(each.wants_source_events for each in listeners)
+        inputs = (operator for operator in operators.values() if isinstance(operator, InputOperator))
+        listens = any(operator.wants_source_events for operator in inputs)
         stores = storage or StorageContext.default()
         return cls(app, plan, pickled, stores, durability, has_source_listener=listens, stall_limits=stall_limits)
 

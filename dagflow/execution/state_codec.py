@@ -6,9 +6,10 @@ from typing import Any
 
 import msgspec
 
-from dagflow.api.control import SourceEventListener
+from dagflow.api.capabilities.tuple_reader import PreScan
+from dagflow.api.control import InputOperator
 from dagflow.api.keyed_state import KeyedSnapshot, Segment
-from dagflow.api.operator import Operator, PreScan
+from dagflow.api.operator import Operator
 from dagflow.api.state.restored_values import difference, shown_type
 from dagflow.errors import START_OVER, JournalError, OperatorError
 from dagflow.journal.frames import as_read
@@ -51,8 +52,8 @@ class StateCodec:
         return cls(name, "prescan().snapshot", prescan.state_type, prescan.state_version)
 
     @classmethod
-    def of_events(cls, name: str, operator: SourceEventListener) -> StateCodec:
-        """The codec for results of SourceEventListener.event_state."""
+    def of_events(cls, name: str, operator: InputOperator) -> StateCodec:
+        """The codec for results of InputOperator.event_state."""
         return cls(name, "event_state", operator.event_state_type, _version_of(operator))
 
     def encode(self, state: Any, window_id: int = -1, partition: int = -1) -> SavedState:

@@ -14,8 +14,9 @@ from typing import Any
 from msgspec import structs
 
 from dagflow.api.capabilities.accumulator import Accumulator
+from dagflow.api.capabilities.tuple_reader import PreScan, TupleReader
 from dagflow.api.context import Counts, MovedRange, OperatorContext, Skipped, VersionKey, WaitingEnd
-from dagflow.api.operator import Operator, PreScan, PreScanner
+from dagflow.api.operator import Operator
 from dagflow.api.records import RecordBatch
 from dagflow.api.rejects.refused_records import RefusedLog
 from dagflow.errors import DagflowError, OperatorError, TransientStorageError, cut_text, text_of, trace_of
@@ -194,9 +195,9 @@ class StageTask:
 
     def _prescan_of(self, name: str, operator: Any) -> Any:
         saved = self._window.prescans.get(name)
-        if saved is None or not isinstance(operator, PreScanner):
+        if saved is None or not isinstance(operator, TupleReader) or (prescan := operator.prescan()) is None:
             return None
-        return StateCodec.of_prescans(name, operator.prescan()).decode(saved)
+        return StateCodec.of_prescans(name, prescan).decode(saved)
 
     def _edges(self) -> Iterator[Any]:
         yield from self._stage.edges

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dagflow.api.capabilities.grouper import HoldsFiles
+from dagflow.api.transactions import TransactionalSink
 from dagflow.errors import part_name
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.plan.physical import Edge, PortRef
@@ -30,7 +30,7 @@ def holder_of(grouper: str) -> str:
 def grouped(logical: LogicalPlan) -> LogicalPlan:
     nodes, edges = dict(logical.operators), list(logical.edges)
     for name, node in logical.operators.items():
-        if isinstance(node.operator, HoldsFiles) and (grouper := node.operator.grouper()) is not None:
+        if isinstance(node.operator, TransactionalSink) and (grouper := node.operator.grouper()) is not None:
             groups, merger = grouper_name(name), merger_name(name)
             nodes[groups] = OperatorNode(groups, grouper)
             nodes[merger] = OperatorNode(merger, node.operator.merger())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from dagflow.api.columns.column_typing import ColumnChecked, ColumnTyped, StreamColumns
+from dagflow.api.columns.column_typing import ColumnTyped, StreamColumns
 from dagflow.api.partitioning import ByName
 from dagflow.api.properties import PropertyTextError
 from dagflow.errors import own_name
@@ -37,9 +37,9 @@ def stream_columns(
         # Streams that meet at a port may each have their own columns.
         known = arriving[0] if arriving and all(each == arriving[0] for each in arriving) else None
         try:
-            if isinstance(operator, ColumnChecked) and known is not None:
-                operator.check_arriving(known)
             if isinstance(operator, ColumnTyped):
+                if known is not None:
+                    operator.check_arriving(known)
                 for port in operator.output_ports:
                     columns = seen.get(PortRef(name, port)) or operator.columns_at(port, known)
                     if columns is not None:
@@ -56,7 +56,7 @@ def stream_columns(
 
 def asks_for_columns(node: OperatorNode) -> bool:
     """Whether the columns that arrive at an operator have to fit its properties or its key."""
-    return isinstance(node.operator, ColumnTyped | ColumnChecked) or _key_of(node) is not None
+    return isinstance(node.operator, ColumnTyped) or _key_of(node) is not None
 
 
 def _key_of(node: OperatorNode) -> ByName | None:

@@ -7,7 +7,8 @@ import itertools
 import os
 from collections.abc import Iterator, Mapping
 
-from dagflow.api.control import BlockSource
+from dagflow.api.control import ControlOperator
+from dagflow.api.operator import defines
 from dagflow.errors import DagflowError
 from dagflow.plan.logical import LogicalPlan
 from dagflow.spec.case_reader import AppCase
@@ -60,7 +61,8 @@ def differences_of_cuts(case: AppCase, files: Mapping[str, bytes], done: AppOutp
 
 
 def _cut(plan: LogicalPlan, block_bytes: int) -> bool:
-    sources = [node.operator for node in plan.operators.values() if isinstance(node.operator, BlockSource)]
+    control = [operator for operator in plan.instances.values() if isinstance(operator, ControlOperator)]
+    sources = [operator for operator in control if defines(operator, "cut_at")]
     for source in sources:
         source.cut_at(block_bytes)
     return bool(sources)

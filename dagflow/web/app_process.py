@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from dagflow.api.capabilities.input_explanation import InputExplainer
+from dagflow.api.control import InputOperator
 from dagflow.api.properties import property_model
 from dagflow.engine.operator_state import directory_of_state
 from dagflow.engine.placed_app import PlacedApp
@@ -113,9 +113,10 @@ def why(path: str, checkpoint: str, url: str) -> dict[str, Any]:
     storage = app.attributes.storage_context()
     taken_ms = _taken_ms(app, storage, checkpoint, url)
     explained = {
-        name: operator.explain_input(absolute(url), storage)
+        name: answer
         for name, operator in app.instances.items()
-        if isinstance(operator, InputExplainer)
+        if isinstance(operator, InputOperator)
+        and (answer := operator.explain_input(absolute(url), storage)) is not None
     }
     if not explained:
         sentence = "No operator of the app lists files, so none can say."
@@ -136,9 +137,11 @@ def _taken_ms(app: LogicalPlan, storage: StorageContext, checkpoint: str, url: s
     saved = read_state_with_roots(storage, checkpoint).control_state.operators
     moments: list[int] = []
     for name, operator in app.instances.items():
-        if isinstance(operator, InputExplainer) and name in saved:
+        if isinstance(operator, InputOperator) and name in saved:
             state = StateCodec.of_snapshots(name, operator).decode(saved[name])
-            moments.append(operator.when_taken(absolute(url), storage, state, directory_of_state(checkpoint, name)))
+            moment = operator.when_taken(absolute(url), storage, state, directory_of_state(checkpoint, name))
+            if moment is not None:
+                moments.append(moment)
     return max(moments, default=None)
 
 

@@ -22,7 +22,7 @@ _COMPACT_BYTES = 32 << 20
 """Bytes to wait for before combining again, where combining, most of the work, has not halved the rows."""
 
 
-class AggregateBase(Operator, Accumulator):
+class AggregateBase(Operator, Accumulator, ColumnTraced):
     """Combines partial results, which are tables, and emits their result.
 
     A subclass says how tables are combined into one, and what is emitted of the last one.
@@ -101,7 +101,7 @@ class AggregateBase(Operator, Accumulator):
         return bytes(sink.getvalue())
 
 
-class PartMerger(AggregateBase, ColumnTraced):
+class PartMerger(AggregateBase):
     """Combines the partial results of all partitions of an operator; see Unified."""
 
     input = InputPort()

@@ -8,7 +8,7 @@ from typing import Annotated
 import pyarrow as pa
 from pydantic import Field
 
-from dagflow.api.columns.column_typing import ColumnTraced, StreamColumns
+from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.operator import Operator, Unified
 from dagflow.api.ports import InputPort
 from dagflow.api.properties import Columns
@@ -21,7 +21,7 @@ COUNT = "count"
 """The column that holds the counts."""
 
 
-class _Summing(AggregateBase, ColumnTraced):
+class _Summing(AggregateBase):
     """Adds up partial counts by key."""
 
     by: Annotated[Columns, Field(description="the column, or columns, whose values are counted")]

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
-from dagflow.api.columns.column_typing import ColumnTraced, StreamColumns
+from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.operator import Unified
 from dagflow.api.ports import InputPort
 from dagflow.api.properties import Count
@@ -21,7 +21,7 @@ from operators.required_columns import require_columns, require_names
 Order = Literal["ascending", "descending"]
 
 
-class TopN(AggregateBase, Unified, ColumnTraced):
+class TopN(AggregateBase, Unified):
     """Emits the records with the largest values of a column, the largest first.
 
     Guarantee: the result is that of all records of a run, a window or a time, as `over` says, whatever the number of

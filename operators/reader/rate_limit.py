@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Annotated
 
-from pydantic import Field
-
-from dagflow.api.context import OperatorContext
-from dagflow.api.operator import Operator
-from dagflow.api.properties import Size, Tuning
 from dagflow.storage.files import ReadableFile
 from operators.reader.byte_source import MeasuredFile
 
@@ -65,25 +59,6 @@ class RateLimiter:
         self._free_at = max(self._free_at, self._began_at) + size_bytes / self._bytes_per_s
         if size_bytes:
             self._step()
-
-
-class RateLimited(Operator):
-    """An operator that reads at a limited rate, of which each partition has its share."""
-
-    max_bytes_per_second: Annotated[
-        Size | None,
-        Tuning(),
-        Field(ge=1, description="bytes read per second by all partitions together; null: no limit"),
-    ] = None
-
-    def rate_limit(self) -> int | None:
-        """Bytes per second of all partitions together."""
-        return self.max_bytes_per_second
-
-    def _limiter(self, context: OperatorContext) -> RateLimiter | None:
-        """The limiter of a task; None for no limit."""
-        rate = self.rate_limit()
-        return None if rate is None else RateLimiter(rate * context.share, step=context.progress.step)
 
 
 class RateLimitedFile(MeasuredFile):

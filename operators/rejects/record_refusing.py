@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from dagflow.api.columns.column_typing import ColumnTraced
 from dagflow.api.columns.json_values import json_values
 from dagflow.api.context import OperatorContext
 from dagflow.api.ports import OutputPort
@@ -22,7 +23,7 @@ from operators.rejects.refusal import not_taken
 from operators.rejects.reject_limit import RejectLimited
 
 
-class RecordRefusing(RejectLimited):
+class RecordRefusing(RejectLimited, ColumnTraced):
     """An operator that refuses single records of its port `input`; it declares the port `errors`, behind its others.
 
     Guarantee: a record that is refused leaves at `errors`; without a stream from there it ends the run.

@@ -7,7 +7,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from dagflow.api.operator import LimitChecker, Operator
+from dagflow.api.columns.column_typing import ColumnTyped
+from dagflow.api.operator import Operator
 from dagflow.api.properties import Count, Limit
 from dagflow.errors import DagflowError
 from dagflow.metrics.names import REJECTED
@@ -35,7 +36,7 @@ def is_over(most: int | str, count: int, records: int) -> bool:
     return count > (float(most.rstrip("%")) / 100 * records if isinstance(most, str) else most)
 
 
-class RejectLimited(Operator, LimitChecker):
+class RejectLimited(Operator, ColumnTyped):
     """An operator with a limit of refused records."""
 
     max_rejects: MaxRejects = None

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from dagflow.api.context import OperatorContext, RunPreparation
-from dagflow.api.operator import Operator, Relocatable
+from dagflow.api.operator import Operator
 from dagflow.api.ports import InputPort
 from dagflow.api.properties import Count, OutputLocation, Size
 from dagflow.api.records import UNKNOWN, RecordBatch
@@ -36,7 +36,7 @@ from operators.sink.formats.text_format import bytes_of
 _PREFIX = "merged"
 
 
-class FileMerger(Operator, Relocatable):
+class FileMerger(Operator):
     """Writes whole files, as the format whole_file reads them, into larger ones.
 
     Guarantee: every file that arrives is in exactly one published file, whole and never cut. A published file holds

@@ -10,7 +10,6 @@ from pydantic import Field
 
 from dagflow.api.context import OperatorContext, RunPreparation
 from dagflow.api.control import ControlOperator
-from dagflow.api.operator import Relocatable
 from dagflow.api.ports import InputPort
 from dagflow.api.properties import OutputLocation
 from dagflow.api.records import RecordBatch
@@ -25,7 +24,7 @@ _LINES = 10_000
 """Number of lines that are written together."""
 
 
-class MetadataWriter(ControlOperator, Relocatable):
+class MetadataWriter(ControlOperator):
     """Writes metadata tuples as lines of JSON, one file for each window that has any; it runs in the driver.
 
     Guarantee: the file appears whole, together with the window's other output; each tuple is in one line.

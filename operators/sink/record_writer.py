@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from dagflow.api.columns.column_typing import ColumnChecked, StreamColumns
+from dagflow.api.columns.column_typing import ColumnTyped, StreamColumns
 from dagflow.api.context import OperatorContext, RunPreparation
-from dagflow.api.operator import Operator, Relocatable
+from dagflow.api.operator import Operator
 from dagflow.api.ports import InputPort
 from dagflow.api.properties import OutputLocation, Size
 from dagflow.api.records import UNKNOWN, RecordBatch
@@ -23,7 +23,7 @@ _MAX_LAYOUTS = 4
 """Number of part files of different columns that are written at the same time."""
 
 
-class RecordWriter(Operator, Relocatable, ColumnChecked):
+class RecordWriter(Operator, ColumnTyped):
     """Writes records into files: by default raw ones as they were read, and those with columns as lines of JSON.
 
     Names of files end as usual for their format, such as .csv; those of raw records have no extension.

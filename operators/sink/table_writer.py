@@ -12,10 +12,9 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
-from dagflow.api.capabilities.grouper import Grouper, HoldsFiles
-from dagflow.api.columns.column_typing import ColumnChecked, ColumnTyped, StreamColumns, type_name
+from dagflow.api.columns.column_typing import StreamColumns, type_name
 from dagflow.api.context import OperatorContext, RunPreparation
-from dagflow.api.operator import Relocatable
+from dagflow.api.control import Grouper
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.properties import ClientOptions, OneOrMany, OutputName, Size, Tuning
 from dagflow.api.records import RecordBatch
@@ -59,7 +58,7 @@ _METADATA = {"file": pa.string(), "offset": pa.int64(), "window": pa.int64()}
 _KINDS: dict[str, type[Table]] = {"delta": DeltaTable, "iceberg": IcebergTable, "parquet": ParquetDataset}
 
 
-class TableWriter(RecordRefusing, TransactionalSink, HoldsFiles, Relocatable, ColumnTyped, ColumnChecked):
+class TableWriter(RecordRefusing, TransactionalSink):
     """Adds records to a table: the windows of a group, or each window, are one transaction of it.
 
     A table that is not there is made with the columns of the first window; raw records are a column `record` of bytes.
@@ -198,6 +197,10 @@ class TableWriter(RecordRefusing, TransactionalSink, HoldsFiles, Relocatable, Co
     def columns_at(self, port: str, arriving: StreamColumns | None) -> StreamColumns:
         """Rejects are raw."""
         return StreamColumns.raw()
+
+    def columns_used(self, port: str, column: str, arriving: StreamColumns) -> tuple[str, ...]:
+        """No column: a reject is a record as a whole."""
+        return ()
 
     def prepare(self, run: RunPreparation) -> None:
         """Take the table for this writer, and read its columns, which tasks write."""

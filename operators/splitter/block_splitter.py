@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from dagflow.api.context import OperatorContext
-from dagflow.api.control import BlockSource, ControlOperator, PreviewSource
+from dagflow.api.control import ControlOperator
 from dagflow.api.ports import OutputPort
 from dagflow.api.properties import Count, Size, Tuning
 from operators.files.compression import CUT_SUFFIXES, UnitSuffix
@@ -20,7 +20,7 @@ PREVIEW_BLOCK_BYTES = 1 << 20
 """Largest number of bytes of a block in a preview, which must be read before the first record is shown."""
 
 
-class BlockSplitter(ControlOperator, PreviewSource, BlockSource):
+class BlockSplitter(ControlOperator):
     """Cuts files into blocks; a subclass says which files."""
 
     block_size: Annotated[Size, Field(ge=1, description="cut interval; blocks begin at its multiples")] = 64 << 20

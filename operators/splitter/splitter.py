@@ -11,15 +11,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from dagflow.api.capabilities.input_explanation import InputExplainer
 from dagflow.api.context import OperatorContext, RunPreparation
-from dagflow.api.control import (
-    Estimator,
-    InputEstimate,
-    InputOperator,
-    SourceEventListener,
-    WindowLimits,
-)
+from dagflow.api.control import InputEstimate, InputOperator, WindowLimits
 from dagflow.api.properties import Count, Millis, PartOfPath, Paths, Size, Tuning, placeholders
 from dagflow.api.regular_expressions import Pattern
 from dagflow.errors import MissingError
@@ -69,7 +62,7 @@ class SplitterState:
     is_first_scan_done: bool
 
 
-class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventListener, InputExplainer):
+class FileSplitterInput(BlockSplitter, InputOperator):
     """Finds files and cuts them into blocks.
 
     Guarantee: each version of each file is announced once, and each of its blocks emitted once, even across
@@ -220,7 +213,7 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
         return ChangeDetector(scanner, taken.index, rules, counters, clock, in_tasks, taken.pending, renames, roots)
 
     def estimate(self, within_s: float, storage: StorageContext | None = None) -> InputEstimate:
-        """The input that a first run would read; see Estimator.
+        """The input that a first run would read.
 
         Raises:
             StorageError: A location cannot be listed, or a file cannot be examined; MissingError if a location does not
@@ -230,12 +223,12 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
         return estimated(scanner.scan(), self.block_size, self._clock, within_s, self.cut_compressed)
 
     def explain_input(self, url: str, storage: StorageContext) -> tuple[bool, str]:
-        """Whether a scan now would take a file, and which property decides; see InputExplainer."""
+        """Whether a scan now would take a file, and which property decides."""
         rules = self._selection(), self._completeness()
         return InputExplanation(self.files, *rules, storage, self._clock.now_millis()).explain(url)
 
     def when_taken(self, url: str, storage: StorageContext, state: SplitterState, state_url: str) -> int:
-        """When the newest version of a file was taken, by a lookup in the sorted runs; see InputExplainer."""
+        """When the newest version of a file was taken, by a lookup in the sorted runs."""
         index = FileIndex(state_url, storage=storage)
         index.restore(state.taken.index)
         name = os.fsencode(storage.roots.shorten(url))

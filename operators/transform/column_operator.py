@@ -9,8 +9,7 @@ from typing import Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from dagflow.api.capabilities.plan_explanation import Explained
-from dagflow.api.columns.column_typing import ColumnTraced, StreamColumns
+from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.context import OperatorContext
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.records import RecordBatch
@@ -36,7 +35,7 @@ def is_absent(field: pa.Field) -> bool:
     return (field.metadata or {}).keys() >= _ABSENT.keys()
 
 
-class ColumnOperator(RecordRefusing, ColumnTraced, Explained, Generic[Plan]):
+class ColumnOperator(RecordRefusing, Generic[Plan]):
     """An operator that computes columns of records, by a plan that it makes once for each set of columns.
 
     Guarantee: that of RecordRefusing.

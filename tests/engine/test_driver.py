@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dagflow import InputPort, Operator, OutputPort
-from dagflow.api.operator import PreScan, PreScanner
+from dagflow.api.capabilities.tuple_reader import PreScan, TupleReader
 from dagflow.engine import driver
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions, RuntimeFactory
@@ -280,7 +280,7 @@ class CountQuotes(PreScan):
         self._state = state
 
 
-class Quotes(Operator, PreScanner):
+class Quotes(Operator, TupleReader):
     """Emits the words that are outside of quotes, where a sample does not know in which state it begins."""
 
     samples = InputPort(TextSample)

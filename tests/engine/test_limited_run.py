@@ -132,12 +132,12 @@ def test_source_files_are_not_removed(folder: Path) -> None:
 def test_an_operator_that_would_publish_elsewhere_is_refused(folder: Path) -> None:
     """An author's operator whose property does not declare a location; derived as the advice says, it may run."""
     (folder / "limit_ops.py").write_text(
-        "from dagflow.api.operator import Operator, Relocatable\nfrom dagflow.api.ports import InputPort\n"
+        "from dagflow.api.operator import Operator\nfrom dagflow.api.ports import InputPort\n"
         "from dagflow.storage.location import relocated\n\n\n"
         "class Stuck(Operator):\n    place: str\n    input = InputPort()\n\n"
         "    @input.batch\n    def take(self, batch):\n        pass\n\n"
         "    def prepare(self, run):\n        run.claim(self.place)\n\n\n"
-        "class Moving(Stuck, Relocatable):\n    def properties_below(self, directory):\n"
+        "class Moving(Stuck):\n    def properties_below(self, directory):\n"
         "        return {'place': relocated(self.place, directory)}\n"
     )
     (folder / "mine").mkdir()
@@ -152,7 +152,6 @@ def test_an_operator_that_would_publish_elsewhere_is_refused(folder: Path) -> No
 
 UNCLAIMED = """\
 from dagflow import ControlOperator, InputPort, Operator
-from dagflow.api.operator import Relocatable
 from dagflow.storage.location import relocated
 from operators import BlockMetadata
 
@@ -192,12 +191,12 @@ class Report(ControlOperator):
         file.close(records=1)
 
 
-class MovingSink(Sink, Relocatable):
+class MovingSink(Sink):
     def properties_below(self, directory):
         return {"place": relocated(self.place, directory)}
 
 
-class MovingReport(Report, Relocatable):
+class MovingReport(Report):
     def properties_below(self, directory):
         return {"place": relocated(self.place, directory)}
 """
@@ -213,7 +212,9 @@ def test_an_operator_that_claims_nothing_is_refused_too(folder: Path, kind: str,
     stuck = f"  mine: {{class: unclaimed_ops.{kind}, properties: {{place: mine}}}}"
     with pytest.raises(DagflowError, match=f"operator 'mine'.* opens mine/.*{folder}/.dagflow/tried.limit alone") as it:
         try_out((stuck, stream), 100)
-    assert it.value.hint.startswith("give it a location there with --set OPERATOR.PROPERTY=VALUE, or derive its class")
+    assert it.value.hint.startswith(
+        "give it a location there with --set OPERATOR.PROPERTY=VALUE, or define properties_below()"
+    )
     assert not (folder / "mine").exists()
     assert list((folder / ".dagflow" / "tried.limit").iterdir()) == []
     for allowed in (stuck.replace(kind, f"Moving{kind}"), stuck.replace(": mine}", ": .dagflow/tried.limit/mine}")):

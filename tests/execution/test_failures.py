@@ -11,7 +11,6 @@ import pytest
 
 from dagflow.api.capabilities.side_input import SideInput
 from dagflow.api.context import RunPreparation
-from dagflow.api.operator import LimitChecker
 from dagflow.api.transactions import DecidedWindow, Target, TargetState
 from dagflow.engine.run import run
 from dagflow.errors import OperatorError, StorageError
@@ -33,7 +32,7 @@ class FailsToPrepare(CallsFunctions):
         raise ZeroDivisionError("prepared")
 
 
-class FailsAtLimitCheck(CallsFunctions, LimitChecker):
+class FailsAtLimitCheck(CallsFunctions):
     """Fails when a window is about to be committed."""
 
     def check_limits(self, totals: Mapping[str, int]) -> None:

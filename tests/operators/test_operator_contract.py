@@ -255,7 +255,8 @@ class TestSql:
     def test_its_parts_have_contract_tests(self) -> None:
         """They run in its place; those of its own are made of the others."""
         parts = Sql(query="select a, count(*) as n from input where a > 1 group by a order by n").expand().parts
-        assert [type(part) for part in parts.values()] == [Select, Aggregate, TopN]
+        classes: list[type[Operator]] = [Select, Aggregate, TopN]
+        assert [type(part) for part in parts.values()] == classes
 
 
 class TestTopN(BuiltInContract):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -42,10 +41,9 @@ class StreamColumns:
         return pa.schema([*self.schema, *(pa.field(name, self.others, metadata=UNDECLARED) for name in missing)])
 
 
-class ColumnChecked(Capability):
-    """Declares an operator that can check whether it accepts columns, before any records arrive."""
+class ColumnTyped(Capability):
+    """Declares an operator that knows its columns before any records arrive; each method is optional."""
 
-    @abstractmethod
     def check_arriving(self, arriving: StreamColumns) -> None:
         """Called when an app is planned, before anything runs, and once more after prepare().
 
@@ -57,11 +55,6 @@ class ColumnChecked(Capability):
             ValueError: The operator would refuse each record that has such columns.
         """
 
-
-class ColumnTyped(Capability):
-    """Declares an operator that can derive the columns it emits from those that arrive at `input`."""
-
-    @abstractmethod
     def columns_at(self, port: str, arriving: StreamColumns | None) -> StreamColumns | None:
         """Called when an app is planned, before anything runs.
 
@@ -78,6 +71,7 @@ class ColumnTyped(Capability):
             LookupError: A column is missing, or there are none.
             ValueError: The arriving columns do not fit for another reason.
         """
+        return None
 
 
 class ColumnTraced(ColumnTyped):

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dagflow.api.capabilities.composite import Composite
-from dagflow.api.capabilities.plan_explanation import Explained
 from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.errors import own_name
 from dagflow.plan.accumulators import accumulators, over_text
@@ -93,13 +92,11 @@ def _one_by_one(operators: Sequence[str], arrows: Sequence[Arrow]) -> Iterator[s
 
 def _explanation(logical: LogicalPlan, name: str) -> str:
     """What an operator, or its parts, say of themselves; and the parts of a composite one."""
-    parts = [each for part, each in logical.instances.items() if own_name(part) == name]
+    parts = [operator for part, operator in logical.instances.items() if own_name(part) == name]
     composite = logical.composites.get(name)
     made = composite.operator.expand() if composite is not None and isinstance(composite.operator, Composite) else None
     made_of = ["made of " + ", ".join(type(each).__name__ for each in made.parts.values())] if made is not None else []
-    return "; ".join(
-        [*made_of, *(line for each in parts if isinstance(each, Explained) for line in each.explanation())]
-    )
+    return "; ".join([*made_of, *(line for part in parts for line in part.explanation())])
 
 
 def _title(frame: Frame) -> str:

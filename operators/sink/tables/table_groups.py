@@ -12,8 +12,8 @@ from typing import Annotated, ClassVar, Protocol
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
-from dagflow.api.capabilities.grouper import Grouper
 from dagflow.api.context import ControlServices, OperatorContext
+from dagflow.api.control import Grouper
 from dagflow.api.operator import Operator
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.properties import Millis, Size

@@ -28,7 +28,7 @@ class FingerprintState:
 class ReportLog:
     """Keeps the entries that reports have completed after the newest snapshot, until a later one has them.
 
-    See SourceEventListener.
+    See InputOperator.
 
     Args:
         index: The index.

@@ -227,5 +227,5 @@ def test_block_reader_has_under_ten_methods_of_its_own() -> None:
     methods = {name for name in own if inspect.isfunction(getattr(BlockReader, name))}
     assert methods == {
         *("columns_at", "read", "prefetch", "prescan", "seek"),
-        *("check_limits", "process_stats", "define_partitions", "retry_batch"),
+        *("check_arriving", "process_stats", "define_partitions", "retry_batch"),
     }

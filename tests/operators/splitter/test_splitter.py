@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from dagflow.api.context import WindowBudget
-from dagflow.api.control import Estimator, InputEstimate
+from dagflow.api.control import InputEstimate
 from dagflow.errors import JournalError, MissingError, SourceChangedError
 from operators.files.metadata import BlockMetadata, FileMetadata, FileVersion
 from operators.splitter import FileSplitterInput
@@ -369,7 +369,6 @@ def test_an_estimate_counts_what_a_run_would_read(tmp_path: Path) -> None:
     twelve_files(tmp_path)
     write(tmp_path / "sub" / "empty", b"")
     splitter = FileSplitterInput(files=str(tmp_path), block_size=2)
-    assert isinstance(splitter, Estimator)
     assert splitter.estimate(60.0) == InputEstimate(13, 72, 132)
     assert splitter.estimate(-1.0) == InputEstimate(is_partial=True)
     assert len(SplitterDriver(splitter).everything().blocks) == 72
