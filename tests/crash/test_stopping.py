@@ -140,7 +140,7 @@ def test_of_two_drivers_one_goes_on_and_the_other_says_who(tmp_path: Path, optio
         first = RunProcess(tmp_path, "-q", *options)
         second = None
         try:
-            assert first.wait_for(lambda: visible_files(tmp_path) >= 4)
+            assert first.wait_for(lambda: visible_files(tmp_path) >= 10)
             # Paused, so that it lives as long as the others need to look.
             os.kill(first.process.pid, signal.SIGSTOP)
             for command in ("run app.yaml", "replay app.yaml --window 1"):
