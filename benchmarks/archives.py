@@ -30,7 +30,7 @@ from backports import zstd
 
 from benchmarks.two_processes import Act, TwoProcesses, blocks_of
 from dagflow.api.properties import parse_size
-from dagflow.execution.warm_worker import keep_freed_memory
+from dagflow.execution.task_process import keep_freed_memory
 from operators.files.compression import compression_of_name
 
 UNIT_BYTES = 512 << 10

@@ -34,7 +34,7 @@ os.environ["POLARS_MAX_THREADS"] = "1"
 from benchmarks.measuring import SPARKS_JAVA
 from benchmarks.two_processes import Act, TwoProcesses, blocks_of
 from dagflow.api.properties import parse_size
-from dagflow.execution.warm_worker import keep_freed_memory
+from dagflow.execution.task_process import keep_freed_memory
 from dagflow.storage.context import StorageContext
 
 if TYPE_CHECKING:

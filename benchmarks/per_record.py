@@ -27,7 +27,7 @@ from dagflow.api.context import Counts
 from dagflow.api.records import Origin, RecordBatch
 from dagflow.execution.chain import Chain
 from dagflow.execution.emitted_records import PIECE_RECORDS
-from dagflow.execution.warm_worker import keep_freed_memory
+from dagflow.execution.task_process import keep_freed_memory
 from dagflow.plan.physical import PortRef
 
 RECORDS = 10_000

@@ -26,7 +26,7 @@ from typing import Any, Self
 import numpy as np
 
 from dagflow.api.context import OperatorContext
-from dagflow.execution.warm_worker import keep_freed_memory
+from dagflow.execution.task_process import keep_freed_memory
 from dagflow.storage.context import StorageContext
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.block_reader import BlockReader

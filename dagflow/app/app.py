@@ -26,7 +26,7 @@ from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.plan.placement import place
 from dagflow.plan.render.explain import Format, explain
-from dagflow.runtime.cores import usable_cores
+from dagflow.runtime.task_server import usable_cores
 from dagflow.spec.app_reader import Overrides, read
 from dagflow.spec.app_spec import AppSpec, Endpoint, StreamSpec
 from dagflow.spec.class_lookup import search_path_of

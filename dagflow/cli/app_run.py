@@ -39,7 +39,7 @@ from dagflow.errors import (
 )
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.snapshot import RunSnapshot
-from dagflow.runtime.cores import usable_cores
+from dagflow.runtime.task_server import usable_cores
 from dagflow.spec.shown_text import shown_value
 from dagflow.storage.location import absolute, redacted
 from dagflow.telemetry.run_signals import MetricsAddress

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar
 
 import click
 
-from dagflow.runtime.cores import usable_cores
+from dagflow.runtime.task_server import usable_cores
 from dagflow.spec.problems import quoted
 from dagflow.spec.spark_master import MASTER_SETTING, MASTERS, is_master
 from dagflow.suggestions import did_you_mean

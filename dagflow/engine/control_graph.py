@@ -14,11 +14,10 @@ from dagflow.api.operator import Operator
 from dagflow.engine.operator_state import is_stateful, require_owners
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.errors import JournalError, PlanError, Problem, own_name
-from dagflow.execution.chain import Chain
+from dagflow.execution.chain import Chain, tear_down
 from dagflow.execution.failures import BrokenContractError
 from dagflow.execution.state_codec import StateCodec
 from dagflow.execution.task_outputs import TaskOutputs
-from dagflow.execution.teardown import tear_down
 from dagflow.journal.journal import now_ms
 from dagflow.journal.saved_state import CommittedState, ControlState, SavedState
 from dagflow.metrics.counters import Counters

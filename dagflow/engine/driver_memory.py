@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
-from dagflow.execution.warm_worker import keep_freed_memory
+from dagflow.execution.task_process import keep_freed_memory
 
 _M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
 """Parameters of glibc's mallopt."""

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from dagflow.errors import own_name
-from dagflow.execution.active_call import ActiveCall
 from dagflow.execution.chain import Chain
 from dagflow.execution.chain_watch import EmissionWatch, StallNotice
+from dagflow.execution.failures import ActiveCall
 from dagflow.execution.stalls import DEFAULT_LIMITS, StallDetector, StallLimits, stack_mark, stacks_of
 
 logger = logging.getLogger(__name__)

@@ -23,12 +23,11 @@ from dagflow.api.rejects.reject import REJECTS, Reject
 from dagflow.api.sources import FileSources, url_of
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.preview_port import PreviewPort
-from dagflow.execution.chain import Chain
+from dagflow.execution.chain import Chain, tear_down
 from dagflow.execution.port_buffer import Consumer
 from dagflow.execution.program import Program
 from dagflow.execution.routing import router_of
 from dagflow.execution.state_codec import StateCodec
-from dagflow.execution.teardown import tear_down
 from dagflow.journal.saved_state import SavedState
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import Edge, PortRef

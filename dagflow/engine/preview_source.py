@@ -16,9 +16,9 @@ from dagflow.api.sources import url_of
 from dagflow.engine.control_graph import ControlGraph, Emission, index_operators
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.prescan import PreScans
+from dagflow.execution.chain import torn_down
 from dagflow.execution.program import Program
 from dagflow.execution.task_outputs import TaskOutputs
-from dagflow.execution.teardown import torn_down
 from dagflow.journal.saved_state import SavedState
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import PortRef

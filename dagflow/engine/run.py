@@ -33,8 +33,7 @@ from dagflow.engine.window_committer import WindowCommitter
 from dagflow.engine.window_planner import WindowPlanner, WindowSource
 from dagflow.engine.window_runner import WindowRunner
 from dagflow.errors import MissingError
-from dagflow.journal.journal import Journal
-from dagflow.journal.start_over import set_aside
+from dagflow.journal.journal import Journal, set_aside
 from dagflow.plan.accumulators import following_notices, require_ends, wants_to_follow
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.snapshot import RunSnapshot

@@ -14,11 +14,10 @@ from dagflow.engine.control_graph import ControlGraph, index_operators
 from dagflow.engine.driver import RunControls
 from dagflow.engine.operator_state import directory_of_state
 from dagflow.errors import own_name
-from dagflow.execution.forked import end_if_forked
-from dagflow.execution.operator_output import captured, named_records
-from dagflow.execution.output_limit import OperatorOutput
+from dagflow.execution.chain import torn_down
+from dagflow.execution.operator_output import OperatorOutput, captured, named_records
 from dagflow.execution.task_outputs import TaskOutputs
-from dagflow.execution.teardown import torn_down
+from dagflow.execution.task_process import end_if_forked
 from dagflow.plan.groups import holder_of
 from dagflow.storage.pending import HeldFile, pending_tag
 

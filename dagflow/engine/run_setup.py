@@ -21,8 +21,7 @@ from dagflow.engine.spark_start import SparkStart
 from dagflow.engine.stop_request import StopRequest
 from dagflow.engine.window_repair import advise_repair, advise_replay
 from dagflow.errors import DagflowError, FencedError, JournalError, StorageError
-from dagflow.execution.program import Program
-from dagflow.execution.record_limit import RecordLimit
+from dagflow.execution.program import Program, RecordLimit
 from dagflow.execution.stalls import StallLimits
 from dagflow.execution.task_outputs import OutputBounds
 from dagflow.journal.journal import Journal

@@ -6,7 +6,7 @@ import os
 from collections.abc import Collection, Iterable
 
 from dagflow.errors import START_OVER, JournalError, MissingError
-from dagflow.storage.checksums import updated_crc32
+from dagflow.storage.fingerprint import updated_crc32
 from dagflow.storage.objects import ObjectStore
 
 SEGMENTS = "segments/"

@@ -13,9 +13,9 @@ from dagflow.errors import RunStoppedError
 from dagflow.execution.program import Program
 from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.base import Runtime
-from dagflow.runtime.lost_master import master_named
 from dagflow.runtime.probe import RunLocations
 from dagflow.runtime.spark_process import SparkProcess, spark_log
+from dagflow.runtime.start_checks import master_named
 
 
 @dataclass(slots=True)

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from dagflow.api.ports import tuple_count
-from dagflow.execution.balancing import assign_balanced, size_bytes_of
 from dagflow.execution.messages import WindowJob
+from dagflow.execution.routing import assign_balanced, size_bytes_of
 from dagflow.plan.physical import PhysicalPlan
 
 LIGHT_BYTES_PER_S = 1e9

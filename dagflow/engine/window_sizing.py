@@ -19,8 +19,8 @@ from typing import Any
 from dagflow.api.context import WindowBudget
 from dagflow.api.control import InputEstimate, WindowLimits
 from dagflow.api.ports import tuple_count
-from dagflow.execution.balancing import size_bytes_of
 from dagflow.execution.messages import WindowJob
+from dagflow.execution.routing import size_bytes_of
 from dagflow.journal.windows import WindowPlan
 from dagflow.plan.physical import PhysicalPlan, PortRef
 

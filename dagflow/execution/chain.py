@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import logging
 import os
 import sys
 import time
@@ -20,11 +21,11 @@ from dagflow.api.operator import GENERATOR, Operator
 from dagflow.api.ports import unbatched
 from dagflow.api.records import RecordBatch
 from dagflow.errors import DagflowError, OperatorError
-from dagflow.execution.active_call import ActiveCall
 from dagflow.execution.emitted_records import PIECE_RECORDS, PieceSource, call_with_each
 from dagflow.execution.failures import (
     FAILURES,
     NO_INPUT,
+    ActiveCall,
     BrokenContractError,
     FailedInput,
     is_complete,
@@ -33,9 +34,9 @@ from dagflow.execution.failures import (
     restored,
     shown_record,
 )
-from dagflow.execution.forked import end_if_forked
 from dagflow.execution.port_buffer import Consumer, PortBuffer
 from dagflow.execution.state_codec import StateCodec
+from dagflow.execution.task_process import end_if_forked
 from dagflow.journal.saved_state import SavedState
 from dagflow.metrics.counters import Counters, OperatorCounters
 from dagflow.metrics.operator_report import OperatorReport
@@ -456,3 +457,27 @@ class OperatorClock:
         """The seconds that each operator has worked since the last call, by name."""
         taken, self.busy_s = self.busy_s, dict.fromkeys(self.busy_s, 0.0)
         return taken
+
+
+logger = logging.getLogger(__name__)
+
+
+def tear_down(*chains: Chain, failed: BaseException | None = None) -> None:
+    """Tear down all operators of some chains that were set up, and raise the first failure if nothing failed before."""
+    failures = [error for chain in chains for error in chain.teardown()]
+    first = failures.pop(0) if failed is None and failures else None
+    for error in failures:
+        logger.warning("teardown failed as well: %s", error)
+    if first is not None:
+        raise first
+
+
+@contextlib.contextmanager
+def torn_down(*chains: Chain) -> Iterator[None]:
+    """Tear down the operators of chains after the block, however it ends; see tear_down()."""
+    try:
+        yield
+    except BaseException as error:
+        tear_down(*chains, failed=error)
+        raise
+    tear_down(*chains)

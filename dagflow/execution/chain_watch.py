@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
-from dagflow.execution.active_call import ActiveCall
 from dagflow.execution.chain import Chain
+from dagflow.execution.failures import ActiveCall
 from dagflow.execution.stalls import Stall, StallDetector
 
 

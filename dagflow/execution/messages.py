@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,8 +10,8 @@ from typing import Any
 from dagflow.api.context import MovedRange, SideData, Skipped, VersionKey, WaitingEnd
 from dagflow.api.records import RecordBatch
 from dagflow.api.sources import FileSources
-from dagflow.errors import DagflowError
-from dagflow.execution.pickled_tuples import PickledTuples
+from dagflow.errors import DagflowError, text_of
+from dagflow.execution.failures import BrokenContractError
 from dagflow.journal.saved_state import SavedState
 from dagflow.metrics.counters import Counters
 from dagflow.plan.physical import PortRef
@@ -119,3 +120,25 @@ class ShuffleItem:
     order: tuple[int, ...]
     target: PortRef
     payload: RecordBatch | PickledTuples
+
+
+@dataclass(frozen=True, slots=True)
+class PickledTuples:
+    """Tuples, pickled while their operator emits them, so that a failure counts as the operator's."""
+
+    data: bytes
+
+    @classmethod
+    def of(cls, tuples: list[Any]) -> PickledTuples:
+        """Pickle tuples."""
+        try:
+            return cls(pickle.dumps(tuples, protocol=5))
+        except Exception as error:  # anything that an author's class raises
+            raise BrokenContractError(
+                f"emitted a tuple that cannot be pickled, as one must be that goes to another process: {text_of(error)}"
+            ) from error
+
+    def tuples(self) -> list[Any]:
+        """The tuples."""
+        tuples: list[Any] = pickle.loads(self.data)
+        return tuples

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import pickle
 import pickletools
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from dagflow.api.control import InputOperator
 from dagflow.api.operator import Operator
 from dagflow.errors import OperatorError, text_of
-from dagflow.execution.record_limit import RecordLimit
+from dagflow.execution.chain import Chain
 from dagflow.execution.stalls import DEFAULT_LIMITS, StallLimits
 from dagflow.execution.task_outputs import OutputBounds
 from dagflow.execution.task_progress import ProgressAddress
-from dagflow.plan.physical import PhysicalPlan
+from dagflow.plan.physical import PhysicalPlan, PortRef
 from dagflow.storage.context import StorageContext
 from dagflow.storage.pending import Durability
 
@@ -104,3 +105,31 @@ def _unpicklable_attribute(operator: Operator) -> str:
             except Exception:  # as above
                 return name
     return ""
+
+
+class RecordLimit:
+    """How many records ports may still emit; shared by all tasks, which run in one process one after the other."""
+
+    def __init__(self, records: int, ports: Iterable[PortRef]) -> None:
+        self._left = dict.fromkeys(ports, records)
+
+    @property
+    def is_reached(self) -> bool:
+        """Whether every record that may be read was read."""
+        return not any(self._left.values())
+
+    def attach(self, chain: Chain) -> bool:
+        """Limit the ports of a chain; returns whether the chain has one of them."""
+        ports = self._left.keys() & chain.buffers.keys()
+        for port in ports:
+            chain.buffers[port].admit = functools.partial(self._admit, port)
+        return bool(ports)
+
+    def is_reached_in(self, chain: Chain) -> bool:
+        """Whether the ports of a chain may emit no more."""
+        return not any(self._left[port] for port in self._left.keys() & chain.buffers.keys())
+
+    def _admit(self, port: PortRef, count: int) -> int:
+        admitted = min(count, self._left[port])
+        self._left[port] -= admitted
+        return admitted

@@ -20,20 +20,18 @@ from dagflow.api.operator import Operator
 from dagflow.api.records import RecordBatch
 from dagflow.api.rejects.refused_records import RefusedLog
 from dagflow.errors import DagflowError, OperatorError, TransientStorageError, cut_text, text_of, trace_of
-from dagflow.execution.active_call import ActiveCall
 from dagflow.execution.breakpoints import breakpoints
-from dagflow.execution.chain import Chain
+from dagflow.execution.chain import Chain, torn_down
 from dagflow.execution.chain_watch import ChainWatch
-from dagflow.execution.messages import ShuffleItem, TaskResult, WindowJob
+from dagflow.execution.failures import ActiveCall
+from dagflow.execution.messages import PickledTuples, ShuffleItem, TaskResult, WindowJob
 from dagflow.execution.operator_output import captured, named_records
-from dagflow.execution.pickled_tuples import PickledTuples
 from dagflow.execution.program import Program
 from dagflow.execution.routing import router_of
 from dagflow.execution.state_codec import StateCodec
 from dagflow.execution.task_outputs import TaskOutputs
 from dagflow.execution.task_progress import OutputReport, TaskActivity, TaskMessage, TaskProgress
 from dagflow.execution.task_watch import SHARED_HOST, TaskHost, TaskWatch
-from dagflow.execution.teardown import torn_down
 from dagflow.journal.saved_state import SavedState
 from dagflow.metrics.counters import Counters
 from dagflow.plan.groups import grouper_name, targets_owner

@@ -15,9 +15,9 @@ from types import TracebackType
 
 from msgspec import structs
 
-from dagflow.execution.active_call import ActiveCall
 from dagflow.execution.breakpoints import is_debugging
 from dagflow.execution.chain_watch import ChainWatch, StallNotice
+from dagflow.execution.failures import ActiveCall
 from dagflow.execution.stalls import StallLimits, stacks_of
 from dagflow.execution.task_progress import StallReport, TaskActivity, TaskMessage
 

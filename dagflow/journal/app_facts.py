@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dagflow.errors import own_name
-from dagflow.journal.typed_json import to_json
+from dagflow.journal.frames import to_json
 
 CHECKSUM_MARK = "~"
 """Separates what is shown in place of a value from the checksum of the value."""

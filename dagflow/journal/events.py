@@ -10,7 +10,7 @@ from typing import Any, ClassVar, get_args
 
 from dagflow.errors import JournalError
 from dagflow.journal.app_facts import AppFacts
-from dagflow.journal.typed_json import from_json, to_json
+from dagflow.journal.frames import from_json, to_json
 from dagflow.journal.windows import WindowIntent, WindowPlan
 from dagflow.metrics.counters import Counters
 from dagflow.storage.pending import PendingFile

@@ -1,4 +1,8 @@
-"""The frames of the journal: a header line with a checksum, then compressed JSON."""
+"""The frames of the journal: a header line with a checksum, then compressed JSON.
+
+All that the journal persists are dataclasses. A bytes field becomes base64 text, a tuple becomes a list, and a key of a
+mapping becomes text. A field of type Any must have JSON values, or what compressed() returns.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ import math
 import re
 import zlib
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 from isal import isal_zlib
@@ -198,3 +202,27 @@ def _no_header(data: bytes, url: str) -> JournalError:
     if b"\n" not in written and len(written) < _MAX_HEADER_BYTES and _MAGIC.startswith(written[: len(_MAGIC)]):
         return TornError(f"the header is cut off{WRITER_DIED}", url=url)
     return JournalError("this is not a part of a journal: it has no header", url=url)
+
+
+T = TypeVar("T")
+
+
+def to_json(value: Any) -> Any:
+    """A dataclass, or a collection of dataclasses, as JSON values.
+
+    Raises:
+        TypeError: A value is neither JSON nor a dataclass.
+    """
+    return msgspec.to_builtins(value, str_keys=True, builtin_types=(Compressed,))
+
+
+def from_json(kind: type[T], value: Any, url: str) -> T:
+    """The object that was given to to_json()."""
+    try:
+        return msgspec.convert(value, kind, str_keys=True)
+    except msgspec.ValidationError as error:
+        raise JournalError(
+            f"this is no {kind.__name__} that this program knows: {error}",
+            url=url,
+            hint=f"run the version of dagflow that wrote it, or {ANOTHER_CHECKPOINT}",
+        ) from error

@@ -12,10 +12,9 @@ from datetime import UTC, datetime
 from typing import Final, Literal
 
 from dagflow.errors import JournalError, MissingError
-from dagflow.journal.frames import decode, encode
+from dagflow.journal.frames import decode, encode, from_json, to_json
 from dagflow.journal.process_identity import Existence, ProcessIdentity
 from dagflow.journal.run_progress import RunProgress
-from dagflow.journal.typed_json import from_json, to_json
 from dagflow.storage.location import redacted
 from dagflow.storage.objects import ObjectStore
 

@@ -9,12 +9,24 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from dagflow.errors import DagflowError, JournalError, StorageError
+from dagflow.errors import AlreadyExistsError, DagflowError, JournalError, StorageError
 from dagflow.journal.app_facts import AppFacts
-from dagflow.journal.archives import archive_directory
-from dagflow.journal.compaction import compact_archives
-from dagflow.journal.events import Done, Event, Fence, NewApp, Operators, Outputs, ReplayDone, RunOrigin, Start
-from dagflow.journal.log import DIRECTORIES, LoadedLog, Log, SlotTakenError, apply_record, load
+from dagflow.journal.archives import archive_directory, compact_archives
+from dagflow.journal.events import (
+    Cleared,
+    Done,
+    Event,
+    Fence,
+    NewApp,
+    Operators,
+    Outputs,
+    ReplayDone,
+    RunOrigin,
+    SetAside,
+    Start,
+)
+from dagflow.journal.frames import decode, encode, from_json
+from dagflow.journal.log import DIRECTORIES, LOG, SNAPSHOTS, LoadedLog, Log, SlotTakenError, apply_record, load
 from dagflow.journal.retention import (
     JournalRetention,
     all_windows,
@@ -313,3 +325,43 @@ class Journal:
             raise JournalError(
                 f"the journal takes no more records after: {self._closed_by}", url=redacted(self._store.url)
             )
+
+
+def set_aside(store: ObjectStore) -> Iterator[str]:
+    """Begin the journal in a store anew, and name the files that the old one published.
+
+    The old state stays readable under aside/, its windows in the archive. The caller removes each file as it is
+    yielded; after the last one the journal records that all are removed. If that point is not reached, the journal
+    cannot be opened before set_aside() is called again, which yields all files once more.
+
+    Yields:
+        The final URL of every file that was published, or would have been.
+    """
+    if not any(True for directory in (SNAPSHOTS, LOG) for _ in store.list(directory)):
+        return
+    journal = Journal.take_over(store, None, JournalRetention())
+    if not journal.state.setting_aside:
+        # Otherwise half of the files would be removed, and the other half could not be found.
+        for url in published_urls(store, journal.state):
+            require_located(url)
+        journal.archive()
+        name = f"aside/{journal.epoch:012d}"
+        _keep(store, name, journal.state)
+        journal.append(SetAside(name))
+    name = journal.state.setting_aside
+    url = redacted(f"{store.url}/{name}")
+    old = from_json(JournalState, decode(store.read(name), url, store.roots), url)
+    for published in published_urls(store, old):
+        require_located(published)
+        yield published
+    journal.append(Cleared())
+    journal.close()
+
+
+def _keep(store: ObjectStore, name: str, state: JournalState) -> None:
+    try:
+        store.create(name, encode(state.to_json(), store.roots))
+    except AlreadyExistsError as error:
+        raise AlreadyExistsError(
+            "the name for the old journal is taken", url=error.url, hint="move the existing one away, and run again"
+        ) from error

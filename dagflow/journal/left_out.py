@@ -1,11 +1,11 @@
-"""Ranges that windows have left out of their files, and that no later window has read."""
+"""Ranges and ends of files that windows have left, and that no later window has read."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from dagflow.api.context import Skipped
+from dagflow.api.context import Skipped, WaitingEnd
 
 KEPT_RANGES = 1000
 """How many ranges are listed: the newest. The plan and intent of each window have all of them."""
@@ -31,3 +31,21 @@ class LeftOut:
 
 def _size_bytes(ranges: Sequence[Skipped]) -> int:
     return sum(each.lost_bytes for each in ranges)
+
+
+KEPT_ENDS = 1000
+"""How many ends are listed: the newest."""
+
+
+def ends_after(
+    waiting: Sequence[WaitingEnd], left: Sequence[WaitingEnd], read: Sequence[WaitingEnd]
+) -> list[WaitingEnd]:
+    """The ends that wait after a window.
+
+    Args:
+        waiting: Those before it.
+        left: The ends that it has left.
+        read: The ends among `waiting` that it has read, or whose files are other ones by now.
+    """
+    gone = set(read)
+    return [*(end for end in waiting if end not in gone), *left][-KEPT_ENDS:]

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 
 from dagflow.errors import ANOTHER_CHECKPOINT, AlreadyExistsError, FencedError, JournalError, MissingError, StorageError
 from dagflow.journal.events import Event, Fence, JournalHolder, Record
-from dagflow.journal.frames import TornError, decode, decode_all, encode
+from dagflow.journal.frames import TornError, decode, decode_all, encode, from_json, to_json
 from dagflow.journal.heartbeat import newest_heartbeat
 from dagflow.journal.state import JournalState
-from dagflow.journal.typed_json import from_json, to_json
 from dagflow.storage.location import redacted
 from dagflow.storage.objects import ObjectStore
 

@@ -8,12 +8,16 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from dagflow.errors import MissingError
-from dagflow.journal.archives import archive_directory, archived_windows, archived_windows_backwards, window_in
-from dagflow.journal.compaction import archives_in
-from dagflow.journal.frames import TornError, decode, encode
+from dagflow.journal.archives import (
+    archive_directory,
+    archived_windows,
+    archived_windows_backwards,
+    archives_in,
+    window_in,
+)
+from dagflow.journal.frames import TornError, decode, encode, from_json, to_json
 from dagflow.journal.log import LOG, SNAPSHOTS, Log, number_of, slot_name
 from dagflow.journal.state import JournalState
-from dagflow.journal.typed_json import from_json, to_json
 from dagflow.journal.windows import Window
 from dagflow.storage.location import redacted
 from dagflow.storage.objects import ObjectStore

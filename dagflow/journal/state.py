@@ -24,11 +24,9 @@ from dagflow.journal.events import (
     Start,
     WindowReplay,
 )
-from dagflow.journal.frames import encode
-from dagflow.journal.left_out import LeftOut
+from dagflow.journal.frames import encode, to_json
+from dagflow.journal.left_out import LeftOut, ends_after
 from dagflow.journal.saved_state import Booked, CommittedState, ControlState
-from dagflow.journal.typed_json import to_json
-from dagflow.journal.waiting_ends import ends_after
 from dagflow.journal.windows import ColumnHistory, PartitionDecision, Receipt, Window, WindowIntent, WindowPlan
 from dagflow.metrics import names
 from dagflow.metrics.counters import Counters

@@ -11,9 +11,10 @@ import shutil
 import tempfile
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future, wait
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
@@ -45,60 +46,46 @@ class LevelOutcome:
     spooled: list[SpooledItem]
 
 
-@dataclass(frozen=True, slots=True)
-class LevelJob:
-    """Runs slots of one level, one after the other.
+def run_slots(
+    window: WindowJob,
+    level: int,
+    slots: list[tuple[int, list[Any]]],
+    directory: str,
+    spooled: Mapping[int, list[SpooledItem]],
+    program: Program,
+    send: Callable[[TaskMessage], None],
+    host: TaskHost,
+) -> LevelOutcome:
+    """Run slots of one level, one after the other; with its first five arguments it is a Job.
 
-    Attributes:
+    Args:
         window: The window, without the tuples that the driver assigns.
         level: The level of the slots.
         slots: Each slot with its items from the driver.
         directory: Where items for higher levels are stored.
         spooled: Items from lower levels, by slot, in order.
+        program: The app.
+        send: Takes reports of the tasks.
+        host: Where the tasks run.
     """
-
-    window: WindowJob
-    level: int
-    slots: list[tuple[int, list[Any]]]
-    directory: str
-    spooled: dict[int, list[SpooledItem]] = field(default_factory=dict)
-
-    def __call__(self, program: Program, send: Callable[[TaskMessage], None], host: TaskHost) -> LevelOutcome:
-        """See Job."""
-        results: list[TaskResult] = []
-        with SpoolWriter(self.directory) as spool:
-            for slot, items in self.slots:
-                arrived = itertools.chain(items, read_spooled(self.spooled.get(slot, ())))
-                for item in run_level(program, self.window, self.level, slot, arrived, send, host):
-                    if isinstance(item, TaskResult):
-                        results.append(item)
-                    else:
-                        spool.write(item)
-        return LevelOutcome(results, spool.spooled)
+    results: list[TaskResult] = []
+    with SpoolWriter(directory) as spool:
+        for slot, items in slots:
+            arrived = itertools.chain(items, read_spooled(spooled.get(slot, ())))
+            for item in run_level(program, window, level, slot, arrived, send, host):
+                if isinstance(item, TaskResult):
+                    results.append(item)
+                else:
+                    spool.write(item)
+    return LevelOutcome(results, spool.spooled)
 
 
-@dataclass(frozen=True, slots=True)
-class PrescanJob:
-    """Lets an operator pre-scan items."""
-
-    operator: str
-    items: list[Any]
-
-    def __call__(self, program: Program, send: Callable[[TaskMessage], None], host: TaskHost) -> list[Any]:
-        """See Job."""
-        return list(run_prescan(program, self.operator, self.items))
+def _prescan(operator: str, items: list[Any], program: Program, *_: object) -> list[Any]:
+    return list(run_prescan(program, operator, items))
 
 
-@dataclass(frozen=True, slots=True)
-class MapJob:
-    """Applies a function to items."""
-
-    function: Callable[[Any], Any]
-    items: list[Any]
-
-    def __call__(self, program: Program, send: Callable[[TaskMessage], None], host: TaskHost) -> list[Any]:
-        """See Job."""
-        return list(map(self.function, self.items))
+def _map(function: Callable[[Any], Any], items: list[Any], *_: object) -> list[Any]:
+    return list(map(function, items))
 
 
 def start_local(program: Program, workers: int, log: Path, server: TaskServer | None = None) -> Runtime:
@@ -163,7 +150,11 @@ class LocalRuntime(Runtime):
             for level, slots in enumerate(self._program.plan.partitions_by_level(window.partitions)):
                 if level:
                     groups = [[(slot, [])] for slot in range(slots)]
-                jobs = [_level_job(lean, level, group, directory, waiting) for group in groups]
+                jobs = []
+                for group in groups:
+                    arrived = {slot: waiting.pop((level, slot), []) for slot, _ in group}
+                    spooled = {slot: sorted(items, key=lambda item: item.order) for slot, items in arrived.items()}
+                    jobs.append(partial(run_slots, lean, level, group, directory, spooled))
                 for outcome in self._results_of(jobs, (window.window_id, -level)):
                     results += outcome.results
                     for each in outcome.spooled:
@@ -180,12 +171,12 @@ class LocalRuntime(Runtime):
 
     def prescan(self, operator: str, items: list[Any]) -> list[Any]:
         """Pre-scan several tuples in each job."""
-        parts = self._results_of(PrescanJob(operator, part) for part in self._parts(items))
+        parts = self._results_of(partial(_prescan, operator, part) for part in self._parts(items))
         return [result for part in parts for result in part]
 
     def map(self, function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
         """Apply the function to several items in each job."""
-        parts = self._results_of(MapJob(function, part) for part in self._parts(items))
+        parts = self._results_of(partial(_map, function, part) for part in self._parts(items))
         return [result for part in parts for result in part]
 
     def _parts(self, items: list[Any]) -> list[list[Any]]:
@@ -200,21 +191,6 @@ class LocalRuntime(Runtime):
         """End the processes, and remove their files."""
         self._pool.close()
         self._scratch.close()
-
-
-def _level_job(
-    window: WindowJob,
-    level: int,
-    group: list[tuple[int, list[Any]]],
-    directory: str,
-    waiting: dict[tuple[int, int], list[SpooledItem]],
-) -> LevelJob:
-    spooled = {
-        slot: sorted(waiting.pop((level, slot)), key=lambda each: each.order)
-        for slot, _ in group
-        if (level, slot) in waiting
-    }
-    return LevelJob(window, level, group, directory, spooled)
 
 
 class SingleProcessRuntime(InlineRuntime):

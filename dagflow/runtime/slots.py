@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dagflow.execution.messages import ShuffleItem, TaskResult, WindowJob
-from dagflow.execution.pickled_tuples import PickledTuples
+from dagflow.execution.messages import PickledTuples, ShuffleItem, TaskResult, WindowJob
 from dagflow.execution.program import Program
 
 

@@ -20,21 +20,19 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # ships no 
 from pyspark import Broadcast, SparkContext, TaskContext
 
 from dagflow.errors import DagflowError, RunStoppedError
-from dagflow.execution.forked import withhold_sockets
 from dagflow.execution.messages import TaskResult, WindowJob
 from dagflow.execution.program import Program
 from dagflow.execution.task import run_level, run_prescan
+from dagflow.execution.task_process import warm, withhold_sockets
 from dagflow.execution.task_progress import ProgressSender
 from dagflow.execution.task_watch import TaskHost
-from dagflow.execution.warm_worker import warm
 from dagflow.runtime.base import MAX_ATTEMPTS, Runtime
-from dagflow.runtime.java_process import how_it_ended
 from dagflow.runtime.probe import RunLocations, check_compatibility, examiner, incompatibility_of
 from dagflow.runtime.progress_board import ProgressBoard, ProgressReceiver
 from dagflow.runtime.slots import driver_inputs, group_slots, slot_of
 from dagflow.runtime.spark_context import link_sources, send_sources, stop_context
 from dagflow.runtime.spark_errors import translated, translating, worker_death
-from dagflow.runtime.spark_process import spark_log
+from dagflow.runtime.spark_process import how_it_ended, spark_log
 from dagflow.runtime.spark_settings import is_protected
 from dagflow.spec.spark_master import SparkMaster
 from dagflow.storage.publishing import discard_all

@@ -13,10 +13,9 @@ from pickle import PicklingError
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]  # ships no types
 
 from dagflow.errors import DagflowError, ProcessEndedError
-from dagflow.runtime.java_process import OUT_OF_MEMORY_END
-from dagflow.runtime.progress_board import LastReport
+from dagflow.runtime.progress_board import LastReport, death_of
+from dagflow.runtime.spark_process import OUT_OF_MEMORY_END
 from dagflow.runtime.start_checks import space_hint
-from dagflow.runtime.worker_errors import death_of
 
 
 def first_line(error: BaseException) -> str:

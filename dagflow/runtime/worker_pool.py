@@ -23,10 +23,9 @@ from dagflow.execution.program import Program
 from dagflow.execution.task_progress import StallReport, TaskMessage, TaskReport
 from dagflow.runtime.base import MAX_ATTEMPTS
 from dagflow.runtime.process_log import ProcessLog
-from dagflow.runtime.progress_board import LastReport, ProgressBoard
+from dagflow.runtime.progress_board import LastReport, ProgressBoard, death_of
 from dagflow.runtime.start_checks import unwritable_log
 from dagflow.runtime.task_server import END_S, TaskServer
-from dagflow.runtime.worker_errors import death_of
 from dagflow.runtime.worker_server import Job, Reply, ServerSetup
 
 LOOK_EVERY_S = 1.0

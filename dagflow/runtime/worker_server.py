@@ -17,26 +17,22 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from dagflow.errors import DagflowError, text_of
-from dagflow.execution.forked import withhold_sockets
 from dagflow.execution.program import Program
+from dagflow.execution.task_process import warm, withhold_sockets
 from dagflow.execution.task_progress import TaskMessage
 from dagflow.execution.task_watch import TaskHost
-from dagflow.execution.warm_worker import warm
-from dagflow.runtime.shared_imports import shared_imports
+from dagflow.runtime.daemon import shared_imports
 from dagflow.runtime.task_server import SIZE_BYTES
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that a terminal or a service manager sends to all processes of a run; the driver handles them."""
 
 
-class Job(Protocol):
-    """A piece of work for one process; picklable."""
-
-    def __call__(self, program: Program, send: Callable[[TaskMessage], None], host: TaskHost) -> Any:
-        """Do the work; the result is pickled."""
+Job = Callable[[Program, Callable[[TaskMessage], None], TaskHost], Any]
+"""A piece of work for one process; it and its result are picklable."""
 
 
 @dataclass(frozen=True, slots=True)

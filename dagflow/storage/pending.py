@@ -6,16 +6,19 @@ has their names. A pending file whose name reaches no driver is never published,
 
 from __future__ import annotations
 
+import functools
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from typing_extensions import Buffer
 
 from dagflow.errors import LostOutputError, StorageError
-from dagflow.storage.checksums import updated_crc32
 from dagflow.storage.file_facts import FileFacts
+from dagflow.storage.fingerprint import updated_crc32
 from dagflow.storage.location import redacted
 
 PENDING_DIRECTORY = ".dagflow-pending"
@@ -289,3 +292,18 @@ def conflict(pending: PendingFile) -> StorageError:
         url=redacted(pending.final_url),
         hint="move the file that is in the way, and run again",
     )
+
+
+REQUESTS = 32
+"""Concurrent requests of one process: that many small files in one latency."""
+
+
+def request_threads() -> ThreadPoolExecutor:
+    """Threads that wait for requests, so that several run at a time; do not use them from one of them."""
+    return _threads_of(os.getpid())
+
+
+@functools.cache
+def _threads_of(process: int) -> ThreadPoolExecutor:
+    # A forked process has none of its parent's threads, and gets its own.
+    return ThreadPoolExecutor(REQUESTS, thread_name_prefix=f"requests-{process}")

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from dagflow.errors import MissingError
 from dagflow.storage.context import StorageContext
-from dagflow.storage.pending import Durability, PendingFile
-from dagflow.storage.request_threads import request_threads
+from dagflow.storage.pending import Durability, PendingFile, request_threads
 
 
 def publish_all(storage: StorageContext, files: Sequence[PendingFile], *, durability: Durability = "process") -> None:

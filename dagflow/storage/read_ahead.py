@@ -18,7 +18,7 @@ from dagflow.errors import TransientStorageError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.file_stat import FileStat
 from dagflow.storage.files import RangedFile, ReadableFile
-from dagflow.storage.request_threads import REQUESTS, request_threads
+from dagflow.storage.pending import REQUESTS, request_threads
 
 PART_BYTES = 4 << 20
 """Bytes of a request: enough that its fixed cost vanishes, few enough that several of them fill the budget."""

@@ -14,8 +14,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from dagflow.errors import AlreadyExistsError, DagflowError, JournalError, MissingError, StorageError, cut_text
-from dagflow.journal.frames import decode, encode
-from dagflow.journal.typed_json import from_json, to_json
+from dagflow.journal.frames import decode, encode, from_json, to_json
 from dagflow.journal.windows import WindowPlan
 from dagflow.metrics.counters import Counters
 from dagflow.report.alert_rules import Cause, Finding, RecentRejects, figures_of

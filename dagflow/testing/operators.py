@@ -17,9 +17,8 @@ from dagflow.api.operator import Operator
 from dagflow.api.ports import unbatched
 from dagflow.api.records import RecordBatch
 from dagflow.api.sources import FileSources
-from dagflow.execution.chain import Chain
+from dagflow.execution.chain import Chain, tear_down
 from dagflow.execution.state_codec import StateCodec
-from dagflow.execution.teardown import tear_down
 from dagflow.journal.saved_state import SavedState
 from dagflow.plan.physical import PortRef
 from dagflow.storage.file_facts import FileFacts

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
-from dagflow.storage.wide_text import HEAD_BYTES, wide_encoding
+from dagflow.storage.file_kinds import HEAD_BYTES, wide_encoding
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.formats import RECORD_FORMATS

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from dagflow.journal.events import JournalHolder
-from dagflow.journal.frames import decode
-from dagflow.journal.typed_json import from_json
+from dagflow.journal.frames import decode, from_json
 from dagflow.storage.backends.s3.client import S3Client
 from dagflow.storage.context import StorageContext
 from tests.cli.processes import ENTRY

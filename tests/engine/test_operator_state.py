@@ -23,11 +23,10 @@ from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions, RuntimeFactory
 from dagflow.errors import DagflowError, JournalError, OperatorError, PlanError
 from dagflow.execution.messages import WindowJob
-from dagflow.journal.frames import encode
+from dagflow.journal.frames import encode, to_json
 from dagflow.journal.log import load
 from dagflow.journal.reader import read_state
 from dagflow.journal.saved_state import SavedState
-from dagflow.journal.typed_json import to_json
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.spec.app_spec import Attributes, KeyedPartition, Partition

@@ -15,9 +15,9 @@ from dagflow import InputPort, Operator, OutputPort
 from dagflow.api.context import Counts
 from dagflow.api.records import Delimiters, Origin, RecordBatch
 from dagflow.errors import DagflowError, OperatorError, RecordError, SourceChangedError, TransientStorageError
-from dagflow.execution.active_call import ActiveCall
 from dagflow.execution.chain import Chain
 from dagflow.execution.emitted_records import BATCH_BYTES
+from dagflow.execution.failures import ActiveCall
 from dagflow.execution.port_buffer import GATHERED_ITEMS
 from dagflow.plan.physical import Edge, PortRef
 from dagflow.testing.operators import OperatorHarness, run_operator

@@ -16,8 +16,7 @@ from dagflow.api.partitioning import ByName, StreamCodec, partitions_of_keys
 from dagflow.api.ports import unbatched
 from dagflow.api.records import RecordBatch
 from dagflow.errors import OperatorError
-from dagflow.execution.balancing import assign_balanced, distribute
-from dagflow.execution.routing import assigned_shares, router_of
+from dagflow.execution.routing import assign_balanced, assigned_shares, distribute, router_of
 from dagflow.plan.physical import Edge, Exchange, PortRef, Routing
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.files.small_file_batch import SmallFileBatch

@@ -8,8 +8,8 @@ import threading
 
 from typing_extensions import override
 
-from dagflow.execution.active_call import ActiveCall
 from dagflow.execution.chain_watch import ChainWatch, StallNotice, Watched
+from dagflow.execution.failures import ActiveCall
 from dagflow.execution.stalls import Stall, StallDetector, StallLimits
 from dagflow.execution.task_progress import StallReport, TaskActivity, TaskMessage
 from dagflow.execution.task_watch import SHARED_HOST, TaskTimeoutError, TaskWatch

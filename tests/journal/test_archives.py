@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from dagflow.errors import JournalError
-from dagflow.journal.archives import require_archives
-from dagflow.journal.compaction import window_range
+from dagflow.journal.archives import require_archives, window_range
 from dagflow.journal.events import WindowReplay
 from dagflow.journal.journal import Journal
 from dagflow.journal.reader import committed_windows, read_state, read_window

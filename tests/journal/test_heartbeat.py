@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagflow.errors import StorageError
-from dagflow.journal.frames import decode
+from dagflow.journal.frames import decode, from_json
 from dagflow.journal.heartbeat import (
     STALE_AFTER_S,
     Heartbeat,
@@ -22,7 +22,6 @@ from dagflow.journal.heartbeat import (
     newest_heartbeat,
 )
 from dagflow.journal.process_identity import ProcessIdentity
-from dagflow.journal.typed_json import from_json
 from dagflow.storage.backends.local import LocalObjectStore
 
 HERE = ProcessIdentity.of_this_process()

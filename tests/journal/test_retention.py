@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dagflow.errors import FencedError, MissingError, StorageError
-from dagflow.journal.compaction import COMPACTED_ARCHIVES
+from dagflow.journal.archives import COMPACTED_ARCHIVES
 from dagflow.journal.events import WindowReplay
 from dagflow.journal.journal import Journal
 from dagflow.journal.log import EPOCHS_KEPT

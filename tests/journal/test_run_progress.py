@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from dagflow.journal.frames import decode
+from dagflow.journal.frames import decode, from_json, to_json
 from dagflow.journal.heartbeat import Heartbeat, beating
 from dagflow.journal.process_identity import ProcessIdentity
 from dagflow.journal.run_progress import RunningWindow, RunProgress, RunRates
-from dagflow.journal.typed_json import from_json, to_json
 from dagflow.metrics.operator_report import OperatorReport
 
 BEAT = Heartbeat(ProcessIdentity("mill7", "ann", 7), "n", "run", "app", "/app.yaml", 0, "running")

@@ -21,7 +21,7 @@ from dagflow.journal.events import (
     ReplayDone,
     WindowReplay,
 )
-from dagflow.journal.frames import compressed, decode, encode
+from dagflow.journal.frames import compressed, decode, encode, from_json, to_json
 from dagflow.journal.journal import Journal
 from dagflow.journal.left_out import LeftOut
 from dagflow.journal.reader import read_state
@@ -36,7 +36,6 @@ from dagflow.journal.saved_state import (
     SavedState,
 )
 from dagflow.journal.state import JournalState, PartitionCounts
-from dagflow.journal.typed_json import from_json, to_json
 from dagflow.journal.windows import PartitionDecision, PlannedTuples, ProducedFiles, Receipt, WindowIntent, WindowPlan
 from dagflow.metrics.counters import Counters, OperatorCounters
 from dagflow.storage.context import StorageContext

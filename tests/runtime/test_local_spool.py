@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from dagflow.errors import MissingError, StorageError
-from dagflow.execution.messages import ShuffleItem
-from dagflow.execution.pickled_tuples import PickledTuples
+from dagflow.execution.messages import PickledTuples, ShuffleItem
 from dagflow.plan.physical import PortRef
 from dagflow.runtime.local import SpoolWriter, read_spooled
 from tests.small_disk import disk

@@ -8,8 +8,7 @@ from typing import Any
 
 from pyspark.serializers import CPickleSerializer
 
-from dagflow.execution.messages import ShuffleItem
-from dagflow.execution.pickled_tuples import PickledTuples
+from dagflow.execution.messages import PickledTuples, ShuffleItem
 from dagflow.plan.physical import PortRef
 from dagflow.runtime.spark import Attempt, AttemptWatch, have_used_each_other
 

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from dagflow.errors import MissingError, SourceChangedError
 from dagflow.storage.file_stat import FileStat
+from dagflow.storage.pending import REQUESTS
 from dagflow.storage.read_ahead import MARGIN_BYTES, PART_BYTES, ReadAhead, Stretch
-from dagflow.storage.request_threads import REQUESTS
 from tests.nightly import examples
 from tests.storage.shared import STORAGE
 

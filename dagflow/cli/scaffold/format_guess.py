@@ -14,8 +14,7 @@ from dagflow.cli.scaffold.column_types import ColumnGuess
 from dagflow.cli.scaffold.csv_guess import guess_csv, uneven
 from dagflow.cli.scaffold.row_guess import NEARLY_ALL
 from dagflow.errors import DagflowError
-from dagflow.storage.file_kinds import kind_of_content
-from dagflow.storage.wide_text import wide_encoding
+from dagflow.storage.file_kinds import kind_of_content, wide_encoding
 
 _CLOCK = r"\d{1,2}:\d\d:\d\d"
 _ISO = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d"

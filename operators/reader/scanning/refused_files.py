@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dagflow.storage.wide_text import HEAD_BYTES, wide_encoding
+from dagflow.storage.file_kinds import HEAD_BYTES, wide_encoding
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource, size_read_from, whole_of
 from operators.reader.formats.base import SHOWN_BYTES, ByteAccounting, HeaderError

@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 from dagflow.api.context import OperatorContext, OutputFile
 from dagflow.api.records import RecordBatch
 from dagflow.errors import LostOutputError, MissingError
-from dagflow.storage.checksums import updated_crc32
 from dagflow.storage.context import StorageContext
 from dagflow.storage.file_facts import FileFacts
+from dagflow.storage.fingerprint import updated_crc32
 from dagflow.storage.location import join, redacted
 from operators.sink.tables.nested_types import joined_type, with_columns
 from operators.sink.tables.partition_fields import PartitionField

@@ -24,8 +24,8 @@ import pyarrow.parquet as pq
 
 from dagflow.errors import START_OVER, JournalError, StorageError
 from dagflow.storage.backends.local.disk import storage_error
-from dagflow.storage.checksums import updated_crc32
 from dagflow.storage.columns import bool_column, numbers_of
+from dagflow.storage.fingerprint import updated_crc32
 from dagflow.storage.objects import ObjectStore
 from operators.splitter.index.entries import NO_ENTRIES, SCHEMA, count_through, few_but, merged
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dagflow.storage.context import StorageContext
-from dagflow.storage.request_threads import REQUESTS
+from dagflow.storage.pending import REQUESTS
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.block_files import BlockFiles
 from tests.operators.reader.test_block_reader import blocks_of

@@ -16,9 +16,9 @@ from dagflow.storage.backends.local.local_file import LocalFile, require_version
 from dagflow.storage.backends.local.small_files import load
 from dagflow.storage.backends.local.source_files import LocalSourceFiles
 from dagflow.storage.base import Backend
-from dagflow.storage.checksums import updated_crc32
 from dagflow.storage.file_stat import FileStat
 from dagflow.storage.files import Files, ReadableFile
+from dagflow.storage.fingerprint import updated_crc32
 from dagflow.storage.location import join
 from dagflow.storage.objects import PROBE, ObjectStore
 from dagflow.storage.options import StorageOptions

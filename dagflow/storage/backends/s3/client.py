@@ -64,18 +64,14 @@ class S3Client(FsspecClient):
         filesystem, path = self.locate(url)
         _require_handed_on(filesystem, url)
         with self.translated(url, "connect to"):
-            client = sync(filesystem.loop, filesystem.set_session)
+            endpoint, is_host, region = addressing(filesystem, path.partition("/")[0])
             credentials = sync(filesystem.loop, frozen_credentials, filesystem) if _names_access(filesystem) else ()
-            bucket = path.partition("/")[0]
-            signed = sync(filesystem.loop, client.generate_presigned_url, "get_object", {"Bucket": bucket, "Key": "k"})
-        endpoint = client.meta.endpoint_url
-        is_host = urlsplit(signed).netloc.startswith(f"{bucket}.")
         options = {
             # Names of the log are created once, by S3's condition for that.
             "aws_conditional_put": "etag",
-            "aws_endpoint_url": endpoint.replace("://", f"://{bucket}.", 1) if is_host else endpoint,
+            "aws_endpoint_url": endpoint,
             "aws_virtual_hosted_style_request": str(is_host).lower(),
-            "aws_region": client.meta.region_name,
+            "aws_region": region,
             "aws_allow_http": str(endpoint.startswith("http:")).lower(),
         }
         if filesystem.client_kwargs.get("verify") is False:
@@ -169,6 +165,16 @@ class S3Location:
                 return
             arguments["ContinuationToken"] = page["NextContinuationToken"]
             arguments.pop("StartAfter", None)
+
+
+def addressing(filesystem: Any, bucket: str) -> tuple[str, bool, str]:
+    """The endpoint of a bucket, whether the bucket is its host, and the region."""
+    client = sync(filesystem.loop, filesystem.set_session)
+    # Whether the bucket is a host or in the path depends on a dozen settings; s3fs says here what it would do.
+    signed = sync(filesystem.loop, client.generate_presigned_url, "get_object", {"Bucket": bucket, "Key": "k"})
+    endpoint = client.meta.endpoint_url
+    is_host = urlsplit(signed).netloc.startswith(f"{bucket}.")
+    return endpoint.replace("://", f"://{bucket}.", 1) if is_host else endpoint, is_host, client.meta.region_name
 
 
 async def frozen_credentials(filesystem: Any) -> tuple[str, str, str | None, bool]:

@@ -11,11 +11,10 @@ import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from fsspec.asyn import sync
 
-from dagflow.storage.backends.s3.client import USER_AGENT, frozen_credentials
+from dagflow.storage.backends.s3.client import USER_AGENT, addressing, frozen_credentials
 from dagflow.storage.options import StorageOptions, without_credentials
 
 if TYPE_CHECKING:
@@ -102,19 +101,16 @@ def open_bucket(filesystem: Any, bucket: str, options: StorageOptions) -> FastOb
         from obstore.store import S3Store
     except ImportError:
         return None
-    client = sync(filesystem.loop, filesystem.set_session)
-    url = urlsplit(client.meta.endpoint_url)
-    # Whether the bucket is a host or in the path depends on a dozen settings; s3fs says here what it would do.
-    signed = sync(filesystem.loop, client.generate_presigned_url, "get_object", {"Bucket": bucket, "Key": "key"})
-    is_host = urlsplit(signed).netloc.startswith(f"{bucket}.")
+    endpoint, is_host, region = addressing(filesystem, bucket)
+    is_encrypted = not endpoint.startswith("http:")
     settings: ClientConfig = {
-        "allow_http": url.scheme == "http",
+        "allow_http": not is_encrypted,
         "default_headers": {"user-agent": USER_AGENT},
         "read_timeout": _STALLED,
         "timeout": _WHOLE,
     }
     ca_file = filesystem.session.get_config_variable("ca_bundle") or os.environ.get("REQUESTS_CA_BUNDLE")
-    if ca_file and url.scheme == "https":
+    if ca_file and is_encrypted:
         if not os.path.isfile(ca_file):
             return None
         settings["root_certificate"] = Path(ca_file).read_bytes()
@@ -123,9 +119,9 @@ def open_bucket(filesystem: Any, bucket: str, options: StorageOptions) -> FastOb
         access = {"credential_provider": _Credentials(filesystem)}
     store = S3Store(
         bucket,
-        endpoint=f"{url.scheme}://{f'{bucket}.' if is_host else ''}{url.netloc}{url.path}",
+        endpoint=endpoint,
         virtual_hosted_style_request=is_host,
-        region=client.meta.region_name,
+        region=region,
         client_options=settings,
         retry_config=_RETRIES,
         **access,

@@ -26,8 +26,8 @@ from dagflow.storage.pending import (
     conflict,
     is_earlier_tag,
     lost_output,
+    request_threads,
 )
-from dagflow.storage.request_threads import request_threads
 
 _PART_BYTES = 8 << 20
 # S3 takes at most 10 000 parts of at least 5 MiB: parts that grow reach its 5 TiB limit for an object.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dagflow.execution.output_limit import BURST, PER_SECOND, OperatorOutput
+from dagflow.execution.operator_output import BURST, PER_SECOND, OperatorOutput
 
 
 def test_an_operator_that_prints_without_end_is_cut_short_and_comes_back(caplog: pytest.LogCaptureFixture) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dagflow.errors import DagflowError
-from dagflow.runtime.lost_master import master_named
+from dagflow.runtime.start_checks import master_named
 
 MASTER = "spark://host:7077"
 TRIED = """\

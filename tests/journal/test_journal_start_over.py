@@ -3,10 +3,9 @@ import uuid
 import pytest
 
 from dagflow.errors import FencedError, JournalError
-from dagflow.journal.journal import Journal
+from dagflow.journal.journal import Journal, set_aside
 from dagflow.journal.reader import read_state
 from dagflow.journal.retention import JournalRetention
-from dagflow.journal.start_over import set_aside
 from dagflow.journal.windows import WindowPlan
 from dagflow.storage.context import StorageContext
 from dagflow.storage.objects import ObjectStore

@@ -1,4 +1,4 @@
-"""Tests of dagflow.runtime.shared_imports."""
+"""Tests of dagflow.runtime.daemon."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dagflow.runtime.shared_imports import shared_imports
+from dagflow.runtime.daemon import shared_imports
 
 
 @pytest.fixture

@@ -11,12 +11,12 @@ import sys
 
 import pytest
 
-from dagflow.runtime.java_process import bound_to_driver, with_utf8
+from dagflow.runtime.spark_process import bound_to_driver, with_utf8
 from tests.cli.processes import PATIENCE_S
 
 DRIVER = """
 import os, signal, subprocess, sys
-from dagflow.runtime.java_process import bound_to_driver
+from dagflow.runtime.spark_process import bound_to_driver
 java = subprocess.Popen(bound_to_driver(["sleep", "600"], grace_s=0.4), stdin=subprocess.PIPE)
 while not open(f"/proc/{java.pid}/cmdline").read().startswith("sleep"):
     pass

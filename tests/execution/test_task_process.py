@@ -7,7 +7,7 @@ import sys
 
 PROBE = """
 import gc
-from dagflow.execution.warm_worker import warm
+from dagflow.execution.task_process import warm
 before = gc.get_freeze_count()
 with warm():
     import decimal
