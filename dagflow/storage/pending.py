@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -19,7 +19,7 @@ from typing_extensions import Buffer
 from dagflow.errors import LostOutputError, StorageError
 from dagflow.storage.file_facts import FileFacts
 from dagflow.storage.fingerprint import updated_crc32
-from dagflow.storage.location import redacted
+from dagflow.storage.location import name_of, parent, redacted
 
 PENDING_DIRECTORY = ".dagflow-pending"
 Durability = Literal["process", "power"]
@@ -204,13 +204,13 @@ class PendingFiles(ABC):
             StorageError: The store refused.
         """
 
-    @abstractmethod
     def discard(self, pending: PendingFile) -> None:
         """Remove a pending file that will not be published; a missing one is no error.
 
         Raises:
             StorageError: The store refused.
         """
+        self._remove(pending.pending_url)
 
     def discard_rivals(self, pending: PendingFile) -> None:
         """End the unfinished uploads that dead attempts left for the final name of a published file.
@@ -223,7 +223,6 @@ class PendingFiles(ABC):
         """
         return
 
-    @abstractmethod
     def sweep(
         self,
         root_url: str,
@@ -251,6 +250,22 @@ class PendingFiles(ABC):
         Raises:
             StorageError: The store refused.
         """
+        # By names, which are unique: a store may have several URLs, and a link may lead to a directory.
+        kept = set(map(name_of, keep))
+        removed = 0
+        for url in self._pending_urls(root_url):
+            if is_earlier_tag(name_of(parent(url)), owner, before_epoch) and name_of(url) not in kept:
+                self._remove(url)
+                removed += 1
+        return removed
+
+    def _pending_urls(self, root_url: str) -> Iterator[str]:
+        """The files in the hidden directories below a directory, for stores that keep pending output in such files."""
+        raise NotImplementedError
+
+    def _remove(self, pending_url: str) -> None:
+        """Remove a file in a hidden directory, and the directory if it is empty; a missing file is no error."""
+        raise NotImplementedError
 
     def sync_names(self, urls: Iterable[str]) -> None:
         """Make published, replaced or removed names survive a power loss, where that takes a further step.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from fsspec import AbstractFileSystem
 from typing_extensions import Buffer, override
 
+from dagflow.errors import MissingError
 from dagflow.storage.backends.fsspec.client import FsspecClient
 from dagflow.storage.backends.fsspec.files import FsspecFiles
 from dagflow.storage.backends.fsspec.objects import open_objects
@@ -24,7 +25,6 @@ from dagflow.storage.pending import (
     PendingFiles,
     PendingWriter,
     conflict,
-    is_earlier_tag,
     lost_output,
 )
 from dagflow.storage.roots import Roots
@@ -132,38 +132,26 @@ class FsspecPendingFiles(PendingFiles):
             return bool(filesystem.exists(target) and filesystem.size(target) == pending.size_bytes)
 
     @override
-    def discard(self, pending: PendingFile) -> None:
-        filesystem, path = self._client.locate(pending.pending_url)
-        with self._client.translated(pending.pending_url, "discard"), contextlib.suppress(FileNotFoundError):
+    def _remove(self, pending_url: str) -> None:
+        filesystem, path = self._client.locate(pending_url)
+        with self._client.translated(pending_url, "discard"), contextlib.suppress(FileNotFoundError):
             filesystem.rm_file(path)
         _remove_empty(filesystem, path)
 
     @override
-    def sweep(
-        self,
-        root_url: str,
-        *,
-        owner: str,
-        before_epoch: int,
-        require_right: Callable[[], None],
-        keep: Collection[str] = (),
-    ) -> int:
+    def _pending_urls(self, root_url: str) -> Iterator[str]:
         filesystem, root = self._client.locate(root_url)
-        # By name, which is unique: a store may have several URLs, so the path is not conclusive.
-        kept = {name_of(url) for url in keep}
-        removed = 0
         with self._client.translated(root_url, "sweep"):
-            if not filesystem.isdir(root):
-                return 0
-            for above, _, names in list(filesystem.walk(root)):
-                is_pending = name_of(parent(above)) == PENDING_DIRECTORY
-                if not is_pending or not is_earlier_tag(name_of(above), owner, before_epoch):
-                    continue
-                for path in (join(above, name) for name in names if name not in kept):
-                    filesystem.rm_file(path)
-                    removed += 1
-                    _remove_empty(filesystem, path)
-        return removed
+            waiting = [root_url] if filesystem.isdir(root) else []
+        while waiting:
+            url = waiting.pop()
+            is_tag = name_of(parent(url)) == PENDING_DIRECTORY
+            with contextlib.suppress(MissingError):
+                for entry in FsspecFiles(self._client).list(url):
+                    if entry.is_directory:
+                        waiting.append(entry.url)
+                    elif is_tag:
+                        yield entry.url
 
 
 def _copies_at_once(filesystem: Any) -> bool:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import stat
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from typing_extensions import Buffer, override
 
@@ -29,7 +29,6 @@ from dagflow.storage.pending import (
     PendingFiles,
     PendingWriter,
     conflict,
-    is_earlier_tag,
     lost_output,
 )
 from dagflow.storage.roots import Roots
@@ -356,32 +355,27 @@ class LocalPendingFiles(PendingFiles):
                 return os.path.exists(pending.final_url) and _is_published(pending)
 
     @override
-    def discard(self, pending: PendingFile) -> None:
-        with translated(pending.pending_url, "discard"), contextlib.suppress(*_GONE):
-            os.unlink(pending.pending_url)
-        _remove_empty(pending.pending_url)
+    def _remove(self, pending_url: str) -> None:
+        with translated(pending_url, "discard"), contextlib.suppress(*_GONE):
+            os.unlink(pending_url)
+        _remove_empty(pending_url)
 
     @override
-    def sweep(
-        self,
-        root_url: str,
-        *,
-        owner: str,
-        before_epoch: int,
-        require_right: Callable[[], None],
-        keep: Collection[str] = (),
-    ) -> int:
-        # By name, which is unique: a link may lead to the directory, so the path is not conclusive.
-        kept = {os.path.basename(path) for path in keep}
-        removed = 0
-        with translated(root_url, "sweep"):
-            for directory in _pending_directories(root_url):
-                for tag in _names(directory):
-                    if is_earlier_tag(tag, owner, before_epoch):
-                        removed += _sweep_tag(os.path.join(directory, tag), kept)
-                with contextlib.suppress(OSError):
-                    os.rmdir(directory)
-        return removed
+    def _pending_urls(self, root_url: str) -> Iterator[str]:
+        waiting = [root_url]
+        while waiting:
+            directory = waiting.pop()
+            is_tag = os.path.basename(os.path.dirname(directory)) == PENDING_DIRECTORY
+            files: list[str] = []
+            with contextlib.suppress(*_NOTHING_OF_OURS), os.scandir(directory) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+                    elif is_tag:
+                        files.append(entry.path)
+            yield from files
+            if is_tag:
+                _remove_empty(f"{directory}/")
 
     @override
     def sync_names(self, urls: Iterable[str]) -> None:
@@ -417,41 +411,6 @@ def _is_published(pending: PendingFile) -> bool:
     if os.stat(pending.final_url).st_size != pending.size_bytes:
         return False
     return pending.crc32 is None or _crc32_of(pending.final_url) == pending.crc32
-
-
-def _sweep_tag(directory: str, kept: Collection[str]) -> int:
-    removed = 0
-    for name in _names(directory):
-        if name not in kept:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(os.path.join(directory, name))
-                removed += 1
-    with contextlib.suppress(OSError):
-        os.rmdir(directory)
-    return removed
-
-
-def _names(directory: str) -> list[str]:
-    try:
-        return os.listdir(directory)
-    except _NOTHING_OF_OURS:
-        return []
-
-
-def _pending_directories(root: str) -> Iterator[str]:
-    waiting = [root]
-    while waiting:
-        above = waiting.pop()
-        try:
-            with os.scandir(above) as entries:
-                below = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
-        except _NOTHING_OF_OURS:
-            continue
-        for path in below:
-            if os.path.basename(path) == PENDING_DIRECTORY:
-                yield path
-            else:
-                waiting.append(path)
 
 
 def _create(path: str, *, durable: bool) -> int:

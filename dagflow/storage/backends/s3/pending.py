@@ -187,9 +187,7 @@ class S3PendingFiles(PendingFiles):
     @override
     def discard(self, pending: PendingFile) -> None:
         if not pending.token:
-            held = self._client.location(pending.pending_url)
-            held.call("delete_object", "discard", Key=held.key)
-            return
+            return super().discard(pending)
         location, upload = self._client.location(pending.final_url), json.loads(pending.token)["upload"]
         if upload:
             _abort(location, location.key, upload)
@@ -211,17 +209,12 @@ class S3PendingFiles(PendingFiles):
         require_right: Callable[[], None],
         keep: Collection[str] = (),
     ) -> int:
-        location = self._client.location(root_url)
-        kept_names = {name_of(url) for url in keep}
-        held = [
-            key
-            for key in _held(location)
-            if is_earlier_tag(name_of(parent(key)), owner, before_epoch) and name_of(key) not in kept_names
-        ]
+        swept = super().sweep(root_url, owner=owner, before_epoch=before_epoch, require_right=require_right, keep=keep)
+        location, kept = self._client.location(root_url), set(map(name_of, keep))
         found = _uploads(location, location.prefix)
-        found = [each for each in found if quote(each[1], safe="") not in kept_names]
-        if not found and not held:
-            return 0
+        found = [upload for upload in found if quote(upload[1], safe="") not in kept]
+        if not found:
+            return swept
         # Checked after the listing: without a later driver, none of these can be an upload of a later driver's tasks.
         require_right()
 
@@ -234,15 +227,19 @@ class S3PendingFiles(PendingFiles):
                 _abort(location, key, upload)
             return is_over
 
-        ended = [request_threads().submit(end, *each) for each in found]
-        for key in held:
-            location.call("delete_object", "sweep", Key=key)
-        return len(held) + sum(each.result() for each in ended)
+        ended = [request_threads().submit(end, *upload) for upload in found]
+        return swept + sum(future.result() for future in ended)
 
+    @override
+    def _remove(self, pending_url: str) -> None:
+        held = self._client.location(pending_url)
+        held.call("delete_object", "discard", Key=held.key)
 
-def _held(location: S3Location) -> Iterator[str]:
-    for page in location.list("list held files", Prefix=f"{location.prefix}{PENDING_DIRECTORY}/"):
-        yield from (entry["Key"] for entry in page.get("Contents", ()))
+    @override
+    def _pending_urls(self, root_url: str) -> Iterator[str]:
+        location = self._client.location(root_url)
+        for page in location.list("list held files", Prefix=f"{location.prefix}{PENDING_DIRECTORY}/"):
+            yield from (join(root_url, entry["Key"][len(location.prefix) :]) for entry in page.get("Contents", ()))
 
 
 def _head(location: S3Location, key: str) -> dict[str, Any]:
