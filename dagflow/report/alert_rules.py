@@ -26,10 +26,8 @@ class Finding:
     """A limit, and the value that it is compared with.
 
     Attributes:
-        cause: Name of the limit.
         text: The problem if the limit is exceeded, as a sentence without its full stop.
         value: The measured value, in seconds, as a share, or in bytes; 1 for a failure.
-        limit: What is allowed.
     """
 
     cause: Cause
@@ -42,10 +40,7 @@ class _WindowRecords(NamedTuple):
     """The records of one window.
 
     Attributes:
-        rejected: Records that were refused.
         read: Records that readers have read; None where no operator has read blocks.
-        most: The most that left any port.
-        window_id: Id of the window.
         retries: Windows whose refused records it took over; those that it accepted lower `rejected`, also below 0.
         rescued: The columns of which every value was rescued, each with its operator.
     """
@@ -59,7 +54,6 @@ class _WindowRecords(NamedTuple):
 
     @classmethod
     def of(cls, counters: Counters, window_id: int, retries: tuple[int, ...]) -> _WindowRecords:
-        """The records that operators have counted."""
         if retries:
             # Records of retried windows were read in the windows that refused them.
             return cls(counters.total(names.REJECTED), None, 0, window_id, retries)
@@ -83,17 +77,10 @@ class RecentRejects:
         self._counts: deque[_WindowRecords] = deque(maxlen=REJECT_WINDOWS)
 
     def add(self, counters: Counters, window_id: int = 0, retries: Iterable[int] = ()) -> None:
-        """Take in the counters of the operators of one more window.
-
-        Args:
-            counters: Their counters.
-            window_id: The window.
-            retries: Windows whose refused records it took over.
-        """
+        """Take in the counters of the operators of one more window."""
         self._counts.append(_WindowRecords.of(counters, window_id, tuple(retries)))
 
     def add_earlier(self, earlier: RecentRejects) -> None:
-        """Take in the windows before all of these."""
         self._counts = deque([*earlier._counts, *self._counts], maxlen=REJECT_WINDOWS)
 
     @property
@@ -133,13 +120,7 @@ def recent_rejects(checkpoint: str, storage: StorageContext, last_committed: int
     """The rejects of the newest windows of a checkpoint.
 
     Args:
-        checkpoint: Its URL.
-        storage: Reaches it.
         last_committed: The newest window that counts.
-
-    Raises:
-        JournalError: The journal cannot be read.
-        StorageError: The store failed.
     """
     first = max(last_committed - REJECT_WINDOWS + 1, 1)
     recent = RecentRejects()
@@ -150,7 +131,6 @@ def recent_rejects(checkpoint: str, storage: StorageContext, last_committed: int
 
 
 def exceeded_limits(reading: CheckpointReading, limits: AlertSettings, recent: RecentRejects) -> Iterator[Finding]:
-    """The limits that a checkpoint exceeds now; see figures_of."""
     return (each for each in figures_of(reading, limits, recent) if each.value > each.limit)
 
 
@@ -159,7 +139,6 @@ def figures_of(reading: CheckpointReading, limits: AlertSettings, recent: Recent
 
     Args:
         reading: The checkpoint; one that cannot be read has no figures.
-        limits: What is allowed.
         recent: The rejects of its newest windows.
     """
     if reading.snapshot is None:

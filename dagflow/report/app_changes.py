@@ -50,7 +50,6 @@ def app_changes(before: AppFacts, now: AppFacts) -> list[AppChange]:
 
 
 def _streams(facts: AppFacts) -> list[str]:
-    """The streams between the app's operators, in order."""
     return sorted(
         f"{edge.source} -> {edge.target}" + " (to all)" * edge.is_broadcast
         for edge in OwnFigures(facts).edges(edges_of(facts))

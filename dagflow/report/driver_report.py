@@ -17,9 +17,6 @@ class DriverReport:
             beaten for a while; "killed": its process is gone and left no final state; "completed", "stopped" or
             "failed".
         command: "run" or "replay".
-        host: Its machine.
-        user: Who started it.
-        pid: Its process id.
         since_ms: When it began, in milliseconds since 1970 by its clock.
         last_beat_ms: When it beat last, or ended, by its clock.
         beat_age_s: Seconds since then: by its machine's own clock if that is this one, else by the clocks of two.

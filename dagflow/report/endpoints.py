@@ -22,8 +22,6 @@ class Answer:
     """The answer of a server.
 
     Attributes:
-        status: The status code of HTTP.
-        content_type: The type of the body.
         body: Text, which is sent as UTF-8.
     """
 

@@ -16,14 +16,9 @@ class InputRange:
     """Bytes of one version of a file that a window read.
 
     Attributes:
-        url: The file.
-        size_bytes: Length of that version.
         mtime_ns: When that version was modified, in nanoseconds since 1970.
         etag: The store's tag of it, or "".
-        start: First byte.
-        end: Offset one past the last byte.
         blocks: How many blocks the range was cut into.
-        port: The input port that took them.
         partition: The partition that read them, or None where all did.
         discovered_ms: When a scan listed the version, in milliseconds since 1970; 0 where that is not known.
     """
@@ -41,7 +36,6 @@ class InputRange:
 
     @property
     def version(self) -> VersionKey:
-        """Key of the file and its version."""
         return self.url, self.size_bytes, self.mtime_ns, self.etag
 
 
@@ -52,7 +46,6 @@ def attributed(
 
     Args:
         blocks: Every block that a window read, with its id, by partition.
-        sources: For each output file its sources.
 
     Returns:
         The ranges; and for each output file the positions of those that its records come from, None where its

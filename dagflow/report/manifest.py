@@ -34,12 +34,8 @@ class PublishedFile:
     """A file that a window published.
 
     Attributes:
-        url: The file.
-        size_bytes: Its length.
-        records: How many records it holds.
         crc32: Checksum of its bytes, or None where none was taken.
         stage: Head of the stage that wrote it; "" for the driver.
-        partition: Partition of that stage.
         made_from: Positions of the inputs that its records come from; None where only the task is known that wrote it.
     """
 
@@ -54,16 +50,7 @@ class PublishedFile:
 
 @dataclass(frozen=True, slots=True)
 class WindowTimes:
-    """When each step of a window happened, in milliseconds since 1970; 0 for a step that has not happened.
-
-    Attributes:
-        emitted_ms: The control operators had emitted the window.
-        planned_ms: The window was planned.
-        started_ms: Its first task began.
-        finished_ms: Its last task had ended.
-        committed_ms: The window was committed.
-        published_ms: All files of the window were published.
-    """
+    """When each step of a window happened, in milliseconds since 1970; 0 for a step that has not happened."""
 
     emitted_ms: int = 0
     planned_ms: int = 0
@@ -74,7 +61,6 @@ class WindowTimes:
 
     @classmethod
     def of(cls, window: Window) -> WindowTimes:
-        """The times of a window of the journal."""
         plan, intent = window.plan, window.intent or WindowIntent(0)
         return cls(
             emitted_ms=plan.emitted_ms,
@@ -91,13 +77,7 @@ class WindowManifest:
     """What one window read and wrote.
 
     Attributes:
-        window_id: The window.
         state: "planned" or "committed".
-        partitions: Partition counts by stage head.
-        inputs: Ranges that it read, by partition.
-        outputs: Files that it published.
-        skipped: Ranges that it left out.
-        times: When each step of the window happened.
         busy_s: Seconds that each operator worked, in tasks or in the driver, by operator.
         receipts: The version that each transactional target had with the window, by operator.
         retries: Windows whose refused records it has taken over. It has read only these records of its inputs.
@@ -135,7 +115,6 @@ class WindowManifest:
         return [position for position in own if not self._is_left_out(self.inputs[position])]
 
     def sources_of(self, output: PublishedFile) -> tuple[InputRange, ...]:
-        """What an output file was made of; see positions_of()."""
         return tuple(self.inputs[position] for position in self.positions_of(output))
 
     def _read_by_task_of(self, output: PublishedFile) -> list[int]:
@@ -149,7 +128,6 @@ class WindowManifest:
         return any(each.url == part.url and each.start <= part.start and part.end <= each.end for each in self.skipped)
 
     def to_json(self) -> dict[str, Any]:
-        """The manifest as JSON values."""
         value = asdict(self)
         value["partitions"] = {own_name(head): count for head, count in reversed(self.partitions.items())}
         value["busy_s"] = own_sums(self.busy_s)
@@ -188,7 +166,6 @@ class TrackedFile:
         """Add a window that has read, or is to read, a range of the version.
 
         Args:
-            manifest: The window.
             part: A range of the version that it read, or is to read.
             outputs: The files that records of the range are in.
         """
@@ -198,7 +175,6 @@ class TrackedFile:
         self.outputs.update(dict.fromkeys(outputs))
 
     def to_json(self) -> dict[str, Any]:
-        """The file as JSON values."""
         return {
             "url": redacted(self.part.url),
             "size_bytes": self.part.size_bytes,
@@ -213,13 +189,6 @@ class TrackedFile:
 
 
 def window_manifest(checkpoint: str, window_id: int, storage: StorageContext) -> WindowManifest:
-    """What one window read and wrote.
-
-    Raises:
-        MissingError: There is no journal, or no such window.
-        JournalError: The journal cannot be read.
-        StorageError: The store failed.
-    """
     store = with_roots_of_run(storage, checkpoint)
     return with_merging_window(manifest_of(read_window(store, window_id)), store, read_state(store))
 
@@ -239,13 +208,7 @@ def merging_window(store: ObjectStore, state: JournalState, window_id: int) -> W
 
 
 def manifests(checkpoint: str, storage: StorageContext) -> Iterator[WindowManifest]:
-    """What each window read and wrote, in order; planned ones last.
-
-    Raises:
-        MissingError: There is no journal.
-        JournalError: The journal cannot be read.
-        StorageError: The store failed.
-    """
+    """What each window read and wrote, in order; planned ones last."""
     store = with_roots_of_run(storage, checkpoint)
     last = 0
     for window in committed_windows(store):
@@ -256,7 +219,6 @@ def manifests(checkpoint: str, storage: StorageContext) -> Iterator[WindowManife
 
 
 def manifest_of(window: Window) -> WindowManifest:
-    """The manifest of a window of the journal."""
     plan, intent = window.plan, window.intent or WindowIntent(0)
     origins = [(each.stage, each.partition) for each in intent.produced for _ in range(each.files)]
     origins += [("", 0)] * (len(intent.files) - len(origins))
@@ -283,7 +245,6 @@ def manifest_of(window: Window) -> WindowManifest:
 
 
 def inputs_of(plan: WindowPlan) -> Iterator[tuple[int, InputRange]]:
-    """Each block of a window, with its id."""
     for port, partition, item in planned_tuples(plan):
         for block in unbatched((item,)):
             # Tuples of any class that name a range of a file's version are inputs; others have no part in a manifest.
@@ -304,18 +265,7 @@ def inputs_of(plan: WindowPlan) -> Iterator[tuple[int, InputRange]]:
 
 
 def tracked_files(checkpoint: str, pattern: str, storage: StorageContext) -> list[TrackedFile]:
-    """The state of the files that a pattern names, version by version, in the order in which they were planned.
-
-    Args:
-        checkpoint: URL of the checkpoint.
-        pattern: See matcher_of().
-        storage: Reaches the checkpoint.
-
-    Raises:
-        MissingError: There is no journal.
-        JournalError: The journal cannot be read.
-        StorageError: The store failed.
-    """
+    """The state of the files that a pattern names, version by version, in the order in which they were planned."""
     found: dict[VersionKey, TrackedFile] = {}
     matches = matcher_of(pattern)
     for manifest in manifests(checkpoint, storage):
@@ -335,11 +285,6 @@ def unmatched(checkpoint: str, pattern: str, storage: StorageContext) -> str:
 
     Returns:
         "" where the pattern matches a file that a window has read, or is to read.
-
-    Raises:
-        MissingError: There is no journal.
-        JournalError: The journal cannot be read.
-        StorageError: The store failed.
     """
     name = name_of(pattern.rstrip("/"))
     matches, matches_name = matcher_of(pattern), matcher_of(f"*/{name}")
@@ -361,13 +306,7 @@ def unmatched(checkpoint: str, pattern: str, storage: StorageContext) -> str:
 
 
 def matching_windows(checkpoint: str, pattern: str, storage: StorageContext) -> Sequence[int]:
-    """The committed windows that read any of the files that a pattern names.
-
-    Raises:
-        MissingError: There is no journal.
-        JournalError: The journal cannot be read.
-        StorageError: The store failed.
-    """
+    """The committed windows that read any of the files that a pattern names."""
     matches = matcher_of(pattern)
     return [
         manifest.window_id

@@ -18,14 +18,7 @@ STATES = ("running", "stalled", "completed", "stopped", "killed", "failed")
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric that is exported.
-
-    Attributes:
-        name: Its name.
-        type: Its type.
-        help: Its meaning.
-        labels: Labels beside LABELS.
-    """
+    """One metric that is exported."""
 
     name: str
     type: Literal["counter", "gauge", "summary"]

@@ -41,7 +41,6 @@ class RejectChoice:
     files: str = ""
 
     def mask(self, rejects: WindowRejects) -> npt.NDArray[np.bool_]:
-        """Which records of a window are chosen."""
         records = rejects.records
         mask = np.ones(len(records), bool)
         if self.reasons:
@@ -59,8 +58,6 @@ class WindowRejects:
     """What one operator refused in a window, or a part of that.
 
     Attributes:
-        window_id: The window.
-        operator: The operator.
         port: The input port that took the blocks, as "operator.port": of the operator, or of a reader before it.
         records: The records, each with the fingerprint of the app that refused it.
         blocks: The blocks that they and the operator's other records are in, by id.
@@ -83,29 +80,18 @@ class WindowRejects:
 
 
 def open_rejects(checkpoint: str, storage: StorageContext) -> Iterator[WindowRejects]:
-    """The refused records, window by window, in their order.
-
-    Raises:
-        MissingError: There is no journal.
-        JournalError: The journal cannot be read.
-        StorageError: The store failed.
-    """
+    """The refused records, window by window, in their order."""
     return rejects_in(with_roots_of_run(storage, checkpoint))
 
 
 def rejects_in(store: ObjectStore) -> Iterator[WindowRejects]:
-    """The refused records according to the journal in a store; see open_rejects."""
     retried = set(read_state(store).retried)
     for window in committed_windows(store):
         yield from (each for each in rejects_of(window) if not each.is_taken_over(retried))
 
 
 def rejects_of(window: Window) -> Iterator[WindowRejects]:
-    """What each operator refused in a window, in parts, whether or not a later one has taken it over.
-
-    Raises:
-        JournalError: The class of a block cannot be imported here.
-    """
+    """What each operator refused in a window, in parts, whether or not a later one has taken it over."""
     parts: dict[str, list[bytes]] = defaultdict(list)
     for part in window.intent.refused if window.intent is not None else ():
         parts[part.operator].append(part.records)
@@ -137,12 +123,9 @@ class RejectGroup:
 
     Attributes:
         reason: The reason, without the values of single records.
-        file: The file.
-        records: How many there are.
         bytes: How many bytes they have, without records whose length is not known: those with columns that an operator
             refused.
         sized: How many of the records have a known length above 0.
-        windows: The windows that refused them.
     """
 
     reason: str
@@ -173,12 +156,10 @@ class ShownReject:
     """One refused record.
 
     Attributes:
-        file: The file.
         offset: Its first byte in the content of the file.
         length: How many bytes it has.
         reason: Why it is refused: with its values where they were kept.
         raw: Its first bytes; None where they were not kept.
-        window: The window that refused it.
     """
 
     file: str
@@ -193,8 +174,6 @@ def shown(rejects: Iterator[WindowRejects], choice: RejectChoice, most: int) -> 
     """The first chosen records of each reason in each file.
 
     Args:
-        rejects: The refused records.
-        choice: Which of them are shown.
         most: How many of each reason and file; 0 for all.
     """
     taken: dict[tuple[str, str], int] = defaultdict(int)

@@ -32,7 +32,6 @@ class OwnFigures:
         self._heads = facts.own_heads
 
     def counters(self, counters: Counters) -> Counters:
-        """The counters of the app's operators."""
         total = Counters()
         for name, own in counters.operators.items():
             records, sizes = self._by_own_port(name, own.records), self._by_own_port(name, own.bytes)

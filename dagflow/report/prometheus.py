@@ -26,9 +26,6 @@ def metrics_text(readings: Sequence[CheckpointReading]) -> str:
     Counters are sums over all runs on a checkpoint, so a restart does not reset them; they rise when a window is
     committed. Only `--fresh`, a replay, or a repair lowers them, and Prometheus takes that for a restart.
 
-    Args:
-        readings: The state of each checkpoint.
-
     Returns:
         The text; it ends with a newline. A checkpoint that cannot be read has `dagflow_checkpoint_readable 0` alone.
     """

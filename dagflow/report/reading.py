@@ -86,8 +86,6 @@ def read_checkpoint(checkpoint: str, storage: StorageContext, *, with_archive: b
     """The current state in a checkpoint's journal and heartbeat; an unreadable one is a reading with an error.
 
     Args:
-        checkpoint: Its URL.
-        storage: Reaches it.
         with_archive: Whether a journal with a missing archive counts as unreadable; costs one listing.
     """
     shown = redacted(absolute(checkpoint))
@@ -104,10 +102,6 @@ class LiveSource:
 
     The journal is not read again, however often this is asked: only the heartbeat is, which other processes see as
     well, so that a run whose driver is stalled is not called healthy.
-
-    Args:
-        checkpoint: URL of the run's checkpoint.
-        storage: Reaches it.
     """
 
     def __init__(self, checkpoint: str, storage: StorageContext) -> None:

@@ -50,12 +50,7 @@ class Rate:
         self._points: deque[tuple[float, float]] = deque()
 
     def update(self, seconds: float, value: float) -> None:
-        """Take in the current figure.
-
-        Args:
-            seconds: Any clock that does not go back.
-            value: The figure.
-        """
+        """Take in the current figure."""
         if len(self._points) > 1 and seconds - self._points[-2][0] < self._window_s / RATE_POINTS:
             self._points.pop()
         self._points.append((seconds, value))
@@ -64,7 +59,6 @@ class Rate:
 
     @property
     def span_s(self) -> float:
-        """Over how many seconds the growth is known."""
         return self._points[-1][0] - self._points[0][0] if self._points else 0.0
 
     @property
@@ -77,12 +71,7 @@ class Rate:
 
 
 class RunStatistics:
-    """The statistics of one run.
-
-    Args:
-        plan: The app's physical plan.
-        operators: All operators by name.
-    """
+    """The statistics of one run."""
 
     def __init__(self, plan: PhysicalPlan, operators: Mapping[str, Operator]) -> None:
         stage_by_operator = {name: stage.head for stage in plan.stages for name in stage.operators}
@@ -99,11 +88,9 @@ class RunStatistics:
         self._bytes, self._records, self._steady = Rate(), Rate(), Rate(STEADY_WINDOW_S)
 
     def planned(self, plan: WindowPlan) -> None:
-        """Note the partition counts of a window that was submitted."""
         note_partitions(self._partitions, plan)
 
     def committed(self, plan: WindowPlan, intent: WindowIntent) -> None:
-        """Add a window."""
         self._windows += 1
         self._published_files += len(intent.files)
         self._counters.add(plan.counters)
@@ -130,7 +117,6 @@ class RunStatistics:
 
         Args:
             state: "running", "completed" or "stopped".
-            journal: State of the journal.
             backlog: Tuples that wait to be processed, by stage head.
             running: Windows whose tasks run, in order.
             whole: How much the run will read, where that is known.

@@ -19,17 +19,11 @@ def status(checkpoint: str, storage: StorageContext, *, with_archive: bool = Fal
     """The snapshot of all runs on a checkpoint.
 
     Args:
-        checkpoint: Its URL.
-        storage: Reaches it.
         with_archive: Whether the archive of the journal is to be complete, which costs one listing.
 
     Returns:
         The sums over all committed windows. The state is "running" while a run is at work, else how the newest one
         ended; "completed" only where every planned window is committed and published, and no result is held back.
-
-    Raises:
-        JournalError: There is no journal, or it cannot be read.
-        StorageError: The store failed.
     """
     url = absolute(checkpoint)
     # Before the journal: a run that ends in between is called running a moment too long, and not completed too soon.

@@ -20,10 +20,6 @@ class TableStatus:
         version: The table's version with the newest window, or with a replay after it; "" before the first.
         window_id: Id of that window, 0 for none.
         files: How many data files were added; other programs may have compacted or removed some since.
-        size_bytes: Sum of their lengths.
-        least_bytes: The length of the smallest.
-        greatest_bytes: The length of the largest.
-        records: How many rows they had.
         waiting_windows: Windows whose rows wait for a later one.
         versions: The newest windows, each with the version of the table that shows it.
     """
@@ -39,7 +35,6 @@ class TableStatus:
     versions: list[tuple[int, str]] = field(default_factory=list)
 
     def add_file(self, size_bytes: int, records: int) -> None:
-        """Count a data file."""
         self.least_bytes = min(self.least_bytes, size_bytes) if self.files else size_bytes
         self.greatest_bytes = max(self.greatest_bytes, size_bytes)
         self.files += 1
@@ -53,29 +48,17 @@ class TablesStatus:
 
     Attributes:
         watermark: The newest window that all tables show, with all before it; 0 for none.
-        tables: By operator.
     """
 
     watermark: int
     tables: dict[str, TableStatus]
 
     def to_json(self) -> dict[str, Any]:
-        """The same as JSON values."""
         return {"watermark": self.watermark, "tables": {name: asdict(each) for name, each in self.tables.items()}}
 
 
 def tables_status(checkpoint: str, storage: StorageContext) -> TablesStatus:
-    """The files that windows have added to tables, as far as the journal keeps them.
-
-    Args:
-        checkpoint: URL of the checkpoint.
-        storage: Reaches it.
-
-    Raises:
-        MissingError: There is no journal.
-        JournalError: The journal cannot be read.
-        StorageError: The store failed.
-    """
+    """The files that windows have added to tables, as far as the journal keeps them."""
     state = read_state_with_roots(storage, checkpoint)
     tables = {name: TableStatus(receipt.version, receipt.window_id) for name, receipt in sorted(state.receipts.items())}
     for name, held in state.held.waiting.items():

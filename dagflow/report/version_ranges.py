@@ -22,7 +22,6 @@ class VersionRanges:
         """Add a range of the version that a window has read, left out, or is to read.
 
         Args:
-            part: The range.
             skipped: Ranges that the window has left out, of any file.
             is_planned: Whether the window is still to be read.
         """
@@ -39,12 +38,10 @@ class VersionRanges:
 
     @property
     def read_bytes(self) -> int:
-        """How many bytes were read."""
         return _length(self._read)
 
     @property
     def planned_bytes(self) -> int:
-        """How many bytes are to be read."""
         return _length(self._planned)
 
     @property
@@ -58,7 +55,6 @@ class VersionRanges:
 
 
 def _length(ranges: Iterable[tuple[int, int]]) -> int:
-    """Number of bytes that lie in at least one of the ranges."""
     length = last = 0
     for start, end in sorted(ranges):
         length += max(0, end - max(start, last))

@@ -39,12 +39,10 @@ class AlertMonitor:
     is reported twice.
 
     Args:
-        app: The app's name.
         settings: The limits, and where alerts are sent.
         source: Reads the checkpoint; called by the thread.
         store: The checkpoint, which keeps the alerts that were sent.
         earlier: Gives the rejects of the windows before the run; called by the thread, where their share is limited.
-        redact: Makes a text fit to be sent.
     """
 
     def __init__(
@@ -73,7 +71,6 @@ class AlertMonitor:
         self._thread = threading.Thread(target=self._run, name="alerts", daemon=True)
 
     def start(self) -> None:
-        """Begin to check."""
         self._thread.start()
 
     def committed(self, counters: Counters, plan: WindowPlan) -> None:
@@ -189,13 +186,10 @@ class AlertNotice:
     """One message about an alert.
 
     Attributes:
-        app: The app.
         checkpoint: Its checkpoint, without credentials.
-        cause: The limit that is, or was, exceeded.
         is_over: Whether the alert is over.
         text: A sentence without its end.
         value: The measured value; see Finding.
-        limit: What is allowed.
         time_ms: When the message was made, in milliseconds since 1970.
     """
 
@@ -210,7 +204,6 @@ class AlertNotice:
 
     @property
     def state(self) -> str:
-        """The state of the alert: "raised" or "over"."""
         return "over" if self.is_over else "raised"
 
     def to_json(self) -> dict[str, Any]:
@@ -227,7 +220,6 @@ class AlertNotice:
         }
 
     def to_environment(self) -> dict[str, str]:
-        """The variables that a command gets."""
         values = {**self.to_json(), "text": self.text}
         # A variable holds no NUL character; file names and messages may hold bytes that are no text.
         shown = {name: str(value).replace("\0", "\ufffd") for name, value in values.items()}
@@ -286,11 +278,7 @@ class OpenAlerts:
 
 
 def read_open(store: ObjectStore) -> OpenAlerts:
-    """The open alerts of a checkpoint; none where they cannot be read, so that they are sent once more.
-
-    Raises:
-        StorageError: The store failed.
-    """
+    """The open alerts of a checkpoint; none where they cannot be read, so that they are sent once more."""
     url = redacted(f"{store.url}/{_NAME}")
     try:
         return from_json(OpenAlerts, decode(store.read(_NAME), url), url)
@@ -299,11 +287,6 @@ def read_open(store: ObjectStore) -> OpenAlerts:
 
 
 def write_open(store: ObjectStore, alerts: OpenAlerts) -> None:
-    """Write the open alerts of a checkpoint.
-
-    Raises:
-        StorageError: The store failed.
-    """
     said = encode(to_json(alerts))
     try:
         store.create(_NAME, said)

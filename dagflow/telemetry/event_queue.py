@@ -56,11 +56,7 @@ class EventQueue(Generic[Event]):
             self._warn_once(f"{MOST_WAITING} of them wait already")
 
     def close(self, by_s: float) -> None:
-        """Send the events that wait, as far as time allows, and log how many events were dropped.
-
-        Args:
-            by_s: Until when to wait, by time.monotonic().
-        """
+        """Send the events that wait, until by_s by time.monotonic(), and log how many events were dropped."""
         if self._thread is None:
             return
         try:

@@ -27,10 +27,7 @@ def post(
     """Send a body.
 
     Args:
-        target: The address.
-        body: The body.
         timeout_s: Seconds that a connection, and each answer, may take.
-        content_type: What the body is.
 
     Returns:
         "" where the body was accepted; otherwise why not, without the address.

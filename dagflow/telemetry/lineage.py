@@ -67,13 +67,8 @@ class LineageReporter:
     it reads. No call waits.
 
     Args:
-        settings: Where events go.
-        app: The app.
         locations: The locations that its operators read and publish.
-        run_id: A UUID.
-        version: The version of dagflow.
         follows: Whether the run keeps watching for input.
-        redact: Makes a text fit to be sent.
         now: A clock, in seconds.
     """
 
@@ -103,7 +98,6 @@ class LineageReporter:
         self._interval_s = FIRST_RUNNING_S
 
     def started(self) -> None:
-        """Report that the run has begun."""
         self._report(RunState.START, None)
 
     def progress(self, snapshot: RunSnapshot) -> None:
@@ -115,13 +109,11 @@ class LineageReporter:
         self._report(RunState.RUNNING, snapshot)
 
     def ended(self, last: RunSnapshot | None, state: str, error: str, by_s: float) -> None:
-        """Report how the run ended, and wait a moment until that is sent.
+        """Report how the run ended, and wait until that is sent, or until by_s by time.monotonic().
 
         Args:
             last: Its newest figures.
             state: "completed", "stopped" or "failed".
-            error: Why it failed.
-            by_s: Until when to wait, by time.monotonic().
         """
         self._report(_END.get(state, RunState.FAIL), last, self._redact(error) if state == "failed" else "")
         self._queue.close(by_s)
@@ -187,7 +179,6 @@ def _sent_to(target: HttpTarget) -> Callable[[Sequence[bytes]], str]:
 
 
 def dataset_name(url: str) -> tuple[str, str]:
-    """The namespace and name of a location, by the naming rules of OpenLineage."""
     shown = redacted(absolute(url))
     if is_local(shown):
         return "file", shown
@@ -201,7 +192,6 @@ def datasets_of(app: LogicalPlan, locations: DatasetLocations) -> tuple[list[Inp
     """The inputs and outputs of an app.
 
     Args:
-        app: The app.
         locations: The locations that its operators read and publish.
     """
     columns = _Columns(app, locations)
@@ -296,7 +286,6 @@ def _reached(start: str, arcs: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def _described(schema: pa.Schema) -> dict[str, DatasetFacet]:
-    """The facet of a dataset's columns with their types; nothing where they are not known."""
     fields = [
         schema_dataset.SchemaDatasetFacetFields(field.name, str(field.type), fields=None)
         for field in list(schema)[:MOST_COLUMNS]

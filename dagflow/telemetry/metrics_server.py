@@ -27,14 +27,7 @@ class MetricsServer:
     """Answers at `/metrics`, `/healthz` and `/readyz`.
 
     Args:
-        source: Reads the checkpoint whose metrics are served.
-        host: The address to listen at.
         port: The port; 0 takes a free one.
-        request_s: Seconds for a whole request.
-
-    Attributes:
-        host: The address.
-        port: The port that it listens at.
 
     Raises:
         DagflowError: The port cannot be taken.
@@ -54,7 +47,6 @@ class MetricsServer:
 
     @property
     def url(self) -> str:
-        """Where the metrics are."""
         return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}/metrics"
 
     def __enter__(self) -> MetricsServer:
@@ -79,11 +71,9 @@ class _Server(ThreadingHTTPServer):
         super().__init__(address, _Handler)
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        """Whether there is room for another connection."""
         return self._connections.acquire(blocking=False)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answer at a connection, and make room for another one."""
         limit = threading.Timer(self.request_s, _hang_up, [request])
         limit.daemon = True
         limit.start()

@@ -36,7 +36,6 @@ class MetricsAddress:
     """Where a run serves its metrics.
 
     Attributes:
-        host: The address to listen at.
         port: The port; 0 for any that is free.
     """
 
@@ -51,14 +50,10 @@ class RunSignals:
     logged once.
 
     Args:
-        app: The app.
-        checkpoint: Its checkpoint.
-        storage: Reaches it.
         state: The journal at the start of the run.
         follows: Whether the run keeps watching for input.
         address: Where metrics are served; None for nowhere.
         locations: Gives what each operator reads and publishes; asked only where lineage is reported.
-        notice: Takes a message for people.
 
     Raises:
         DagflowError: The packages for lineage or traces are missing.
@@ -117,7 +112,6 @@ class RunSignals:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Report how the run ended."""
         state, by_s = _state_of(self._last, error), time.monotonic() + CLOSE_S
         with contextlib.ExitStack() as ending:
             if self._server is not None:

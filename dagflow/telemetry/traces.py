@@ -29,7 +29,6 @@ class WindowTrace:
     """The trace of one window; small, because many may wait to be sent.
 
     Attributes:
-        window_id: The window.
         moments_ms: When each phase began, and the last one ended, in milliseconds since 1970.
         figures: Its figures by the name of the attribute.
     """
@@ -40,7 +39,6 @@ class WindowTrace:
 
     @classmethod
     def of(cls, window: Window) -> WindowTrace:
-        """The trace of a published window."""
         plan, did = window.plan, window.intent
         if did is None:
             raise ValueError(f"window {plan.window_id} is not committed")
@@ -87,11 +85,7 @@ class TraceReporter:
     success, and adds headers from the environment, which may be meant for another collector.
 
     Args:
-        target: The address.
-        app: The app.
         checkpoint: Its checkpoint, without credentials.
-        run_id: The run's own id.
-        version: The version of dagflow.
     """
 
     def __init__(self, target: HttpTarget, app: str, checkpoint: str, run_id: str, version: str) -> None:
@@ -103,11 +97,10 @@ class TraceReporter:
         self._queue = EventQueue("traces", str(target), self._send)
 
     def committed(self, window: Window) -> None:
-        """Take in a window that is published."""
         self._queue.add(WindowTrace.of(window))
 
     def close(self, by_s: float) -> None:
-        """Wait a moment, until `by_s` by time.monotonic(), until all traces are sent."""
+        """Wait until all traces are sent, or until by_s by time.monotonic()."""
         self._queue.close(by_s)
 
     def _send(self, traces: Sequence[WindowTrace]) -> str:

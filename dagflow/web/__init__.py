@@ -10,11 +10,7 @@ UI_PORT: Final = 8090
 
 
 def require_packages() -> None:
-    """Refuse to begin where the packages of the server are not installed.
-
-    Raises:
-        DagflowError: A package is missing.
-    """
+    """Refuse to begin where the packages of the server are not installed."""
     missing = [name for name in ("starlette", "uvicorn") if importlib.util.find_spec(name) is None]
     if missing:
         raise DagflowError(

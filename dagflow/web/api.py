@@ -26,11 +26,7 @@ Json = dict[str, Any]
 
 
 class Api:
-    """Answers requests for resources.
-
-    Args:
-        checkpoints: The checkpoints that are shown, by id.
-    """
+    """Answers requests for resources."""
 
     def __init__(self, checkpoints: Mapping[str, Checkpoint]) -> None:
         self.checkpoints = checkpoints
@@ -57,7 +53,6 @@ class Api:
         Args:
             path: Below `/api/v1/`, such as "apps/orders/windows"; without `apps/ID/`, the parameter `checkpoint` names
                 the checkpoint, and may be left out where there is one.
-            values: The parameters of the query.
 
         Raises:
             RequestError: The resource does not exist, or takes other parameters.
@@ -163,19 +158,16 @@ def _status(checkpoint: Checkpoint, query: Query) -> Json:
 
 
 def status_of(error: DagflowError) -> int:
-    """The status code of HTTP for an error."""
     if isinstance(error, RequestError):
         return error.status
     return 404 if isinstance(error, MissingError) else 503
 
 
 def body_of(error: DagflowError) -> Json:
-    """The JSON that answers a request which failed."""
     return {"error": {"message": error.message, "hint": error.hint}}
 
 
 def as_json(value: Any) -> Any:
-    """The JSON form of the other types that resources hold."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return dataclasses.asdict(value)
     raise TypeError(type(value).__name__)

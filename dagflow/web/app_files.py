@@ -35,12 +35,10 @@ class AppFile:
     """The app file of one checkpoint.
 
     Args:
-        checkpoint: The checkpoint.
         path: The app file; "" where none is known.
         directory: The working directory of the newest run, or "".
 
     Attributes:
-        path: As above.
         newest_run: What the app is compared with: something that differs where the newest run had another app.
         looks: How many looks have ended: what is known may differ after each.
     """
@@ -124,11 +122,7 @@ class AppFile:
         return found
 
     def why(self, url: str) -> dict[str, Any]:
-        """The answer of the app's splitters about a file.
-
-        Raises:
-            RequestError: The app is not looked at.
-        """
+        """The answer of the app's splitters about a file."""
         if reason := self.why_not_loaded():
             raise RequestError(f"no splitter can be asked. {reason}")
         return self._asked(["why", self.path, self._checkpoint.url, url])
@@ -140,11 +134,7 @@ class AppFile:
         return self._asked(["when", self.path, self._checkpoint.url, url]).get("taken_ms") or 0
 
     def sample(self, port: str) -> dict[str, Any]:
-        """The first records that reach a port today, as `dagflow preview` shows them.
-
-        Raises:
-            RequestError: The app is not looked at.
-        """
+        """The first records that reach a port today, as `dagflow preview` shows them."""
         if reason := self.why_not_loaded():
             raise RequestError(f"no record can be read. {reason}")
         return self._asked(["sample", self.path, port])
@@ -167,11 +157,7 @@ class AppFile:
 
 
 def app_file_of(checkpoint: Checkpoint) -> AppFile:
-    """The app file that the command line named for a checkpoint, or else that of its newest run.
-
-    Raises:
-        DagflowError: The journal cannot be read.
-    """
+    """The app file that the command line named for a checkpoint, or else that of its newest run."""
     state = checkpoint.journal()[1]
     file = AppFile(checkpoint, checkpoint.app or state.source, "" if checkpoint.app else state.directory)
     file.newest_run = "" if state.facts is None else f"{state.facts.fingerprint} {state.last_committed > 0}"

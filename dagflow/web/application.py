@@ -46,7 +46,6 @@ def application(checkpoints: Mapping[str, Checkpoint], token: str = "", hosts: I
     """The ASGI application.
 
     Args:
-        checkpoints: The checkpoints that are shown, by id.
         token: What requests must bring; "" for none.
         hosts: Names beside those of loopback that requests may give for the machine.
     """
@@ -104,7 +103,6 @@ class _Json(Response):
     media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
-        """The bytes of a value."""
         return json.dumps(content, default=as_json, ensure_ascii=True, separators=(",", ":")).encode("ascii")
 
 
@@ -154,7 +152,6 @@ class Events:
     Nothing is looked at while no page is open.
 
     Args:
-        checkpoints: The checkpoints that are shown, by id.
         looks: How many looks at the app of a checkpoint have ended, by its id.
     """
 

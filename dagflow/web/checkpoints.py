@@ -40,8 +40,6 @@ class KeptJournal:
     """The state of a journal when it was read last; requests only read it.
 
     Attributes:
-        lock: Held while it is read again.
-        mark: Its mark before it was read.
         journal: The store and the state; None before the first time.
     """
 
@@ -56,10 +54,7 @@ class Checkpoint:
 
     Attributes:
         id: Names it in addresses: lower-case letters, digits and hyphens.
-        url: Where it is.
-        storage: Reaches it.
         app: The app file that was named on the command line, or "".
-        kept: The last result of journal().
     """
 
     id: str
@@ -73,13 +68,7 @@ class Checkpoint:
         return read_checkpoint(self.url, self.storage)
 
     def journal(self) -> tuple[ObjectStore, JournalState]:
-        """The store, with the named roots of the newest run, and the state of the journal.
-
-        Raises:
-            MissingError: There is no journal.
-            JournalError: The journal cannot be read.
-            StorageError: The store failed.
-        """
+        """The store, with the named roots of the newest run, and the state of the journal."""
         with self.kept.lock:
             mark = self.mark()[0]
             # A record that comes while the journal is read shows with the next request, which finds another mark.
@@ -92,9 +81,6 @@ class Checkpoint:
         """The mark of the journal with the newest heartbeat, and that heartbeat.
 
         Three listings of a few names and one small object: no journal is read.
-
-        Raises:
-            StorageError: The store failed.
         """
         store = self.storage.objects(self.url)
         # The heartbeat comes first: a new run's nonce beside names of the old journal would fit the new one later.
@@ -104,7 +90,6 @@ class Checkpoint:
 
     @property
     def shown_url(self) -> str:
-        """The location without credentials."""
         return redacted(self.url)
 
 
@@ -113,8 +98,6 @@ class CheckpointLocation:
     """A checkpoint as the command line names it.
 
     Attributes:
-        url: Where it is.
-        storage: Reaches it.
         app: Its app file, or "".
     """
 

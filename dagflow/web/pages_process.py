@@ -19,13 +19,7 @@ _NICE = 10
 
 
 class PagesProcess:
-    """Starts the process, and waits for its end.
-
-    Args:
-        listening: The socket that it answers at.
-        checkpoints: The checkpoints that are shown, by id.
-        address: Where the socket listens.
-    """
+    """Starts the process, and waits for its end."""
 
     def __init__(self, listening: socket.socket, checkpoints: Mapping[str, Checkpoint], address: Address) -> None:
         self._listening = listening
@@ -35,7 +29,6 @@ class PagesProcess:
         self._has_ended = False
 
     def run(self) -> None:
-        """Start the process, and return when it has ended."""
         descriptor = self._listening.fileno()
         command = [sys.executable, "-P", "-m", "dagflow.web.pages_process", str(descriptor)]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
@@ -61,7 +54,6 @@ class PagesProcess:
             process.wait()
 
     def end(self) -> None:
-        """End the process, also one at work."""
         with self._lock:
             self._has_ended = True
             if self._process is not None:

@@ -32,11 +32,7 @@ def is_number(text: str) -> bool:
 
 @dataclass(frozen=True)
 class Query:
-    """The parameters of a request.
-
-    Attributes:
-        values: Their texts by name.
-    """
+    """The parameters of a request."""
 
     values: Mapping[str, str]
 
@@ -57,10 +53,8 @@ class Query:
         """The number that a parameter is.
 
         Args:
-            name: The parameter.
             default: The value of a parameter that is not given.
             most: The largest value; a larger number counts as this one.
-            least: A smaller number is refused.
 
         Raises:
             RequestError: The parameter is not a whole number of at least `least`.
@@ -73,5 +67,4 @@ class Query:
         return int(text) if most is None else min(int(text), most)
 
     def limit(self, default: int) -> int:
-        """The number of rows that the request asks for."""
         return self.number("limit", default, MOST_ROWS) or default

@@ -18,11 +18,7 @@ DETAILS = 200
 
 
 def report_data(place: CheckpointLocation) -> dict[str, Any]:
-    """The answers by path below `/api/v1/`; a resource that cannot be read is left out.
-
-    Raises:
-        DagflowError: The checkpoint cannot be read.
-    """
+    """The answers by path below `/api/v1/`; a resource that cannot be read is left out."""
     api = Api(named([place]))
     (name,) = api.checkpoints
     api.answer(f"apps/{name}/status", {})

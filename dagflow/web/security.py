@@ -43,7 +43,6 @@ class Guard:
     answered, and none that a page of another site makes.
 
     Args:
-        app: Answers permitted requests.
         hosts: Names beside those of loopback that requests may give.
         token: What requests must bring; "" for none.
     """
@@ -54,7 +53,6 @@ class Guard:
         self._token = token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

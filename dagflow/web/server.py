@@ -33,7 +33,6 @@ class Server:
     Guarantee: a server apart takes from this process one socket and one pipe, whatever is asked of it.
 
     Args:
-        locations: The checkpoints that are shown.
         host: Where to listen; any address but a loopback one needs the token that is made for it.
         port: The port; 0 for any that is free.
         is_apart: Whether a process of its own answers; it ends with this one.
@@ -68,7 +67,6 @@ class Server:
             self._process.run()
 
     def _is_asked(self) -> bool:
-        """Wait for a request; returns False at the end."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._socket, selectors.EVENT_READ)
             selector.register(self._ending, selectors.EVENT_READ)
@@ -85,7 +83,6 @@ class Server:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Address]:
-        """Serve within the block."""
         self._thread.start()
         try:
             yield self.address

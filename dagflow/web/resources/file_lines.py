@@ -49,10 +49,6 @@ def found_in(
     Args:
         versions: What is known of the versions of the file, the one that was read last first.
         manifests: The windows that have read them, by id.
-        checkpoint: Reaches the file.
-        query: Names the line or the byte.
-        store: Holds the journal.
-        state: What the journal says.
         is_compressed: Whether the newest version is compressed, and offsets are those in its content.
 
     Returns:
@@ -92,8 +88,6 @@ def looks_compressed(storage: StorageContext, url: str, *, asks_store: bool) -> 
     """Whether a file is compressed, by its first bytes; where it cannot be read any more, by its name.
 
     Args:
-        storage: Reaches the file.
-        url: The file.
         asks_store: Whether the first bytes of a file in a store are read, too, which may take long.
     """
     if not asks_store and not storage.backend(url).is_local:
@@ -172,11 +166,8 @@ def _way_of(
     A line need not be a record, and operators may leave records out.
 
     Args:
-        manifest: The window that read it.
         inside: Positions of its inputs that hold the record.
         reject: The refused record, where the window has refused it.
-        store: Holds the journal.
-        state: What the journal says.
     """
     window_id, refusal = manifest.window_id, ""
     if reject is not None:

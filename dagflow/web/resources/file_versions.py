@@ -58,11 +58,7 @@ class KnownVersion:
 
 
 def refused_in(window: Window) -> Iterator[tuple[WindowRejects, dict[int, VersionKey]]]:
-    """What each operator refused in a window, with the version of the file that each block is of.
-
-    Raises:
-        JournalError: The class of a block cannot be imported here.
-    """
+    """What each operator refused in a window, with the version of the file that each block is of."""
     if window.intent is None or not window.intent.refused:
         return
     for rejects in rejects_of(window):

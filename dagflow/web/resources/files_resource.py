@@ -276,10 +276,6 @@ def last_reader(store: ObjectStore, state: JournalState, url: str, taken_ms: int
     """The last of consecutive windows that read a file version, found by the time at which it was taken; 0 for none.
 
     Windows are emitted in order, so a search that looks at few of them finds those of that time.
-
-    Raises:
-        JournalError: The journal cannot be read.
-        StorageError: The store failed.
     """
     kept = range(state.forgotten + 1, state.last_committed + 1)
     if not taken_ms or not kept:

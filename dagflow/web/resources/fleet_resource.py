@@ -113,7 +113,6 @@ def published_until(windows: Iterable[Window], until_ms: int) -> tuple[list[Wind
     """The windows that were published within a minute until a moment, and how long they took together.
 
     Args:
-        windows: Windows of one checkpoint.
         until_ms: The moment, in milliseconds since 1970.
 
     Returns:

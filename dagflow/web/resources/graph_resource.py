@@ -339,7 +339,6 @@ def partition_times(windows: Sequence[Window], head: str) -> dict[str, Any]:
 
     Args:
         windows: The windows, newest first; those from before the partition count changed last do not count.
-        head: Head of the stage.
 
     Returns:
         Working and waiting seconds by partition, how many partitions there are, and what is to be said of them; none
