@@ -17,8 +17,7 @@ from dagflow.errors import AlreadyExistsError, MissingError, StorageError
 from dagflow.storage.objects import ObjectStore
 from dagflow.storage.pending import PendingFile, pending_tag
 from dagflow.storage.publishing import discard_all, find_lost, publish_all, replace_all
-from dagflow.testing.files_contract import CONFUSED, FilesContract
-from dagflow.testing.store_under_test import TAG, StoreUnderTest
+from dagflow.testing.files_contract import CONFUSED, TAG, FilesContract, StoreUnderTest
 
 __all__ = ["TAG", "StorageContract"]
 

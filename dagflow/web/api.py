@@ -12,9 +12,8 @@ from dagflow.report.reading import CheckpointReading
 from dagflow.web.app_files import AppFile, app_file_of
 from dagflow.web.checkpoints import Checkpoint
 from dagflow.web.query import Query, RequestError, is_number
-from dagflow.web.resources.app_resource import app
 from dagflow.web.resources.files_resource import file, files, taken, taken_at
-from dagflow.web.resources.fleet_resource import fleet
+from dagflow.web.resources.fleet_resource import app, fleet
 from dagflow.web.resources.graph_resource import graph
 from dagflow.web.resources.log_resource import log
 from dagflow.web.resources.rejects_resource import rejects

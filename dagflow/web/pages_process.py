@@ -10,8 +10,8 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from dagflow.web.address import Address
 from dagflow.web.checkpoints import Checkpoint
 
 _NICE = 10
@@ -89,3 +89,15 @@ def end_with_stdin() -> None:
 
 if __name__ == "__main__":
     _serve(int(sys.argv[1]))
+
+
+@dataclass(frozen=True)
+class Address:
+    host: str
+    port: int
+    token: str
+
+    @property
+    def url(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}/" + (f"?token={self.token}" if self.token else "")

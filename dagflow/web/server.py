@@ -11,9 +11,8 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from dagflow.errors import DagflowError
-from dagflow.web.address import Address
 from dagflow.web.checkpoints import CheckpointLocation, named
-from dagflow.web.pages_process import PagesProcess
+from dagflow.web.pages_process import Address, PagesProcess
 from dagflow.web.security import is_loopback
 
 if TYPE_CHECKING:

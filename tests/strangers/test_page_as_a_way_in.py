@@ -21,9 +21,9 @@ from dagflow.storage.context import StorageContext
 from dagflow.storage.objects import ObjectStore
 from dagflow.telemetry.metrics_server import MOST_CONNECTIONS as MOST_OF_METRICS
 from dagflow.telemetry.metrics_server import MetricsServer
-from dagflow.web.address import Address
 from dagflow.web.application import MOST_CONNECTIONS, MOST_PAGES, application
 from dagflow.web.checkpoints import Checkpoint, CheckpointLocation
+from dagflow.web.pages_process import Address
 from dagflow.web.server import Server
 from tests.web.conftest import folder
 

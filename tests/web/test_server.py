@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from dagflow.storage.context import StorageContext
-from dagflow.web.address import Address
 from dagflow.web.checkpoints import CheckpointLocation
+from dagflow.web.pages_process import Address
 from dagflow.web.server import Server, ServerError
 from tests.cli.processes import environment
 from tests.web.conftest import finish

@@ -21,10 +21,16 @@ from dagflow.storage.location import redacted
 from dagflow.storage.objects import ObjectStore
 from dagflow.web.app_files import AppFile
 from dagflow.web.checkpoints import Checkpoint
-from dagflow.web.query import Query, RequestError
-from dagflow.web.resources.cursor import Cursor
-from dagflow.web.resources.file_lines import MAX_SHOWN, SEARCH_S, found_in, looks_compressed
-from dagflow.web.resources.file_versions import KnownVersion, bytes_of, refused_in
+from dagflow.web.query import Cursor, Query, RequestError
+from dagflow.web.resources.file_lines import (
+    MAX_SHOWN,
+    SEARCH_S,
+    KnownVersion,
+    bytes_of,
+    found_in,
+    looks_compressed,
+    refused_in,
+)
 
 ROWS = 100
 

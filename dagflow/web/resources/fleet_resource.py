@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import itertools
 import time
 from collections.abc import Iterable
@@ -14,6 +15,7 @@ from dagflow.journal.windows import Window
 from dagflow.metrics import names
 from dagflow.report.reading import CheckpointReading
 from dagflow.report.snapshot import RunSnapshot
+from dagflow.web.app_files import AppFile
 from dagflow.web.checkpoints import Checkpoint
 from dagflow.web.resources.windows_resource import counters_of, records_of
 
@@ -129,3 +131,28 @@ def _begun_ms(window: Window) -> int:
     started_ms = 0 if window.intent is None else window.intent.started_ms
     # A run that was killed may have emitted the window, long before the run that processed it.
     return started_ms if 0 < started_ms <= window.published_ms else window.plan.emitted_ms
+
+
+_KINDS = {"+": "added", "-": "removed", " ": "same"}
+
+
+def app(checkpoint: Checkpoint, file: AppFile) -> dict[str, Any]:
+    """The app file as it is now, and as the newest run had it, with the row that the fleet has of the checkpoint."""
+    found = file.look()
+    ran, now = checkpoint.journal()[1].text, file.text()
+    return {
+        **row_of(checkpoint),
+        "file": file.path,
+        "yaml": now,
+        "yaml_of_run": ran or None,
+        "difference": [] if now is None or not ran else _difference(ran, now),
+        "problems": found.get("problems", []),
+        "changes": found.get("changes", []),
+        "note": file.why_not_loaded() or found.get("error", ""),
+    }
+
+
+def _difference(before: str, after: str) -> list[dict[str, str]]:
+    """The lines that differ between two texts, with some around them; none for equal ones."""
+    lines = list(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=3))[2:]
+    return [{"kind": _KINDS.get(line[:1], "place"), "text": line} for line in lines]

@@ -18,8 +18,7 @@ from dagflow.report.open_rejects import RejectChoice, WindowRejects, rejects_of
 from dagflow.storage.location import redacted
 from dagflow.storage.objects import ObjectStore
 from dagflow.web.checkpoints import Checkpoint
-from dagflow.web.query import Query
-from dagflow.web.resources.cursor import Cursor
+from dagflow.web.query import Cursor, Query
 
 ROWS = 100
 GROUPS = 100
