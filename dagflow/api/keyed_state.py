@@ -37,11 +37,7 @@ NATIVE = frozenset((bytes, str, int, float, type(None)))
 
 
 def encode_keys(keys: list[Key]) -> bytes:
-    """The keys as a list.
-
-    Raises:
-        ValueError: A key is of a type that no column contains.
-    """
+    """The keys as a list."""
     if set(map(type, keys)) <= NATIVE:
         try:
             return msgpack.encode(keys)
@@ -119,11 +115,6 @@ class Segment:
     def of(cls, values: dict[Key, Any], gone: Iterable[Key], value_type: Any) -> Segment:
         """Encode values, and the keys that no longer have one.
 
-        Args:
-            values: Values by key.
-            gone: Keys that were deleted.
-            value_type: The type of the values.
-
         Raises:
             ValueError: A value would not be restored unchanged, or no column contains such a key.
         """
@@ -181,7 +172,6 @@ class KeyedSnapshot:
 
 
 def _merged(segments: Iterable[Segment], value_type: Any) -> tuple[dict[Key, Any], dict[Key, None]]:
-    """The newest values, and the keys that are marked as deleted."""
     values: dict[Key, Any] = {}
     gone: dict[Key, None] = {}
     for segment in segments:
@@ -252,7 +242,6 @@ class KeyedState(Generic[V]):
         return value
 
     def _note_given(self, key: Key, value: V) -> None:
-        """Mark a value that may be changed in place to be written with the window, because it was handed out."""
         if key not in self._changed and key not in self._given and not _is_immutable(value):
             self._given[key] = None
 
@@ -287,11 +276,7 @@ class KeyedState(Generic[V]):
         return _as_set(self._changed)
 
     def snapshot(self) -> KeyedSnapshot:
-        """The state, for the window's commit.
-
-        Raises:
-            ValueError: A value would not be restored unchanged.
-        """
+        """The state, for the window's commit."""
         if touched := self._changed | self._given:
             values = {key: self._values[key] for key in touched if key in self._values}
             gone = (key for key in touched if key not in values)

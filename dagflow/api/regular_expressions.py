@@ -94,11 +94,7 @@ def _occurrences(pattern: str, part: str) -> Iterator[int]:
 
 
 def checked_pattern(pattern: str) -> str:
-    """The expression itself.
-
-    Raises:
-        PropertyTextError: RE2 refuses it.
-    """
+    """The expression itself."""
     if (refused := why_refused(pattern)) is not None:
         raise PropertyTextError(refused[0], pattern, refused[1])
     return pattern
@@ -110,11 +106,7 @@ Pattern = Annotated[str, AfterValidator(checked_pattern)]
 
 @lru_cache(maxsize=256)
 def compiled(pattern: str) -> Any:
-    """The expression as RE2's Python interface has it; it matches bytes_of() a text.
-
-    Raises:
-        re2.error: RE2 refuses it.
-    """
+    """The expression as RE2's Python interface has it; it matches bytes_of() a text."""
     options = re2.Options()
     options.log_errors = False
     return re2.compile(bytes_of(pattern), options)

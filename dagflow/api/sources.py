@@ -144,11 +144,7 @@ class FileSources:
         return [block_id for first, count in pairs for block_id in range(first, first + count)]
 
     def to_json(self, before: int) -> list[int]:
-        """The sources as numbers, the first id of each run as its distance from the end of the one before.
-
-        Args:
-            before: One past the last id of the file before.
-        """
+        """The sources as numbers, the first id of each run as its distance from the end of the one before."""
         value = [self.start, self.end]
         for first, count in zip(self.runs[::2], self.runs[1::2], strict=True):
             value += [first - before, count]

@@ -66,9 +66,6 @@ class ColumnValuesError(ValueError):
 def columns_to_arrow(columns: Mapping[str, Sequence[Any]]) -> pa.RecordBatch:
     """Columns whose types follow from their values.
 
-    Args:
-        columns: The values by column, equally many of each.
-
     Raises:
         ColumnValuesError: A name is no text, or the values of a column have no common type.
     """
@@ -161,7 +158,6 @@ def _elements(value: Any) -> Any:
 
 
 def _mixed(where: str, values: Sequence[Any]) -> ColumnValuesError:
-    """The error for values of kinds that have no common type."""
     first = ""
     for position, value in enumerate(values):
         if value is None:

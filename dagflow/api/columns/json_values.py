@@ -57,12 +57,7 @@ def _plain(column: pa.Array, is_far: bool) -> list[Any]:
 
 
 def _python_type(kind: pa.DataType, is_far: bool) -> pa.DataType:
-    """The type that a column is converted to first: text, or numbers, where Python has no values of its own type.
-
-    Args:
-        kind: The type of a column.
-        is_far: Whether there are times before the year 1 or after 9999.
-    """
+    """The type that a column is converted to first: text, or numbers, where Python has no values of its own type."""
     types = pa.types
 
     def converted(kind: pa.DataType) -> pa.DataType:
@@ -76,7 +71,6 @@ def _python_type(kind: pa.DataType, is_far: bool) -> pa.DataType:
 
 
 def _with_leaves(kind: pa.DataType, converted: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
-    """A type, with its leaf types replaced by others."""
     types = pa.types
     if types.is_dictionary(kind):
         plain = _with_leaves(kind.value_type, converted)
@@ -129,7 +123,7 @@ def _has_seconds(column: pa.Array) -> bool:
 
 
 def _converter(kind: pa.DataType, is_far: bool) -> Callable[[Any], Any] | None:
-    """A function that makes values of a type, converted by _python_type(), fit for JSON; None if they already are."""
+    """None where values of the type are fit for JSON as they are."""
     types = pa.types
     if types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind):
         return _text
@@ -151,7 +145,6 @@ def _converter(kind: pa.DataType, is_far: bool) -> Callable[[Any], Any] | None:
 
 
 def _moment(value: str) -> str:
-    """Arrow's text of a timestamp, in msgspec's form."""
     text = _FRACTION.sub(lambda found: f".{found[1]:0<6}" if int(found[1]) else "", value.replace(" ", "T"))
     return f"{text[:-2]}:{text[-2:]}" if _OFFSET.search(text) else text
 
@@ -170,7 +163,6 @@ _OFFSET = re.compile(r"[+-]\d{4}$")
 
 
 def _duration(nanoseconds: int) -> str:
-    """A duration in ISO 8601, with all its digits."""
     seconds, rest = divmod(abs(nanoseconds), 1_000_000_000)
     days, seconds = divmod(seconds, 86_400)
     return f"{'-' if nanoseconds < 0 else ''}P{days}DT{seconds}.{rest:09}S"

@@ -73,11 +73,7 @@ def mappings_with(values_by_column: Mapping[str, Sequence[Any]]) -> list[dict[st
 
 
 def columns_of(mappings: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """The values of mappings by column, None where a mapping lacks one.
-
-    Args:
-        mappings: At least one.
-    """
+    """The values of mappings by column, None where a mapping lacks one."""
     names = list(mappings[0])
     if sum(map(len, mappings)) == len(names) * len(mappings):
         with contextlib.suppress(KeyError):  # then their columns differ
@@ -88,10 +84,6 @@ def columns_of(mappings: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 
 def require_columns(names: Mapping[str, Any]) -> None:
-    """Refuse records without any column.
-
-    Raises:
-        ValueError: No names are given.
-    """
+    """Refuse records without any column."""
     if not names:
         raise ValueError("records have at least one column; got mappings without any")

@@ -190,7 +190,6 @@ class _Stream:
             self._writer.write_batch(batch)
 
     def close(self) -> bytes:
-        """The bytes; b"" for no records."""
         if self._writer is None:
             return b""
         self._writer.close()
@@ -222,15 +221,7 @@ class RefusedLog:
         reasons: Sequence[str],
         raws: Sequence[bytes],
     ) -> None:
-        """Add records of one block.
-
-        Args:
-            block_id: Id of the block.
-            offsets: The first byte of each in the content of the block's file.
-            lengths: The size of each in bytes.
-            reasons: Why each is refused.
-            raws: The bytes of each, or the first of them.
-        """
+        """Add records of one block."""
         for start in range(0, len(offsets), GATHERED_RECORDS):
             part = slice(start, start + GATHERED_RECORDS)
             self._offsets += offsets[part]
@@ -254,7 +245,6 @@ class RefusedLog:
         return self._stream.close()
 
     def _gather(self) -> None:
-        """Compress the records that were added last."""
         if self._offsets:
             self._stream.write(self._newest())
             for column in (self._block_ids, self._offsets, self._lengths, self._reasons, self._raws):

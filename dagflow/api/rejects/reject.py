@@ -40,11 +40,7 @@ class Reject:
         object.__setattr__(self, "reason", cut_text(self.reason, MAX_REASON))
 
     def error(self, hint: str) -> RecordError:
-        """The error if such a record ends the run.
-
-        Args:
-            hint: What the user can do.
-        """
+        """The error if such a record ends the run."""
         return RecordError(self.reason, url=self.url, offset=self.offset, length=self.length, hint=hint)
 
     def to_bytes(self) -> bytes:
@@ -53,11 +49,7 @@ class Reject:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Reject:
-        """The reject from the bytes of to_bytes().
-
-        Raises:
-            ValueError: The bytes are something else.
-        """
+        """The reject from the bytes of to_bytes()."""
         try:
             facts = json.loads(data)
             raw = base64.b64decode(facts["raw"])

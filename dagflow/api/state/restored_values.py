@@ -43,11 +43,6 @@ def difference(given: Any, restored: Any, path: str = "") -> Difference | None:
 
     A NaN is equal to a NaN, unless it is a key or in a set. Times with time zones are equal if they are the same
     instant.
-
-    Args:
-        given: The value that was written.
-        restored: The value that was read.
-        path: The path of the value in the whole.
     """
     if _are_equal(given, restored):
         return None
@@ -74,7 +69,7 @@ def _are_equal(given: Any, restored: Any) -> bool:
 
 
 def _parts(given: Any, restored: Any) -> Iterable[tuple[str, Any, Any]] | None:
-    """Parts that are compared one by one: name, original and restored value; None where there are none."""
+    """Parts that are compared one by one; None where there are none."""
     for kind in (list, tuple):
         if isinstance(given, kind) and isinstance(restored, kind) and len(given) == len(restored):
             return [(f"[{at}]", *both) for at, both in enumerate(zip(given, restored, strict=True))]
@@ -127,11 +122,7 @@ def encode_values(values: Mapping[Any, Any], value_type: Any) -> bytes:
 
 
 def decode_values(data: bytes | msgspec.Raw, value_type: Any) -> list[Any]:
-    """The values that were given to encode_values().
-
-    Raises:
-        msgspec.ValidationError: The values are of another type.
-    """
+    """The values that were given to encode_values()."""
     values: list[Any] = msgpack.decode(data, type=list[value_type])
     return values
 

@@ -80,13 +80,7 @@ class RowTuple(ABC):
 
 
 def _without_defaults(rows: Iterable[Any], required: int, defaults: tuple[Any, ...]) -> Iterator[list[Any]]:
-    """Rows without the values at the end of each that are the defaults of their fields.
-
-    Args:
-        rows: The rows.
-        required: How many fields have no default.
-        defaults: The defaults of the fields behind them.
-    """
+    """Rows without the values at the end of each that are the defaults of their fields."""
     from_last = defaults[::-1]
     for row in rows:
         if row[required:] == defaults:
@@ -101,27 +95,13 @@ def _without_defaults(rows: Iterable[Any], required: int, defaults: tuple[Any, .
 
 
 def require_version(kind: type, version: int, known: int) -> None:
-    """Refuse tuples of a version that this program does not know.
-
-    Raises:
-        JournalError: The tuples have another version than the known one.
-    """
+    """Refuse tuples of a version that this program does not know."""
     if version != known:
         raise unknown_tuples(f"{kind.__name__} of version {version}, and this program knows version {known}")
 
 
 def require_fields(kind: type, given: Iterable[str], required: Iterable[str], optional: Iterable[str] = ()) -> None:
-    """Refuse tuples whose fields are others than this program knows.
-
-    Args:
-        kind: Their class.
-        given: The names of their fields.
-        required: The fields that they must have.
-        optional: The fields that they may have.
-
-    Raises:
-        JournalError: They have an unknown field, or lack one.
-    """
+    """Refuse tuples whose fields are others than this program knows."""
     names, needed = set(given), set(required)
     if unknown := sorted(names - needed.union(optional)):
         raise unknown_tuples(f"{kind.__name__} with a field '{unknown[0]}', which this program does not know")
@@ -130,11 +110,7 @@ def require_fields(kind: type, given: Iterable[str], required: Iterable[str], op
 
 
 def unknown_tuples(what: str) -> JournalError:
-    """The error for tuples of a checkpoint that this program cannot read.
-
-    Args:
-        what: Their class, and what is wrong with them.
-    """
+    """The error for tuples of a checkpoint that this program cannot read."""
     return JournalError(
         f"the checkpoint holds {what}",
         url="journal",
