@@ -57,8 +57,6 @@ class SmallFileBatcher:
     with wait_millis also of the time.
 
     Args:
-        rules: When a batch is full.
-        clock: The time.
         may_grow: Whether files may grow; objects with an etag never do.
     """
 
@@ -75,7 +73,6 @@ class SmallFileBatcher:
 
     @property
     def urls(self) -> list[str]:
-        """The files in the batch."""
         return self._state.urls
 
     def max_small_bytes(self, block_size: int) -> int:
@@ -87,7 +84,6 @@ class SmallFileBatcher:
         return not len(self) or self._state.is_open == (self._may_grow and not etag)
 
     def add(self, url: str, version: FileVersion, fingerprint: int = 0, discovered_ms: int = 0) -> None:
-        """Put a file into the batch."""
         if not len(self):
             self._begin(discovered_ms, is_open=self._may_grow and not version.etag)
         state = self._state
@@ -134,7 +130,6 @@ class SmallFileBatcher:
 
     @property
     def may_wait(self) -> bool:
-        """Whether the batch may wait for further files."""
         return (self._clock.elapsed_s() - self._since_s) * 1000 < self._rules.wait_millis
 
     def take(self, first_id: int) -> SmallFileBatch:
@@ -152,7 +147,6 @@ class SmallFileBatcher:
         )
 
     def snapshot(self, roots: Roots) -> BatchState:
-        """The files that wait."""
         return _copied(self._state, list(map(roots.shorten, self._state.urls)))
 
     def restore(self, state: BatchState, roots: Roots) -> None:

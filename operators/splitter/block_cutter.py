@@ -64,7 +64,6 @@ class OpenFile:
         )
 
     def after(self, block: BlockMetadata) -> OpenFile:
-        """The file after its next block has been emitted."""
         rest = replace(block.continuation, resumes=False) if block.continuation.resumes else block.continuation
         return replace(self, next_start=block.end, previous_block_id=block.block_id, continuation=rest)
 
@@ -125,10 +124,7 @@ class BlockCutter:
     file takes one, though it has no block. A file is announced before its blocks.
 
     Args:
-        files: The port for FileMetadata.
-        blocks: The port for BlockMetadata and batches.
         context: Counts files, blocks and bytes, and knows which ports are connected.
-        batcher: Gathers small files.
         cut_suffixes: Suffixes of compressed files that are cut; other compressed files are one block.
 
     Attributes:
@@ -168,7 +164,6 @@ class BlockCutter:
 
     @property
     def rest_bytes(self) -> int:
-        """Bytes of the open file that are not emitted."""
         return 0 if self._open is None else self._open.version.size_bytes - self._open.next_start
 
     @property
@@ -339,14 +334,12 @@ class BlockCutter:
             self._open = replace(file, continuation=replace(file.continuation, is_gone=True))
 
     def snapshot(self) -> CutterState:
-        """How far files are cut."""
         file = self._open
         if file is not None:
             file = replace(file, url=self._roots.shorten(file.url))
         return CutterState(self._next_block_id, file, self._batcher.snapshot(self._roots))
 
     def restore(self, state: CutterState) -> None:
-        """Take back a snapshot."""
         self._next_block_id = state.next_block_id
         self._batcher.restore(state.waiting, self._roots)
         file = state.open_file
@@ -361,7 +354,6 @@ class WindowQuota:
     """The rest of a window's budget and limits.
 
     Args:
-        budget: The engine's budget for the window.
         limits: The app's limits; a limit of blocks replaces the budget's tuples and bytes for blocks.
     """
 

@@ -20,10 +20,6 @@ class InputExplanation:
     """Applies the rules of one splitter to one file.
 
     Args:
-        files: The property `files`.
-        selection: Which names are selected.
-        completeness: When a file is complete.
-        storage: Reaches the stores.
         now_millis: The time, in milliseconds since 1970.
     """
 
@@ -43,9 +39,6 @@ class InputExplanation:
 
     def explain(self, url: str) -> tuple[bool, str]:
         """Whether a scan now would take a file, and why.
-
-        Args:
-            url: An absolute location.
 
         Raises:
             StorageError: The store failed.

@@ -47,12 +47,10 @@ class FileSplitterBase(BlockSplitter):
         self._only = file
 
     def setup(self, context: OperatorContext) -> None:
-        """Called once before the first window."""
         self._start_cutter(context)
         self._waiting = deque([] if self._only is None else [FileInfo(self._only)])
 
     def begin_window(self, window_id: int) -> None:
-        """Called before any tuple of the window arrives."""
         self._cutter.begin_window(WindowLimits(self.blocks_threshold))
 
     @input.each
@@ -84,13 +82,11 @@ class FileSplitterBase(BlockSplitter):
         return self._cutter.begin(OpenFile(url, version, self.block_size), name)
 
     def snapshot(self) -> NamedFilesState:
-        """How far files are cut, and which are queued."""
         shorten = self._context.storage.roots.shorten
         waiting = [FileInfo(shorten(file.url), file.relative_path) for file in self._waiting]
         return NamedFilesState(self._cutter.snapshot(), waiting)
 
     def restore(self, state: NamedFilesState) -> None:
-        """Take back a snapshot."""
         expand = self._context.storage.roots.expand
         self._cutter.restore(state.cutter)
         self._waiting = deque(FileInfo(expand(file.url), file.relative_path) for file in state.waiting)

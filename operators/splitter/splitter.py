@@ -155,7 +155,6 @@ class FileSplitterInput(BlockSplitter, InputOperator):
             self.settle_millis, self.done_marker = 0, ""
 
     def use_clock(self, clock: Clock) -> None:
-        """Replace the clock; called before setup."""
         self._clock = clock
 
     def prepare(self, run: RunPreparation) -> None:
@@ -172,7 +171,6 @@ class FileSplitterInput(BlockSplitter, InputOperator):
             run.reads(root.lister.url(root.base), takes_in, glob=glob, is_there=is_there)
 
     def setup(self, context: OperatorContext) -> None:
-        """Called once before the first window."""
         control = context.control
         self._is_following = self.follow or (control is not None and control.follow)
         self._start_cutter(context, self.batch_millis, may_grow=self._may_grow)
@@ -237,16 +235,13 @@ class FileSplitterInput(BlockSplitter, InputOperator):
         return 0 if entry is None else entry.taken_millis
 
     def window_limits(self) -> WindowLimits:
-        """The limits that the app sets to a window."""
         return WindowLimits(self.blocks_threshold, self.max_files_per_window, self.max_bytes_per_window)
 
     def wants_to_follow(self) -> bool:
-        """Whether the app says that the run follows its input."""
         return self.follow
 
     @property
     def _wait_millis(self) -> int | None:
-        """See wait_millis_of."""
         is_complete = self.settle_millis > 0 or self.done_marker != ""
         may_grow = self._is_following and self.on_change.appended == "tail" and not is_complete
         return wait_millis_of(self.unterminated, may_grow=may_grow)
@@ -263,7 +258,6 @@ class FileSplitterInput(BlockSplitter, InputOperator):
         return Selection(self.recursive, self.file_pattern, self.ignore_pattern)
 
     def begin_window(self, window_id: int) -> None:
-        """Called before any tuple of the window arrives."""
         self._cutter.begin_window(self.window_limits())
         self._taken.pending.begin_window(window_id)
         self._has_noted = False
@@ -308,16 +302,13 @@ class FileSplitterInput(BlockSplitter, InputOperator):
         return True
 
     def handle_source_events(self, window_id: int, events: Sequence[Any]) -> None:
-        """Record the fingerprints that readers report."""
         read = [event for event in events if isinstance(event, FileFingerprints)]
         self._taken.pending.report(window_id, read, [event for event in events if isinstance(event, ReadPart)])
 
     def event_state(self) -> FingerprintState:
-        """Reported fingerprints that no snapshot may have yet."""
         return self._taken.pending.reports.state()
 
     def restore_event_state(self, state: FingerprintState) -> None:
-        """Take back a state of event_state()."""
         self._taken.pending.reports.restore(state)
 
     def _started(self) -> ScanSource:
@@ -369,7 +360,6 @@ class FileSplitterInput(BlockSplitter, InputOperator):
             self._batch_root = root
 
     def _begin_each(self, files: ListedFiles) -> int:
-        """Begin the first files one by one; returns how many."""
         for index in range(len(files)):
             if not (self._cutter.cut() and self._begin(files, index)):
                 return index
@@ -394,7 +384,6 @@ class FileSplitterInput(BlockSplitter, InputOperator):
         return self._cutter.begin(file, relative_path)
 
     def _counted_since(self) -> Counter[str]:
-        """The counts of the scans since the last call."""
         counters = self._context.counters
         return Counter({name: count - counters[name] for name, count in list(self._scan_counters.items())})
 
@@ -409,7 +398,6 @@ class FileSplitterInput(BlockSplitter, InputOperator):
         return isinstance(source, TimeBasedDirectoryScanner) and source.wait_for_scans(count, timeout_s)
 
     def teardown(self) -> None:
-        """Called once at the end."""
         if self._source is not None:
             self._source.stop()
         self._taken.index.close()

@@ -69,15 +69,8 @@ class ChangeDetector:
     """Compares scans with the index.
 
     Args:
-        scanner: Lists the files.
-        index: The versions that were taken.
-        rules: Which files are read.
-        counters: Where changes are counted.
-        clock: The time.
         in_tasks: Takes fingerprints that no reader will report; see take_fingerprints().
-        pending: Files whose fingerprints readers will report.
         renames: Recognises files that were taken under another name.
-        roots: The app's named roots.
 
     Attributes:
         has_more: Whether the last scan of changes() left files for one that follows at once.
@@ -163,13 +156,11 @@ class ChangeDetector:
         self._count_incomplete()
 
     def _count_incomplete(self) -> None:
-        """Count and log how many files the last scan has left for later ones."""
         if self._incomplete:
             self._counters[names.FILES_DEFERRED] += self._incomplete
             logger.info("files left for later, as they are not complete or not known yet files=%d", self._incomplete)
 
     def _scan_newest(self) -> Generator[ListedFiles]:
-        """Scan once, for the MAX_NEWEST newest files."""
         count = 0
         # Rows, because columns of single files would take twice the memory; keys are unique and decide ties.
         newest: list[tuple[int, bytes, FileRow]] = []
@@ -241,7 +232,6 @@ class ChangeDetector:
         rules: DetectionRules,
         now_millis: int,
     ) -> Iterator[_NewOrChanged]:
-        """The files that differ from the versions that were taken, if they are complete."""
         positions = np.flatnonzero(~unchanged)
         if not rules.completeness.is_checked:
             # New files in a row stay together, which is the usual case.
@@ -307,9 +297,7 @@ class ChangeDetector:
 
         Args:
             due: Files that differ from the versions that were taken.
-            lacking: Files that have no fingerprint.
             restored: Other files with the sizes and times of those that were taken.
-            in_flight: Files whose readers have not reported yet.
             view: The index; None where nothing is held.
         """
         # What happened to the version that was taken decides how much is read of this one.
@@ -368,7 +356,6 @@ class ChangeDetector:
                 self._renames.hold(files, entry)
 
     def _resolve_held(self) -> WholeStep:
-        """The files that were held, with what is read of them, and with the notes for the index."""
         decisions = self._renames.decide_held()
         step = WholeStep()
         known = [each for each in decisions if each.answer not in (Continuing.LATER, Continuing.AGAIN)]
@@ -409,13 +396,11 @@ class ChangeDetector:
         return {name: before.get(name, ReadVersion(entry, is_part(name))) for name, entry in taken.items()}
 
     def _remember_emitted(self, emitted: Iterable[ListedFiles]) -> None:
-        """Remember which files the scan emits: under another name they are no new files."""
         for files in emitted:
             if files.root.is_local:
                 self._renames.remember_emitted(files)
 
     def _apply(self, decision: FileDecision) -> ListedFiles:
-        """A file that was held, with what is read or noted of it."""
         file, version = decision.file, decision.version
         if decision.answer is Continuing.CHANGED:
             assert file.entry is not None
@@ -445,7 +430,6 @@ class ChangeDetector:
         return replace(files, is_noted=True, fingerprints=[entry.fingerprint], waiting_bytes=entry.waiting_bytes)
 
     def _is_quiet(self, since_millis: int) -> bool:
-        """Whether a rotated file that has not changed since then is over."""
         return abs(self._clock.now_millis() - since_millis) >= self._rules.rotated_millis
 
 
@@ -454,12 +438,7 @@ MOST_FILES = 10_000
 
 
 class WaitingFiles:
-    """The files at whose ends a record waits, as one scan after the other lists them.
-
-    Args:
-        index: Knows them when a run begins.
-        roots: The app's named roots.
-    """
+    """The files at whose ends a record waits, as one scan after the other lists them."""
 
     def __init__(self, index: FileIndex, roots: Roots) -> None:
         self._index = index
@@ -467,7 +446,6 @@ class WaitingFiles:
         self._waiting: dict[bytes, IndexEntry] | None = None
 
     def see(self, files: ListedFiles, entries: IndexEntries, waits: npt.NDArray[np.bool_]) -> None:
-        """Watch the listed files at whose ends a record waits."""
         if self._waiting is None:
             self._waiting = self._index.waiting(MOST_FILES)
         for position in np.flatnonzero(waits).tolist():

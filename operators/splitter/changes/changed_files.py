@@ -30,10 +30,7 @@ class ChangedFiles:
     """Decides how much is read of files that differ from the versions of them that were taken.
 
     Args:
-        on_change: The policy.
         index: Knows how much was read before the tails that were taken.
-        counters: Where changes are counted.
-        notes: Logs growth.
     """
 
     def __init__(self, on_change: OnChange, index: FileIndex, counters: Counter[str], notes: GrowthNotes) -> None:
@@ -58,10 +55,6 @@ class ChangedFiles:
         """One file that differs in a given way from a version that was taken, as the policy says.
 
         Args:
-            files: The file.
-            name: The version's name in the index.
-            entry: The version.
-            change: The difference.
             is_content: Whether the version is the beginning of the content of a compressed file.
 
         Raises:
@@ -88,9 +81,7 @@ class ChangedFiles:
         """The unread rest of a file, with the fingerprint of the part that was read.
 
         Args:
-            files: The file.
             name: The name in the index of the version that was taken.
-            entry: The version that was taken.
             is_content: Whether it is the beginning of the content of a compressed file.
         """
         start, content_start = entry.read_until, 0
@@ -123,7 +114,6 @@ class ChangedFiles:
 
         Args:
             files: The file, which is not known to have been rewritten, see begun().
-            entry: The version that was taken.
         """
         stat = files.stats[0]
         if not entry.fate.is_gone or (entry.size_bytes, entry.mtime_ns) != (stat.size_bytes, stat.mtime_ns):
@@ -162,11 +152,7 @@ class ChangedFiles:
         }
 
     def read_before(self, gone: Mapping[bytes, IndexEntry]) -> dict[bytes, ReadVersion]:
-        """How far files had been read before a version of them was gone or left out, by name.
-
-        Args:
-            gone: The versions that were taken, by name.
-        """
+        """How far files had been read before a version of them was gone or left out, by name."""
         slots = [name + slot for name in gone for slot in (SHORTER, PART)]
         known = self._index.find(slots) if slots else {}
         read = {}
@@ -184,7 +170,6 @@ def closing(files: ListedFiles, entry: IndexEntry) -> ListedFiles:
     """One unchanged file that is over: the record is read that was left at its end.
 
     Args:
-        files: The file.
         entry: The version that was taken, with all of its bytes.
     """
     is_stored = uncompressed(files.keys[0]) == files.keys[0]
@@ -198,13 +183,7 @@ def closing(files: ListedFiles, entry: IndexEntry) -> ListedFiles:
 
 
 def lost_end(root: Root, path: bytes, entry: IndexEntry) -> ListedFiles:
-    """The end of a version that waits, and whose file has other bytes now, or is gone: it is listed as left out.
-
-    Args:
-        root: The root of the file.
-        path: Its path.
-        entry: The version that was taken.
-    """
+    """The end of a version that waits, and whose file has other bytes now, or is gone: it is listed as left out."""
     version = ListedStat(entry.size_bytes, entry.mtime_ns, "", entry.identity)
     return closing(ListedFiles.single(root, path, version), entry).continued(is_gone=True)
 

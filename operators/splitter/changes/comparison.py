@@ -20,7 +20,6 @@ from operators.splitter.scan.walk import FIRST_STEP, LAST_STEP
 
 
 def taken_prefix(files: ListedFiles, entry: IndexEntry) -> FilePrefix:
-    """As many of the first bytes of one file as were taken."""
     return FilePrefix(files.keys[0], entry.size_bytes, files.stats[0].file_id)
 
 

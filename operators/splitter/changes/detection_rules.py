@@ -41,7 +41,6 @@ class OnChange(BaseModel):
     ] = "reread"
 
     def action(self, change: Change) -> Action:
-        """The action for a change."""
         return {"appended": self.appended, "replaced": self.replaced, "truncated": self.truncated}[change]
 
     def remedy(self, change: Change) -> str:
@@ -71,7 +70,6 @@ def wait_millis_of(unterminated: Literal["keep", "wait"] | UnterminatedWait | No
     """How long a last record without delimiter waits for its end: 0 for not at all, None for any time.
 
     Args:
-        unterminated: The splitter's property.
         may_grow: Whether files may be appended to while they are read, if the property does not say it.
     """
     if unterminated is None:
@@ -107,11 +105,9 @@ class CompletenessRules:
 
     @property
     def is_checked(self) -> bool:
-        """Whether any rule is set."""
         return bool(self.min_age_millis or self.done_marker)
 
     def is_complete(self, files: ListedFiles, index: int, now_millis: int) -> bool:
-        """Whether one of the files is complete."""
         if files.is_directory(index):
             return True
         age_millis = now_millis - int(files.stats.mtime_ns[index]) // 1_000_000
@@ -187,8 +183,6 @@ def change_of(taken: IndexEntry, now: ListedStat, fingerprint: int = UNKNOWN) ->
     """Name the difference between two versions of one path.
 
     Args:
-        taken: The version that was taken.
-        now: Another version.
         fingerprint: Fingerprint of as many of the file's current bytes as the taken version had; UNKNOWN if it has
             fewer. Without a fingerprint of the taken version, a longer rewrite in place counts as an append.
     """

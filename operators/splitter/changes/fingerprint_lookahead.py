@@ -32,8 +32,6 @@ class FingerprintLookahead:
     without fingerprints they would not be known under another name.
 
     Args:
-        rules: Which files are read.
-        counters: Counts files that keep changing.
         in_tasks: Takes the fingerprints; see take_fingerprints().
     """
 
@@ -50,7 +48,6 @@ class FingerprintLookahead:
         return 0 < self._scans_that_lost <= MAX_REPEATS
 
     def begin_scan(self) -> None:
-        """Begin a scan."""
         self._has_lost = False
 
     def end_scan(self) -> None:
@@ -103,7 +100,6 @@ class FingerprintLookahead:
                 yield marked
 
     def _with_prints(self, files: ListedFiles, prints: Iterator[int], *, may_leave_out: bool) -> ListedFiles:
-        """Files with as many of the given fingerprints as they need."""
         rows = self._rows_to_take(files)
         if not len(rows):
             return files

@@ -18,11 +18,7 @@ logger = logging.getLogger(OPERATOR_LOGGER)
 
 
 class GrowthNotes:
-    """Logs which files have grown: some by name, and the sum of all.
-
-    Args:
-        clock: Gives the time.
-    """
+    """Logs which files have grown: some by name, and the sum of all."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

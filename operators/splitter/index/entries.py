@@ -63,7 +63,6 @@ class IndexEntry(NamedTuple):
 
     @classmethod
     def of(cls, row: Sequence[int]) -> IndexEntry:
-        """The entry of a row of the index."""
         entry = cls._make(row)
         return entry._replace(fate=Fate(entry.fate), is_rotated=bool(entry.is_rotated))
 
@@ -91,7 +90,6 @@ def entries_of(paths: Sequence[bytes], columns: Sequence[Numbers]) -> pa.Table:
 
 
 def number_column(kind: pa.DataType, values: Numbers) -> pa.Array:
-    """A column of the index."""
     numbers = int64_column(np.asarray(values, np.int64))
     return numbers if kind == pa.int64() else numbers.cast(kind)
 
@@ -109,18 +107,15 @@ def encoded(entries: pa.Table) -> bytes:
 
 
 def decoded(data: bytes) -> pa.Table:
-    """Decode the entries of encoded()."""
     return pa.ipc.open_stream(data, options=pa.ipc.IpcReadOptions(use_threads=False)).read_all()
 
 
 def first_and_last(entries: pa.Table) -> tuple[bytes, bytes]:
-    """First and last path of at least one entry."""
     paths = entries.column("path")
     return paths[0].as_py(), paths[-1].as_py()
 
 
 def within(entries: pa.Table, first: bytes, last: bytes) -> pa.Table:
-    """The entries whose path is in [first, last]."""
     paths = entries.column("path").combine_chunks()
     # No path sorts between a path and the same path with a NUL added.
     start = count_through(paths, first) - 1
@@ -140,7 +135,6 @@ def few_but(entries: pa.Table, paths: Sequence[bytes]) -> pa.Table:
 
 
 def count_through(paths: pa.BinaryArray, bound: bytes) -> int:
-    """How many of the sorted paths are at most bound."""
     low, high = 0, len(paths)
     while low < high:
         middle = (low + high) // 2
@@ -185,13 +179,11 @@ def newest(table: pa.Table) -> pa.Table:
 
 
 def without(entries: pa.Table, others: pa.Table) -> pa.Table:
-    """The entries whose paths are not among others'."""
     shared = pc.is_in(entries.column("path"), value_set=others.column("path"))
     return entries.filter(pc.invert(shared))
 
 
 def _is_ascending(table: pa.Table) -> bool:
-    """Whether the rows are sorted by path, each path once."""
     if table.num_rows < 2:
         return True
     paths = table.column("path").chunk(0)

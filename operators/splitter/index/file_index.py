@@ -100,11 +100,9 @@ class FileIndex:
 
     @property
     def runs(self) -> tuple[Run, ...]:
-        """The runs, newest first."""
         return () if self._run_set is None else self._run_set.runs
 
     def record(self, path: bytes, entry: IndexEntry) -> None:
-        """Record that a version was taken."""
         with self._lock:
             self._single[path] = entry
         self._newest_millis = max(self._newest_millis, entry.taken_millis)
@@ -194,11 +192,9 @@ class FileIndex:
         return self._table_rows + len(self._single) + sum(file.rows for file in files)
 
     def identities(self) -> Iterator[npt.NDArray[np.int64]]:
-        """The identities of all entries, including older ones of a path."""
         return self.view().identities()
 
     def find(self, paths: Sequence[bytes]) -> dict[bytes, IndexEntry]:
-        """The entries of some paths, by path."""
         wanted = sorted(set(paths))
         found = zip(wanted, self.view().find(wanted), strict=True)
         return {path: entry for path, entry in found if entry is not None}
@@ -208,12 +204,10 @@ class FileIndex:
         return self.view().paths_among(sorted(set(paths)))
 
     def entries_of(self, paths: pa.ChunkedArray | pa.Array) -> pa.Table:
-        """The entries of some paths as a table."""
         found = self.find(paths.to_pylist())
         return entries_of(list(found), list(zip(*found.values(), strict=True))) if found else NO_ENTRIES
 
     def with_identities(self, identities: Sequence[int]) -> dict[bytes, IndexEntry]:
-        """The entries with one of these identities, by path."""
         wanted = set(identities)
         found = self.find(self.view().paths_with(np.array(identities, np.int64))) if wanted else {}
         return {path: entry for path, entry in found.items() if entry.identity in wanted}
@@ -258,12 +252,10 @@ class FileIndex:
             self._run_set.wait_for_compaction()
 
     def close(self) -> None:
-        """Wait for a compaction in the background; its result is dropped."""
         if self._run_set is not None:
             self._run_set.close()
 
     def _has_in_memory(self, entries: pa.Table) -> bool:
-        """Whether an entry in memory has the path of one of these."""
         with self._lock:
             self._table_singles()
             held = [table.column("path") for table in self._tables]
@@ -279,7 +271,6 @@ class FileIndex:
             self._single = {}
 
     def _flush_beyond(self, max_entries: int) -> None:
-        """Write the entries in memory as a run if there are more than a given number."""
         if self._run_set is None or self._table_rows + len(self._single) <= max_entries:
             return
         with self._lock:
@@ -311,7 +302,6 @@ class RunSet:
     """The runs of one index, newest first; levels ascend, so that the runs of a level are adjacent.
 
     Args:
-        store: The index's directory.
         lock: Held while the list of runs changes, so that views see it together with the entries in memory.
     """
 
@@ -328,7 +318,6 @@ class RunSet:
 
     @property
     def runs(self) -> tuple[Run, ...]:
-        """The runs, newest first."""
         return tuple(self._runs)
 
     def add(self, run: Run) -> None:
@@ -338,7 +327,6 @@ class RunSet:
         self._orphans = [name for name in self._orphans if name not in names]
 
     def keep_for(self, view: IndexView) -> None:
-        """Keep the files of a view's runs as long as the view is in use."""
         self._views.add(view)
 
     def restore(self, runs: Sequence[Run]) -> None:
@@ -390,7 +378,6 @@ class RunSet:
             wait([self._compaction[1]])
 
     def close(self) -> None:
-        """Wait for a compaction in the background; its result is dropped."""
         if self._thread is not None:
             self._thread.shutdown(wait=True, cancel_futures=True)
         self._thread = self._compaction = None
@@ -412,7 +399,6 @@ class RunSet:
                 return
 
     def _bound_runs(self, horizon_millis: int) -> None:
-        """Keep the number of runs bounded, even if files are taken faster than runs are compacted."""
         while True:
             counts = Counter(run.level for run in self._runs)
             level = min((level for level, count in counts.items() if count >= MAX_RUNS), default=None)
@@ -434,7 +420,6 @@ class RunSet:
                 return  # the compaction failed, and was logged; the next snapshot tries again
 
     def _oldest(self, level: int) -> list[Run]:
-        """The oldest runs of a level, as many as are compacted at once."""
         return [run for run in self._runs if run.level == level][-FAN_IN:]
 
     def _install(self, compacted: list[Run], future: Future[Run]) -> None:

@@ -36,7 +36,6 @@ def prefixes_of(files: ListedFiles) -> list[FilePrefix]:
 
 
 def fingerprints(files: list[FilePrefix]) -> list[int]:
-    """The fingerprints of files; runs in a task."""
     return [fingerprint(*file) for file in files]
 
 
@@ -44,7 +43,6 @@ def take_fingerprints(files: Sequence[FilePrefix], in_tasks: InTasks | None) -> 
     """The fingerprints of local files, in their order; UNKNOWN for a length below 0, and where a file is gone.
 
     Args:
-        files: The files.
         in_tasks: Applies a function to items in tasks; None, as outside of an engine, to take them in this process.
 
     Raises:

@@ -68,7 +68,6 @@ class IndexView:
         return _known_among(paths, self._in_memory(paths) + self._in_runs(paths)) if paths else set()
 
     def _in_memory(self, paths: Sequence[bytes]) -> list[pa.Table]:
-        """The tables in memory, from the first to the last of some paths."""
         ranges = (within(table, paths[0], paths[-1]) for table in self._tables)
         return [table for table in ranges if table.num_rows]
 
@@ -85,7 +84,6 @@ class IndexView:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was taken."""
         return not (self.runs or any(table.num_rows for table in self._tables))
 
     def known_near(self, paths: Sequence[bytes]) -> tuple[set[bytes], list[bytes]]:
@@ -105,7 +103,6 @@ class IndexView:
             yield from RunCursor(self._required_store, run).identities()
 
     def paths_with(self, identities: npt.NDArray[np.int64]) -> list[bytes]:
-        """The paths of entries with one of these identities, ascending."""
         found: set[bytes] = set()
         for table in self._tables:
             is_wanted = np.isin(numbers_of(table.column("identity")), identities)
@@ -136,7 +133,6 @@ class IndexEntries:
     """The entries of several paths, in columns.
 
     Args:
-        known: For each path, whether a version was taken.
         columns: The attributes of IndexEntry for the known paths.
     """
 
@@ -155,23 +151,19 @@ class IndexEntries:
         return waits
 
     def slice(self, start: int, end: int) -> IndexEntries:
-        """The entries of the paths [start, end)."""
         return IndexEntries(self.known[start:end], [column[start:end] for column in self._columns])
 
     def take(self, positions: npt.NDArray[np.intp]) -> IndexEntries:
-        """The entries of the paths at some positions."""
         return IndexEntries(self.known[positions], [column[positions] for column in self._columns])
 
     def __iter__(self) -> Iterator[IndexEntry | None]:
         return (self[position] for position in range(len(self.known)))
 
     def __getitem__(self, position: int) -> IndexEntry | None:
-        """The entry of one path, or None."""
         return IndexEntry.of([int(column[position]) for column in self._columns]) if self.known[position] else None
 
 
 def _known_among(paths: Sequence[bytes], tables: Sequence[pa.Table]) -> set[bytes]:
-    """The paths that a table has."""
     if not (paths and tables):
         return set()
     known, _ = positions_in(binary_column(paths), pa.concat_tables(tables).column("path"))

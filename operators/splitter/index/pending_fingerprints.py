@@ -60,7 +60,6 @@ class _PendingWindow(NamedTuple):
         return cls(window_id, *first_and_last(entries), encoded(entries))
 
     def may_have_any(self, first: bytes, last: bytes) -> bool:
-        """Whether paths in [first, last] may be among the entries."""
         return self.first <= last and first <= self.last
 
     def entries(self) -> pa.Table:
@@ -71,7 +70,6 @@ class InFlightFiles:
     """Files of windows that were not committed at one moment; whether their versions can be read is not known yet.
 
     Args:
-        windows: Pending entries of each window.
         unfinished: Pending entries of files that are not completely emitted.
     """
 
@@ -96,7 +94,6 @@ class PendingFingerprints:
     entries that the index has.
 
     Args:
-        index: The index.
         roots: The app's named roots; None for none.
         max_late: Number of files of committed windows that stay pending: large ones, and batches that wait.
 
@@ -146,7 +143,6 @@ class PendingFingerprints:
             self._unfinished = entries
 
     def _entries_of(self, paths: list[bytes]) -> pa.Table:
-        """The newest pending entries of some files."""
         if not paths:
             return NO_ENTRIES
         paths.sort()
@@ -178,7 +174,6 @@ class PendingFingerprints:
                 self._pending.append(_PendingWindow.of(self.window_id, unread))
 
     def supersede_one(self, path: bytes, entry: IndexEntry) -> None:
-        """Note one version in the index that no reader reports; see supersede()."""
         with self._lock:
             if self._single or self._pending or self._late.num_rows:
                 self._single.append((path, entry._replace(size_bytes=0)))
@@ -217,9 +212,7 @@ class PendingFingerprints:
         """Complete the entries of the files that were read in a window; a call counts as one report.
 
         Args:
-            window_id: The window.
             events: Reports of its tasks about files that they have read to their ends, or left out.
-            parts: How far they have read other files.
         """
         self.reports.begin(window_id)
         with self._lock:
@@ -312,8 +305,6 @@ class PendingFingerprints:
 
         Args:
             window_id: The last window that these runs planned.
-            reports: How many reports the index has.
-            unfinished: See end_window().
         """
         self._earlier_runs_window = window_id
         self.reports.resume(reports)
@@ -330,13 +321,11 @@ def _are_pending(paths: Sequence[bytes], windows: Sequence[_PendingWindow], late
 
 
 def _with_content(entries: pa.Table) -> pa.Table:
-    """The entries of files that readers read."""
     is_read = numbers_of(entries.column("size_bytes")) > 0
     return entries if is_read.all() else entries.filter(bool_column(is_read))
 
 
 def _entries_in(events: Sequence[FileFingerprints], roots: Roots) -> pa.Table:
-    """The reported versions and fingerprints as entries, by path."""
     parts = [event for event in events if len(event.sizes)]
     # Batches are read in any order, but the files in each ascend, and most batches follow each other.
     # A fingerprint of a file's end takes precedence over the report that its first block was skipped.
@@ -364,7 +353,6 @@ def _first_path(event: FileFingerprints, roots: Roots) -> bytes:
 
 
 def _paths_of(base: str, events: Sequence[FileFingerprints], roots: Roots) -> pa.BinaryArray:
-    """The paths in events of one base."""
     # Columns throughout, with as many files as possible: single names would take three times the memory and time.
     names = pc.split_pattern(binary_column([b"\0".join(event.names for event in events)]), "\0").flatten()
     if base:
@@ -399,7 +387,6 @@ def _completed(entries: pa.Table, reported: pa.Table) -> tuple[pa.Table, pa.Tabl
 
 
 def _with_columns(entries: pa.Table, columns: Mapping[str, Numbers]) -> pa.Table:
-    """The entries with other values in some columns."""
     for name, values in columns.items():
         index = SCHEMA.get_field_index(name)
         field = SCHEMA.field(index)
@@ -408,7 +395,6 @@ def _with_columns(entries: pa.Table, columns: Mapping[str, Numbers]) -> pa.Table
 
 
 def _last_taken(entries: pa.Table, max_entries: int) -> pa.Table:
-    """The entries that were taken last, up to a number, in their order."""
     if entries.num_rows > max_entries:
         last = np.argsort(numbers_of(entries.column("taken_millis")), kind="stable")[-max_entries:]
         entries = entries.take(int64_column(np.sort(last)))

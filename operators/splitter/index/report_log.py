@@ -29,9 +29,6 @@ class ReportLog:
     """Keeps the entries that reports have completed after the newest snapshot, until a later one has them.
 
     See InputOperator.
-
-    Args:
-        index: The index.
     """
 
     def __init__(self, index: FileIndex) -> None:
@@ -42,11 +39,7 @@ class ReportLog:
         self._reported: deque[LateEntries] = deque()
 
     def note_snapshot(self, window_id: int) -> int:
-        """Remember how many reports are in the snapshot of a window, and return that.
-
-        Args:
-            window_id: The window that is being emitted.
-        """
+        """Remember how many reports are in the snapshot of a window, and return that."""
         self._snapshots.append((window_id, self._count))
         return self._count
 
@@ -68,15 +61,10 @@ class ReportLog:
             self._reported.append(self._index.record_late(completed, self._count))
 
     def state(self) -> FingerprintState:
-        """The reports that no durable snapshot of the index may have yet."""
         return FingerprintState(list(self._reported))
 
     def resume(self, count: int) -> None:
-        """Continue after a snapshot that was restored.
-
-        Args:
-            count: How many reports it has.
-        """
+        """Continue after a snapshot that was restored."""
         self._count = count
         self._snapshots.clear()
 

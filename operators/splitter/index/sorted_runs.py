@@ -75,8 +75,6 @@ class RunWriter:
     """Writes one run.
 
     Args:
-        store: The index's directory.
-        level: The run's level.
         file_rows: Largest number of rows of a file; best a multiple of GROUP_ROWS.
     """
 
@@ -90,7 +88,6 @@ class RunWriter:
         self._file: _ParquetFile | None = None
 
     def write(self, entries: pa.Table) -> None:
-        """Append entries, whose paths come after all that were written."""
         while entries.num_rows:
             group_rows = min(GROUP_ROWS, self._file_rows)
             part = entries.slice(0, group_rows - self._rows)
@@ -101,7 +98,6 @@ class RunWriter:
                 self._end_group()
 
     def close(self) -> Run:
-        """The run, which is durable now."""
         self._end_group()
         self._end_file()
         return Run(self._level, self._files)
@@ -146,14 +142,12 @@ class _ParquetFile:
         self._writer = pq.ParquetWriter(self._sink, SCHEMA, column_encoding=encodings, **options)
 
     def write(self, group: pa.Table) -> None:
-        """Append one row group."""
         self._writer.write_table(group, row_group_size=GROUP_ROWS)
         self.rows += group.num_rows
         self.has_rest = self.has_rest or bool(numbers_of(group.column("rest_bytes")).any())
         self.last = group.column("path")[-1].as_py()
 
     def close(self) -> bytes:
-        """The file's bytes."""
         self._writer.close()
         return self._sink.getvalue()
 
@@ -174,7 +168,6 @@ class _RunFiles:
         self.wanted: Sequence[bytes] = [b""]
 
     def row_groups(self) -> Iterator[pa.Table]:
-        """The rows, group by group."""
         for file in self.files:
             if not self._may_need(file.first, file.last):
                 continue
@@ -248,17 +241,11 @@ def _require_footer(source: pa.NativeFile, file: RunFile) -> None:
 
 
 def _footer_start(size: int, end: bytes) -> int:
-    """The offset of a file's footer, from the file's length and its last bytes."""
     return max(0, size - _END_BYTES - int.from_bytes(end[:4], "little"))
 
 
 class RunCursor:
-    """Reads a run once, in order of path, with one row group in memory.
-
-    Args:
-        store: The index's directory.
-        run: The run.
-    """
+    """Reads a run once, in order of path, with one row group in memory."""
 
     def __init__(self, store: ObjectStore, run: Run) -> None:
         self._first = run.files[0].first if run.files else b""
@@ -354,11 +341,8 @@ def compact(
     """Write one run with the entries of several; each path gets the entry of its newest run.
 
     Args:
-        store: The index's directory.
         runs: The runs, newest first; they are not changed.
-        level: The level of the new run.
         not_before_millis: Entries that were taken before this are dropped.
-        file_rows: Largest number of rows of a file.
 
     Returns:
         The new run; without files if no entry is left.

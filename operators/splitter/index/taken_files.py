@@ -41,11 +41,6 @@ class TakenState:
 class TakenFiles:
     """Records files as they are taken.
 
-    Args:
-        index: The index.
-        locations: The property `files` of the splitter.
-        storage: Knows the named roots.
-
     Attributes:
         index: The index.
         pending: Files whose fingerprints readers will report.
@@ -105,7 +100,6 @@ class TakenFiles:
         """Take back a snapshot.
 
         Args:
-            state: The state.
             unfinished: URLs of files that were not completely emitted by then.
 
         Raises:
@@ -136,7 +130,6 @@ class IndexLocations:
 
     @classmethod
     def of(cls, locations: Iterable[str], roots: Roots) -> IndexLocations:
-        """The current locations of a splitter."""
         names = {os.fsencode(roots.shorten(_base(location))) for location in locations}
         return cls({name: os.fsencode(url) for name, url in roots.url_by_name.items()}, sorted(names))
 

@@ -41,7 +41,6 @@ class ReadVersion(NamedTuple):
 
 
 def earlier_names(name: bytes, read: ReadVersion) -> list[bytes]:
-    """The possible names in the index of a former version of a path."""
     return [name + slot for slot in (_PARTS if read.is_part else _WHOLE)]
 
 
@@ -49,8 +48,6 @@ def earlier_name(name: bytes, read: ReadVersion, known: Mapping[bytes, IndexEntr
     """The name in the index for a former version of a path: its own, a free one, or that of the oldest.
 
     Args:
-        name: The path.
-        read: The version.
         known: The entries of the index with the names of earlier_names().
     """
 
@@ -67,5 +64,4 @@ def shorter_name(name: bytes, read: ReadVersion) -> bytes:
 
 
 def is_part(name: bytes) -> bool:
-    """Whether a name in the index is that of a part of a version; see PART."""
     return name.partition(EARLIER)[2].endswith(b"p")

@@ -8,8 +8,6 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Gives the time, and waits."""
-
     def now_millis(self) -> int:
         """Milliseconds since 1970, as files are dated; may jump."""
 
@@ -21,16 +19,11 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's own clock."""
-
     def now_millis(self) -> int:
-        """See Clock."""
         return time.time_ns() // 1_000_000
 
     def elapsed_s(self) -> float:
-        """See Clock."""
         return time.monotonic()
 
     def wait_until(self, condition: threading.Condition, deadline_s: float) -> None:
-        """See Clock."""
         condition.wait(max(0.0, deadline_s - self.elapsed_s()))

@@ -55,7 +55,6 @@ class ListedFiles:
 
     @classmethod
     def single(cls, root: Root, key: bytes, stat: ListedStat) -> ListedFiles:
-        """One file or directory."""
         return cls(root, [key], ListedStats.of([stat]))
 
     def __len__(self) -> int:
@@ -84,11 +83,9 @@ class ListedFiles:
 
     @property
     def unread_bytes(self) -> int:
-        """Bytes that are to be read of all of them."""
         return 0 if self.is_noted else int(np.maximum(self.size_bytes - self.start, 0).sum())
 
     def is_directory(self, index: int) -> bool:
-        """Whether one of them is a directory."""
         return self.keys[index].endswith(b"/")
 
     def url(self, index: int) -> str:
@@ -100,7 +97,6 @@ class ListedFiles:
         return self.root.relative_path(self.keys[index])
 
     def version(self, index: int) -> FileVersion:
-        """Version of one of them."""
         return FileVersion(*self.stats[index])
 
     def fingerprint(self, index: int) -> int:
@@ -114,7 +110,6 @@ class ListedFiles:
             yield FileRow(key, stat, tuple(self.fingerprints[at : at + 1]), common)
 
     def slice(self, start: int, end: int) -> ListedFiles:
-        """Rows [start, end)."""
         if start == 0 and end >= len(self):
             return self
         return replace(
@@ -125,7 +120,6 @@ class ListedFiles:
         )
 
     def take(self, positions: npt.NDArray[np.intp]) -> ListedFiles:
-        """Rows at ascending positions."""
         if len(positions) and positions[-1] - positions[0] + 1 == len(positions):
             return self.slice(int(positions[0]), int(positions[-1]) + 1)
         rows = positions.tolist()
@@ -151,6 +145,5 @@ class FileRow(NamedTuple):
     common: ListedFiles
 
     def listed(self) -> ListedFiles:
-        """The file with everything that is known of it."""
         stats = ListedStats.of([self.stat])
         return replace(self.common, keys=[self.key], stats=stats, fingerprints=self.fingerprints)

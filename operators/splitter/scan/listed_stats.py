@@ -58,14 +58,12 @@ class ListedStats(Sequence[ListedStat]):
 
     @classmethod
     def of(cls, stats: Sequence[ListedStat]) -> ListedStats:
-        """Columns of these rows."""
         sizes, times, etags, ids = zip(*stats, strict=True) if stats else ((), (), (), ())
         size_bytes, mtime_ns, file_ids = (np.array(values, np.int64) for values in (sizes, times, ids))
         return cls(size_bytes, mtime_ns, file_ids, list(etags) if any(etags) else [])
 
     @classmethod
     def concatenated(cls, parts: Sequence[ListedStats]) -> ListedStats:
-        """The versions of all parts, at least one."""
         sizes, times, ids = zip(*((part.size_bytes, part.mtime_ns, part.file_ids) for part in parts), strict=True)
         has_etags = any(part.etags for part in parts)
         etags = [etag for part in parts for etag in part.etags or [""] * len(part)] if has_etags else []
@@ -75,18 +73,15 @@ class ListedStats(Sequence[ListedStat]):
         return len(self.size_bytes)
 
     def __getitem__(self, index: int) -> ListedStat:  # type: ignore[override]  # slice() gives stretches
-        """The version at a position."""
         etag = self.etags[index] if self.etags else ""
         return ListedStat(int(self.size_bytes[index]), int(self.mtime_ns[index]), etag, int(self.file_ids[index]))
 
     @property
     def identities(self) -> Column:
-        """ListedStat.identity of each."""
         return np.array([each.identity for each in self], np.int64) if self.etags else self.file_ids
 
     @property
     def has_etag(self) -> npt.NDArray[np.bool_]:
-        """Whether each has an etag."""
         return np.fromiter(map(bool, self.etags), bool) if self.etags else np.zeros(len(self), bool)
 
     @property
@@ -95,12 +90,10 @@ class ListedStats(Sequence[ListedStat]):
         return bool(((self.size_bytes >= 0) & (self.mtime_ns == 0) & (self.file_ids == 0) & ~self.has_etag).any())
 
     def slice(self, start: int, end: int) -> ListedStats:
-        """Rows [start, end)."""
         columns = self.size_bytes[start:end], self.mtime_ns[start:end], self.file_ids[start:end]
         return ListedStats(*columns, self.etags[start:end])
 
     def take(self, positions: Sequence[int] | npt.NDArray[np.intp]) -> ListedStats:
-        """Rows at some positions."""
         rows = np.asarray(positions, np.intp)
         etags = [self.etags[index] for index in rows.tolist()] if self.etags else []
         return ListedStats(self.size_bytes[rows], self.mtime_ns[rows], self.file_ids[rows], etags)

@@ -39,12 +39,10 @@ class Entries:
         return len(self.names)
 
     def slice(self, start: int, end: int) -> Entries:
-        """Entries [start, end)."""
         stats = None if self.stats is None else self.stats.slice(start, end)
         return Entries(self.names[start:end], stats, self.is_walked, self.directory, self.links)
 
     def without(self, names: frozenset[bytes]) -> Entries:
-        """The entries without some names."""
         kept = [at for at, name in enumerate(self.names) if name not in names]
         stats = None if self.stats is None else self.stats.take(kept)
         return replace(self, names=[self.names[at] for at in kept], stats=stats)
@@ -131,7 +129,6 @@ class Lister(ABC):
         return False
 
     def is_link(self, directory: bytes) -> bool:
-        """Whether the name is a symbolic link."""
         return False
 
     def url(self, path: bytes) -> str:

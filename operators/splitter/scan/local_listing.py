@@ -36,7 +36,6 @@ class LocalLister(Lister):
         self._notices = notices or Notices()
 
     def entries(self, directory: bytes) -> Iterator[Entries]:
-        """See Lister."""
         after: bytes | None = b""
         while after is not None:
             links: set[bytes] = set()
@@ -84,7 +83,6 @@ class LocalLister(Lister):
         return ListedStat(found.st_size, bounded_ns(found.st_mtime_ns), "", file_id_of(found.st_ino))
 
     def stats(self, directory: bytes, names: list[bytes]) -> tuple[list[bytes], ListedStats]:
-        """See Lister."""
         if (columns := stat_files(directory, names)) is None:
             # One by one, so that the log or the error names the file.
             return super().stats(directory, names)
@@ -92,7 +90,6 @@ class LocalLister(Lister):
         return names, ListedStats(sizes, times, ids)
 
     def kind(self, path: bytes) -> Kind | None:
-        """See Lister."""
         if os.path.isdir(path):
             return "directory"
         return "file" if os.path.lexists(path) else None
@@ -106,7 +103,6 @@ class LocalLister(Lister):
         return found.st_dev, found.st_ino
 
     def identities_above(self, directory: bytes) -> list[object]:
-        """See Lister."""
         found: list[object] = []
         path = os.path.realpath(directory)
         while (parent := os.path.dirname(path)) != path:
@@ -115,7 +111,6 @@ class LocalLister(Lister):
         return found
 
     def is_link(self, directory: bytes) -> bool:
-        """See Lister."""
         return os.path.islink(directory.rstrip(b"/"))
 
 
@@ -128,7 +123,6 @@ def _name_of(entry: os.DirEntry[bytes], links: set[bytes]) -> bytes:
 
 
 def _is_directory(entry: os.DirEntry[Any]) -> bool:
-    """Whether the entry is a directory, or a link to one."""
     try:
         return entry.is_dir()
     except OSError:

@@ -12,8 +12,6 @@ MAX_NOTICES = 10_000
 
 
 class Notices:
-    """Warns of each path once."""
-
     def __init__(self) -> None:
         self._said: set[tuple[str, bytes]] = set()
 

@@ -34,11 +34,9 @@ class OutputLocations:
         return OutputLocations(each for each in self._directories if not base.startswith(each))
 
     def hold(self, path: bytes) -> bool:
-        """Whether a path leads to one of them, or into one."""
         return bool(self._directories) and _real(path).startswith(tuple(self._directories))
 
     def may_be_below(self, directory: bytes) -> bool:
-        """Whether one of them is below the target of a path."""
         real = _real(directory) if self._directories else b""
         return any(each.startswith(real) for each in self._directories)
 
@@ -50,9 +48,7 @@ def reads_all_in(root: Root, selection: Selection, directory: str) -> bool:
     """Whether a scan would read every file with an ordinary name in a directory.
 
     Args:
-        root: Where the scan begins.
         selection: The names that it selects; with a pattern for files, the app has said what it reads.
-        directory: The directory, under any of its names.
     """
     if root.kind == "file" or selection.file_pattern is not None:
         return False
@@ -95,5 +91,4 @@ def _names_between(base: bytes, path: bytes) -> list[bytes]:
 
 
 def _real(path: bytes) -> bytes:
-    """A path without links, with "/" at its end."""
     return below(os.path.realpath(path))

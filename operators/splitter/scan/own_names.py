@@ -12,12 +12,7 @@ from operators.splitter.scan.selection import EVERYTHING, NameFilter, Selection,
 
 
 class OwnNames:
-    """The names without links under which a scan reads files of this machine.
-
-    Args:
-        roots: The roots of the scan.
-        selection: Which names are selected.
-    """
+    """The names without links under which a scan reads files of this machine."""
 
     def __init__(self, roots: Sequence[Root], selection: Selection) -> None:
         self._roots = [root for root in roots if root.is_local]

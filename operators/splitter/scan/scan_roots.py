@@ -52,7 +52,6 @@ class Root:
 
     @property
     def is_local(self) -> bool:
-        """Whether the base is on a file system of this machine."""
         return self.lister.is_local
 
     @property
@@ -85,7 +84,6 @@ def find_root(named: str, storage: StorageContext, *, is_literal: bool = False) 
 
     Args:
         named: A path; a relative one is relative to the working directory.
-        storage: Reaches the stores, and knows the named roots.
         is_literal: Whether the name is never a glob.
 
     Raises:
@@ -143,7 +141,6 @@ def _place_of(named: str, storage: StorageContext) -> tuple[bytes, Lister]:
 
 
 def _glob(named: str, path: bytes, lister: Lister, storage: StorageContext) -> Root | None:
-    """A name as a glob; None if it is none."""
     if (match := _MAGIC.search(path)) is None:
         return None
     cut = path.rindex(b"/", 0, match.start())
@@ -155,7 +152,6 @@ def _glob(named: str, path: bytes, lister: Lister, storage: StorageContext) -> R
 
 
 def listed_in(root: Root) -> str:
-    """A hint that names a few of the files where a glob begins."""
     try:
         names = itertools.chain.from_iterable(entries.names for entries in root.lister.entries(below(root.base)))
         present = [root.lister.url(name) for name in itertools.islice(names, _COMPARED_NAMES)]
@@ -176,7 +172,6 @@ def _is_unfinished_match(root: Root, name: str) -> bool:
 
 
 def _closest(path: bytes, lister: Lister) -> str:
-    """A hint that names an existing path instead of a missing one."""
     parent, _, name = path.rpartition(b"/")
     while parent.count(b"/") > 1 and lister.kind(parent) != "directory":
         parent, _, name = parent.rpartition(b"/")
@@ -194,17 +189,12 @@ logger = logging.getLogger(__name__)
 
 
 class RemoteLister(Lister):
-    """Lists stores that the storage layer reaches by URL.
-
-    Args:
-        storage: Reaches the stores.
-    """
+    """Lists stores that the storage layer reaches by URL."""
 
     def __init__(self, storage: StorageContext) -> None:
         self._storage = storage
 
     def entries(self, directory: bytes) -> Iterator[Entries]:
-        """See Lister."""
         names, stats = [], []
         # If the key ends in several slashes, the others are part of the name: in S3 a key may have an empty part.
         is_store = directory.endswith(b"://")
@@ -219,7 +209,6 @@ class RemoteLister(Lister):
         yield Entries(names, ListedStats.of(stats))
 
     def stat(self, path: bytes) -> ListedStat | None:
-        """See Lister."""
         try:
             found = self._storage.stat(self.url(path))
         except MissingError:
@@ -228,14 +217,12 @@ class RemoteLister(Lister):
         return None if found.is_directory else ListedStat(found.size_bytes, found.mtime_ns, found.etag)
 
     def kind(self, path: bytes) -> Kind | None:
-        """See Lister."""
         try:
             return "directory" if self._storage.stat(self.url(path)).is_directory else "file"
         except MissingError:
             return None
 
     def is_also_directory(self, path: bytes) -> bool:
-        """See Lister."""
         return self._storage.is_also_directory(self.url(path))
 
     def identity(self, directory: bytes) -> object:

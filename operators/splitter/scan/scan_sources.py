@@ -46,35 +46,27 @@ class ScanSource(ABC):
 
 
 class SingleScan(ScanSource):
-    """The files of one scan, which continues as they are taken.
-
-    Args:
-        found: Iterates over the files that the scan finds.
-    """
+    """The files of one scan, which continues as they are taken."""
 
     def __init__(self, found: Generator[ListedFiles]) -> None:
         self._found = found
         self._head: ListedFiles | None = None
 
     def peek(self) -> ListedFiles | None:
-        """See ScanSource."""
         if self._head is None:
             self._head = next(self._found, None)
         return self._head
 
     def pop(self, count: int) -> None:
-        """See ScanSource."""
         head, self._head = self._head, None
         if head is not None and count < len(head):
             self._head = head.slice(count, len(head))
 
     @property
     def queued_bytes(self) -> int:
-        """See ScanSource."""
         return 0 if self._head is None else self._head.unread_bytes
 
     def stop(self) -> None:
-        """See ScanSource."""
         self._found.close()
 
 
@@ -98,10 +90,7 @@ class TimeBasedDirectoryScanner(ScanSource):
     with an index that has all of them.
 
     Args:
-        scan: Makes one scan.
         interval_millis: From the end of a scan to the start of the next.
-        clock: The time.
-        counters: Where failed scans are counted.
     """
 
     def __init__(
@@ -122,11 +111,9 @@ class TimeBasedDirectoryScanner(ScanSource):
         self._thread = threading.Thread(target=self._run, name="directory-scanner", daemon=True)
 
     def start(self) -> None:
-        """Start the thread, which scans at once."""
         self._thread.start()
 
     def peek(self) -> ListedFiles | None:
-        """See ScanSource."""
         with self._changed:
             if self._queue:
                 return self._queue[0]
@@ -135,7 +122,6 @@ class TimeBasedDirectoryScanner(ScanSource):
             return None
 
     def pop(self, count: int) -> None:
-        """See ScanSource."""
         with self._changed:
             head = self._queue.popleft()
             taken = head.slice(0, count)
@@ -147,11 +133,9 @@ class TimeBasedDirectoryScanner(ScanSource):
 
     @property
     def queued_bytes(self) -> int:
-        """See ScanSource."""
         return self._queued_bytes
 
     def scan_now(self) -> None:
-        """Request a scan without waiting for the interval to pass."""
         with self._changed:
             self._is_requested = True
             self._changed.notify_all()
@@ -162,7 +146,6 @@ class TimeBasedDirectoryScanner(ScanSource):
             return self._changed.wait_for(lambda: self._scans >= count or self._error is not None, timeout_s)
 
     def stop(self) -> None:
-        """See ScanSource."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()

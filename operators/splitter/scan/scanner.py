@@ -51,11 +51,8 @@ class Scanner:
 
     Args:
         locations: Files, directories and globs, as the user wrote them.
-        selection: Which names are selected.
-        counters: Counts skipped names.
         storage: Reaches the stores; None for the default context.
         tolerates_missing: Whether a location that does not exist is waited for; otherwise it is an error.
-        workers: Makes the workers of one scan.
         written: Locations that the app writes into; a scan follows no link to them.
     """
 
@@ -173,7 +170,6 @@ class Scanner:
             raise MissingError(f"the glob matches nothing in {place}", url=redacted(root.named), hint=listed_in(root))
 
     def _noted(self, files: ListedFiles) -> ListedFiles:
-        """The files; warns of a root whose store has only sizes to distinguish versions."""
         if not files.root.is_local and files.stats.has_unmarked:
             self._notices.say(NO_MARKS, os.fsencode(redacted(files.root.named)))
         return files
@@ -217,7 +213,6 @@ class _Request:
     is_walk: bool
 
     def encoded(self, max_files: int, ignored: bytes) -> bytes:
-        """See worker_program.answer."""
         kind = [WALK + b"%d" % max_files, ignored] if self.is_walk else [LIST + b"%d" % max_files]
         return b"\0".join([*kind, *self.directories])
 
@@ -226,7 +221,6 @@ class _Answer:
     """A worker's answer, kept as the bytes that arrived: single names would take three times the memory.
 
     Args:
-        request: The request.
         data: The answer's bytes.
 
     Attributes:
@@ -245,7 +239,6 @@ class _Answer:
         self._name_ends = np.append(0, np.cumsum(lengths)).tolist()
 
     def entries(self, first: int, end: int) -> tuple[list[bytes], npt.NDArray[np.int64]]:
-        """Names and versions of the entries of directories [first, end)."""
         names = bytes(self._names[self._name_ends[first] : self._name_ends[end]]).split(b"\0")[:-1]
         return names, self._columns[:, self._ends[first] : self._ends[end]]
 
@@ -258,7 +251,6 @@ class _Answer:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every directory was listed with everything below it."""
         return all(outcome == LISTED for outcome in self.outcomes) and not self._has_unvisited
 
     @property
@@ -266,7 +258,6 @@ class _Answer:
         return bool((self._columns[0] == NOT_VISITED).any())
 
     def unvisited(self) -> Iterator[bytes]:
-        """Paths of directories that the worker saw and did not visit."""
         if not self._has_unvisited:
             return
         for index, path in enumerate(self.directories):
@@ -297,7 +288,6 @@ class QueuedDirectories:
         return passed
 
     def take(self, count: int) -> list[bytes]:
-        """Remove and return the next directories, at most count."""
         return [heapq.heappop(self._paths) for _ in range(min(count, len(self._paths)))]
 
 
@@ -307,8 +297,6 @@ class PrefetchingLister(LocalLister):
     Guarantee: the same entries in the same order, even if a worker dies.
 
     Args:
-        workers: Workers of the scan.
-        max_files: Files that one request should find.
         ignored: Matches names of directories that are not entered.
         notices: The notices of the scans of a run; None if this is its only scan.
     """
@@ -341,14 +329,12 @@ class PrefetchingLister(LocalLister):
         self._seen_directories, self._seen_files = 1, max_files // 8
 
     def queue(self, directories: Iterable[bytes], *, is_whole_tree: bool = False) -> None:
-        """See Lister."""
         paths = list(directories)
         self._queued.add(paths)
         if not (is_whole_tree and self._can_walk):
             self._only_listed.update(paths)
 
     def entries(self, directory: bytes) -> Iterator[Entries]:
-        """See Lister."""
         found = self._prefetched(directory)
         if found is not None:
             names, (sizes, *others) = found[0].entries(found[1], found[1] + 1)
@@ -362,7 +348,6 @@ class PrefetchingLister(LocalLister):
         self._count_seen(1, min(count, self._max_files))
 
     def walked(self, directory: bytes, names: list[bytes]) -> Iterator[Entries]:
-        """See Lister."""
         if not self._can_walk:
             yield from super().walked(directory, names)
             return

@@ -51,21 +51,14 @@ class Selection:
     ignore_pattern: str | None = None
 
     def selects_file(self, name: str) -> bool:
-        """Whether a file of that name is selected."""
         return (self.file_pattern is None or matcher(self.file_pattern)(name)) and self.enters(name)
 
     def enters(self, name: str) -> bool:
-        """Whether a directory of that name is scanned."""
         return self.ignore_pattern is None or not matcher(self.ignore_pattern)(name)
 
 
 class NameFilter:
     """Applies a selection, and the root's glob, to names.
-
-    Args:
-        root: The root that is walked.
-        selection: Which names are selected.
-        counters: Where skipped names are counted.
 
     Attributes:
         has_matched: Whether the root's glob has matched a name, selected or skipped.
@@ -79,7 +72,6 @@ class NameFilter:
 
     @property
     def first(self) -> States:
-        """The states of names directly below the root."""
         return EVERYTHING if self._root.kind == "directory" else self._closed(frozenset({0}))
 
     def is_selected(self, states: States) -> bool:

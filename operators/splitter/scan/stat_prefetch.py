@@ -19,9 +19,6 @@ class StatPrefetcher:
     """Adds the versions to entries whose listing has none.
 
     Guarantee: the result of Lister.stats, in the order of the entries, even if a worker dies.
-
-    Args:
-        workers: Workers of the scan.
     """
 
     def __init__(self, workers: Workers[Any]) -> None:

@@ -62,17 +62,7 @@ class _Level(NamedTuple):
 
 
 class Walk:
-    """A depth-first walk below one root.
-
-    Args:
-        root: The root.
-        selection: Which names are selected.
-        counters: Counts skipped names.
-        prefetcher: Examines the files.
-        own_names: The names that the scan reads directly.
-        notices: The notices of the scans of the run.
-        written: The directories that the app writes into.
-    """
+    """A depth-first walk below one root."""
 
     def __init__(
         self,
@@ -101,7 +91,6 @@ class Walk:
 
     @property
     def has_matched(self) -> bool:
-        """Whether the root's glob has matched a name, selected or skipped."""
         return self._filter.has_matched
 
     def steps(self) -> Iterator[ListedFiles]:
@@ -218,7 +207,6 @@ class Walk:
         return self._left_out(directory, entries, written, WRITTEN)
 
     def _left_out(self, directory: bytes, entries: Entries, names: list[bytes], why: str) -> Entries:
-        """The entries without some that are selected, each of which is counted and logged."""
         if not names:
             return entries
         self._filter.has_matched = True

@@ -59,7 +59,6 @@ def list_directory(directory: bytes, max_entries: int) -> tuple[list[bytes], Col
     """A directory's entries by their bytes, directories with "/" at the end, and their versions.
 
     Args:
-        directory: Its path.
         max_entries: A larger directory is left to the walk, which reads it in parts.
 
     Returns:
@@ -154,7 +153,6 @@ class _Descent:
 
 
 def _matcher(pattern: bytes) -> Callable[[bytes], bool]:
-    """A function that says whether a pattern matches the whole of a name."""
     # Most scans ignore nothing.
     import re2
 
@@ -291,12 +289,10 @@ def _add_versions(columns: Columns, found: Sequence[os.stat_result]) -> None:
 
 # Functions of dagflow.storage, backends.local.disk and fingerprint, which a worker process cannot import.
 def bounded_ns(nanoseconds: int) -> int:
-    """A time within the range of 64 bits."""
     return max(-(1 << 63), min(nanoseconds, (1 << 63) - 1))
 
 
 def file_id_of(inode: int) -> int:
-    """An inode number as signed 64 bits."""
     return inode - (1 << 64) if inode >= 1 << 63 else inode
 
 
@@ -316,7 +312,6 @@ def _extend(columns: Columns, found: Iterable[Iterable[int]]) -> None:
 
 
 def framed(message: bytes) -> bytes:
-    """A message with its length in front."""
     return array("q", [len(message)]).tobytes() + message
 
 

@@ -51,7 +51,6 @@ class Workers(ABC, Generic[P]):
     A request that ask() accepted is pending until its answer is taken.
 
     Args:
-        max_pending: Requests that may be pending at a time.
         after_files: Files that the scan examines itself before it may ask.
     """
 
@@ -98,11 +97,7 @@ class Workers(ABC, Generic[P]):
 
 
 class WorkerProcess:
-    """A process that runs worker_program and answers one request at a time.
-
-    Args:
-        process: The started process.
-    """
+    """A process that runs worker_program and answers one request at a time."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self.process = process
@@ -133,15 +128,12 @@ class WorkerProcess:
         return True
 
     def fileno(self) -> int:
-        """Descriptor that is readable when the answer has begun to arrive, or the process is dead."""
         return self._answers.fileno()
 
     def answer(self) -> bytes | None:
-        """The answer to the request; None if the process died."""
         return worker_program.received(self._answers)
 
     def close(self) -> None:
-        """Kill the process."""
         self.process.kill()
         with contextlib.suppress(OSError):
             self._requests.close()
@@ -177,11 +169,9 @@ class WorkerProcesses(Workers[WorkerProcess]):
 
     @property
     def has_idle(self) -> bool:
-        """See Workers."""
         return self.is_started and (self._idle is None or bool(self._idle))
 
     def ask(self, request: bytes) -> WorkerProcess | None:
-        """See Workers."""
         if not self.is_started:
             return None
         if self._idle is None:
@@ -196,7 +186,6 @@ class WorkerProcesses(Workers[WorkerProcess]):
         return None
 
     def ready(self, pending: Iterable[WorkerProcess], *, waits: bool) -> list[WorkerProcess]:
-        """See Workers."""
         # Not select(), which cannot take descriptors above 1023.
         poll = select.poll()
         by_descriptor = {process.fileno(): process for process in pending}
@@ -205,24 +194,17 @@ class WorkerProcesses(Workers[WorkerProcess]):
         return [by_descriptor[descriptor] for descriptor, _ in poll.poll(None if waits else 0)]
 
     def answer(self, pending: WorkerProcess) -> bytes | None:
-        """See Workers."""
         if (answer := pending.answer()) is not None and self._idle is not None:
             self._idle.append(pending)
         return answer
 
     def close(self) -> None:
-        """See Workers."""
         for process in self.processes:
             process.close()
 
 
 class TaskWorkers(Workers["Future[bytes]"]):
-    """Workers that are tasks of the run, on all machines of a cluster; they begin with the first directory.
-
-    Args:
-        in_tasks: Runs a function in tasks.
-        count: Requests that may be pending at a time.
-    """
+    """Workers that are tasks of the run, on all machines of a cluster; they begin with the first directory."""
 
     def __init__(self, in_tasks: InTasks, count: int = CONCURRENT_TASKS) -> None:
         super().__init__(count, after_files=0)
@@ -232,11 +214,9 @@ class TaskWorkers(Workers["Future[bytes]"]):
 
     @property
     def has_idle(self) -> bool:
-        """See Workers."""
         return len(self._pending) < self.max_pending
 
     def ask(self, request: bytes) -> Future[bytes] | None:
-        """See Workers."""
         if not self.has_idle:
             return None
         self._pending.add(pending := self._threads.submit(self._answered, request))
@@ -248,7 +228,6 @@ class TaskWorkers(Workers["Future[bytes]"]):
         return answer
 
     def ready(self, pending: Iterable[Future[bytes]], *, waits: bool) -> list[Future[bytes]]:
-        """See Workers."""
         return list(wait(pending, None if waits else 0, FIRST_COMPLETED).done)
 
     def answer(self, pending: Future[bytes]) -> bytes | None:

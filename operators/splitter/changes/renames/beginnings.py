@@ -52,7 +52,6 @@ class Beginnings:
         self._contents: dict[ContentPrefix, Content] = {}
 
     def fetch(self, wanted: Iterable[FilePrefix]) -> None:
-        """Request fingerprints that will be needed."""
         lacking = [prefix for prefix in dict.fromkeys(wanted) if prefix not in self._fingerprints]
         self._fingerprints.update(zip(lacking, take_fingerprints(lacking, self._in_tasks), strict=True))
 
@@ -62,7 +61,6 @@ class Beginnings:
         return self._fingerprints[prefix]
 
     def fetch_contents(self, wanted: Iterable[ContentPrefix]) -> None:
-        """Request contents that will be needed."""
         sizes: dict[bytes, set[int]] = {}
         for prefix in wanted:
             if prefix not in self._contents:
@@ -76,7 +74,6 @@ class Beginnings:
             self._contents.update((ContentPrefix(path, size), each) for size, each in zip(asked, contents, strict=True))
 
     def content(self, prefix: ContentPrefix) -> Content:
-        """The beginning of the content of a compressed file."""
         self.fetch_contents([prefix])
         return self._contents[prefix]
 
@@ -114,7 +111,6 @@ class _Beginning:
         self._head, self._tail = bytearray(), bytearray()
 
     def read_on(self, content: DecompressedFile, until: int) -> None:
-        """Read on, as far as there is content."""
         while self.size_bytes < until:
             piece = _read(content, self.size_bytes, min(OUTPUT_BYTES, until - self.size_bytes))
             if not piece:
@@ -125,7 +121,6 @@ class _Beginning:
             self.size_bytes += len(piece)
 
     def version(self) -> tuple[int, int]:
-        """Size and fingerprint of the bytes that were read."""
         return self.size_bytes, fingerprint_of_head_and_tail(self._head, self._tail)
 
 

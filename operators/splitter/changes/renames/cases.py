@@ -98,7 +98,6 @@ NAME_CASES: Sequence[RotationCase] = (
 
 
 def decide(cases: Sequence[RotationCase], facts: object) -> Continuing:
-    """The answer of the first case that fits."""
     return next(case.answer for case in cases if case.fits(facts))
 
 

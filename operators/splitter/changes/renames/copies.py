@@ -27,9 +27,6 @@ MAX_REPEATS = 3
 class LeftFiles:
     """Files that are left for later scans: copies until they stay unchanged, and files that change during a scan.
 
-    Args:
-        clock: The time.
-
     Attributes:
         has_more: Whether files that changed while they were scanned are left for a scan that follows at once.
     """
@@ -44,11 +41,9 @@ class LeftFiles:
 
     @property
     def has_waiting(self) -> bool:
-        """Whether copies are left until they have been unchanged for COPY_GRACE_S."""
         return bool(self._waiting)
 
     def begin_scan(self) -> None:
-        """Begin a scan."""
         self._still_waiting = {}
         self.has_more = False
 
@@ -59,7 +54,6 @@ class LeftFiles:
             self._repeats.clear()
 
     def leave_for_next_scan(self, file: FoundFile) -> None:
-        """Leave a file that changed while it was scanned."""
         self._repeats[file.name] += 1
         self.has_more = True
 
@@ -99,7 +93,6 @@ class Copies:
         """How many seconds a file must stay unchanged; 0 if it is no copy.
 
         Args:
-            file: The file.
             is_copy: Whether it has all bytes of a version whose file still has them.
         """
         shares = [self._share(file, original) for original in self._others[id(file)]]

@@ -32,26 +32,21 @@ class FoundFile:
 
     @property
     def path(self) -> bytes:
-        """Its path."""
         return self.files.keys[0]
 
     @property
     def name(self) -> bytes:
-        """Its name in the index."""
         return self.files.index_names[0]
 
     @property
     def stat(self) -> ListedStat:
-        """The listed version."""
         return self.files.stats[0]
 
     @property
     def is_compressed(self) -> bool:
-        """Whether its name has the suffix of a compression."""
         return uncompressed(self.path) != self.path
 
     def prefix(self, size_bytes: int) -> FilePrefix:
-        """Its first bytes."""
         return FilePrefix(self.path, size_bytes, self.stat.file_id)
 
     def is_older_than(self, entry: IndexEntry) -> bool:
@@ -89,7 +84,6 @@ class FoundFile:
         return self.stat.file_id not in emitted or now.st_nlink > 1
 
     def is_exactly_as_listed(self) -> bool:
-        """Whether the listed version still exists."""
         now, listed = stat_behind_links(self.path), self.stat
         version = listed.file_id, listed.size_bytes, listed.mtime_ns
         return now is not None and (file_id_of(now.st_ino), now.st_size, now.st_mtime_ns) == version
@@ -116,7 +110,6 @@ class TakenVersion:
 
     @property
     def is_earlier(self) -> bool:
-        """Whether the path has held another version since."""
         return EARLIER in self.name
 
 
@@ -155,7 +148,6 @@ class VersionsOfInode:
     that inode.
 
     Args:
-        file_id: The inode number.
         versions: The versions, longest first.
     """
 

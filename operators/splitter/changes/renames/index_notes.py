@@ -24,11 +24,7 @@ _NEVER_MILLIS = 1 << 62
 
 
 def names_to_know(read: Mapping[bytes, ReadVersion]) -> list[bytes]:
-    """The names in the index whose entries the notes depend on; see IndexNotes.
-
-    Args:
-        read: The parts of versions that were read, by name.
-    """
+    """The names in the index whose entries the notes depend on; see IndexNotes."""
     parts = {_path_of(name) + PART for name in read}
     taken = (earlier_names(name, version) for name, version in read.items() if EARLIER not in name)
     return [*parts, *(slot for slots in taken for slot in slots)]
@@ -40,11 +36,6 @@ class IndexNotes:
     Guarantee: the index is right after each file that is taken with its notes. No name holds a version that this file
     or an earlier one has taken over, and a version that none of them has is held under a name. So the other files may
     be taken in any window, and by any run.
-
-    Args:
-        decisions: What the files are.
-        read: The parts of versions that were read, by name.
-        known: The entries of names_to_know().
     """
 
     def __init__(
@@ -66,7 +57,6 @@ class IndexNotes:
         """The notes for the next file.
 
         Args:
-            decision: What the file is.
             replaces: Whether the file is another version than the one under its name; otherwise both continue
                 the same earlier version, and nothing was read of the one under its name.
         """

@@ -44,13 +44,11 @@ class IdentityFilter:
         self.room = expected
 
     def add(self, numbers: npt.NDArray[np.int64]) -> None:
-        """Add numbers."""
         self.room -= len(numbers)
         for index, bit in self._bits_of(numbers):
             np.bitwise_or.at(self._bytes, index, bit)
 
     def may_have(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """For each number whether it may have been added."""
         found = np.ones(len(numbers), bool)
         for index, bit in self._bits_of(numbers):
             found &= (self._bytes[index] & bit) != 0
@@ -66,11 +64,7 @@ class IdentityFilter:
 
 
 class KnownIdentities:
-    """The identities of the files in an index, and of those that a scan emits.
-
-    Args:
-        index: The index.
-    """
+    """The identities of the files in an index, and of those that a scan emits."""
 
     def __init__(self, index: FileIndex) -> None:
         self._index = index
@@ -88,7 +82,6 @@ class KnownIdentities:
         return self._made().may_have(identities)
 
     def add(self, identities: npt.NDArray[np.int64]) -> None:
-        """Add the identities of files that the scan emits."""
         self._made().add(identities)
         self._recent.append(identities)
         self._recent_count += len(identities)

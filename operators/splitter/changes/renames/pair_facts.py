@@ -28,11 +28,6 @@ class KnownVersions:
     Create it before the index is read, which has all later reports: files whose readers have not reported by then are
     left for later scans.
 
-    Args:
-        pending: Files whose fingerprints readers will report.
-        left: Files that are left for later scans.
-        in_tasks: Takes fingerprints.
-
     Attributes:
         pending: Files whose fingerprints readers will report.
         left: Files that are left for later scans.
@@ -112,9 +107,6 @@ class Pair:
     """The facts about a file and a version under another name that it may continue; see PAIR_CASES.
 
     Args:
-        file: The file.
-        version: The version.
-        known: What is known of both.
         same_inode: Whether the version is tried by its inode.
     """
 
@@ -159,7 +151,6 @@ class Pair:
 
     @property
     def content_prefix(self) -> ContentPrefix:
-        """The first bytes of the content of the file that must be those of the version."""
         return ContentPrefix(self.file.path, self.version.entry.size_bytes)
 
     @property
@@ -173,7 +164,6 @@ class Pair:
 
     @property
     def same_version(self) -> bool:
-        """Whether the file has the version's size and time."""
         entry, stat = self.version.entry, self.file.stat
         return (entry.size_bytes, entry.mtime_ns) == (stat.size_bytes, stat.mtime_ns)
 
@@ -185,7 +175,6 @@ class Pair:
 
     @property
     def is_compressed(self) -> bool:
-        """Whether the file is compressed."""
         return self.file.is_compressed
 
     @property
@@ -239,12 +228,10 @@ class Pair:
 
     @property
     def is_steady(self) -> bool:
-        """Whether the file is exactly as it was listed."""
         return self.file.is_exactly_as_listed()
 
     @property
     def left_often(self) -> bool:
-        """Whether the file was left for another scan too often."""
         return self._known.left.was_left_often(self.file)
 
 
@@ -252,7 +239,6 @@ class OwnName:
     """The facts about a file that continues no version under another name; see NAME_CASES.
 
     Args:
-        file: The file.
         known: What is known of it; all other files have been examined.
     """
 
@@ -271,7 +257,6 @@ class OwnName:
 
     @property
     def was_taken(self) -> bool:
-        """Whether a version was taken under its name."""
         return self._file.entry is not None
 
     @property
@@ -281,7 +266,6 @@ class OwnName:
 
     @property
     def same_inode(self) -> bool:
-        """Whether that version has the file's inode."""
         return self._file.entry is not None and self._file.entry.identity == self._file.stat.file_id
 
     @property

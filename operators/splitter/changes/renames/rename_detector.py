@@ -32,13 +32,6 @@ class RenameDetector:
     A version that was taken is recognised under another name by its inode, whatever the names, if the file has the
     first and last bytes that were taken. It is recognised by these bytes alone if the names are those of a log rotation
     and the file of the old name has lost them, or is another one.
-
-    Args:
-        index: The versions that were taken.
-        pending: Files whose fingerprints readers will report.
-        roots: The app's named roots.
-        in_tasks: Takes fingerprints.
-        clock: The time.
     """
 
     def __init__(
@@ -60,7 +53,6 @@ class RenameDetector:
 
     @property
     def has_waiting(self) -> bool:
-        """Whether copies are left until they have been unchanged for COPY_GRACE_S."""
         return self._left.has_waiting
 
     def begin_scan(self) -> None:
@@ -76,15 +68,12 @@ class RenameDetector:
 
     @property
     def held_count(self) -> int:
-        """How many files are held."""
         return len(self._held)
 
     def hold(self, files: ListedFiles, entry: IndexEntry | None) -> None:
-        """Hold one file."""
         self._held.append(FoundFile(files, entry))
 
     def remember_emitted(self, files: ListedFiles) -> None:
-        """Remember files that the scan emits."""
         self._known.add(files.stats.file_ids)
 
     def remember_identities(self, identities: Sequence[int]) -> None:
@@ -157,7 +146,6 @@ class RenameDetector:
     def _decide(
         self, file: FoundFile, decision: FileDecision | None, known: KnownVersions, *, is_there: bool
     ) -> FileDecision:
-        """What a file is, if it continues no version under another name."""
         if decision is None:
             answer = decide(NAME_CASES, OwnName(file, known)) if is_there else Continuing.AGAIN
             decision = FileDecision(file, answer)
@@ -205,7 +193,6 @@ class RenameDetector:
             known.fetch(files)
 
     def _find_recent(self, versions: Mapping[bytes, Sequence[TakenVersion]]) -> set[int]:
-        """The inodes among those of versions that this scan has emitted."""
         inodes = [version.entry.identity for others in versions.values() for version in others]
         return self._known.are_recent(inodes) if inodes else set()
 
