@@ -11,7 +11,7 @@ from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
 from operators.splitter.changes.detection_rules import CompletenessRules
 from operators.splitter.scan.listed_files import ListedFiles
-from operators.splitter.scan.listed_stats import ListedStat
+from operators.splitter.scan.listing import ListedStat
 from operators.splitter.scan.scan_roots import Root, below, find_roots
 from operators.splitter.scan.selection import HIDDEN, NameFilter, Selection
 

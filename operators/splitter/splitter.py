@@ -35,11 +35,11 @@ from operators.splitter.changes.detection_rules import (
 from operators.splitter.changes.renames.rename_detector import RenameDetector
 from operators.splitter.explanation import InputExplanation
 from operators.splitter.index.file_index import FileIndex
-from operators.splitter.index.report_log import FingerprintState
+from operators.splitter.index.pending_fingerprints import FingerprintState
 from operators.splitter.index.taken_files import TakenFiles, TakenState
 from operators.splitter.scan.clock import Clock
+from operators.splitter.scan.links import reads_all_in
 from operators.splitter.scan.listed_files import ListedFiles
-from operators.splitter.scan.output_locations import reads_all_in
 from operators.splitter.scan.scan_roots import find_roots, missing_root
 from operators.splitter.scan.scan_sources import ScanSource, SingleScan, TimeBasedDirectoryScanner, watched
 from operators.splitter.scan.scanner import Scanner

@@ -20,28 +20,34 @@ from dagflow.storage.location import redacted
 from dagflow.storage.roots import Roots
 from operators.files.rotation_names import uncompressed
 from operators.files.source_events import Fate
-from operators.splitter.changes.changed_files import ChangedFiles, as_rewritten, closing, is_rewritten, lost_end
-from operators.splitter.changes.comparison import (
+from operators.splitter.changes.changed_files import (
+    ChangedFiles,
+    GrowthNotes,
+    as_rewritten,
+    closing,
+    is_rewritten,
+    lost_end,
+)
+from operators.splitter.changes.detection_rules import (
+    DetectionRules,
     in_larger_steps,
     is_other_file,
     is_tail,
     is_unchanged,
+    looks_appended,
     taken_prefix,
 )
-from operators.splitter.changes.detection_rules import DetectionRules, looks_appended
 from operators.splitter.changes.fingerprint_lookahead import FingerprintLookahead, WholeStep
-from operators.splitter.changes.growth_notes import GrowthNotes
 from operators.splitter.changes.renames.cases import Continuing
 from operators.splitter.changes.renames.copies import COPY_GRACE_S
 from operators.splitter.changes.renames.found_files import FileDecision
 from operators.splitter.changes.renames.index_notes import IndexNotes, names_to_know
 from operators.splitter.changes.renames.rename_detector import RenameDetector
-from operators.splitter.index.entries import IndexEntry
+from operators.splitter.index.entries import SHORTER, IndexEntry, ReadVersion, is_part
 from operators.splitter.index.file_index import FileIndex
 from operators.splitter.index.fingerprinting import FilePrefix, prefixes_of, take_fingerprints
 from operators.splitter.index.index_view import IndexEntries, IndexView
 from operators.splitter.index.pending_fingerprints import InFlightFiles, PendingFingerprints
-from operators.splitter.index.version_slots import SHORTER, ReadVersion, is_part
 from operators.splitter.scan.clock import Clock
 from operators.splitter.scan.listed_files import FileRow, ListedFiles
 from operators.splitter.scan.local_listing import LocalLister

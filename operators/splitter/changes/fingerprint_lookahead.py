@@ -13,8 +13,7 @@ import numpy.typing as npt
 
 from dagflow.metrics import names
 from dagflow.storage.fingerprint import UNKNOWN
-from operators.splitter.changes.comparison import has_changed
-from operators.splitter.changes.detection_rules import DetectionRules
+from operators.splitter.changes.detection_rules import DetectionRules, has_changed
 from operators.splitter.changes.renames.copies import MAX_REPEATS
 from operators.splitter.index.fingerprinting import FilePrefix, prefixes_of, take_fingerprints
 from operators.splitter.scan.listed_files import ListedFiles

@@ -24,6 +24,7 @@ from dagflow.storage.context import StorageContext
 from dagflow.storage.location import parent
 from dagflow.storage.objects import ObjectStore
 from operators.splitter.index.entries import (
+    EARLIER,
     NO_ENTRIES,
     IndexEntry,
     Numbers,
@@ -35,7 +36,6 @@ from operators.splitter.index.entries import (
 )
 from operators.splitter.index.index_view import IndexView
 from operators.splitter.index.sorted_runs import Run, RunCursor, RunFile, RunWriter, compact
-from operators.splitter.index.version_slots import EARLIER
 
 # Entries in the snapshot itself: enough that small windows write no file each, at 100 bytes an entry.
 INLINE_ENTRIES = 500

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from operators.files.file_columns import Column
 from operators.files.metadata import NO_CONTINUATION, Continuation, FileVersion
 from operators.splitter.index.entries import IndexEntry
-from operators.splitter.scan.listed_stats import ListedStat, ListedStats
+from operators.splitter.scan.listing import ListedStat, ListedStats
 from operators.splitter.scan.scan_roots import Root
 
 

@@ -14,9 +14,7 @@ import numpy as np
 from dagflow.errors import MissingError, StorageError
 from dagflow.storage.backends.local.disk import bounded_ns
 from dagflow.storage.fingerprint import file_id_of
-from operators.splitter.scan.listed_stats import ListedStat, ListedStats
-from operators.splitter.scan.listing import ENTRIES_AT_ONCE, Entries, Kind, Lister
-from operators.splitter.scan.notices import Notices
+from operators.splitter.scan.listing import ENTRIES_AT_ONCE, Entries, Kind, ListedStat, ListedStats, Lister, Notices
 from operators.splitter.scan.worker_program import stat_files
 
 

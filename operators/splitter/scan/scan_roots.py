@@ -15,8 +15,7 @@ from dagflow.api.regular_expressions import glob_matcher
 from dagflow.errors import MissingError, StorageError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, join, redacted
-from operators.splitter.scan.listed_stats import DIRECTORY, ListedStat, ListedStats
-from operators.splitter.scan.listing import ENTRIES_AT_ONCE, Entries, Kind, Lister
+from operators.splitter.scan.listing import DIRECTORY, ENTRIES_AT_ONCE, Entries, Kind, ListedStat, ListedStats, Lister
 from operators.splitter.scan.local_listing import LocalLister
 from operators.splitter.scan.worker_program import UNFINISHED_ENDS
 

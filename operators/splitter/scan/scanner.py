@@ -22,17 +22,13 @@ from dagflow.metrics import names as metrics
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
 from operators.splitter.scan import worker_program
+from operators.splitter.scan.links import OutputLocations, OwnNames
 from operators.splitter.scan.listed_files import ListedFiles
-from operators.splitter.scan.listed_stats import DIRECTORY, ListedStats
-from operators.splitter.scan.listing import Entries
+from operators.splitter.scan.listing import DIRECTORY, Entries, ListedStats, Notices
 from operators.splitter.scan.local_listing import LocalLister
-from operators.splitter.scan.notices import Notices
-from operators.splitter.scan.output_locations import OutputLocations
-from operators.splitter.scan.own_names import OwnNames
 from operators.splitter.scan.scan_roots import Root, below, find_roots, listed_in
 from operators.splitter.scan.selection import Selection
-from operators.splitter.scan.stat_prefetch import StatPrefetcher
-from operators.splitter.scan.walk import READ_ALREADY, Walk
+from operators.splitter.scan.walk import READ_ALREADY, StatPrefetcher, Walk
 from operators.splitter.scan.worker_program import LIST, LISTED, NOT_REACHED, NOT_VISITED, WALK, WALKED
 from operators.splitter.scan.workers import WorkerProcesses, Workers
 

@@ -11,11 +11,10 @@ from dagflow.storage.fingerprint import file_id_of
 from operators.files.rotation_names import uncompressed
 from operators.files.source_events import Fate
 from operators.splitter.changes.renames.cases import Continuing
-from operators.splitter.index.entries import IndexEntry
+from operators.splitter.index.entries import EARLIER, PART, SHORTER, IndexEntry
 from operators.splitter.index.fingerprinting import FilePrefix
-from operators.splitter.index.version_slots import EARLIER, PART, SHORTER
 from operators.splitter.scan.listed_files import ListedFiles
-from operators.splitter.scan.listed_stats import ListedStat
+from operators.splitter.scan.listing import ListedStat
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from operators.files.source_events import Fate
 from operators.splitter.changes.renames.found_files import FileDecision, TakenVersion
-from operators.splitter.index.entries import IndexEntry
-from operators.splitter.index.version_slots import (
+from operators.splitter.index.entries import (
     EARLIER,
     PART,
     SHORTER,
+    IndexEntry,
     ReadVersion,
     earlier_name,
     earlier_names,

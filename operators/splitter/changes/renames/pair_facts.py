@@ -7,9 +7,8 @@ from functools import cached_property
 
 from dagflow.storage.fingerprint import UNKNOWN, file_id_of
 from operators.files.rotation_names import is_shifted
-from operators.splitter.changes.renames.beginnings import Beginnings, ContentPrefix
 from operators.splitter.changes.renames.cases import Original
-from operators.splitter.changes.renames.copies import LeftFiles
+from operators.splitter.changes.renames.copies import Beginnings, ContentPrefix, LeftFiles
 from operators.splitter.changes.renames.found_files import (
     FoundFile,
     TakenVersion,

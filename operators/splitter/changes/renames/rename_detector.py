@@ -14,11 +14,10 @@ from operators.splitter.changes.renames.copies import Copies, LeftFiles
 from operators.splitter.changes.renames.found_files import FileDecision, FoundFile, TakenVersion
 from operators.splitter.changes.renames.known_identities import KnownIdentities
 from operators.splitter.changes.renames.pair_facts import KnownVersions, OwnName, Pair
-from operators.splitter.index.entries import IndexEntry
+from operators.splitter.index.entries import EARLIER, PART, SLOTS, IndexEntry
 from operators.splitter.index.file_index import FileIndex
 from operators.splitter.index.index_view import IndexView
 from operators.splitter.index.pending_fingerprints import PendingFingerprints
-from operators.splitter.index.version_slots import EARLIER, PART, SLOTS
 from operators.splitter.scan.clock import Clock
 from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.workers import InTasks

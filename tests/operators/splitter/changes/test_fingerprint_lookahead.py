@@ -14,7 +14,7 @@ import pytest
 from operators.splitter.changes.detection_rules import DetectionRules
 from operators.splitter.changes.fingerprint_lookahead import FingerprintLookahead
 from operators.splitter.scan.listed_files import ListedFiles
-from operators.splitter.scan.listed_stats import ListedStat
+from operators.splitter.scan.listing import ListedStat
 from operators.splitter.scan.local_listing import LocalLister
 from operators.splitter.scan.scan_roots import Root
 from tests.operators.splitter.changes.renames.rotations import copy_and_truncate

@@ -23,8 +23,7 @@ from operators.files.source_events import Fate, FileFingerprints
 from operators.splitter.changes import change_detection
 from operators.splitter.index.entries import IndexEntry
 from operators.splitter.index.file_index import FileIndex
-from operators.splitter.index.pending_fingerprints import PendingFingerprints
-from operators.splitter.index.report_log import FingerprintState
+from operators.splitter.index.pending_fingerprints import FingerprintState, PendingFingerprints
 from tests.memory import in_own_process, peak_bytes
 from tests.nightly import examples
 from tests.operators.splitter.splitter_driver import FollowingDriver, SplitterDriver, write

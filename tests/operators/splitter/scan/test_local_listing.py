@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from operators.splitter.scan.listed_stats import ListedStat
+from operators.splitter.scan.listing import ListedStat
 from operators.splitter.scan.local_listing import LocalLister
 from tests.operators.splitter.splitter_driver import write
 

@@ -12,7 +12,7 @@ from dagflow.errors import SourceChangedError, TransientStorageError
 from dagflow.storage.context import StorageContext
 from dagflow.testing.manual_clock import ManualClock
 from operators.splitter.scan.listed_files import ListedFiles
-from operators.splitter.scan.listed_stats import ListedStat
+from operators.splitter.scan.listing import ListedStat
 from operators.splitter.scan.scan_roots import find_root
 from operators.splitter.scan.scan_sources import MAX_QUEUED_FILES, TimeBasedDirectoryScanner
 from tests.operators.splitter.splitter_driver import WAIT_S, FollowingDriver, InProcessServices, twelve_files, write

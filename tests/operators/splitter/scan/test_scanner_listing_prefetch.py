@@ -17,14 +17,13 @@ from hypothesis import strategies as st
 
 from dagflow.storage.context import StorageContext
 from operators.splitter.scan import worker_program
+from operators.splitter.scan.links import OwnNames
+from operators.splitter.scan.listing import Notices
 from operators.splitter.scan.local_listing import LocalLister
-from operators.splitter.scan.notices import Notices
-from operators.splitter.scan.own_names import OwnNames
 from operators.splitter.scan.scan_roots import find_root
 from operators.splitter.scan.scanner import PrefetchingLister, QueuedDirectories, Scanner
 from operators.splitter.scan.selection import Selection
-from operators.splitter.scan.stat_prefetch import StatPrefetcher
-from operators.splitter.scan.walk import Walk
+from operators.splitter.scan.walk import StatPrefetcher, Walk
 from operators.splitter.scan.worker_program import LEFT_TO_WALK, LIST, LISTED, NOT_REACHED, TO_BE_ENTERED, WALK
 from operators.splitter.scan.workers import WorkerProcess, WorkerProcesses, Workers
 from tests.nightly import examples

@@ -16,10 +16,9 @@ from operators.splitter.changes.renames.found_files import (
     VersionsOfInode,
     stat_behind_links,
 )
-from operators.splitter.index.entries import IndexEntry
-from operators.splitter.index.version_slots import SLOTS
+from operators.splitter.index.entries import SLOTS, IndexEntry
 from operators.splitter.scan.listed_files import ListedFiles
-from operators.splitter.scan.listed_stats import ListedStat
+from operators.splitter.scan.listing import ListedStat
 from operators.splitter.scan.local_listing import LocalLister
 from operators.splitter.scan.scan_roots import Root
 

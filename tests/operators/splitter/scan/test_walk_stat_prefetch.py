@@ -12,12 +12,11 @@ import pytest
 from hypothesis import given, settings
 
 from dagflow.errors import StorageError
-from operators.splitter.scan.listed_stats import ListedStat
-from operators.splitter.scan.listing import Entries
+from operators.splitter.scan.listing import Entries, ListedStat
 from operators.splitter.scan.local_listing import LocalLister
 from operators.splitter.scan.scanner import Scanner
 from operators.splitter.scan.selection import Selection
-from operators.splitter.scan.stat_prefetch import StatPrefetcher
+from operators.splitter.scan.walk import StatPrefetcher
 from operators.splitter.scan.worker_program import stat_files
 from operators.splitter.scan.workers import WorkerProcesses
 from tests.memory import in_own_process, peak_bytes

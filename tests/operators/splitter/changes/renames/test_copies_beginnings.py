@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dagflow.storage.fingerprint import fingerprint_of
-from operators.splitter.changes.renames.beginnings import Beginnings, Content, ContentPrefix
+from operators.splitter.changes.renames.copies import Beginnings, Content, ContentPrefix
 from operators.splitter.index.fingerprinting import FilePrefix
 from tests.nightly import by_day
 from tests.operators.splitter.changes.renames.rotations import COMPRESSORS
