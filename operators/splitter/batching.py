@@ -22,8 +22,6 @@ class BatchRules:
     """When a batch is full.
 
     Attributes:
-        max_bytes: Number of bytes at which a batch is full.
-        max_files: Number of files at which a batch is full.
         wait_millis: How long a batch that is not full waits for further files; 0 for no longer than its window.
         is_whole: Whether one task reads all of a batch, which then ends where it is full and not where its window ends.
     """

@@ -30,8 +30,6 @@ class OpenFile:
     """A file some of whose blocks are not emitted yet.
 
     Attributes:
-        url: The file.
-        version: The version that is cut.
         block_size: Cut interval in bytes when the file was begun.
         next_start: Offset of the first byte of the next block.
         discovered_ms: When it was listed, in milliseconds since 1970; 0 where unknown.
@@ -73,9 +71,7 @@ class CutterState:
     """How far a splitter has cut.
 
     Attributes:
-        next_block_id: Id of the next block.
         open_file: The file that is being cut; None where none is.
-        waiting: Small files whose batch is not emitted.
     """
 
     next_block_id: int
@@ -84,11 +80,7 @@ class CutterState:
 
 
 def count_blocks(start: int, end: int, block_size: int) -> int:
-    """How many blocks cover [start, end) when they are cut at multiples of block_size.
-
-    Raises:
-        ValueError: block_size is less than 1.
-    """
+    """How many blocks cover [start, end) when they are cut at multiples of block_size."""
     if block_size < 1:
         raise ValueError(f"block_size must be at least 1, got {block_size}")
     return -(-end // block_size) - start // block_size if end > start else 0
@@ -155,11 +147,7 @@ class BlockCutter:
         self._quota = WindowQuota(DEFAULT_BUDGET)
 
     def begin_window(self, limits: WindowLimits) -> None:
-        """Count emitted tuples towards a new window from now on.
-
-        Args:
-            limits: The app's limits; the engine's budget applies as well.
-        """
+        """Count emitted tuples towards a new window from now on."""
         self._quota = WindowQuota(DEFAULT_BUDGET if self._control is None else self._control.budget, limits)
 
     @property
@@ -176,7 +164,6 @@ class BlockCutter:
 
         Args:
             file: The file; next_start is more than 0 for the tail of a file that grew.
-            relative_path: Its path below the root that it was found under.
 
         Returns:
             False when the window is full; nothing was emitted then.
@@ -243,7 +230,6 @@ class BlockCutter:
 
         Args:
             files: New files and directories that do not grow; a directory takes no room.
-            block_size: Cut interval in bytes.
 
         Returns:
             How many were taken, directories included.

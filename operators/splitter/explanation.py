@@ -17,11 +17,7 @@ from operators.splitter.scan.selection import HIDDEN, NameFilter, Selection
 
 
 class InputExplanation:
-    """Applies the rules of one splitter to one file.
-
-    Args:
-        now_millis: The time, in milliseconds since 1970.
-    """
+    """Applies the rules of one splitter to one file."""
 
     def __init__(
         self,
@@ -38,11 +34,7 @@ class InputExplanation:
         self._now_millis = now_millis
 
     def explain(self, url: str) -> tuple[bool, str]:
-        """Whether a scan now would take a file, and why.
-
-        Raises:
-            StorageError: The store failed.
-        """
+        """Whether a scan now would take a file, and why."""
         reasons = []
         for named in self._files:
             reason = self._why_not(named, os.fsencode(url))

@@ -20,7 +20,6 @@ class NamedFilesState:
     """State of FileSplitterBase.
 
     Attributes:
-        cutter: How far files are cut.
         waiting: Files that were named and not begun.
     """
 

@@ -52,8 +52,6 @@ class SplitterState:
     """State of FileSplitterInput.
 
     Attributes:
-        cutter: How far files are cut.
-        taken: The versions of files that were taken.
         is_first_scan_done: Whether everything that the first scan found was taken.
     """
 

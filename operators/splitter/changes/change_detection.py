@@ -76,7 +76,6 @@ class ChangeDetector:
 
     Args:
         in_tasks: Takes fingerprints that no reader will report; see take_fingerprints().
-        renames: Recognises files that were taken under another name.
 
     Attributes:
         has_more: Whether the last scan of changes() left files for one that follows at once.
@@ -460,11 +459,7 @@ class WaitingFiles:
                 self._waiting[files.index_names[position]] = entry
 
     def deleted(self, moved: Container[bytes]) -> Iterator[ListedFiles]:
-        """The ends of files that no longer exist, at the end of a scan.
-
-        Args:
-            moved: Names of files that the scan has found under other names.
-        """
+        """The ends of files that no longer exist, at the end of a scan."""
         if self._waiting is None:
             self._waiting = self._index.waiting(MOST_FILES)
         for name, entry in list(self._waiting.items()):

@@ -41,11 +41,7 @@ class ChangedFiles:
         self._notes = notes
 
     def judge(self, files: ListedFiles, entry: IndexEntry, fingerprint: int) -> ListedFiles:
-        """One changed file, as the policy says; see change_of() for the fingerprint.
-
-        Raises:
-            SourceChangedError: The policy fails on the change.
-        """
+        """One changed file, as the policy says; see change_of() for the fingerprint."""
         if files.is_directory(0):
             return files
         return self.treat(files, files.index_names[0], entry, change_of(entry, files.stats[0], fingerprint))
@@ -82,7 +78,6 @@ class ChangedFiles:
         """The unread rest of a file, with the fingerprint of the part that was read.
 
         Args:
-            name: The name in the index of the version that was taken.
             is_content: Whether it is the beginning of the content of a compressed file.
         """
         start, content_start = entry.read_until, 0

@@ -102,7 +102,6 @@ class CompletenessRules:
     """The app's rules for when a file is complete.
 
     Attributes:
-        min_age_millis: Time for which a file must not have been modified.
         done_marker: Name of the file that marks another one as complete, with `{name}` for that one's name; "" for
             none.
     """
@@ -131,9 +130,6 @@ class CompletenessRules:
         """One of the complete files, in its current version.
 
         The file may have been listed before its marker was found, and completed since.
-
-        Raises:
-            StorageError: The file cannot be examined.
         """
         file = files.slice(index, index + 1)
         if not self.done_marker or not files.root.is_local or files.is_directory(index):
@@ -157,9 +153,6 @@ class DetectionRules:
     """Which files of a scan are read.
 
     Attributes:
-        on_change: Policy for files that changed.
-        completeness: When a file is complete.
-        latest_first: Whether the newest files are read first.
         wait_millis: How long a last record without delimiter waits in a file that stays unchanged; 0 where files do not
             grow, None for any time.
         rotated_millis: The same for a file that was rotated, whose writer may still have it open.

@@ -42,13 +42,10 @@ class IndexEntry(NamedTuple):
 
     Attributes:
         size_bytes: Length; -1 for a directory.
-        mtime_ns: Modification time in nanoseconds since 1970.
         identity: ListedStat.identity.
-        taken_millis: When it was taken, in milliseconds since 1970.
         fingerprint: Head and tail fingerprint; 0 if unknown.
         rest_bytes: How many bytes at its end were not read: if the fate is READ, because they are a record without
             delimiter, which waits for its end.
-        fate: What became of it.
         is_rotated: Whether it was found under another name before: nothing is appended to it for long.
     """
 

@@ -49,7 +49,6 @@ class IndexState:
 
     Attributes:
         recent: Entries that are in no run: an Arrow IPC stream, see entries.SCHEMA; b"" for none.
-        runs: The runs, newest first.
     """
 
     recent: bytes = b""
@@ -61,7 +60,6 @@ class LateEntries:
     """Entries that were recorded after the snapshot of their window.
 
     Attributes:
-        report: The report of readers that they are from; see PendingFingerprints.report.
         recent: The entries as in IndexState; b"" if they are a run.
         run: The run; None if they are inline.
     """
@@ -141,9 +139,6 @@ class FileIndex:
 
         Returns:
             The value for restore_late() after that snapshot was restored.
-
-        Raises:
-            StorageError: The entries cannot be written.
         """
         if self._run_set is None or entries.num_rows <= INLINE_ENTRIES or self._has_in_memory(entries):
             self.record_table(entries)
@@ -156,11 +151,7 @@ class FileIndex:
         return LateEntries(report, run=run)
 
     def restore_late(self, late: LateEntries) -> None:
-        """Record what record_late() returned, after restore().
-
-        Raises:
-            JournalError: A file of the run is missing.
-        """
+        """Record what record_late() returned, after restore()."""
         if late.run is None:
             self.record_table(decoded(late.recent))
             return
@@ -218,11 +209,7 @@ class FileIndex:
         return {path: entry for path, entry in self.find(paths).items() if entry.waiting_bytes}
 
     def snapshot(self) -> IndexState:
-        """The runs, and the entries that are in none of them.
-
-        Raises:
-            StorageError: A run cannot be written.
-        """
+        """The runs, and the entries that are in none of them."""
         self._flush_beyond(INLINE_ENTRIES)
         with self._lock:
             self._table_singles()
@@ -234,11 +221,7 @@ class FileIndex:
         return IndexState(recent, list(self.runs))
 
     def restore(self, state: IndexState) -> None:
-        """Take back a snapshot; the next snapshot removes the runs that this one does not name.
-
-        Raises:
-            JournalError: A run is missing.
-        """
+        """Take back a snapshot; the next snapshot removes the runs that this one does not name."""
         self.close()
         self._tables = [decoded(state.recent)] if state.recent else []
         self._table_rows = sum(table.num_rows for table in self._tables)
@@ -330,11 +313,7 @@ class RunSet:
         self._views.add(view)
 
     def restore(self, runs: Sequence[Run]) -> None:
-        """Replace the runs by those of a snapshot.
-
-        Raises:
-            JournalError: A file of a run is missing.
-        """
+        """Replace the runs by those of a snapshot."""
         self._runs = list(runs)
         self._dropped = []
         # These are files of an attempt that died before its snapshot was durable. They are removed with the next
@@ -346,9 +325,6 @@ class RunSet:
 
         Returns:
             The files that belong to none of the runs.
-
-        Raises:
-            JournalError: A file is missing.
         """
         named = {file.name for run in runs for file in run.files}
         present = set(self.store.list(""))
@@ -362,11 +338,7 @@ class RunSet:
         return sorted(present - named)
 
     def maintain(self, horizon_millis: int) -> None:
-        """Compact runs and remove files; called for each snapshot.
-
-        Args:
-            horizon_millis: Entries that were taken before this may be dropped.
-        """
+        """Compact runs and remove files; called for each snapshot."""
         self._snapshots += 1
         self._compact_in_background(horizon_millis)
         self._bound_runs(horizon_millis)

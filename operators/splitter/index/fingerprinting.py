@@ -20,7 +20,6 @@ class FilePrefix(NamedTuple):
     """The first bytes of a file.
 
     Attributes:
-        path: A local path.
         size_bytes: Number of bytes that the fingerprint covers.
         file_id: The file's inode number: another file with the name counts as gone; 0 for any file.
     """
@@ -44,9 +43,6 @@ def take_fingerprints(files: Sequence[FilePrefix], in_tasks: InTasks | None) -> 
 
     Args:
         in_tasks: Applies a function to items in tasks; None, as outside of an engine, to take them in this process.
-
-    Raises:
-        DagflowError: The tasks failed.
     """
     # Empty files need no task.
     there = [file for file in files if file.size_bytes > 0]

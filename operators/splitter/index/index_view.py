@@ -24,7 +24,6 @@ class IndexView:
     """The index at one moment; looks paths up once, in ascending order.
 
     Args:
-        store: The directory of the runs; None where there are none.
         tables: Entries that are newer than all runs; newest first, each by path.
         runs: The runs, newest first.
         horizon_millis: Entries that were taken before this have been forgotten.
@@ -130,11 +129,7 @@ class IndexView:
 
 
 class IndexEntries:
-    """The entries of several paths, in columns.
-
-    Args:
-        columns: The attributes of IndexEntry for the known paths.
-    """
+    """The entries of several paths, in columns."""
 
     def __init__(self, known: npt.NDArray[np.bool_], columns: Sequence[npt.NDArray[Any]]) -> None:
         self.known = known

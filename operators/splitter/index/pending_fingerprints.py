@@ -41,14 +41,7 @@ _REPORTED = ("fingerprint", "rest_bytes", "fate")
 
 
 class _PendingWindow(NamedTuple):
-    """Pending entries of one window, encoded: there are some for each file of all windows in flight.
-
-    Attributes:
-        window_id: Id of the window.
-        first: First path of the entries.
-        last: Last path of the entries.
-        data: The entries; see encoded().
-    """
+    """Pending entries of one window, encoded: there are some for each file of all windows in flight."""
 
     window_id: int
     first: bytes
@@ -67,11 +60,7 @@ class _PendingWindow(NamedTuple):
 
 
 class InFlightFiles:
-    """Files of windows that were not committed at one moment; whether their versions can be read is not known yet.
-
-    Args:
-        unfinished: Pending entries of files that are not completely emitted.
-    """
+    """Files of windows that were not committed at one moment; whether their versions can be read is not known yet."""
 
     def __init__(self, windows: Sequence[_PendingWindow], unfinished: pa.Table) -> None:
         self._windows = windows
@@ -98,7 +87,6 @@ class PendingFingerprints:
         max_late: Number of files of committed windows that stay pending: large ones, and batches that wait.
 
     Attributes:
-        window_id: The window that is being emitted.
         reports: Entries that reports have completed, as long as no durable snapshot of the index has them.
     """
 
@@ -127,11 +115,7 @@ class PendingFingerprints:
             self.window_id = window_id
 
     def end_window(self, unfinished: Sequence[str]) -> None:
-        """End the window, and hold the entries of files that are not completely emitted.
-
-        Args:
-            unfinished: URLs of files that were taken and not completely emitted.
-        """
+        """End the window, and hold the entries of files that are not completely emitted."""
         with self._lock:
             if not unfinished and not self._unfinished.num_rows:
                 return
@@ -209,11 +193,7 @@ class PendingFingerprints:
         return {path for path, entry in known.items() if entry.fate.is_gone}
 
     def report(self, window_id: int, events: Sequence[FileFingerprints], parts: Sequence[ReadPart] = ()) -> None:
-        """Complete the entries of the files that were read in a window; a call counts as one report.
-
-        Args:
-            events: Reports of its tasks about files that they have read to their ends, or left out.
-        """
+        """Complete the entries of the files that were read in a window; a call counts as one report."""
         self.reports.begin(window_id)
         with self._lock:
             self._encode_singles()
@@ -301,11 +281,7 @@ class PendingFingerprints:
         ]
 
     def resume(self, window_id: int, reports: int, unfinished: Sequence[str]) -> None:
-        """Continue after the windows that earlier runs planned; called after the index was restored.
-
-        Args:
-            window_id: The last window that these runs planned.
-        """
+        """Continue after the windows that earlier runs planned; called after the index was restored."""
         self._earlier_runs_window = window_id
         self.reports.resume(reports)
         paths = sorted(os.fsencode(self._roots.shorten(url)) for url in unfinished)
@@ -403,11 +379,7 @@ def _last_taken(entries: pa.Table, max_entries: int) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class FingerprintState:
-    """Fingerprints that readers reported, and that no durable snapshot of the index may have yet.
-
-    Attributes:
-        late: The completed entries, by report.
-    """
+    """Fingerprints that readers reported, and that no durable snapshot of the index may have yet."""
 
     late: list[LateEntries] = field(default_factory=list)
 

@@ -43,9 +43,6 @@ class RunFile:
 
     Attributes:
         name: Its name in the index's directory, never used again.
-        first: Its first path.
-        last: Its last path.
-        rows: Number of entries.
         footer_crc: CRC-32 of its footer; the pages have checksums of their own.
         has_rest: Whether an entry has bytes at its end that were not read.
     """
@@ -64,7 +61,6 @@ class Run:
 
     Attributes:
         level: 0 for a flushed run, one more than its parts for a compacted one.
-        files: The run's files, in order of path, disjoint.
     """
 
     level: int
@@ -158,7 +154,6 @@ class _RunFiles:
     Kept apart from the cursor that holds its readers: with a cycle, files would stay open until it is collected.
 
     Attributes:
-        files: The files.
         wanted: Ascending paths; rows before the first, and between two of them, are not needed.
     """
 
@@ -213,12 +208,7 @@ class _RunFiles:
 
 
 def _group(parquet: pq.ParquetFile, group: int, columns: list[str] | None = None) -> pa.Table:
-    """Read one row group.
-
-    Raises:
-        ArrowException: The row group is damaged.
-        OSError: The row group is damaged, or cannot be read.
-    """
+    """Read one row group."""
     table = parquet.read_row_group(group, columns=columns, use_threads=False)
     # The checksum of a page does not cover its header, such as the number of its values.
     if table.num_rows != parquet.metadata.row_group(group).num_rows:
@@ -227,11 +217,7 @@ def _group(parquet: pq.ParquetFile, group: int, columns: list[str] | None = None
 
 
 def _require_footer(source: pa.NativeFile, file: RunFile) -> None:
-    """Refuse a file whose footer is not the one that was written.
-
-    Raises:
-        ArrowException: The footer has another checksum.
-    """
+    """Refuse a file whose footer is not the one that was written."""
     size = source.size()
     source.seek(max(0, size - _END_BYTES))
     start = _footer_start(size, source.read())

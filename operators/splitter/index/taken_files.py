@@ -26,9 +26,6 @@ class TakenState:
     """The files that were taken up to the end of a window.
 
     Attributes:
-        index: State of the index of versions.
-        locations: The locations that were scanned.
-        window_id: Id of the window.
         reports: How many reports of readers the index has.
     """
 
@@ -39,12 +36,7 @@ class TakenState:
 
 
 class TakenFiles:
-    """Records files as they are taken.
-
-    Attributes:
-        index: The index.
-        pending: Files whose fingerprints readers will report.
-    """
+    """Records files as they are taken."""
 
     def __init__(self, index: FileIndex, locations: Sequence[str], storage: StorageContext) -> None:
         self.index = index
@@ -88,23 +80,12 @@ class TakenFiles:
             self.pending.supersede_one(name, entry)
 
     def snapshot(self) -> TakenState:
-        """The files that were taken.
-
-        Raises:
-            StorageError: The index cannot be written.
-        """
+        """The files that were taken."""
         reports = self.pending.reports.note_snapshot(self.pending.window_id)
         return TakenState(self.index.snapshot(), self._locations, self.pending.window_id, reports)
 
     def restore(self, state: TakenState, unfinished: Sequence[str]) -> None:
-        """Take back a snapshot.
-
-        Args:
-            unfinished: URLs of files that were not completely emitted by then.
-
-        Raises:
-            JournalError: A part of the index is missing, or its names of files differ from those of the app's roots.
-        """
+        """Take back a snapshot."""
         require_same_names(state.locations, self._files, self._roots)
         self.index.restore(state.index)
         self.pending.resume(state.window_id, state.reports, unfinished)

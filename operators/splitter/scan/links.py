@@ -13,11 +13,7 @@ from operators.splitter.scan.selection import EVERYTHING, NameFilter, Selection,
 
 
 class OutputLocations:
-    """Directories of this machine that an app writes into, under their names without links.
-
-    Args:
-        directories: Their paths without links, each with "/" at its end.
-    """
+    """Directories of this machine that an app writes into, under their names without links."""
 
     def __init__(self, directories: Iterable[bytes] = ()) -> None:
         self._directories = list(directories)

@@ -23,9 +23,7 @@ class ListedFiles:
     """Files and directories below one root, ascending by key, in columns, which take less memory than objects.
 
     Attributes:
-        root: Root that they were found under.
         keys: Paths in bytes; a directory's ends in "/".
-        stats: Versions; DIRECTORY for a directory.
         fingerprints: Head and tail fingerprints; () where none was taken.
         start: First byte to be read of each; more than 0 for the tail of a file that grew.
         continuation: What is known of one file that is read on, or has moved, except what the cutter adds.
@@ -133,9 +131,6 @@ class FileRow(NamedTuple):
     """One of many listed files, for a collection that keeps few of them.
 
     Attributes:
-        key: Its path in bytes.
-        stat: Its version.
-        fingerprints: Its head and tail fingerprint; () where none was taken.
         common: Properties common to the files that it was listed with; no files.
     """
 

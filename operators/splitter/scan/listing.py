@@ -48,9 +48,6 @@ class ListedStats(Sequence[ListedStat]):
     """Versions of many files in columns, which take less memory than objects. See ListedStat for the units.
 
     Attributes:
-        size_bytes: Lengths in bytes.
-        mtime_ns: Modification times.
-        file_ids: Inode numbers.
         etags: Etags; [] where no file has one.
     """
 
@@ -137,7 +134,6 @@ class Entries:
         stats: Versions; None where they take further calls.
         is_walked: Whether each directory is followed by everything below it, as paths relative to the listed one.
         directory: Path of the listed directory, with "/" at its end; b"" where the caller knows it.
-        links: The names that are symbolic links.
     """
 
     names: list[bytes]
@@ -191,29 +187,17 @@ class Lister(ABC):
         return (Entries([name]) for name in names)
 
     def stats(self, directory: bytes, names: list[bytes]) -> tuple[list[bytes], ListedStats]:
-        """The names that are files now, and their versions.
-
-        Raises:
-            StorageError: The store failed.
-        """
+        """The names that are files now, and their versions."""
         found = [(name, stat) for name in names if (stat := self.stat(directory + name)) is not None]
         return [name for name, _ in found], ListedStats.of([stat for _, stat in found])
 
     @abstractmethod
     def stat(self, path: bytes) -> ListedStat | None:
-        """The version of a file; None where it is gone or is no regular file.
-
-        Raises:
-            StorageError: The store failed.
-        """
+        """The version of a file; None where it is gone or is no regular file."""
 
     @abstractmethod
     def kind(self, path: bytes) -> Kind | None:
-        """Whether a file or a directory is at a path, links followed; None if nothing is.
-
-        Raises:
-            StorageError: The store failed.
-        """
+        """Whether a file or a directory is at a path, links followed; None if nothing is."""
 
     @abstractmethod
     def identity(self, directory: bytes) -> object:
@@ -232,11 +216,7 @@ class Lister(ABC):
         return []
 
     def is_also_directory(self, path: bytes) -> bool:
-        """Whether paths exist below the name of a file.
-
-        Raises:
-            StorageError: The store failed.
-        """
+        """Whether paths exist below the name of a file."""
         return False
 
     def is_link(self, directory: bytes) -> bool:

@@ -32,10 +32,7 @@ class Root:
     """Where a walk begins.
 
     Attributes:
-        named: The location as the user wrote it.
-        kind: The kind of the location.
         base: The file; or the directory that is walked, without "/" at its end.
-        lister: Lists the store.
         segments: For a glob: the patterns of the names below base, level by level.
         asks_hidden: For each segment, whether it begins like a hidden name, and so includes hidden names.
         index_prefix: The beginning of keys that the index replaces, and the replacement; see Roots.key_prefix.
@@ -116,11 +113,7 @@ def find_root(named: str, storage: StorageContext, *, is_literal: bool = False) 
 
 
 def find_roots(named: str, storage: StorageContext) -> list[Root]:
-    """Resolve one location: in an object store it may be a file, and a directory as well.
-
-    Raises:
-        MissingError: No file or directory has the name, and it is no glob.
-    """
+    """Resolve one location: in an object store it may be a file, and a directory as well."""
     root = find_root(named, storage)
     if root.kind == "file" and root.lister.is_also_directory(root.base):
         return [root, replace(root, kind="directory")]

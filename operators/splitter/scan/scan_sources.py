@@ -25,11 +25,7 @@ class ScanSource(ABC):
 
     @abstractmethod
     def peek(self) -> ListedFiles | None:
-        """The next files, or None where there are none for now.
-
-        Raises:
-            DagflowError: The scan failed.
-        """
+        """The next files, or None where there are none for now."""
 
     @abstractmethod
     def pop(self, count: int) -> None:

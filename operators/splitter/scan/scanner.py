@@ -73,11 +73,7 @@ class Scanner:
         self._notices = Notices()
 
     def roots(self) -> list[Root]:
-        """The current roots of the locations, by path.
-
-        Raises:
-            MissingError: A location does not exist.
-        """
+        """The current roots of the locations, by path."""
         roots: list[Root] = []
         for location in self._locations:
             try:
@@ -201,7 +197,6 @@ class _Request:
     """Directories that are listed together.
 
     Attributes:
-        directories: The directories, by path.
         is_walk: Whether everything below them is listed too.
     """
 
@@ -214,16 +209,7 @@ class _Request:
 
 
 class _Answer:
-    """A worker's answer, kept as the bytes that arrived: single names would take three times the memory.
-
-    Args:
-        data: The answer's bytes.
-
-    Attributes:
-        directories: The directories of the request.
-        outcomes: Outcome of each.
-        counts: Number of entries of each.
-    """
+    """A worker's answer, kept as the bytes that arrived: single names would take three times the memory."""
 
     def __init__(self, request: _Request, data: bytes) -> None:
         self.directories = list(request.directories)
@@ -291,10 +277,6 @@ class PrefetchingLister(LocalLister):
     """Lists the entries of LocalLister, many directories at a time, with workers as soon as there is work for them.
 
     Guarantee: the same entries in the same order, even if a worker dies.
-
-    Args:
-        ignored: Matches names of directories that are not entered.
-        notices: The notices of the scans of a run; None if this is its only scan.
     """
 
     def __init__(

@@ -41,7 +41,6 @@ class Selection:
     """The rules by which a scan selects names.
 
     Attributes:
-        recursive: Whether directories below a scanned directory are scanned too.
         file_pattern: Matches the whole name of each file that is selected; None for all.
         ignore_pattern: Matches the whole name of each file and directory that is skipped; None for none.
     """

@@ -37,7 +37,6 @@ class _Piece(NamedTuple):
     """Selected entries of a directory.
 
     Attributes:
-        entries: Consecutive entries; or a single directory that the walk enters.
         after: The states below that directory; None for other entries.
     """
 
@@ -46,14 +45,7 @@ class _Piece(NamedTuple):
 
 
 class _Level(NamedTuple):
-    """A directory on the path of the walk.
-
-    Attributes:
-        directory: Its path.
-        pieces: Its remaining pieces.
-        depth: Number of its ancestors.
-        is_linked: Whether the walk came through a link.
-    """
+    """A directory on the path of the walk."""
 
     directory: bytes
     pieces: Iterator[_Piece]
@@ -300,11 +292,7 @@ class StatPrefetcher:
         self._workers = workers
 
     def with_stats(self, lister: Lister, steps: Iterator[list[Entries]]) -> Generator[list[Entries]]:
-        """Each step's entries with their versions, without names that are no files any more.
-
-        Raises:
-            StorageError: A file cannot be examined; or any error of steps, after the steps that came before it.
-        """
+        """Each step's entries with their versions, without names that are no files any more."""
         waiting: deque[tuple[list[Entries], Any]] = deque()
         failed: StorageError | None = None
         while True:

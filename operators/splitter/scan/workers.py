@@ -160,11 +160,7 @@ class WorkerProcesses(Workers[WorkerProcess]):
 
     @classmethod
     def for_scan(cls, known_files: int) -> WorkerProcesses:
-        """The workers of a scan.
-
-        Args:
-            known_files: Largest number of files that were taken before it.
-        """
+        """The workers of a scan."""
         return cls(AFTER_FILES if known_files else AFTER_NEW_FILES)
 
     @property
@@ -231,11 +227,7 @@ class TaskWorkers(Workers["Future[bytes]"]):
         return list(wait(pending, None if waits else 0, FIRST_COMPLETED).done)
 
     def answer(self, pending: Future[bytes]) -> bytes | None:
-        """The answer.
-
-        Raises:
-            DagflowError: The task failed.
-        """
+        """The answer."""
         self._pending.discard(pending)
         return pending.result()
 

@@ -29,13 +29,7 @@ Original = Literal["kept", "other", "gone"]
 
 @dataclass(frozen=True)
 class RotationCase:
-    """A row of the table.
-
-    Attributes:
-        answer: What the file is.
-        because: Why, as a clause.
-        facts: The facts that must hold, by name.
-    """
+    """A row of the table."""
 
     answer: Continuing
     because: str

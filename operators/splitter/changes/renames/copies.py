@@ -84,7 +84,6 @@ class Copies:
 
     Args:
         files: The files; they continue no version that was taken.
-        beginnings: Gives the bytes of files.
     """
 
     def __init__(self, files: Sequence[FoundFile], beginnings: Beginnings) -> None:
@@ -156,8 +155,6 @@ class Content(NamedTuple):
 
     Attributes:
         size_bytes: How many of the requested bytes could be decompressed.
-        fingerprint: Fingerprint of these bytes; see storage.fingerprint.
-        has_more: Whether more content follows.
     """
 
     size_bytes: int
@@ -229,11 +226,7 @@ def _contents_of(wanted: tuple[bytes, Sequence[int]]) -> list[Content]:
 
 
 class _Beginning:
-    """How far some content was read.
-
-    Attributes:
-        size_bytes: Number of bytes that were read.
-    """
+    """How far some content was read."""
 
     def __init__(self) -> None:
         self.size_bytes = 0

@@ -22,7 +22,6 @@ class FoundFile:
     """A listed file that may be known under another name.
 
     Attributes:
-        files: The file, alone.
         entry: The version that was taken under its name; None for none.
     """
 
@@ -90,13 +89,7 @@ class FoundFile:
 
 @dataclass(frozen=True, slots=True)
 class TakenVersion:
-    """A version that was taken, and that may be under another name now.
-
-    Attributes:
-        name: Its name in the index.
-        path: The path that it had.
-        entry: The version.
-    """
+    """A version that was taken, and that may be under another name now."""
 
     name: bytes
     path: bytes
@@ -119,7 +112,6 @@ class FileDecision:
     Attributes:
         file: The file.
         answer: CONTINUES, NEW, CHANGED, LATER or AGAIN.
-        version: The version that it continues.
         has_more: Whether it has bytes behind those that were read of the version.
         is_content: Whether the content of a compressed file was recognised. The inode proves nothing then: the file may
             have got that of the uncompressed file.

@@ -28,13 +28,8 @@ class KnownVersions:
     left for later scans.
 
     Attributes:
-        pending: Files whose fingerprints readers will report.
-        left: Files that are left for later scans.
-        beginnings: The bytes of files.
         by_name: The versions under former names of files, by the files' names, in the order in which they are tried.
-        by_inode: The versions by their inodes.
         seen_now: Inodes of versions that this scan has emitted.
-        in_flight: Names of versions whose windows are not committed.
         moved: Names of versions that were found as files: no other file is one of them, or its earlier part.
         copies: Names of files that begin with a version whose own file still has it.
     """
