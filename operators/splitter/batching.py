@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -15,21 +16,6 @@ from operators.splitter.scan.listed_files import ListedFiles
 
 SMALL_PARTS = 16
 """A file is small if this many files of its size fit into a batch: batches are then full to within 6 %."""
-
-
-@dataclass(frozen=True, slots=True)
-class BatchRules:
-    """When a batch is full.
-
-    Attributes:
-        wait_millis: How long a batch that is not full waits for further files; 0 for no longer than its window.
-        is_whole: Whether one task reads all of a batch, which then ends where it is full and not where its window ends.
-    """
-
-    max_bytes: int
-    max_files: int
-    wait_millis: int = 0
-    is_whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +41,28 @@ class SmallFileBatcher:
     with wait_millis also of the time.
 
     Args:
+        max_bytes: Number of bytes at which a batch is full.
+        max_files: Number of files at which a batch is full.
+        wait_millis: How long a batch that is not full waits for further files; 0 for no longer than its window.
+        is_whole: Whether one task reads all of a batch, which then ends where it is full and not where its window ends.
         may_grow: Whether files may grow; objects with an etag never do.
     """
 
-    def __init__(self, rules: BatchRules, clock: Clock, *, may_grow: bool = False) -> None:
-        self._may_grow = may_grow
-        self._rules = rules
+    def __init__(
+        self,
+        max_bytes: int,
+        max_files: int,
+        clock: Clock,
+        *,
+        wait_millis: int = 0,
+        is_whole: bool = False,
+        may_grow: bool = False,
+    ) -> None:
+        self._max_bytes, self._max_files = max_bytes, max_files
         self._clock = clock
+        self._wait_millis = wait_millis
+        self._is_whole = is_whole
+        self._may_grow = may_grow
         self._state = BatchState()
         self._size_bytes = 0
         self._since_s = 0.0
@@ -75,7 +76,7 @@ class SmallFileBatcher:
 
     def max_small_bytes(self, block_size: int) -> int:
         """Length up to which a file is small; at least 0, because an empty file has no block that could be read."""
-        return min(block_size, self._rules.max_bytes // SMALL_PARTS)
+        return min(block_size, self._max_bytes // SMALL_PARTS)
 
     def admits(self, etag: str) -> bool:
         """Whether a file may grow, or not, as those in the batch."""
@@ -113,22 +114,22 @@ class SmallFileBatcher:
 
     def count_fitting(self, sizes: Column) -> int:
         """How many of these files, the first ones, fit, as has_room() decides for each in turn."""
-        count = min(len(sizes), self._rules.max_files - len(self))
-        fits = int(np.searchsorted(np.cumsum(sizes) + self._size_bytes, self._rules.max_bytes, side="right"))
+        count = min(len(sizes), self._max_files - len(self))
+        fits = int(np.searchsorted(np.cumsum(sizes) + self._size_bytes, self._max_bytes, side="right"))
         return max(min(count, fits), 0 if len(self) else 1)
 
     def has_room(self, size_bytes: int) -> bool:
         """Whether one more file of that size fits; an empty batch takes any."""
         count = len(self)
-        return not count or (count < self._rules.max_files and self._size_bytes + size_bytes <= self._rules.max_bytes)
+        return not count or (count < self._max_files and self._size_bytes + size_bytes <= self._max_bytes)
 
     def may_end_window(self, more_files: int = 0) -> bool:
         """Whether a window may end with a number of further files in the batch."""
-        return not (self._rules.is_whole and (len(self) or more_files))
+        return not (self._is_whole and (len(self) or more_files))
 
     @property
     def may_wait(self) -> bool:
-        return (self._clock.elapsed_s() - self._since_s) * 1000 < self._rules.wait_millis
+        return (self._clock.elapsed_s() - self._since_s) * 1000 < self._wait_millis
 
     def take(self, first_id: int) -> SmallFileBatch:
         """The batch, whose first file gets that block id; the next batch is empty."""
@@ -138,7 +139,7 @@ class SmallFileBatcher:
         self._state, self._size_bytes = BatchState(), 0
         return replace(
             batch,
-            is_whole=self._rules.is_whole,
+            is_whole=self._is_whole,
             is_open=state.is_open,
             fingerprints=prints,
             discovered_ms=state.discovered_ms,
@@ -155,12 +156,7 @@ class SmallFileBatcher:
 
 
 def _copied(state: BatchState, urls: list[str]) -> BatchState:
-    return replace(
-        state,
-        urls=urls,
-        sizes=list(state.sizes),
-        mtimes=list(state.mtimes),
-        etags=list(state.etags),
-        fingerprints=list(state.fingerprints),
-        file_ids=list(state.file_ids),
-    )
+    columns: dict[str, Any] = {
+        name: [*getattr(state, name)] for name in ("sizes", "mtimes", "etags", "fingerprints", "file_ids")
+    }
+    return replace(state, urls=urls, **columns)

@@ -12,7 +12,7 @@ from dagflow.api.ports import OutputPort
 from dagflow.api.properties import Count, Size, Tuning
 from operators.files.compression import CUT_SUFFIXES, UnitSuffix
 from operators.files.metadata import BlockMetadata, FileMetadata
-from operators.splitter.batching import BatchRules, SmallFileBatcher
+from operators.splitter.batching import SmallFileBatcher
 from operators.splitter.block_cutter import BlockCutter
 from operators.splitter.scan.clock import Clock, SystemClock
 
@@ -52,10 +52,10 @@ class BlockSplitter(ControlOperator):
     _cutter: BlockCutter
 
     def _start_cutter(self, context: OperatorContext, wait_millis: int = 0, *, may_grow: bool = False) -> None:
-        """Called from setup; see BatchRules and SmallFileBatcher for the arguments."""
+        """Called from setup; see SmallFileBatcher for the arguments."""
         self._context = context
-        rules = BatchRules(self.batch_bytes, self.batch_files, wait_millis, self.batches == "whole")
-        batcher = SmallFileBatcher(rules, self._clock, may_grow=may_grow)
+        options = {"is_whole": self.batches == "whole", "may_grow": may_grow}
+        batcher = SmallFileBatcher(self.batch_bytes, self.batch_files, self._clock, wait_millis=wait_millis, **options)
         self._cutter = BlockCutter(
             self.files_metadata_output, self.blocks_metadata_output, context, batcher, self.cut_compressed
         )

@@ -41,10 +41,10 @@ from operators.splitter.scan.clock import Clock
 from operators.splitter.scan.links import reads_all_in
 from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.scan_roots import find_roots, missing_root
-from operators.splitter.scan.scan_sources import ScanSource, SingleScan, TimeBasedDirectoryScanner, watched
+from operators.splitter.scan.scan_sources import SingleScan, TimeBasedDirectoryScanner, watched
 from operators.splitter.scan.scanner import Scanner
 from operators.splitter.scan.selection import Selection
-from operators.splitter.scan.workers import TaskWorkers, WorkerProcesses, Workers
+from operators.splitter.scan.workers import AFTER_FILES, AFTER_NEW_FILES, TaskWorkers, WorkerProcesses, Workers
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ class FileSplitterInput(BlockSplitter, InputOperator):
 
     _taken: TakenFiles
     _detector: ChangeDetector
-    _source: ScanSource | None
+    _source: SingleScan | TimeBasedDirectoryScanner | None
     _scan_counters: Counter[str]
     _batch_root: str
     # The first scan has ended; everything that it found was taken; versions were noted in this window.
@@ -189,7 +189,7 @@ class FileSplitterInput(BlockSplitter, InputOperator):
         def workers() -> Workers[Any]:
             if in_tasks is not None and self.listing == "sharded":
                 return TaskWorkers(in_tasks)
-            return WorkerProcesses.for_scan(self._taken.index.count_entries())
+            return WorkerProcesses(AFTER_FILES if self._taken.index.count_entries() else AFTER_NEW_FILES)
 
         scanner = Scanner(
             self.files,
@@ -309,7 +309,7 @@ class FileSplitterInput(BlockSplitter, InputOperator):
     def restore_event_state(self, state: FingerprintState) -> None:
         self._taken.pending.reports.restore(state)
 
-    def _started(self) -> ScanSource:
+    def _started(self) -> SingleScan | TimeBasedDirectoryScanner:
         # Not in setup: which files were taken before is known only after restore.
         if self._source is not None:
             return self._source

@@ -40,7 +40,7 @@ from operators.splitter.changes.detection_rules import (
 from operators.splitter.changes.fingerprint_lookahead import FingerprintLookahead, WholeStep
 from operators.splitter.changes.renames.cases import Continuing
 from operators.splitter.changes.renames.copies import COPY_GRACE_S
-from operators.splitter.changes.renames.found_files import FileDecision
+from operators.splitter.changes.renames.found_files import FileDecision, FoundFile
 from operators.splitter.changes.renames.index_notes import IndexNotes, names_to_know
 from operators.splitter.changes.renames.rename_detector import RenameDetector
 from operators.splitter.index.entries import SHORTER, IndexEntry, ReadVersion, is_part
@@ -133,18 +133,18 @@ class ChangeDetector:
         else:
             yield from self._lookahead.add_fingerprints(self._compare_scan(self._rules))
         yield from self._lookahead.add_fingerprints([self._resolve_held()])
-        if not (self._incomplete or self._renames.has_more):
+        if not (self._incomplete or self._renames.left.has_more):
             # What a file that is left for later was before is not known yet.
             yield from self._waiting.deleted(self._moved)
-        self._renames.end_scan()
+        self._renames.left.end_scan()
         self._growth.report()
         self._lookahead.end_scan()
-        self.has_more |= self._renames.has_more or self._lookahead.has_more
+        self.has_more |= self._renames.left.has_more or self._lookahead.has_more
 
     def all_changes(self) -> Generator[ListedFiles]:
         """Scan as often as needed to find all changes; see changes()."""
         yield from self._scan_once()
-        while self.has_more or self._renames.has_waiting:
+        while self.has_more or self._renames.left.has_waiting:
             if not self.has_more:
                 with (pause := threading.Condition()):
                     self._clock.wait_until(pause, self._clock.elapsed_s() + COPY_GRACE_S / 4)
@@ -226,7 +226,7 @@ class ChangeDetector:
                 if not rules.latest_first:
                     self._remember_emitted(emitted)
                 yield [replace(each, discovered_ms=discovered_ms) for each in emitted]
-            if self._renames.held_count >= MAX_HELD:
+            if len(self._renames.held) >= MAX_HELD:
                 yield self._resolve_held()
 
     def _select_changed(
@@ -358,7 +358,7 @@ class ChangeDetector:
                 notes = [(name + SHORTER, entry)] if entry.fate is Fate.READ else []
                 yield replace(self._changed.judge(files, entry, entry.fingerprint), notes=notes)
             else:
-                self._renames.hold(files, entry)
+                self._renames.held.append(FoundFile(files, entry))
 
     def _resolve_held(self) -> WholeStep:
         decisions = self._renames.decide_held()
@@ -376,7 +376,7 @@ class ChangeDetector:
             if decision.answer is Continuing.CHANGED and entry is not None and entry.waiting_bytes:
                 step.append(replace(lost_end(files.root, files.keys[0], entry), discovered_ms=discovered_ms))
             notes = index_notes.of(decision, replaces=version is not None or not files.continuation.content_start)
-            self._renames.remember_identities([entry.identity for _, entry in notes])
+            self._renames.known.add(np.array([entry.identity for _, entry in notes], np.int64))
             step.append(replace(files, notes=notes, discovered_ms=discovered_ms))
         self._remember_emitted(step)
         return step
@@ -403,7 +403,7 @@ class ChangeDetector:
     def _remember_emitted(self, emitted: Iterable[ListedFiles]) -> None:
         for files in emitted:
             if files.root.is_local:
-                self._renames.remember_emitted(files)
+                self._renames.known.add(files.stats.file_ids)
 
     def _apply(self, decision: FileDecision) -> ListedFiles:
         file, version = decision.file, decision.version

@@ -10,12 +10,11 @@ import logging
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -182,17 +181,10 @@ class FileIndex:
         files = (file for run in self.runs for file in run.files)
         return self._table_rows + len(self._single) + sum(file.rows for file in files)
 
-    def identities(self) -> Iterator[npt.NDArray[np.int64]]:
-        return self.view().identities()
-
     def find(self, paths: Sequence[bytes]) -> dict[bytes, IndexEntry]:
         wanted = sorted(set(paths))
         found = zip(wanted, self.view().find(wanted), strict=True)
         return {path: entry for path, entry in found if entry is not None}
-
-    def paths_among(self, paths: Sequence[bytes]) -> set[bytes]:
-        """The paths among some under which a file was taken at any time."""
-        return self.view().paths_among(sorted(set(paths)))
 
     def entries_of(self, paths: pa.ChunkedArray | pa.Array) -> pa.Table:
         found = self.find(paths.to_pylist())

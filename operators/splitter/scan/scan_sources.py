@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator
 
@@ -20,28 +19,7 @@ MAX_QUEUED_FILES = 10_000
 """Number of waiting files at which a scan pauses, so that memory does not grow with the number of new files."""
 
 
-class ScanSource(ABC):
-    """Files that are to be read, in order."""
-
-    @abstractmethod
-    def peek(self) -> ListedFiles | None:
-        """The next files, or None where there are none for now."""
-
-    @abstractmethod
-    def pop(self, count: int) -> None:
-        """Take a number of the first files that peek() returned; the index has them now."""
-
-    @property
-    @abstractmethod
-    def queued_bytes(self) -> int:
-        """Bytes of the files that were found and not taken, as far as a scan has come."""
-
-    @abstractmethod
-    def stop(self) -> None:
-        """End the scan; files that were not taken will be found again."""
-
-
-class SingleScan(ScanSource):
+class SingleScan:
     """The files of one scan, which continues as they are taken."""
 
     def __init__(self, found: Generator[ListedFiles]) -> None:
@@ -79,7 +57,7 @@ def watched(
         yield step
 
 
-class TimeBasedDirectoryScanner(ScanSource):
+class TimeBasedDirectoryScanner:
     """Scans in a thread of its own, once in each interval and whenever a scan is requested.
 
     Guarantee: a scan begins only when all files of the scan before have been taken, so that they are compared

@@ -158,11 +158,6 @@ class WorkerProcesses(Workers[WorkerProcess]):
         self.processes: tuple[WorkerProcess, ...] = ()
         self._idle: list[WorkerProcess] | None = None
 
-    @classmethod
-    def for_scan(cls, known_files: int) -> WorkerProcesses:
-        """The workers of a scan."""
-        return cls(AFTER_FILES if known_files else AFTER_NEW_FILES)
-
     @property
     def has_idle(self) -> bool:
         return self.is_started and (self._idle is None or bool(self._idle))

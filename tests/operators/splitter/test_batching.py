@@ -16,7 +16,7 @@ from dagflow.testing.manual_clock import ManualClock
 from operators import FileSplitterInput
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.files.small_file_batch import SmallFileBatch
-from operators.splitter.batching import BatchRules, SmallFileBatcher
+from operators.splitter.batching import SmallFileBatcher
 from operators.splitter.index.entries import decoded
 from operators.splitter.scan.listed_files import ListedFiles
 from tests.nightly import examples
@@ -82,7 +82,7 @@ def test_batches_are_the_same_for_the_same_listing(
     """Every small file is in one batch, in order; two passes give the same batches, and none exceeds its bounds."""
 
     def run() -> list[list[str]]:
-        batcher = SmallFileBatcher(BatchRules(batch_bytes, batch_files), ManualClock())
+        batcher = SmallFileBatcher(batch_bytes, batch_files, ManualClock())
         batches: list[list[str]] = []
         for number, size in enumerate(sizes):
             if size <= batcher.max_small_bytes(1000):

@@ -100,7 +100,7 @@ class KnownIdentities:
         if self._filter is None or self._filter.room < 0:
             count = self._index.count_entries()
             made = IdentityFilter(2 * count + ROOM)
-            for part in [*self._index.identities(), *self._recent]:
+            for part in [*self._index.view().identities(), *self._recent]:
                 made.add(part)
             self._filter = made
         return self._filter

@@ -158,6 +158,7 @@ class Pair:
 
     @property
     def same_version(self) -> bool:
+        """Whether the file has the version's size and time."""
         entry, stat = self.version.entry, self.file.stat
         return (entry.size_bytes, entry.mtime_ns) == (stat.size_bytes, stat.mtime_ns)
 
@@ -169,6 +170,7 @@ class Pair:
 
     @property
     def is_compressed(self) -> bool:
+        """Whether the file is compressed."""
         return self.file.is_compressed
 
     @property
@@ -222,10 +224,12 @@ class Pair:
 
     @property
     def is_steady(self) -> bool:
+        """Whether the file is exactly as it was listed."""
         return self.file.is_exactly_as_listed()
 
     @property
     def left_often(self) -> bool:
+        """Whether the file was left for another scan too often."""
         return self._known.left.was_left_often(self.file)
 
 
@@ -251,6 +255,7 @@ class OwnName:
 
     @property
     def was_taken(self) -> bool:
+        """Whether a version was taken under its name."""
         return self._file.entry is not None
 
     @property
@@ -260,6 +265,7 @@ class OwnName:
 
     @property
     def same_inode(self) -> bool:
+        """Whether that version has the file's inode."""
         return self._file.entry is not None and self._file.entry.identity == self._file.stat.file_id
 
     @property

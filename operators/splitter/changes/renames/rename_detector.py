@@ -31,6 +31,11 @@ class RenameDetector:
     A version that was taken is recognised under another name by its inode, whatever the names, if the file has the
     first and last bytes that were taken. It is recognised by these bytes alone if the names are those of a log rotation
     and the file of the old name has lost them, or is another one.
+
+    Attributes:
+        left: The files that are left for later scans.
+        known: The inodes of versions that were taken, or that this scan emits or notes.
+        held: The files that are held.
     """
 
     def __init__(
@@ -40,63 +45,36 @@ class RenameDetector:
         self._pending = pending
         self._roots = roots
         self._in_tasks = in_tasks
-        self._left = LeftFiles(clock)
-        self._known = KnownIdentities(index)
+        self.left = LeftFiles(clock)
+        self.known = KnownIdentities(index)
         self._known_names: dict[bytes, bool] = {}
-        self._held: list[FoundFile] = []
-
-    @property
-    def has_more(self) -> bool:
-        """Whether files that changed while they were scanned are left for a scan that follows at once."""
-        return self._left.has_more
-
-    @property
-    def has_waiting(self) -> bool:
-        return self._left.has_waiting
+        self.held: list[FoundFile] = []
 
     def begin_scan(self) -> None:
         """Begin a scan; the index has all files that earlier ones emitted."""
-        self._known.begin_scan()
+        self.known.begin_scan()
         self._known_names.clear()
-        self._held.clear()
-        self._left.begin_scan()
-
-    def end_scan(self) -> None:
-        """End a scan: all files that were held have been resolved."""
-        self._left.end_scan()
-
-    @property
-    def held_count(self) -> int:
-        return len(self._held)
-
-    def hold(self, files: ListedFiles, entry: IndexEntry | None) -> None:
-        self._held.append(FoundFile(files, entry))
-
-    def remember_emitted(self, files: ListedFiles) -> None:
-        self._known.add(files.stats.file_ids)
-
-    def remember_identities(self, identities: Sequence[int]) -> None:
-        """Remember the identities of versions that the scan notes."""
-        self._known.add(np.array(identities, np.int64))
+        self.held.clear()
+        self.left.begin_scan()
 
     def hold_known(self, files: ListedFiles, view: IndexView) -> ListedFiles:
         """Hold the new files that may be known; the others are returned."""
         may_be_known = np.zeros(len(files), bool)
         if not view.is_empty:
             may_be_known = rotated(files.keys, lambda paths: self._known_among(files, paths, view))
-        may_be_known |= self._known.may_have(files.stats.file_ids) & (files.size_bytes > 0)
+        may_be_known |= self.known.may_have(files.stats.file_ids) & (files.size_bytes > 0)
         may_be_known &= files.size_bytes >= 0
         if not may_be_known.any():
             return files
         for position in np.flatnonzero(may_be_known).tolist():
-            self.hold(files.slice(position, position + 1), None)
+            self.held.append(FoundFile(files.slice(position, position + 1), None))
         return files.take(np.flatnonzero(~may_be_known))
 
     def _known_among(self, files: ListedFiles, paths: Sequence[bytes], view: IndexView) -> set[bytes]:
         name_by_path = {path: files.root.index_name(path) for path in paths}
         known, beyond = view.known_near(list(name_by_path.values()))
         if lacking := [name for name in beyond if name not in self._known_names]:
-            found = self._index.paths_among(lacking)
+            found = self._index.view().paths_among(sorted(set(lacking)))
             if len(self._known_names) + len(lacking) > MAX_CACHED_NAMES:
                 self._known_names.clear()
             self._known_names.update((name, name in found) for name in lacking)
@@ -106,12 +84,12 @@ class RenameDetector:
 
     def decide_held(self) -> list[FileDecision]:
         """What the files are that are held, in their order; none is held afterwards."""
-        files, self._held = self._held, []
+        files, self.held = self.held, []
         if not files:
             return []
-        known = KnownVersions(self._pending, self._left, self._in_tasks)
-        emitted = self._known.are_recent([file.stat.file_id for file in files])
-        steady = [file for file in files if self._left.was_left_often(file) or file.is_still_there(emitted)]
+        known = KnownVersions(self._pending, self.left, self._in_tasks)
+        emitted = self.known.are_recent([file.stat.file_id for file in files])
+        steady = [file for file in files if self.left.was_left_often(file) or file.is_still_there(emitted)]
         by_name = self._find_by_name(steady)
         known.add_by_name(by_name, self._find_recent(by_name))
         known.set_by_inode(self._find_by_inode(steady))
@@ -139,7 +117,7 @@ class RenameDetector:
         copies = Copies(files, known.beginnings)
         for file in files:
             grace_s = copies.grace_s(file, is_copy=file.name in known.copies)
-            if grace_s and self._left.leave_new_copy(file, grace_s):
+            if grace_s and self.left.leave_new_copy(file, grace_s):
                 decisions[id(file)] = FileDecision(file, Continuing.LATER)
 
     def _decide(
@@ -149,7 +127,7 @@ class RenameDetector:
             answer = decide(NAME_CASES, OwnName(file, known)) if is_there else Continuing.AGAIN
             decision = FileDecision(file, answer)
         if decision.answer is Continuing.AGAIN:
-            self._left.leave_for_next_scan(file)
+            self.left.leave_for_next_scan(file)
         return decision
 
     def _find_by_inode(self, files: Sequence[FoundFile]) -> dict[int, list[TakenVersion]]:
@@ -193,7 +171,7 @@ class RenameDetector:
 
     def _find_recent(self, versions: Mapping[bytes, Sequence[TakenVersion]]) -> set[int]:
         inodes = [version.entry.identity for others in versions.values() for version in others]
-        return self._known.are_recent(inodes) if inodes else set()
+        return self.known.are_recent(inodes) if inodes else set()
 
     def _without_read_parts(self, entries: dict[bytes, IndexEntry]) -> dict[bytes, IndexEntry]:
         """Entries without parts of versions that were read to the end after all."""
