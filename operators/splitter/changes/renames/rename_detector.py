@@ -12,11 +12,11 @@ from operators.files.rotation_names import earlier_paths, farther_paths, rotated
 from operators.splitter.changes.renames.cases import NAME_CASES, PAIR_CASES, Continuing, decide
 from operators.splitter.changes.renames.copies import Copies, LeftFiles
 from operators.splitter.changes.renames.found_files import FileDecision, FoundFile, TakenVersion
-from operators.splitter.changes.renames.known_identities import KnownIdentities
 from operators.splitter.changes.renames.pair_facts import KnownVersions, OwnName, Pair
 from operators.splitter.index.entries import EARLIER, PART, SLOTS, IndexEntry
 from operators.splitter.index.file_index import FileIndex
 from operators.splitter.index.index_view import IndexView
+from operators.splitter.index.known_identities import KnownIdentities
 from operators.splitter.index.pending_fingerprints import PendingFingerprints
 from operators.splitter.scan.clock import Clock
 from operators.splitter.scan.listed_files import ListedFiles

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.splitter.changes.renames import known_identities
-from operators.splitter.changes.renames.known_identities import IdentityFilter, KnownIdentities
 from operators.splitter.index.entries import IndexEntry
 from operators.splitter.index.file_index import MEMORY_ENTRIES, FileIndex
+from operators.splitter.index.known_identities import IdentityFilter, KnownIdentities
 
 INODES = st.lists(st.integers(-(1 << 63), (1 << 63) - 1), max_size=50)
 
