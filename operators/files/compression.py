@@ -187,13 +187,13 @@ def has_compressed_name(names: NameColumn) -> bool:
 @cache
 def _missing_packages() -> dict[str, DagflowError]:
     """The errors for the compressions whose packages are not installed, by their names."""
-    found = {}
+    errors = {}
     for compression in COMPRESSIONS:
         try:
             compression.decompressor()
         except DagflowError as error:
-            found[compression.name] = error
-    return found
+            errors[compression.name] = error
+    return errors
 
 
 def unreadable_by_name(urls: Iterable[str]) -> str:

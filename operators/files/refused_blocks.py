@@ -59,7 +59,9 @@ class RefusedBlocks(TupleBatch):
             reached[block_id] = max(end, reached.get(block_id, 0))
         merged: list[BlockMetadata] = []
         place: dict[int, int] = {}
-        for block_id in sorted(reached, key=lambda each: (blocks[each].url, blocks[each].version.mtime_ns, each)):
+        for block_id in sorted(
+            reached, key=lambda block_id: (blocks[block_id].url, blocks[block_id].version.mtime_ns, block_id)
+        ):
             block = _reaching(blocks[block_id], reached[block_id])
             last = merged[-1] if merged else None
             if in_one_pass and last is not None and (last.url, last.version) == (block.url, block.version):
@@ -67,7 +69,7 @@ class RefusedBlocks(TupleBatch):
             else:
                 merged.append(replace(block, block_id=first_id + len(merged), previous_block_id=-1))
             place[block_id] = merged[-1].block_id
-        own_ids = np.array([place[each] for each in ids.tolist()], np.int64)
+        own_ids = np.array([place[block_id] for block_id in ids.tolist()], np.int64)
         order = np.lexsort((offsets, own_ids))
         return cls(tuple(merged), refused.with_blocks(own_ids).take(order), is_tried[order])
 

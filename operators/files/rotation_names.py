@@ -38,8 +38,8 @@ _LOWEST_NUMBERS = (0, 1)
 
 def uncompressed(name: bytes) -> bytes:
     """The name without the suffix of a compression; the name itself where it has none."""
-    found = _COMPRESSED.fullmatch(name)
-    return found[1] if found else name
+    match = _COMPRESSED.fullmatch(name)
+    return match[1] if match else name
 
 
 def earlier_paths(path: bytes) -> list[bytes]:
@@ -51,8 +51,8 @@ def earlier_paths(path: bytes) -> list[bytes]:
     """
     directory, _, name = path.rpartition(b"/")
     above = directory.rpartition(b"/")[0]
-    found = dict.fromkeys(_earlier_names(name))
-    return [place + b"/" + each for place in dict.fromkeys((directory, above)) for each in found if place or above]
+    earlier = dict.fromkeys(_earlier_names(name))
+    return [place + b"/" + name for place in dict.fromkeys((directory, above)) for name in earlier if place or above]
 
 
 def farther_paths(path: bytes) -> list[bytes]:
@@ -81,15 +81,15 @@ def _earlier_names(name: bytes) -> Iterator[bytes]:
 
 def _shortened(name: bytes, pattern: re.Pattern[bytes]) -> Iterator[bytes]:
     """A name without the last part that a rotation may have added, without the last two parts, and so on."""
-    while found := pattern.fullmatch(name):
-        name = found[1] + found[2]
+    while match := pattern.fullmatch(name):
+        name = match[1] + match[2]
         yield name
 
 
 def is_shifted(path: bytes, before: bytes) -> bool:
     """Whether two paths, one of which is among the earlier_paths() of the other, differ only in the last number."""
-    found, other = (_NUMBERED.fullmatch(each.rpartition(b"/")[2]) for each in (path, before))
-    return found is not None and other is not None and found[1] == other[1]
+    number, other = (_NUMBERED.fullmatch(place.rpartition(b"/")[2]) for place in (path, before))
+    return number is not None and other is not None and number[1] == other[1]
 
 
 def rotated(paths: Sequence[bytes], are_known: Callable[[Sequence[bytes]], set[bytes]]) -> npt.NDArray[np.bool_]:
@@ -176,14 +176,14 @@ def _with_lower_numbers(start: _Names, compressed: npt.NDArray[np.integer]) -> _
     lower = [numbers - 1 - shift for shift in range(MAX_SHIFTS + 1)]
     lower += [np.full(len(numbers), lowest) for lowest in _LOWEST_NUMBERS]
     # The number of a year does not come from so many rotations.
-    is_lower = np.concatenate([(each >= 0) & (each < numbers) & (numbers - each <= MOST_SHIFTS) for each in lower])
-    pairs = np.concatenate([stem_of * _NUMBERS_A_STEM + each for each in lower])[is_lower]
+    is_lower = np.concatenate([(below >= 0) & (below < numbers) & (numbers - below <= MOST_SHIFTS) for below in lower])
+    pairs = np.concatenate([stem_of * _NUMBERS_A_STEM + below for below in lower])[is_lower]
     asked, positions = np.unique(pairs, return_inverse=True)
     stem_names = distinct.to_pylist()
-    found = [
+    names = [
         stem_names[stem] + b"%d" % number for stem, number in (divmod(pair, _NUMBERS_A_STEM) for pair in asked.tolist())
     ]
-    return _Names(binary_column(found), start, np.tile(rows, len(lower))[is_lower], positions)
+    return _Names(binary_column(names), start, np.tile(rows, len(lower))[is_lower], positions)
 
 
 def _matches(names: pa.Array | pa.ChunkedArray, pattern: str) -> npt.NDArray[np.bool_]:

@@ -100,17 +100,17 @@ class InputExplanation:
         depth = 1 + key.count(b"/")
         url = root.lister.url(key)
         try:
-            found = self._storage.stat(url)
+            now = self._storage.stat(url)
         except MissingError:
             return depth, "its name would be selected, and there is no such file now"
-        if found.is_directory:
+        if now.is_directory:
             return depth, "it is a directory, whose files are taken one by one"
         if root.is_local and os.path.islink(key):
             return (
                 depth,
                 "it is a symbolic link: its target is read once, under its own name if that is in the input",
             )
-        stat = ListedStat(found.size_bytes, found.mtime_ns, found.etag, found.file_id)
+        stat = ListedStat(now.size_bytes, now.mtime_ns, now.etag, now.file_id)
         files = ListedFiles.single(root, key, stat)
         if self._completeness.is_marker(files, 0):
             return depth, f"it is a marker of done_marker {self._completeness.done_marker!r}, which is not read itself"

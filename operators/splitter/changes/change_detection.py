@@ -205,19 +205,19 @@ class ChangeDetector:
             over: list[ListedFiles] = []
             for files in step:
                 end = start + len(files)
-                own = entries.slice(start, end)
-                unchanged = is_unchanged(files, own)
-                lacking += self._find_unfingerprinted(files, own, unchanged)
-                over += self._find_over(files, own, unchanged, now_millis)
+                taken = entries.slice(start, end)
+                unchanged = is_unchanged(files, taken)
+                lacking += self._find_unfingerprinted(files, taken, unchanged)
+                over += self._find_over(files, taken, unchanged, now_millis)
                 if self._rules.on_change.needs_fingerprints and files.root.is_local:
-                    is_other = unchanged & ~own.waits & is_other_file(files, own)
+                    is_other = unchanged & ~taken.waits & is_other_file(files, taken)
                     if is_other.any():
                         is_other &= ~in_flight.has(files.index_names)
-                    is_known = (own.fate == Fate.READ) & (own.fingerprint != UNKNOWN)
+                    is_known = (taken.fate == Fate.READ) & (taken.fingerprint != UNKNOWN)
                     if (others := np.flatnonzero(is_other & is_known)).size:
-                        restored.append((files.take(others), own.take(others)))
-                    unchanged &= ~(is_other & (own.fate != Fate.READ))
-                due += self._select_changed(files, own, unchanged, rules, now_millis)
+                        restored.append((files.take(others), taken.take(others)))
+                    unchanged &= ~(is_other & (taken.fate != Fate.READ))
+                due += self._select_changed(files, taken, unchanged, rules, now_millis)
                 start = end
             if due or lacking or restored or over:
                 discovered_ms = self._clock.now_millis()
@@ -225,7 +225,7 @@ class ChangeDetector:
                 emitted += over
                 if not rules.latest_first:
                     self._remember_emitted(emitted)
-                yield [replace(each, discovered_ms=discovered_ms) for each in emitted]
+                yield [replace(files, discovered_ms=discovered_ms) for files in emitted]
             if len(self._renames.held) >= MAX_HELD:
                 yield self._resolve_held()
 
@@ -317,16 +317,16 @@ class ChangeDetector:
         wanted += [prefix for files, _ in restored for prefix in prefixes_of(files)]
         prints = dict(zip(wanted, take_fingerprints(wanted, self._in_tasks), strict=True))
         for files in lacking:
-            own = [prints[prefix] for prefix in prefixes_of(files)]
+            current = [prints[prefix] for prefix in prefixes_of(files)]
             # A file that cannot be opened has no fingerprint, and nothing is noted for it.
-            known = np.flatnonzero(np.array(own) != UNKNOWN)
+            known = np.flatnonzero(np.array(current) != UNKNOWN)
             if len(known):
-                yield replace(files, fingerprints=own, is_noted=True).take(known)
+                yield replace(files, fingerprints=current, is_noted=True).take(known)
         for files, entries in restored:
-            own = [prints[prefix] for prefix in prefixes_of(files)]
-            is_same = np.array(own) == entries.fingerprint
+            current = [prints[prefix] for prefix in prefixes_of(files)]
+            is_same = np.array(current) == entries.fingerprint
             if is_same.any():
-                yield replace(files, fingerprints=own, is_noted=True).take(np.flatnonzero(is_same))
+                yield replace(files, fingerprints=current, is_noted=True).take(np.flatnonzero(is_same))
             due += self._select_changed(files, entries, is_same, self._rules, self._clock.now_millis())
         yield from self._emit_or_hold(due, begun, prints, view)
 
@@ -363,13 +363,13 @@ class ChangeDetector:
     def _resolve_held(self) -> WholeStep:
         decisions = self._renames.decide_held()
         step = WholeStep()
-        known = [each for each in decisions if each.answer not in (Continuing.LATER, Continuing.AGAIN)]
+        known = [decision for decision in decisions if decision.answer not in (Continuing.LATER, Continuing.AGAIN)]
         self._incomplete += len(decisions) - len(known)
         decided = self._still_present(known)
         read = self._find_read_versions(decided)
         index_notes = IndexNotes(decided, read, self._index.find(names_to_know(read)) if read else {})
         discovered_ms = self._clock.now_millis()
-        for decision in sorted(decided, key=lambda each: each.answer is not Continuing.CONTINUES):
+        for decision in sorted(decided, key=lambda decision: decision.answer is not Continuing.CONTINUES):
             files = self._apply(decision)
             entry, version = decision.file.entry, decision.version
             self._moved |= set() if version is None else {version.taken_name}
@@ -395,8 +395,10 @@ class ChangeDetector:
 
     def _find_read_versions(self, decisions: Sequence[FileDecision]) -> dict[bytes, ReadVersion]:
         """The parts read of versions that are replaced or have moved, by name; for a gone tail, the part before it."""
-        taken = {each.file.name: each.file.entry for each in decisions if each.file.entry is not None}
-        taken |= {each.version.name: each.version.entry for each in decisions if each.version is not None}
+        taken = {decision.file.name: decision.file.entry for decision in decisions if decision.file.entry is not None}
+        taken |= {
+            decision.version.name: decision.version.entry for decision in decisions if decision.version is not None
+        }
         before = self._changed.read_before({name: entry for name, entry in taken.items() if entry.fate.is_gone})
         return {name: before.get(name, ReadVersion(entry, is_part(name))) for name, entry in taken.items()}
 

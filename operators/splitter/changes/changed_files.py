@@ -83,8 +83,8 @@ class ChangedFiles:
         start, content_start = entry.read_until, 0
         if entry.fate is Fate.READ:
             before, is_cut = entry, is_part(name)
-        elif name in (found := self.read_before({name: entry})):
-            before, is_cut = found[name]
+        elif name in (parts := self.read_before({name: entry})):
+            before, is_cut = parts[name]
         else:
             return files.continued(content_start=start) if is_content else replace(files, start=start)
         files = replace(files, is_rotated=files.is_rotated or entry.is_rotated)
@@ -126,7 +126,7 @@ class ChangedFiles:
     def _goes_on_in_content(self, path: bytes, name: bytes) -> bool:
         """Whether the part that was read under a name, or before compression, is part of the content of the file."""
         names = path, name.partition(EARLIER)[0]
-        return any(uncompressed(each) != each for each in names) and self._on_change.appended == "tail"
+        return any(uncompressed(path) != path for path in names) and self._on_change.appended == "tail"
 
     def begun(self, changed: Sequence[tuple[ListedFiles, IndexEntry]]) -> dict[bytes, tuple[FilePrefix, int]]:
         """How files began before a tail of them was gone.
@@ -139,11 +139,11 @@ class ChangedFiles:
             for files, entry in changed
             if entry.fate.is_gone and files.root.is_local and entry.read_until
         }
-        found = self.read_before({name: entry for name, (_, entry) in tails.items()})
+        parts = self.read_before({name: entry for name, (_, entry) in tails.items()})
         stats = {name: files.stats[0] for name, (files, _) in tails.items()}
         return {
             name: (FilePrefix(tails[name][0].keys[0], entry.size_bytes, stats[name].file_id), entry.fingerprint)
-            for name, (entry, _) in found.items()
+            for name, (entry, _) in parts.items()
             if entry.fingerprint > UNKNOWN
         }
 
@@ -156,9 +156,9 @@ class ChangedFiles:
             limit = entry.read_until
             slot_entries = [(known[name + slot], slot == PART) for slot in (SHORTER, PART) if name + slot in known]
             # If nothing was read of the content under this name, this may be more than the file's size.
-            within = [each for each in slot_entries if not limit or each[0].size_bytes <= limit]
+            within = [part for part in slot_entries if not limit or part[0].size_bytes <= limit]
             if within:
-                read[name] = ReadVersion(*max(within, key=lambda each: each[0].size_bytes))
+                read[name] = ReadVersion(*max(within, key=lambda part: part[0].size_bytes))
         return read
 
 

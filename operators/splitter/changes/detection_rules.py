@@ -214,11 +214,11 @@ def is_other_file(files: ListedFiles, entries: IndexEntries) -> npt.NDArray[np.b
     return is_other
 
 
-def in_larger_steps(found: Iterable[ListedFiles]) -> Iterator[list[ListedFiles]]:
+def in_larger_steps(scan: Iterable[ListedFiles]) -> Iterator[list[ListedFiles]]:
     """Gather the files of many small roots: a join in larger steps costs less."""
     step: list[ListedFiles] = []
     count, size = 0, FIRST_STEP
-    for files in found:
+    for files in scan:
         step.append(files)
         count += len(files)
         if count >= size:

@@ -102,9 +102,9 @@ class FingerprintLookahead:
         rows = self._rows_to_take(files)
         if not len(rows):
             return files
-        own = np.full(len(files), UNKNOWN)
-        own[rows] = list(itertools.islice(prints, len(rows)))
-        marked = replace(files, fingerprints=own.tolist())
+        column = np.full(len(files), UNKNOWN)
+        column[rows] = list(itertools.islice(prints, len(rows)))
+        marked = replace(files, fingerprints=column.tolist())
         lost = self._find_lost(marked, rows) if may_leave_out else set()
         if not lost:
             return marked

@@ -81,8 +81,8 @@ class IndexEntry(NamedTuple):
 
 def entries_of(paths: Sequence[bytes], columns: Sequence[Numbers]) -> pa.Table:
     """A table of these paths; the columns are those of SCHEMA after the path, the last ones 0 if they are not given."""
-    given = [*columns, *[np.zeros(len(paths), np.int64)] * (len(SCHEMA) - 1 - len(columns))]
-    numbers = map(number_column, SCHEMA.types[1:], given)
+    padded = [*columns, *[np.zeros(len(paths), np.int64)] * (len(SCHEMA) - 1 - len(columns))]
+    numbers = map(number_column, SCHEMA.types[1:], padded)
     return pa.Table.from_arrays([binary_column(paths), *numbers], schema=SCHEMA)
 
 
@@ -151,7 +151,7 @@ def merged(tables: Sequence[pa.Table]) -> pa.Table:
             continue
         # Entries are often recorded again with their fingerprints: two tables of the same paths need no sort.
         newer = alike.setdefault((table.num_rows, *first_and_last(table)), [])
-        if not any(table.column("path").equals(each.column("path")) for each in newer):
+        if not any(table.column("path").equals(other.column("path")) for other in newer):
             newer.append(table)
             distinct.append(table)
     if not distinct:

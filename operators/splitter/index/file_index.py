@@ -183,17 +183,17 @@ class FileIndex:
 
     def find(self, paths: Sequence[bytes]) -> dict[bytes, IndexEntry]:
         wanted = sorted(set(paths))
-        found = zip(wanted, self.view().find(wanted), strict=True)
-        return {path: entry for path, entry in found if entry is not None}
+        entries = zip(wanted, self.view().find(wanted), strict=True)
+        return {path: entry for path, entry in entries if entry is not None}
 
     def entries_of(self, paths: pa.ChunkedArray | pa.Array) -> pa.Table:
-        found = self.find(paths.to_pylist())
-        return entries_of(list(found), list(zip(*found.values(), strict=True))) if found else NO_ENTRIES
+        entries = self.find(paths.to_pylist())
+        return entries_of(list(entries), list(zip(*entries.values(), strict=True))) if entries else NO_ENTRIES
 
     def with_identities(self, identities: Sequence[int]) -> dict[bytes, IndexEntry]:
         wanted = set(identities)
-        found = self.find(self.view().paths_with(np.array(identities, np.int64))) if wanted else {}
-        return {path: entry for path, entry in found.items() if entry.identity in wanted}
+        entries = self.find(self.view().paths_with(np.array(identities, np.int64))) if wanted else {}
+        return {path: entry for path, entry in entries.items() if entry.identity in wanted}
 
     def waiting(self, most: int) -> dict[bytes, IndexEntry]:
         """The newest entries of paths at whose ends a record waits, up to a number."""

@@ -45,11 +45,11 @@ def take_fingerprints(files: Sequence[FilePrefix], in_tasks: InTasks | None) -> 
         in_tasks: Applies a function to items in tasks; None, as outside of an engine, to take them in this process.
     """
     # Empty files need no task.
-    there = [file for file in files if file.size_bytes > 0]
-    chunks = [there[start : start + FILES_A_TASK] for start in range(0, len(there), FILES_A_TASK)]
+    nonempty = [file for file in files if file.size_bytes > 0]
+    chunks = [nonempty[start : start + FILES_A_TASK] for start in range(0, len(nonempty), FILES_A_TASK)]
     if in_tasks is not None:
-        found = in_tasks(fingerprints, chunks) if chunks else []
+        results = in_tasks(fingerprints, chunks) if chunks else []
     else:
-        found = [fingerprints(chunk) for chunk in chunks]
-    taken = (one for chunk in found for one in chunk)
+        results = [fingerprints(chunk) for chunk in chunks]
+    taken = (one for chunk in results for one in chunk)
     return [next(taken) if file.size_bytes > 0 else UNKNOWN if file.size_bytes else EMPTY for file in files]

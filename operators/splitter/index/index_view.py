@@ -48,13 +48,13 @@ class IndexView:
         if not paths:
             return self._entries(paths, [])
         tables, held_rows = self._in_memory(paths), 0
-        for table in itertools.chain.from_iterable(each.read_range(paths[0], paths[-1]) for each in self._cursors):
+        for table in itertools.chain.from_iterable(cursor.read_range(paths[0], paths[-1]) for cursor in self._cursors):
             tables.append(table)
             held_rows += table.num_rows
             if held_rows > NEAR_ROWS:
                 # Between existing files there may be any number of deleted ones.
                 self._near = None
-                return self._entries(paths, [few_but(each, paths) for each in tables] + self._in_runs(paths))
+                return self._entries(paths, [few_but(table, paths) for table in tables] + self._in_runs(paths))
         self._near = paths[0], paths[-1], tables
         return self._entries(paths, tables)
 
@@ -102,14 +102,14 @@ class IndexView:
             yield from RunCursor(self._required_store, run).identities()
 
     def paths_with(self, identities: npt.NDArray[np.int64]) -> list[bytes]:
-        found: set[bytes] = set()
+        paths: set[bytes] = set()
         for table in self._tables:
             is_wanted = np.isin(numbers_of(table.column("identity")), identities)
-            found.update(table.column("path").filter(bool_column(is_wanted)).to_pylist())
+            paths.update(table.column("path").filter(bool_column(is_wanted)).to_pylist())
         for run in self.runs:
             for table in RunCursor(self._required_store, run).with_identities(identities):
-                found.update(table.column("path").to_pylist())
-        return sorted(found)
+                paths.update(table.column("path").to_pylist())
+        return sorted(paths)
 
     def paths_with_rest(self, most: int) -> list[bytes]:
         """The first paths of entries, including older ones of a path, with bytes at their ends that were not read."""

@@ -49,10 +49,10 @@ class IdentityFilter:
             np.bitwise_or.at(self._bytes, index, bit)
 
     def may_have(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        found = np.ones(len(numbers), bool)
+        may_have = np.ones(len(numbers), bool)
         for index, bit in self._bits_of(numbers):
-            found &= (self._bytes[index] & bit) != 0
-        return found
+            may_have &= (self._bytes[index] & bit) != 0
+        return may_have
 
     def _bits_of(
         self, numbers: npt.NDArray[np.int64]

@@ -130,7 +130,7 @@ class PendingFingerprints:
         if not paths:
             return NO_ENTRIES
         paths.sort()
-        near = [each.entries() for each in reversed(self._pending) if each.may_have_any(paths[0], paths[-1])]
+        near = [window.entries() for window in reversed(self._pending) if window.may_have_any(paths[0], paths[-1])]
         wanted, known = binary_column(paths), [*near, self._unfinished, self._late]
         return merged([table.filter(pc.is_in(table.column("path"), value_set=wanted)) for table in known])
 
@@ -236,7 +236,7 @@ class PendingFingerprints:
         if window_id <= self._earlier_runs_window:
             entries = self._index.entries_of(wanted)
         else:
-            later = [*(each.entries() for each in reversed(self._pending)), self._unfinished]
+            later = [*(window.entries() for window in reversed(self._pending)), self._unfinished]
             entries = merged([table.filter(pc.is_in(table.column("path"), value_set=wanted)) for table in later])
         known = []
         for row in entries.to_pylist():
@@ -246,8 +246,8 @@ class PendingFingerprints:
                 known.append((row["path"] + PART, entry))
         if not known:
             return NO_ENTRIES
-        paths, found = zip(*known, strict=True)
-        return entries_of(paths, list(zip(*found, strict=True)))
+        paths, parts_read = zip(*known, strict=True)
+        return entries_of(paths, list(zip(*parts_read, strict=True)))
 
     def _completed_by(self, reported: pa.Table, entries: pa.Table) -> pa.Table:
         """The entries with the fingerprints that readers have reported; entries without one stay pending."""
@@ -273,7 +273,7 @@ class PendingFingerprints:
         reported = reported.filter(bool_column(numbers_of(reported.column("fate")) != Fate.READ))
         if not reported.num_rows:
             return []
-        near = [each.entries() for each in self._pending if each.may_have_any(*first_and_last(reported))]
+        near = [window.entries() for window in self._pending if window.may_have_any(*first_and_last(reported))]
         return [
             completed
             for entries in [*near, self._unfinished]
@@ -290,8 +290,8 @@ class PendingFingerprints:
 
 
 def _are_pending(paths: Sequence[bytes], windows: Sequence[_PendingWindow], late: pa.Table) -> npt.NDArray[np.bool_]:
-    near = [each for each in windows if each.may_have_any(paths[0], paths[-1])]
-    tables = [late, *(_with_content(each.entries()) for each in near)]
+    near = [window for window in windows if window.may_have_any(paths[0], paths[-1])]
+    tables = [late, *(_with_content(window.entries()) for window in near)]
     known = pa.chunked_array([chunk for table in tables for chunk in table.column("path").chunks], pa.binary())
     return positions_in(binary_column(paths), known)[0]
 
@@ -345,16 +345,16 @@ def _shortened(path: bytes, roots: Roots) -> bytes:
 def _completed(entries: pa.Table, reported: pa.Table) -> tuple[pa.Table, pa.Table]:
     """The entries whose versions were reported, with what was reported; and the others, both sorted by path."""
     if entries.column("path").equals(reported.column("path")):  # the usual case, which needs no lookup
-        found, positions = np.ones(entries.num_rows, bool), np.arange(entries.num_rows, dtype=np.int32)
+        is_reported, positions = np.ones(entries.num_rows, bool), np.arange(entries.num_rows, dtype=np.int32)
     else:
-        found, positions = positions_in(entries.column("path"), reported.column("path"))
+        is_reported, positions = positions_in(entries.column("path"), reported.column("path"))
     is_same = np.ones(len(positions), bool)
     for name in ("size_bytes", "mtime_ns"):
-        is_same &= numbers_of(entries.column(name))[found] == numbers_of(reported.column(name))[positions]
-    found[found] = is_same
+        is_same &= numbers_of(entries.column(name))[is_reported] == numbers_of(reported.column(name))[positions]
+    is_reported[is_reported] = is_same
     rest = NO_ENTRIES
-    if not found.all():
-        rest, entries = entries.filter(bool_column(~found)), entries.filter(bool_column(found))
+    if not is_reported.all():
+        rest, entries = entries.filter(bool_column(~is_reported)), entries.filter(bool_column(is_reported))
     columns = {name: numbers_of(reported.column(name))[positions[is_same]] for name in _REPORTED}
     # A version that was left out keeps the fingerprint by which it is found elsewhere.
     prints = columns["fingerprint"]

@@ -28,14 +28,14 @@ class OutputLocations:
         if not root.is_local or not self._directories:
             return NOTHING_WRITTEN
         base = _real(root.base)
-        return OutputLocations(each for each in self._directories if not base.startswith(each))
+        return OutputLocations(directory for directory in self._directories if not base.startswith(directory))
 
     def hold(self, path: bytes) -> bool:
         return bool(self._directories) and _real(path).startswith(tuple(self._directories))
 
     def may_be_below(self, directory: bytes) -> bool:
         real = _real(directory) if self._directories else b""
-        return any(each.startswith(real) for each in self._directories)
+        return any(written.startswith(real) for written in self._directories)
 
 
 NOTHING_WRITTEN = OutputLocations()
@@ -112,7 +112,7 @@ class OwnNames:
         if not root.is_local or (real := os.path.realpath(root.base)) == root.base:
             return None
         beside = below(real)
-        others = [each for each in self._unlinked if _is_one_in_other(below(each.base), beside)]
+        others = [root for root in self._unlinked if _is_one_in_other(below(root.base), beside)]
         return OwnNames(others, self._selection) if others else None
 
     def reads(self, path: bytes) -> bool:

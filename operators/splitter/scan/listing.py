@@ -78,7 +78,7 @@ class ListedStats(Sequence[ListedStat]):
 
     @property
     def identities(self) -> Column:
-        return np.array([each.identity for each in self], np.int64) if self.etags else self.file_ids
+        return np.array([stat.identity for stat in self], np.int64) if self.etags else self.file_ids
 
     @property
     def has_etag(self) -> npt.NDArray[np.bool_]:
@@ -188,8 +188,8 @@ class Lister(ABC):
 
     def stats(self, directory: bytes, names: list[bytes]) -> tuple[list[bytes], ListedStats]:
         """The names that are files now, and their versions."""
-        found = [(name, stat) for name in names if (stat := self.stat(directory + name)) is not None]
-        return [name for name, _ in found], ListedStats.of([stat for _, stat in found])
+        pairs = [(name, stat) for name in names if (stat := self.stat(directory + name)) is not None]
+        return [name for name, _ in pairs], ListedStats.of([stat for _, stat in pairs])
 
     @abstractmethod
     def stat(self, path: bytes) -> ListedStat | None:

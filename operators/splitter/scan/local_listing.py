@@ -68,17 +68,17 @@ class LocalLister(Lister):
     def stat(self, path: bytes) -> ListedStat | None:
         """See Lister. Pipes, sockets, devices and broken links are no files; each is logged once."""
         try:
-            found = os.stat(path)
+            status = os.stat(path)
         except OSError as error:
             if _is_missing(error):
                 if os.path.islink(path):
                     self._notices.say("a link that leads nowhere, left out", path)
                 return None
             raise _listing_error(error, path, "cannot be examined") from error
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             self._notices.say("neither file nor directory, left out", path)
             return None
-        return ListedStat(found.st_size, bounded_ns(found.st_mtime_ns), "", file_id_of(found.st_ino))
+        return ListedStat(status.st_size, bounded_ns(status.st_mtime_ns), "", file_id_of(status.st_ino))
 
     def stats(self, directory: bytes, names: list[bytes]) -> tuple[list[bytes], ListedStats]:
         if (columns := stat_files(directory, names)) is None:
@@ -95,18 +95,18 @@ class LocalLister(Lister):
     def identity(self, directory: bytes) -> object:
         """Device and inode, which are the same through a symbolic link."""
         try:
-            found = os.stat(directory)
+            status = os.stat(directory)
         except OSError as error:
             raise _listing_error(error, directory, "cannot be examined") from error
-        return found.st_dev, found.st_ino
+        return status.st_dev, status.st_ino
 
     def identities_above(self, directory: bytes) -> list[object]:
-        found: list[object] = []
+        identities: list[object] = []
         path = os.path.realpath(directory)
         while (parent := os.path.dirname(path)) != path:
-            found.append(self.identity(parent))
+            identities.append(self.identity(parent))
             path = parent
-        return found
+        return identities
 
     def is_link(self, directory: bytes) -> bool:
         return os.path.islink(directory.rstrip(b"/"))

@@ -191,10 +191,10 @@ class RemoteLister(Lister):
         # If the key ends in several slashes, the others are part of the name: in S3 a key may have an empty part.
         is_store = directory.endswith(b"://")
         url = self.url(directory if is_store else directory.removesuffix(b"/"))
-        for found in self._storage.list_directory(url):
-            name = os.fsencode(found.url.rpartition("/")[2])
-            names.append(name + b"/" if found.is_directory else name)
-            stats.append(DIRECTORY if found.is_directory else ListedStat(found.size_bytes, found.mtime_ns, found.etag))
+        for entry in self._storage.list_directory(url):
+            name = os.fsencode(entry.url.rpartition("/")[2])
+            names.append(name + b"/" if entry.is_directory else name)
+            stats.append(DIRECTORY if entry.is_directory else ListedStat(entry.size_bytes, entry.mtime_ns, entry.etag))
             if len(names) >= ENTRIES_AT_ONCE:
                 yield Entries(names, ListedStats.of(stats))
                 names, stats = [], []
@@ -202,11 +202,11 @@ class RemoteLister(Lister):
 
     def stat(self, path: bytes) -> ListedStat | None:
         try:
-            found = self._storage.stat(self.url(path))
+            now = self._storage.stat(self.url(path))
         except MissingError:
             logger.warning("gone, left out url=%s", redacted(self.url(path)))
             return None
-        return None if found.is_directory else ListedStat(found.size_bytes, found.mtime_ns, found.etag)
+        return None if now.is_directory else ListedStat(now.size_bytes, now.mtime_ns, now.etag)
 
     def kind(self, path: bytes) -> Kind | None:
         try:

@@ -22,13 +22,13 @@ MAX_QUEUED_FILES = 10_000
 class SingleScan:
     """The files of one scan, which continues as they are taken."""
 
-    def __init__(self, found: Generator[ListedFiles]) -> None:
-        self._found = found
+    def __init__(self, files: Generator[ListedFiles]) -> None:
+        self._files = files
         self._head: ListedFiles | None = None
 
     def peek(self) -> ListedFiles | None:
         if self._head is None:
-            self._head = next(self._found, None)
+            self._head = next(self._files, None)
         return self._head
 
     def pop(self, count: int) -> None:
@@ -41,7 +41,7 @@ class SingleScan:
         return 0 if self._head is None else self._head.unread_bytes
 
     def stop(self) -> None:
-        self._found.close()
+        self._files.close()
 
 
 def watched(

@@ -117,9 +117,9 @@ class Scanner:
             first, order, files, walk = heads[0]
             others = [head[0] for head in heads[1:3]] + [_first_name(root) for root in pending[-1:]]
             count = _count_before(files.index_names, min(others)) if others else len(files)
-            if given := files.slice(int(first == last), count):
-                last = given.index_names[-1]
-                yield given
+            if fresh := files.slice(int(first == last), count):
+                last = fresh.index_names[-1]
+                yield fresh
             following = files.slice(count, len(files)) if count < len(files) else next(walk, None)
             if following is None:
                 heapq.heappop(heads)
@@ -313,9 +313,9 @@ class PrefetchingLister(LocalLister):
             self._only_listed.update(paths)
 
     def entries(self, directory: bytes) -> Iterator[Entries]:
-        found = self._prefetched(directory)
-        if found is not None:
-            names, (sizes, *others) = found[0].entries(found[1], found[1] + 1)
+        listed = self._prefetched(directory)
+        if listed is not None:
+            names, (sizes, *others) = listed[0].entries(listed[1], listed[1] + 1)
             self._drop([directory])
             yield Entries(names, ListedStats(np.maximum(sizes, WALKED), *others))
             return
@@ -332,15 +332,15 @@ class PrefetchingLister(LocalLister):
         at = 0
         while at < len(names):
             path = directory + names[at]
-            found = self._prefetched(path)
-            if found is None and path not in self._left_to_walk:
-                found = self._list_here(path)
-            if found is None:
+            listed = self._prefetched(path)
+            if listed is None and path not in self._left_to_walk:
+                listed = self._list_here(path)
+            if listed is None:
                 self._left_to_walk.discard(path)
                 yield Entries([names[at]])
                 at += 1
                 continue
-            answer, first = found
+            answer, first = listed
             count = answer.count_listed(first, directory, names[at : at + MAX_DIRECTORIES])
             entries = answer.entries(first, first + count)
             at += count

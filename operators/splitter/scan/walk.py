@@ -88,10 +88,12 @@ class Walk:
     def steps(self) -> Iterator[ListedFiles]:
         """Every selected file and directory below the root, by path, in steps that grow."""
         for step in self._prefetcher.with_stats(self._lister, self._steps()):
-            found = [(each.directory, each.names, each.stats) for each in step if each.stats is not None]
-            keys = [directory + name for directory, names, _ in found for name in names]
+            listed = [
+                (entries.directory, entries.names, entries.stats) for entries in step if entries.stats is not None
+            ]
+            keys = [directory + name for directory, names, _ in listed for name in names]
             if keys:
-                yield ListedFiles(self._root, keys, ListedStats.concatenated([stats for *_, stats in found]))
+                yield ListedFiles(self._root, keys, ListedStats.concatenated([stats for *_, stats in listed]))
 
     def _steps(self) -> Iterator[list[Entries]]:
         step: list[Entries] = []
@@ -277,7 +279,7 @@ class Walk:
 def _ranges(positions: list[int], is_whole: bytearray) -> Iterator[tuple[int, int]]:
     """Half-open ranges of positions: consecutive whole trees together, each other directory by itself."""
     numbered = enumerate(positions)
-    for _, group in itertools.groupby(numbered, lambda each: each[1] - each[0] if is_whole[each[1]] else each):
+    for _, group in itertools.groupby(numbered, lambda item: item[1] - item[0] if is_whole[item[1]] else item):
         row = [at for _, at in group]
         yield row[0], row[-1] + 1
 
@@ -320,7 +322,9 @@ class StatPrefetcher:
         wanted = _without_stats(step)
         if not wanted:
             return None
-        return self._workers.ask(STAT + b"\0\0".join(b"\0".join([each.directory, *each.names]) for each in wanted))
+        return self._workers.ask(
+            STAT + b"\0\0".join(b"\0".join([entries.directory, *entries.names]) for entries in wanted)
+        )
 
     def _completed(self, lister: Lister, step: list[Entries], pending: Any) -> list[Entries]:
         answered: Iterator[ListedStats | None] = iter(())

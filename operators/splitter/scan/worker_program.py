@@ -51,8 +51,8 @@ _FEW_NAMES: Final = 8
 
 def stat_files(directory: bytes, names: Sequence[bytes]) -> Columns | None:
     """The versions of files in a directory; None unless every name is a regular file, and no link to one."""
-    found = _stat_all(directory, names)
-    return found[1] if found is not None and _all_modes(stat.S_ISREG, found[0]) else None
+    examined = _stat_all(directory, names)
+    return examined[1] if examined is not None and _all_modes(stat.S_ISREG, examined[0]) else None
 
 
 def list_directory(directory: bytes, max_entries: int) -> tuple[list[bytes], Columns] | None:
@@ -72,9 +72,9 @@ def list_directory(directory: bytes, max_entries: int) -> tuple[list[bytes], Col
     if len(names) > max_entries:
         return None
     names.sort()
-    if (found := _stat_all(directory, names)) is None:
+    if (examined := _stat_all(directory, names)) is None:
         return None
-    modes, columns = found
+    modes, columns = examined
     if _all_modes(stat.S_ISREG, modes):
         return names, columns
     if not _all_modes(lambda mode: stat.S_ISREG(mode) or stat.S_ISDIR(mode), modes):
@@ -119,26 +119,26 @@ class _Descent:
         if not depth:
             # A requested directory is finished if possible: the walk has to wait for whatever remains of it.
             self._stop_at = len(self.names) + self._max_entries
-        if os.path.islink(path[:-1]) or (found := list_directory(path, self._max_entries)) is None:
+        if os.path.islink(path[:-1]) or (listed := list_directory(path, self._max_entries)) is None:
             return False
         self.names.append(name)
         _append(self.columns, WALKED)
-        own, versions = found
-        names = [name + each for each in own]
+        bare_names, versions = listed
+        names = [name + bare for bare in bare_names]
         if TO_BE_ENTERED not in versions[0]:
             self.names += names
             _extend(self.columns, versions)
             return True
-        for each, bare, *version in zip(names, own, *versions, strict=True):
+        for below, bare, *version in zip(names, bare_names, *versions, strict=True):
             if version[0] != TO_BE_ENTERED:
-                self.names.append(each)
+                self.names.append(below)
                 _extend(self.columns, ([number] for number in version))
             elif self._may_skip(bare):
-                self._append_directory(each, TO_BE_ENTERED)
+                self._append_directory(below, TO_BE_ENTERED)
             elif len(self.names) >= self._stop_at or depth == _MAX_DEPTH:
-                self._append_directory(each, NOT_VISITED)
-            elif not self.enter(directory, each, depth + 1):
-                self._append_directory(each, TO_BE_ENTERED)
+                self._append_directory(below, NOT_VISITED)
+            elif not self.enter(directory, below, depth + 1):
+                self._append_directory(below, TO_BE_ENTERED)
         return True
 
     def _append_directory(self, name: bytes, size: int) -> None:
@@ -169,11 +169,11 @@ def _stat_all(directory: bytes, names: Sequence[bytes]) -> tuple[array[int], Col
     if len(names) <= _FEW_NAMES:
         below = directory if directory.endswith(b"/") else directory + b"/"
         try:
-            found = [examine(below + name) for name in names]
+            statuses = [examine(below + name) for name in names]
         except OSError:
             return None
-        modes.fromlist([one.st_mode for one in found])
-        _add_versions(columns, found)
+        modes.fromlist([one.st_mode for one in statuses])
+        _add_versions(columns, statuses)
         return modes, columns
     try:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -182,9 +182,9 @@ def _stat_all(directory: bytes, names: Sequence[bytes]) -> tuple[array[int], Col
     try:
         # Relative to the directory's descriptor the kernel looks up one name, not the whole path.
         for start in range(0, len(names), _STATS_AT_ONCE):
-            found = [examine(name, dir_fd=descriptor) for name in names[start : start + _STATS_AT_ONCE]]
-            modes.fromlist([one.st_mode for one in found])
-            _add_versions(columns, found)
+            statuses = [examine(name, dir_fd=descriptor) for name in names[start : start + _STATS_AT_ONCE]]
+            modes.fromlist([one.st_mode for one in statuses])
+            _add_versions(columns, statuses)
     except OSError:
         return None
     finally:
@@ -224,9 +224,9 @@ def _answer_stat(request: bytes) -> bytes:
     columns = _empty_columns()
     for group in request.split(b"\0\0"):
         directory, *names = group.split(b"\0")
-        found = stat_files(directory, names)
-        outcomes.append(found is not None)
-        _extend(columns, found or ())
+        columns_of_group = stat_files(directory, names)
+        outcomes.append(columns_of_group is not None)
+        _extend(columns, columns_of_group or ())
     return b"".join(column.tobytes() for column in (outcomes, *columns))
 
 
@@ -236,10 +236,10 @@ def _answer_list(request: bytes) -> bytes:
     columns = _empty_columns()
 
     def add(directory: bytes) -> bool:
-        if (found := list_directory(directory, int(number))) is None:
+        if (listed := list_directory(directory, int(number))) is None:
             return False
-        names.extend(found[0])
-        _extend(columns, found[1])
+        names.extend(listed[0])
+        _extend(columns, listed[1])
         return True
 
     return _encoded(directories, int(number), add, names, columns)
@@ -274,17 +274,17 @@ def _encoded(
     return b"".join([*(column.tobytes() for column in (outcomes, *columns)), *joined])
 
 
-def _add_versions(columns: Columns, found: Sequence[os.stat_result]) -> None:
-    columns[0].fromlist([one.st_size for one in found])
+def _add_versions(columns: Columns, statuses: Sequence[os.stat_result]) -> None:
+    columns[0].fromlist([one.st_size for one in statuses])
     # Nearly all numbers fit, and a function call for each would take longer than its work.
     try:
-        columns[1].fromlist([one.st_mtime_ns for one in found])
+        columns[1].fromlist([one.st_mtime_ns for one in statuses])
     except OverflowError:
-        columns[1].fromlist([bounded_ns(one.st_mtime_ns) for one in found])
+        columns[1].fromlist([bounded_ns(one.st_mtime_ns) for one in statuses])
     try:
-        columns[2].fromlist([one.st_ino for one in found])
+        columns[2].fromlist([one.st_ino for one in statuses])
     except OverflowError:
-        columns[2].fromlist([file_id_of(one.st_ino) for one in found])
+        columns[2].fromlist([file_id_of(one.st_ino) for one in statuses])
 
 
 # Functions of dagflow.storage, backends.local.disk and fingerprint, which a worker process cannot import.
@@ -306,8 +306,8 @@ def _append(columns: Columns, size: int, mtime: int = 0, inode: int = 0) -> None
     columns[2].append(inode)
 
 
-def _extend(columns: Columns, found: Iterable[Iterable[int]]) -> None:
-    for column, values in zip(columns, found, strict=False):
+def _extend(columns: Columns, rows: Iterable[Iterable[int]]) -> None:
+    for column, values in zip(columns, rows, strict=False):
         column.extend(values)
 
 

@@ -166,8 +166,8 @@ class WorkerProcesses(Workers[WorkerProcess]):
         if not self.is_started:
             return None
         if self._idle is None:
-            found = (WorkerProcess.started() for _ in range(self.max_pending))
-            self.processes = tuple(process for process in found if process is not None)
+            started = (WorkerProcess.started() for _ in range(self.max_pending))
+            self.processes = tuple(process for process in started if process is not None)
             self._idle = list(self.processes)
         # One request at a time: two sides that both write and do not read would wait for each other forever.
         while self._idle:

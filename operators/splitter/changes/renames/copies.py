@@ -127,10 +127,10 @@ class Copies:
         if size_bytes is None:
             return None
         if file.is_compressed:
-            own = self._beginnings.content(ContentPrefix(file.path, original.size_bytes)).fingerprint
+            fingerprint = self._beginnings.content(ContentPrefix(file.path, original.size_bytes)).fingerprint
         else:
-            own = self._beginnings.fingerprint(file.prefix(size_bytes))
-        if size_bytes and self._beginnings.fingerprint(original._replace(size_bytes=size_bytes)) != own:
+            fingerprint = self._beginnings.fingerprint(file.prefix(size_bytes))
+        if size_bytes and self._beginnings.fingerprint(original._replace(size_bytes=size_bytes)) != fingerprint:
             return None
         return size_bytes / original.size_bytes if original.size_bytes else 1
 
@@ -191,13 +191,15 @@ class Beginnings:
         for prefix in wanted:
             if prefix not in self._contents:
                 sizes.setdefault(prefix.path, set()).add(prefix.size_bytes)
-        lacking = [(path, sorted(each)) for path, each in sizes.items()]
+        lacking = [(path, sorted(lengths)) for path, lengths in sizes.items()]
         if lacking and self._in_tasks is not None:
-            found = self._in_tasks(_contents_of, lacking)
+            reports = self._in_tasks(_contents_of, lacking)
         else:
-            found = [_contents_of(each) for each in lacking]
-        for (path, asked), contents in zip(lacking, found, strict=True):
-            self._contents.update((ContentPrefix(path, size), each) for size, each in zip(asked, contents, strict=True))
+            reports = [_contents_of(request) for request in lacking]
+        for (path, asked), contents in zip(lacking, reports, strict=True):
+            self._contents.update(
+                (ContentPrefix(path, size), content) for size, content in zip(asked, contents, strict=True)
+            )
 
     def content(self, prefix: ContentPrefix) -> Content:
         self.fetch_contents([prefix])
@@ -211,18 +213,18 @@ def _contents_of(wanted: tuple[bytes, Sequence[int]]) -> list[Content]:
     compression = compression_of_name(url)
     if compression is None:
         return [NO_CONTENT] * len(sizes)
-    beginning, found = _Beginning(), []
+    beginning, versions = _Beginning(), []
     try:
         with MeasuredFile(StorageContext.default().open_file(url)) as file:
             content = DecompressedFile(file, url, compression)
             for size in sizes:
                 beginning.read_on(content, size)
-                found.append(beginning.version())
+                versions.append(beginning.version())
             beginning.read_on(content, sizes[-1] + 1)
     except (DagflowError, OSError):
         pass  # the content is incomplete or damaged: the part that could be read counts
-    found += [beginning.version()] * (len(sizes) - len(found))
-    return [Content(size, own, has_more=beginning.size_bytes > size) for size, own in found]
+    versions += [beginning.version()] * (len(sizes) - len(versions))
+    return [Content(size, fingerprint, has_more=beginning.size_bytes > size) for size, fingerprint in versions]
 
 
 class _Beginning:

@@ -117,7 +117,7 @@ class Pair:
     def _own(self) -> list[IndexEntry]:
         """Versions of the same file, including the newest that was taken of it."""
         versions = self._known.by_name[self.file.name]
-        return [each.entry for each in versions if each.taken_name == self.version.taken_name]
+        return [version.entry for version in versions if version.taken_name == self.version.taken_name]
 
     @cached_property
     def same_bytes(self) -> bool | None:

@@ -74,11 +74,11 @@ class RenameDetector:
         name_by_path = {path: files.root.index_name(path) for path in paths}
         known, beyond = view.known_near(list(name_by_path.values()))
         if lacking := [name for name in beyond if name not in self._known_names]:
-            found = self._index.view().paths_among(sorted(set(lacking)))
+            taken = self._index.view().paths_among(sorted(set(lacking)))
             if len(self._known_names) + len(lacking) > MAX_CACHED_NAMES:
                 self._known_names.clear()
-            self._known_names.update((name, name in found) for name in lacking)
-            known |= {name for name in lacking if name in found}
+            self._known_names.update((name, name in taken) for name in lacking)
+            known |= {name for name in lacking if name in taken}
         known |= {name for name in beyond if self._known_names.get(name)}
         return {path for path, name in name_by_path.items() if name in known}
 

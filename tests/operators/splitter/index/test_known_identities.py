@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.splitter.changes.renames import known_identities
+from operators.splitter.index import known_identities
 from operators.splitter.index.entries import IndexEntry
 from operators.splitter.index.file_index import MEMORY_ENTRIES, FileIndex
 from operators.splitter.index.known_identities import IdentityFilter, KnownIdentities
