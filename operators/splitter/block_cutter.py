@@ -205,7 +205,9 @@ class BlockCutter:
         self._batcher.add(file.url, file.version, file.continuation.fingerprint, file.discovered_ms)
         return True
 
-    def _announce(self, file: OpenFile, relative_path: str, first_id: int, blocks: int) -> None:
+    def _announce(
+        self, file: OpenFile, relative_path: str, first_id: int, blocks: int, *, is_directory: bool = False
+    ) -> None:
         self._files.emit(
             FileMetadata(
                 url=file.url,
@@ -214,6 +216,7 @@ class BlockCutter:
                 block_size=file.block_size,
                 first_block_id=first_id,
                 block_count=blocks,
+                is_directory=is_directory,
                 discovered_ms=file.discovered_ms,
             )
         )
@@ -275,18 +278,8 @@ class BlockCutter:
             return True
         if not self._quota.take_file():
             return False
-        self._files.emit(
-            FileMetadata(
-                url=url,
-                relative_path=relative_path,
-                version=FileVersion(0),
-                block_size=block_size,
-                first_block_id=self._next_block_id,
-                block_count=0,
-                is_directory=True,
-                discovered_ms=discovered_ms,
-            )
-        )
+        directory = OpenFile(url, FileVersion(0), block_size, discovered_ms=discovered_ms)
+        self._announce(directory, relative_path, self._next_block_id, 0, is_directory=True)
         return True
 
     def cut(self) -> bool:

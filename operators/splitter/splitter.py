@@ -32,7 +32,6 @@ from operators.splitter.changes.detection_rules import (
     UnterminatedWait,
     wait_millis_of,
 )
-from operators.splitter.changes.renames.rename_detector import RenameDetector
 from operators.splitter.explanation import InputExplanation
 from operators.splitter.index.file_index import FileIndex
 from operators.splitter.index.pending_fingerprints import FingerprintState
@@ -202,11 +201,10 @@ class FileSplitterInput(BlockSplitter, InputOperator):
         )
         waits = self._wait_millis, ROTATED_MILLIS if self._is_following else 0
         rules = DetectionRules(self.on_change, self._completeness(), self.latest_first, *waits, self.block_size)
-        counters, clock = self._scan_counters, self._clock
-        taken = self._taken
-        roots = self._context.storage.roots
-        renames = RenameDetector(taken.index, taken.pending, roots, in_tasks, clock)
-        return ChangeDetector(scanner, taken.index, rules, counters, clock, in_tasks, taken.pending, renames, roots)
+        taken, roots = self._taken, self._context.storage.roots
+        return ChangeDetector(
+            scanner, taken.index, taken.pending, rules, self._scan_counters, self._clock, in_tasks, roots
+        )
 
     def estimate(self, within_s: float, storage: StorageContext | None = None) -> InputEstimate:
         """The input that a first run would read.

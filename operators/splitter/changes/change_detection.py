@@ -85,12 +85,11 @@ class ChangeDetector:
         self,
         scanner: Scanner,
         index: FileIndex,
+        pending: PendingFingerprints,
         rules: DetectionRules,
         counters: Counter[str],
         clock: Clock,
         in_tasks: InTasks | None,
-        pending: PendingFingerprints,
-        renames: RenameDetector,
         roots: Roots,
     ) -> None:
         self._scanner = scanner
@@ -100,7 +99,7 @@ class ChangeDetector:
         self._clock = clock
         self._in_tasks = in_tasks
         self._pending = pending
-        self._renames = renames
+        self._renames = RenameDetector(index, pending, roots, in_tasks, clock)
         self._growth = GrowthNotes(clock)
         self._changed = ChangedFiles(rules.on_change, index, counters, self._growth)
         self._lookahead = FingerprintLookahead(rules, counters, in_tasks)

@@ -14,7 +14,6 @@ from dagflow.testing.manual_clock import ManualClock
 from operators.splitter.changes import change_detection
 from operators.splitter.changes.change_detection import ChangeDetector
 from operators.splitter.changes.detection_rules import CompletenessRules, DetectionRules
-from operators.splitter.changes.renames.rename_detector import RenameDetector
 from operators.splitter.index.entries import IndexEntry
 from operators.splitter.index.file_index import FileIndex
 from operators.splitter.index.pending_fingerprints import PendingFingerprints
@@ -43,8 +42,7 @@ def detector_of(
     """A detector that takes fingerprints in this process."""
     pending, clock = PendingFingerprints(index), clock or ManualClock()
     counters = Counter() if counters is None else counters
-    renames = RenameDetector(index, pending, Roots(), None, clock)
-    return ChangeDetector(scanner, index, rules, counters, clock, None, pending, renames, Roots())
+    return ChangeDetector(scanner, index, pending, rules, counters, clock, None, Roots())
 
 
 @pytest.mark.usefixtures("three_held")
