@@ -93,18 +93,3 @@ NAME_CASES: Sequence[RotationCase] = (
 
 def decide(cases: Sequence[RotationCase], facts: object) -> Continuing:
     return next(case.answer for case in cases if case.fits(facts))
-
-
-def as_markdown(cases: Sequence[RotationCase]) -> str:
-    """The table as docs/following.md has it."""
-    rows = [f"| {_facts_text(case)} | {case.answer.value} | {case.because} |" for case in cases]
-    return "\n".join(["| facts | the file | because |", "|---|---|---|", *rows])
-
-
-def _facts_text(case: RotationCase) -> str:
-    return ", ".join(f"`{name}`: {_value_text(value)}" for name, value in case.facts.items()) or "any other"
-
-
-def _value_text(value: object) -> str:
-    words = {"True": "yes", "False": "no", "None": "unknown"}
-    return words.get(str(value), str(value))

@@ -14,7 +14,6 @@ from operators.splitter.changes.renames.cases import (
     PAIR_CASES,
     Continuing,
     RotationCase,
-    as_markdown,
     decide,
 )
 from operators.splitter.changes.renames.pair_facts import OwnName, Pair
@@ -68,6 +67,21 @@ def test_what_a_rotation_leaves_is_known(facts: dict[str, object], answer: Conti
     """A rename, a compression, a truncation of the original, a copy beside it, and a spool of alike files."""
     usual = {name: False for name in names_in(PAIR_CASES)} | {"is_steady": True, "original": "other"}
     assert decide(PAIR_CASES, SimpleNamespace(**usual | facts)) is answer
+
+
+def as_markdown(cases: Sequence[RotationCase]) -> str:
+    """The table as docs/following.md has it."""
+    rows = [f"| {_facts_text(case)} | {case.answer.value} | {case.because} |" for case in cases]
+    return "\n".join(["| facts | the file | because |", "|---|---|---|", *rows])
+
+
+def _facts_text(case: RotationCase) -> str:
+    return ", ".join(f"`{name}`: {_value_text(value)}" for name, value in case.facts.items()) or "any other"
+
+
+def _value_text(value: object) -> str:
+    words = {"True": "yes", "False": "no", "None": "unknown"}
+    return words.get(str(value), str(value))
 
 
 @TABLES
