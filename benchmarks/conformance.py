@@ -160,9 +160,8 @@ def names_of(family: Family) -> list[str]:
 def by_dagflow(family: Family, folder: str, size: int) -> list[list[Any]]:
     """Each block read for itself, as a task reads it."""
     from operators.files.metadata import BlockMetadata, FileVersion
-    from operators.reader.byte_accounting import BlockAccounting
     from operators.reader.formats import RECORD_FORMATS
-    from operators.reader.formats.base import with_entry_state
+    from operators.reader.formats.base import ByteAccounting, with_entry_state
     from operators.testing import MemorySource
 
     made = RECORD_FORMATS.make(family.format)
@@ -173,7 +172,7 @@ def by_dagflow(family: Family, folder: str, size: int) -> list[list[Any]]:
         for start in range(0, len(content), size):
             end = min(start + size, len(content))
             block = BlockMetadata(0, folder, FileVersion(len(content)), start, end, end == len(content))
-            accounting = BlockAccounting(folder, Counter(), None)
+            accounting = ByteAccounting(folder, Counter(), None)
             for batch in made.read(source, with_entry_state(made, source, block), accounting):
                 parsed = made.parse(batch, accounting).batch
                 if family.is_csv:

@@ -19,9 +19,9 @@ from dagflow.suggestions import did_you_mean
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.files.python_file import PythonFile
 from operators.lookup.united_columns import UnitedColumns
-from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.content import ContentReader
 from operators.reader.formats import RECORD_FORMATS
+from operators.reader.formats.base import ByteAccounting
 from operators.reader.formats.csv import Csv
 from operators.sink.tables.delta_table import DeltaTable
 from operators.sink.tables.iceberg_table import IcebergTable
@@ -202,7 +202,7 @@ class CsvSource(FilesSource):
         with storage.open_file(found.url, found) as file:
             content = ContentReader(format, "auto")
             # Without a listener for rejects, the first bad row is an error, which names the file and its place.
-            accounting = BlockAccounting(found.url, Counter(), None)
+            accounting = ByteAccounting(found.url, Counter(), None)
             for batch in content.parsed(file, block, accounting):
                 if len(batch) and not batch.is_raw:
                     yield batch.to_arrow()

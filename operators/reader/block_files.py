@@ -18,10 +18,7 @@ from operators.reader.rate_limit import RateLimitedFile, RateLimiter
 class BlockFiles:
     """Opens the files of blocks, one at a time: consecutive blocks of a file use one open stream.
 
-    Args:
-        storage: Reaches the stores of the app.
-        limiter: Limits the bytes per second; None for no limit. Nothing is prefetched under a limit.
-        is_exact: Whether a file must be known to begin with the planned bytes where something was appended to it.
+    Under a limit nothing is prefetched. With is_exact, a file that was appended to must begin with the planned bytes.
     """
 
     def __init__(self, storage: StorageContext, limiter: RateLimiter | None = None, *, is_exact: bool = False) -> None:
@@ -51,21 +48,12 @@ class BlockFiles:
         return self._file
 
     def prefetch(self, blocks: Iterable[BlockMetadata]) -> None:
-        """Begin to fetch blocks that will be read, where fetching takes time; takes the place of an earlier call.
-
-        Args:
-            blocks: In the order of reading.
-        """
+        """Begin to fetch blocks that will be read, where fetching takes time; takes the place of an earlier call."""
         if self._limiter is None:
             self._ahead.expect(Stretch(self._stat_of(block), block.start, block.end) for block in blocks)
 
     def require_unchanged(self, block: BlockMetadata) -> None:
-        """Make sure that the bytes that were read of a block are of the planned version.
-
-        Raises:
-            SourceChangedError: The file is another version.
-            MissingError: The file is gone.
-        """
+        """Make sure that the bytes that were read of a block are of the planned version."""
         is_unchanged = None if self._file is None else self._file.is_unchanged()
         if is_unchanged is None:
             self._storage.backend(block.url).files.require_version(self._stat_of(block))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -11,30 +13,27 @@ from dagflow.api.context import UNKNOWN_SUM, MovedRange, OperatorContext, Waitin
 from dagflow.api.records import LINE_FEED, Origin, RecordBatch
 from dagflow.api.sources import accounting_key
 from dagflow.errors import MissingError, RecordError, SourceChangedError, StorageError, TransientStorageError
-from dagflow.metrics.names import BLOCKS, BYTES
+from dagflow.metrics.names import (
+    BLOCKS,
+    BYTES,
+    CONTENT_BYTES,
+    REJECTED,
+)
 from operators.files.metadata import BlockMetadata
 from operators.files.small_file_batch import SmallFileBatch
 from operators.files.source_events import FileFingerprints, ReadPart
 from operators.reader.block_files import BlockFiles
-from operators.reader.byte_accounting import BlockAccounting, TaskAccounting
 from operators.reader.byte_source import MeasuredFile
-from operators.reader.compression.recognition import expected_compression
-from operators.reader.compression.splitting import owned_range
 from operators.reader.compression.stream import CorruptArchiveError
 from operators.reader.content import ContentReader
 from operators.reader.fingerprints import block_fingerprint, part_fingerprint, skipped_block_fingerprint
-from operators.reader.formats.base import HeaderError
+from operators.reader.formats.base import ByteAccounting, HeaderError
 from operators.reader.on_error import ErrorPolicy, version_key
 
 
 @dataclass(frozen=True, slots=True)
 class ReadStep:
-    """The records that a reader emits before it reads on, so that an exchange holds no whole block.
-
-    Attributes:
-        batches: Records.
-        finished: Blocks, or small files, that have been read to their end.
-    """
+    """The records that a reader emits before it reads on, so that an exchange holds no whole block."""
 
     batches: list[RecordBatch]
     finished: list[BlockMetadata | SmallFileBatch]
@@ -44,13 +43,6 @@ class BlockProcessor:
     """Reads single blocks: their file in its planned version, their records, their byte accounting.
 
     Guarantee: a block that has no records gives one empty batch, so that it is known downstream.
-
-    Args:
-        content: Reads the records.
-        files: Opens the files.
-        accounting: Byte accounting of the task.
-        errors: Handles blocks that cannot be read.
-        context: Context of the task.
     """
 
     def __init__(
@@ -70,9 +62,6 @@ class BlockProcessor:
     def read(self, block: BlockMetadata) -> Iterator[ReadStep]:
         """Read a block.
 
-        Yields:
-            A step for each batch of records, and a last one in which the block is finished.
-
         Raises:
             TransientStorageError: The task must run again.
             DagflowError: The block cannot be read, and such blocks fail the run.
@@ -80,18 +69,21 @@ class BlockProcessor:
         if self._errors.left_out_before(block):
             return
         try:
-            file = self._opened(block)
+            file = self._files.open(block)
+            has_grown = file.has_grown()
+            if self._errors.skips:
+                self._content.require_sound(file, block, has_grown=has_grown)
         except TransientStorageError:
             raise
         except (StorageError, CorruptArchiveError) as error:
             self._errors.leave_out(block, error)
             return
         accounting = self._accounting.of(block)
-        begun, reported, is_empty = file.bytes_read, 0, True
+        begun, size_bytes, reported, is_empty = file.bytes_read, block.size_bytes, 0, True
         try:
-            for batch in self._content.parsed(file, block, accounting, has_grown=file.has_grown()):
+            for batch in self._content.parsed(file, block, accounting, has_grown=has_grown):
                 is_empty = is_empty and not len(batch)
-                read = min(file.bytes_read - begun, block.size_bytes)
+                read = min(file.bytes_read - begun, size_bytes)
                 self._context.progress.add(read - reported)
                 reported = read
                 yield ReadStep([batch] if len(batch) else [], [])
@@ -103,7 +95,7 @@ class BlockProcessor:
         except (StorageError, CorruptArchiveError, RecordError, EOFError) as error:
             self._leave_out_if_gone(block, accounting, error)
             return
-        self._context.progress.add(block.size_bytes - reported)
+        self._context.progress.add(size_bytes - reported)
         try:
             fingerprint = self._fingerprint(file, block, accounting)
             self._files.require_unchanged(block)
@@ -111,17 +103,19 @@ class BlockProcessor:
             self._leave_out_if_gone(block, accounting, error)
             return
         self._report(block, accounting, fingerprint)
-        self._accounting.book(accounting_key(block))
+        key, counters = accounting_key(block), self._context.counters
+        self._accounting.book(key)
         if block.begins_at_cut or (accounting.has_grown and (block.start or not block.is_last)):
             # The record across the cut was counted with another version. Or other blocks may have been read before the
             # file grew, so that bytes that wait here are counted there.
-            self._context.accounting[accounting_key(block)] = UNKNOWN_SUM
-        self._count(block)
+            self._context.accounting[key] = UNKNOWN_SUM
+        counters[BLOCKS] += 1
+        counters[BYTES] += accounting.owned_bytes
         finished = [] if accounting.is_left_out else [block.continued(is_open=accounting.waiting_bytes > 0)]
         yield ReadStep([no_records(block)] if is_empty else [], [*finished])
 
     def _fingerprint(
-        self, file: MeasuredFile, block: BlockMetadata, accounting: BlockAccounting
+        self, file: MeasuredFile, block: BlockMetadata, accounting: ByteAccounting
     ) -> FileFingerprints | ReadPart | None:
         storage = self._context.storage
         if self._context.source_events is None:
@@ -134,9 +128,8 @@ class BlockProcessor:
         return part_fingerprint(file, block, end, storage, is_decompressed=is_decompressed)
 
     def _report(
-        self, block: BlockMetadata, accounting: BlockAccounting, fingerprint: FileFingerprints | ReadPart | None
+        self, block: BlockMetadata, accounting: ByteAccounting, fingerprint: FileFingerprints | ReadPart | None
     ) -> None:
-        """Report to the splitter how far a file was read."""
         if not block.is_last or (block.start and not block.continuation.resumes):
             self._context.read_in_part.add(version_key(block))
         events = self._context.source_events
@@ -146,16 +139,13 @@ class BlockProcessor:
             events.append(fingerprint)
         if accounting.waiting_bytes:
             self._context.waiting.append(WaitingEnd(block.url, accounting.waiting_bytes, block.version.file_id))
-        if block.continuation.moved_from:
-            start, end = block.continuation.content_start or block.start, accounting.read_until
-            self._context.moved.append(MovedRange(block.continuation.moved_from, start, end))
+        known = block.continuation
+        if known.moved_from:
+            start, end = known.content_start or block.start, accounting.read_until
+            self._context.moved.append(MovedRange(known.moved_from, start, end))
 
-    def _leave_out_if_gone(self, block: BlockMetadata, accounting: BlockAccounting, error: Exception) -> None:
-        """Leave out a block that could not be read to its end because its file changed.
-
-        Raises:
-            Exception: The original error, if the file has not changed.
-        """
+    def _leave_out_if_gone(self, block: BlockMetadata, accounting: ByteAccounting, error: Exception) -> None:
+        """Leave out a block that could not be read to its end because its file changed."""
         if isinstance(error, TransientStorageError):
             raise error
         if not isinstance(error, (SourceChangedError, MissingError)):
@@ -169,20 +159,76 @@ class BlockProcessor:
         self._accounting.withdraw(accounting)
         self._errors.leave_out_after_part(block, error)
 
-    def _opened(self, block: BlockMetadata) -> MeasuredFile:
-        """The file of a block, if everything can be read as far as that is known before."""
-        file = self._files.open(block)
-        if self._errors.skips:
-            self._content.require_sound(file, block, has_grown=file.has_grown())
-        return file
-
-    def _count(self, block: BlockMetadata) -> None:
-        counters = self._context.counters
-        counters[BLOCKS] += 1
-        start, end = owned_range(block, expected_compression(block, self._content.setting))
-        counters[BYTES] += end - start
-
 
 def no_records(block: BlockMetadata) -> RecordBatch:
     """An empty batch by which a block without records is known downstream."""
     return RecordBatch.from_records([], LINE_FEED, Origin((block,), np.empty(0, np.int64), block.start))
+
+
+class TaskAccounting:
+    """Makes the accounting of each block of a task, holds its rejects, and books the sums of a file into the run's.
+
+    With adds_up, each byte of a file is accounted for exactly once, so that the run can check it.
+    """
+
+    def __init__(self, context: OperatorContext, adds_up: bool) -> None:
+        self._context = context
+        self._adds_up = adds_up
+        self._takes_rejects = "errors" in context.connected
+        self._rejects: dict[BlockMetadata, list[bytes]] = {}
+        self._blocks: list[ByteAccounting] = []
+
+    def of(self, block: BlockMetadata) -> ByteAccounting:
+        """The accounting of a block, which counts until the next booking."""
+        listener = self._rejects.setdefault(block, []).append if self._takes_rejects else None
+        log = functools.partial(self._context.refused.add, block.block_id)
+        # The counts of each block are separate: those of a block that is not read to its end do not add up.
+        self._blocks.append(ByteAccounting(block.url, Counter(), listener, log))
+        return self._blocks[-1]
+
+    def held_rejects(self, block: BlockMetadata) -> int:
+        """How many rejects of a block have not been taken."""
+        return len(self._rejects.get(block, ()))
+
+    def take_rejects(self) -> Iterator[RecordBatch]:
+        """ByteAccounting since the last call, one batch per block."""
+        for block, rejects in self._rejects.items():
+            if rejects:
+                self._context.counters[REJECTED] += len(rejects)
+                yield RecordBatch.from_records(rejects, LINE_FEED, Origin((block,)))
+                rejects.clear()
+        if not self._blocks:
+            self._rejects.clear()
+
+    @property
+    def waiting(self) -> dict[str, int]:
+        """How many bytes at the ends of files wait for a later version, by URL."""
+        return {block.url: block.waiting_bytes for block in self._blocks if block.waiting_bytes}
+
+    @property
+    def left_out_urls(self) -> set[str]:
+        """Files that are in no output."""
+        return {block.url for block in self._blocks if block.is_left_out}
+
+    def book(self, key: str) -> None:
+        """Add the bytes that were due, less those covered, to the sum under a key: a file version, or many small files.
+
+        From here on, the run counts how the bytes of the blocks were used.
+        """
+        counters, sums = self._context.counters, self._context.accounting
+        counters[CONTENT_BYTES] += sum(block.due for block in self._blocks)
+        for block in self._blocks:
+            counters.update(block.counters)
+        if self._adds_up:
+            sums[key] += sum(block.due - block.covered for block in self._blocks)
+        sums[f"records of {key}"] += sum(block.lost for block in self._blocks)
+        self._blocks.clear()
+
+    def withdraw(self, block: ByteAccounting) -> None:
+        """Forget a block that is left out after all."""
+        self._blocks.remove(block)
+
+    def discard(self) -> None:
+        """Forget the blocks of a read that was not finished."""
+        self._rejects.clear()
+        self._blocks.clear()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
@@ -29,13 +28,19 @@ from operators.files.metadata import BlockMetadata
 from operators.files.refused_blocks import RefusedBlocks
 from operators.files.small_file_batch import SmallFileBatch
 from operators.reader.block_files import BlockFiles
-from operators.reader.block_processor import BlockProcessor, ReadStep
-from operators.reader.byte_accounting import BlockAccounting, TaskAccounting
-from operators.reader.compression.recognition import CompressionSetting, recognised_compression
+from operators.reader.block_processor import BlockProcessor, ReadStep, TaskAccounting
+from operators.reader.compression.recognition import CompressionSetting, is_compressed
 from operators.reader.compression.stream import CorruptArchiveError
 from operators.reader.content import ContentReader
 from operators.reader.formats import RecordFormatSpec
-from operators.reader.formats.base import UNKNOWN_STATE, RecordFormat, with_entry_state
+from operators.reader.formats.base import (
+    UNKNOWN_STATE,
+    ByteAccounting,
+    Inferring,
+    RecordFormat,
+    scanned_before,
+    with_entry_state,
+)
 from operators.reader.on_error import ErrorPolicy, OnError, OnVanished
 from operators.reader.path_values import PathSetting, PathValues
 from operators.reader.prescan import BlockPreScan, PreScanState
@@ -49,11 +54,6 @@ def readers_for(backlog: int, min_readers: int, max_readers: int) -> int:
 
     A backlog above max_readers calls for max_readers; any other is rounded down to a power of two, and
     then brought between min_readers and max_readers.
-
-    Args:
-        backlog: Blocks that are planned and not yet read.
-        min_readers: At least 1.
-        max_readers: At least min_readers.
 
     Source:
         AbstractBlockReader of Apache Apex Malhar, which clamps before it rounds, and so gives 2 for a minimum of 3.
@@ -163,7 +163,7 @@ class BlockPlanning(RejectLimited, BacklogScaled):
         declared = self.partition_values if isinstance(self.partition_values, dict) else {}
         if nested := [name for name, kind in declared.items() if kind.is_nested]:
             raise ValueError(f"partition_values: '{nested[0]}' is {declared[nested[0]].name}, which no path holds")
-        if self.partition_values is not None and not self.format.has_columns:
+        if self.partition_values is not None and not self.format.traits.has_columns:
             raise ValueError(
                 f"partition_values adds columns, and records of the format {self.format.name} are bytes; csv, and "
                 "json_lines with columns, have columns"
@@ -173,15 +173,13 @@ class BlockPlanning(RejectLimited, BacklogScaled):
         """The columns that the format declares; what paths add is not known."""
         if port == "errors":
             return StreamColumns.raw()
-        is_known = port == "messages" and self.partition_values is None
-        return self.format.declared_columns() if is_known else None
+        if port != "messages" or self.partition_values is not None:
+            return None
+        makes_columns = type(self.format).parse is not RecordFormat.parse
+        return self.format.traits.columns if makes_columns else StreamColumns.raw()
 
     def seek(self, items: Sequence[Any], offset: int, storage: StorageContext) -> list[Any]:
-        """The blocks in which records may begin at an offset or behind it.
-
-        Raises:
-            StorageError: A file cannot be read.
-        """
+        """The blocks in which records may begin at an offset or behind it."""
         with contextlib.closing(BlockFiles(storage)) as files:
             return list(blocks_from(offset, items, files, self.format, self.compression))
 
@@ -189,13 +187,12 @@ class BlockPlanning(RejectLimited, BacklogScaled):
         self, blocks: Mapping[int, Any], refused: RefusedRecords, is_tried: npt.NDArray[np.bool_], first_id: int
     ) -> RefusedBlocks:
         """The blocks of refused records."""
-        return RefusedBlocks.of(blocks, refused, is_tried, first_id, in_one_pass=self.format.needs_prescan)
+        in_one_pass = scanned_before(self.format) is not None
+        return RefusedBlocks.of(blocks, refused, is_tried, first_id, in_one_pass=in_one_pass)
 
 
 @dataclass(frozen=True, slots=True)
 class _Readers:
-    """The objects that read blocks in one task."""
-
     limiter: RateLimiter | None
     files: BlockFiles
     accounting: TaskAccounting
@@ -240,14 +237,14 @@ class BlockReader(BlockPlanning):
         """Make the readers of this task, with its share of the rate limit."""
         rate = self.rate_limit()
         limiter = None if rate is None else RateLimiter(rate * context.share, step=context.progress.step)
-        if isinstance(context.prescan, PreScanState):
+        if isinstance(context.prescan, PreScanState) and isinstance(self.format, Inferring):
             self.format.decide(context.prescan.decision)
-        paths = PathValues(self.partition_values)
-        if isinstance(context.prescan, PreScanState):
+        paths = None if self.partition_values is None else PathValues(self.partition_values)
+        if isinstance(context.prescan, PreScanState) and paths is not None:
             paths.decide(context.prescan.path_types)
         content = ContentReader(self.format, self.compression, paths)
         files = BlockFiles(context.storage, limiter, is_exact=context.is_reprocessed)
-        accounting = TaskAccounting(context, self.format.adds_up)
+        accounting = TaskAccounting(context, self.format.traits.adds_up)
         errors = ErrorPolicy(self.on_error, self.on_vanished, context, self.compression)
         self._readers = _Readers(
             limiter,
@@ -335,21 +332,12 @@ class _Ranges:
         self.is_passed_over |= is_inside
 
 
-class _Retrial(BlockAccounting):
-    """Takes in rejects among the records that are read again, and ignores all others in their block.
-
-    Args:
-        block: The block.
-        ranges: The bytes of the records.
-        context: Context of the task.
-
-    Attributes:
-        rejected_bytes: Bytes in the records that stay refused.
-    """
+class _Retrial(ByteAccounting):
+    """Takes in rejects among the records that are read again, and ignores all others in their block."""
 
     def __init__(self, block: BlockMetadata, ranges: _Ranges, context: OperatorContext) -> None:
         # The bytes of the block were counted when they were read first.
-        super().__init__(block.url, Counter(), lambda reject: None)
+        super().__init__(block.url)
         self._block = block
         self._ranges = ranges
         self._context = context
@@ -358,8 +346,6 @@ class _Retrial(BlockAccounting):
     def _refuse(
         self, offsets: Sequence[int], lengths: Sequence[int], reasons: Sequence[str], raws: Sequence[bytes]
     ) -> None:
-        """Record the rejects that stay refused."""
-        super()._refuse(offsets, lengths, reasons, raws)
         rows = np.flatnonzero(self._ranges.decide(np.array(offsets, np.int64))).tolist()
         own = [lengths[row] for row in rows]
         self._context.refused.add(
@@ -373,13 +359,9 @@ class _Retrial(BlockAccounting):
         self.rejected_bytes += sum(own)
 
     def skip(self, offset: int, length: int, reason: str) -> None:
-        """Note that the bytes are no record any more."""
-        super().skip(offset, length, reason)
         self._ranges.pass_over(offset, length)
 
     def skip_records(self, offsets: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], reason: str) -> None:
-        """Note that lines are no records any more."""
-        super().skip_records(offsets, lengths, reason)
         for index in np.flatnonzero(self._ranges.decide(offsets)).tolist():
             self._ranges.pass_over(int(offsets[index]), int(lengths[index]))
 
@@ -387,13 +369,10 @@ class _Retrial(BlockAccounting):
 class RefusedBlockReader:
     """Reads refused records again: emits those that are accepted now, and records the others as refused once more.
 
+    The bytes of files must be exactly those that were read before.
+
     Guarantee: each refused record is emitted, or stays refused, or is skipped because the format now says that it is
     none. Other records of its block are not emitted.
-
-    Args:
-        content: Reads the records.
-        files: Opens the files, whose bytes must be exactly those that were read before.
-        context: Context of the task.
     """
 
     def __init__(self, content: ContentReader, files: BlockFiles, context: OperatorContext) -> None:
@@ -402,14 +381,7 @@ class RefusedBlockReader:
         self._context = context
 
     def read(self, refused: RefusedBlocks) -> Iterator[ReadStep]:
-        """Read the records of some blocks.
-
-        Yields:
-            A step for each batch of records that are accepted.
-
-        Raises:
-            StorageError: A file failed after some of its records were emitted.
-        """
+        """Read the records of some blocks."""
         for index in range(len(refused.blocks)):
             block, records, is_tried = refused.of_block(index)
             self._context.refused.keep(records.where(~is_tried))
@@ -467,16 +439,6 @@ def blocks_from(
     """The tuples in which records may begin at an offset or behind it; all tuples of a file whose cuts are not known.
 
     The block with the offset is given the state in which it begins.
-
-    Args:
-        offset: An offset in the content of files.
-        items: Blocks in file order, and other tuples, which are kept.
-        files: Opens the files.
-        format: The format that will read them.
-        setting: How files are compressed, or "auto".
-
-    Raises:
-        StorageError: A file cannot be read.
     """
     for item in items:
         if not isinstance(item, BlockMetadata):
@@ -484,7 +446,7 @@ def blocks_from(
         elif item.continuation.decompressed is not None:
             if item.continuation.decompressed.end > offset:
                 yield item
-        elif recognised_compression(file := files.open(item), item, setting) is not None:
+        elif is_compressed(file := files.open(item), item, setting):
             yield item
         elif item.end > offset:
             yield with_entry_state(format, file, item) if item.start <= offset else item

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from typing_extensions import override
+
+from dagflow.storage.file_kinds import HEAD_BYTES, wide_encoding
 from dagflow.storage.files import ReadableFile
 
 UNKNOWN_SIZE = 1 << 62
 """Stands for the size of the content of a compressed file as long as its end was not read."""
 
 _STEP_BYTES = 1 << 20
+
+_HEAD_BYTES = 512
+"""Bytes by which compressions, kinds of files, encodings and marks are recognised, and some more."""
 
 
 class ByteSource(Protocol):
@@ -35,10 +44,6 @@ def read_fully(source: ByteSource, offset: int, buffer: memoryview) -> int:
 
     Returns:
         How many bytes were read: fewer than buffer takes only at the end of a source whose size is known only now.
-
-    Raises:
-        StorageError: The source failed.
-        EOFError: The source ended before its size.
     """
     filled = 0
     while filled < len(buffer):
@@ -52,11 +57,7 @@ def read_fully(source: ByteSource, offset: int, buffer: memoryview) -> int:
 
 
 def size_read_from(source: ByteSource, position: int) -> int:
-    """The size of a source; if it is not known, the source is read to its end, from a position on.
-
-    Raises:
-        StorageError: The source failed.
-    """
+    """The size of a source; if it is not known, the source is read to its end, from a position on."""
     buffer = memoryview(bytearray(_STEP_BYTES if source.size_bytes == UNKNOWN_SIZE else 0))
     while source.size_bytes == UNKNOWN_SIZE:
         position += read_fully(source, position, buffer)
@@ -64,58 +65,50 @@ def size_read_from(source: ByteSource, position: int) -> int:
 
 
 class MeasuredFile(ReadableFile):
-    """A file that counts the bytes that are read from it.
+    """A file that counts the bytes that are read from it, and keeps its first ones, by which files are recognised."""
 
-    Args:
-        file: The file.
-
-    Attributes:
-        bytes_read: Bytes read so far; bytes that are read twice count twice.
-    """
+    size_bytes = 0
+    is_pinned = False
 
     def __init__(self, file: ReadableFile) -> None:
         self._file = file
+        self.size_bytes = file.size_bytes
+        self.is_pinned = file.is_pinned
         self.bytes_read = 0
+        self._head = b""
 
-    @property
-    def size_bytes(self) -> int:
-        """See ReadableFile."""
-        return self._file.size_bytes
-
-    @property
-    def is_pinned(self) -> bool:
-        """See ReadableFile."""
-        return self._file.is_pinned
-
+    @override
     def has_grown(self) -> bool:
-        """See ReadableFile."""
         return self._file.has_grown()
 
+    @override
     def is_unchanged(self) -> bool | None:
-        """See ReadableFile."""
         return self._file.is_unchanged()
 
+    @override
     def read_into(self, offset: int, buffer: memoryview) -> int:
-        """See ReadableFile."""
-        count = self._file.read_into(offset, buffer)
+        head_bytes = min(_HEAD_BYTES, self.size_bytes)
+        if offset + len(buffer) > head_bytes:
+            count = self._file.read_into(offset, buffer)
+        else:
+            if len(self._head) < head_bytes:
+                head = bytearray(head_bytes)
+                self._head = bytes(head[: self._file.read_into(0, memoryview(head))])
+            piece = self._head[offset : offset + len(buffer)]
+            count = len(piece)
+            buffer[:count] = piece
         self.bytes_read += count
         return count
 
+    @override
     def close(self) -> None:
-        """See ReadableFile."""
         self._file.close()
 
 
 class SourcePrefix:
     """The first bytes of a source, as if the file ended there.
 
-    Args:
-        source: The source.
-        size_bytes: How many of its bytes are part of the prefix.
-        is_readable: Whether the bytes behind it can be read as well: not those of an incomplete compressed file.
-
-    Attributes:
-        whole: The file that the bytes are read from, as far as it can be read.
+    Where it is_readable, formats may also read the bytes behind it; not those of an incomplete compressed file.
     """
 
     def __init__(self, source: ByteSource, size_bytes: int, *, is_readable: bool = True) -> None:
@@ -134,14 +127,7 @@ class SourcePrefix:
 
 
 class GrowingSource:
-    """A source that more bytes may be appended to: its end is not the end of the file's last record.
-
-    Args:
-        source: The bytes that the file has now.
-
-    Attributes:
-        whole: The file that the bytes are read from.
-    """
+    """A source that more bytes may be appended to: its end is not the end of the file's last record."""
 
     def __init__(self, source: ByteSource) -> None:
         self._source = source
@@ -163,13 +149,7 @@ def whole_of(source: ByteSource) -> ByteSource:
 
 
 class BufferSlice:
-    """One file's bytes in a buffer that holds many files.
-
-    Args:
-        view: The buffer, as bytes.
-        start: Where the file begins in it.
-        size_bytes: Length of the file.
-    """
+    """One file's bytes in a buffer that holds many files."""
 
     def __init__(self, view: memoryview, start: int, size_bytes: int) -> None:
         self._view = view[start : start + size_bytes]
@@ -184,3 +164,60 @@ class BufferSlice:
         piece = self._view[offset : offset + len(buffer)]
         buffer[: len(piece)] = piece
         return len(piece)
+
+
+Bytes = npt.NDArray[np.uint8]
+
+
+class FileView:
+    """The bytes of a file from one position to another.
+
+    Every move gives a new buffer, because record batches still use the old one.
+    """
+
+    __slots__ = ("buffer", "data", "end", "source", "start")
+
+    def __init__(self, source: ByteSource) -> None:
+        self.source = source
+        self.start = 0
+        self.end = 0
+        self.buffer: pa.Buffer = pa.allocate_buffer(0)
+        self.data: Bytes = np.empty(0, np.uint8)
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether the view reaches the end of the file."""
+        return self.end >= self.source.size_bytes
+
+    @property
+    def is_final(self) -> bool:
+        """Whether no more bytes can follow those in the view."""
+        return self.is_at_end and not isinstance(self.source, GrowingSource)
+
+    def move(self, start: int, end: int) -> Bytes:
+        """Hold the bytes from start to end, or to the end of the file if that comes first.
+
+        Bytes that are held already are copied, not read again.
+        """
+        end = max(start, min(end, self.source.size_bytes))
+        # One byte more, because an empty buffer cannot be viewed as bytes.
+        buffer = pa.allocate_buffer(end - start + 1)
+        target = memoryview(buffer).cast("B")
+        filled = 0
+        if self.start <= start < self.end:
+            filled = min(self.end, end) - start
+            target[:filled] = memoryview(self.buffer).cast("B")[start - self.start :][:filled]
+        filled += read_fully(self.source, start + filled, target[filled : end - start])
+        self.start, self.end, self.buffer = start, start + filled, buffer
+        self.data = np.frombuffer(buffer, np.uint8, filled)
+        return self.data
+
+
+def read_exactly(source: ByteSource, start: int, end: int) -> Bytes:
+    """The bytes from start to end, or to the end of the file if that comes first."""
+    return FileView(source).move(start, end)
+
+
+def encoding_of(source: ByteSource) -> tuple[str, str]:
+    """The encoding of wide units that a file is in, and what shows it; two empty texts if it is in none."""
+    return wide_encoding(read_exactly(whole_of(source), 0, HEAD_BYTES).tobytes())

@@ -24,17 +24,7 @@ from operators.reader.scanning.multi_file import BufferedFiles
 def block_fingerprint(
     file: ByteSource, block: BlockMetadata, storage: StorageContext, waiting_bytes: int = 0
 ) -> FileFingerprints | None:
-    """The fingerprint of the file that a block ends; None where none is needed: objects are replaced as a whole.
-
-    Args:
-        file: The file as it is stored, compressed or not.
-        block: The block.
-        storage: Reaches the file.
-        waiting_bytes: Bytes at the file's end that were left.
-
-    Raises:
-        StorageError: The file cannot be read.
-    """
+    """The fingerprint of the file that a block ends; None where none is needed: objects are replaced as a whole."""
     if not block.is_last or block.version.etag or not storage.backend(block.url).is_local:
         return None
     # The splitter already has a fingerprint of files that may grow while they are read.
@@ -54,15 +44,8 @@ def part_fingerprint(
 ) -> ReadPart | None:
     """How far a file was read whose rest is in other blocks; None where that is not needed, see block_fingerprint.
 
-    Args:
-        file: The file as it is stored.
-        block: A block that was read.
-        end: All records before this offset were read, with this block or those before it; 0 where that is not known.
-        storage: Reaches the file.
-        is_decompressed: Whether the offset is in the content of a compressed file, which gets no fingerprint.
-
-    Raises:
-        StorageError: The file cannot be read.
+    All records before end were read, with this block or those before it; 0 where that is not known. An offset in
+    decompressed content gets no fingerprint.
     """
     if block.is_last or not end or block.version.etag or not storage.backend(block.url).is_local:
         return None
@@ -72,11 +55,7 @@ def part_fingerprint(
 
 
 def prefix_fingerprint(source: ByteSource, size_bytes: int) -> int:
-    """The fingerprint of the first bytes of a source that has as many.
-
-    Raises:
-        StorageError: The source failed.
-    """
+    """The fingerprint of the first bytes of a source that has as many."""
     head = memoryview(bytearray(min(size_bytes, PROBED_BYTES)))
     tail = memoryview(bytearray(min(size_bytes - len(head), PROBED_BYTES)))
     source.read_into(0, head)
@@ -86,12 +65,6 @@ def prefix_fingerprint(source: ByteSource, size_bytes: int) -> int:
 
 def require_begun(source: ByteSource, url: str, size_bytes: int, fingerprint: int) -> None:
     """Make sure that a file, or the content of one, still begins with the bytes that were read of it before.
-
-    Args:
-        source: The file or its content.
-        url: Where the file is.
-        size_bytes: How many bytes were read before; 0 for none.
-        fingerprint: Fingerprint of these bytes; UNKNOWN where none is known.
 
     Raises:
         SourceChangedError: The source begins with other bytes.
@@ -120,12 +93,7 @@ def gone_block_fingerprint(
 ) -> FileFingerprints | None:
     """The report of a file that was not read from an offset on, because its version was gone.
 
-    Args:
-        block: The first block that was gone.
-        start: Offset of the block; 0 in a compressed file, whose content is continued where reading ended, see
-            ReadPart.
-        storage: Reaches the file.
-        is_rewritten: Whether the file was there with other bytes.
+    The start is 0 in a compressed file, whose content is continued where reading ended, see ReadPart.
     """
     return _left_out(block, storage, Fate.REWRITTEN if is_rewritten else Fate.GONE, start)
 
@@ -140,13 +108,7 @@ def _left_out(block: BlockMetadata, storage: StorageContext, fate: Fate, start: 
 def buffered_fingerprints(
     files: BufferedFiles, storage: StorageContext, waiting: Mapping[str, int]
 ) -> FileFingerprints | None:
-    """The fingerprints of small files in a buffer; see block_fingerprint.
-
-    Args:
-        files: The files.
-        storage: Reaches them.
-        waiting: Bytes at the ends of files that were left, by URL.
-    """
+    """The fingerprints of small files in a buffer; see block_fingerprint."""
     batch, indices = files.batch, files.indices
     if batch.etags or not len(indices) or not storage.backend(batch.base).is_local:
         return None

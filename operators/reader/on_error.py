@@ -34,12 +34,8 @@ GoneError = SourceChangedError | MissingError
 class ErrorPolicy:
     """The app's policy for files that cannot be read.
 
-    Args:
-        on_error: For a file that is damaged or cannot be read. fail: the run ends; skip: the block is left out, which
-            is journaled, counted and logged.
-        on_vanished: The same for a version that is gone when it is to be read.
-        context: Context of the task.
-        compression: The app's setting of compression.
+    A file that is damaged or cannot be read (on_error), or whose version is gone when it is to be read (on_vanished),
+    ends the run, or its block is left out, which is journaled, counted and logged.
     """
 
     def __init__(
@@ -55,11 +51,7 @@ class ErrorPolicy:
         self._context = context
 
     def leave_out(self, block: BlockMetadata, error: DagflowError) -> None:
-        """Leave out a block that cannot be read.
-
-        Raises:
-            DagflowError: The error, where such blocks fail the run, or where it does not concern the file alone.
-        """
+        """Leave out a block that cannot be read."""
         if isinstance(error, (SourceChangedError, MissingError)):
             self._leave_out_gone(block, error)
             return
@@ -90,11 +82,7 @@ class ErrorPolicy:
         return block.continuation.is_gone or version_key(block) in self._context.gone
 
     def leave_out_after_part(self, block: BlockMetadata, error: GoneError) -> None:
-        """Leave out a block after some of its records were emitted: the window runs again, without the file's version.
-
-        Raises:
-            DagflowError: The error, where such blocks fail the run.
-        """
+        """Leave out a block after some of its records were emitted: the window runs again, without the version."""
         self.leave_out(block, error)
         self._context.read_in_part.add(version_key(block))
 
@@ -166,6 +154,5 @@ def version_key(block: BlockMetadata) -> VersionKey:
 
 
 def _reason(error: DagflowError) -> str:
-    """The reason, for a report that names the file elsewhere."""
     place = f" at offset {error.offset}" if isinstance(error, RecordError) else ""
     return f"{type(error).__name__.removesuffix('Error').lower()}{place}: {error.message}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import pyarrow as pa
@@ -13,13 +12,9 @@ from dagflow.api.records import RecordBatch
 from dagflow.errors import RecordError
 from dagflow.storage.location import redacted
 from dagflow.storage.partition_names import column_of
-from operators.files.metadata import BlockMetadata
-from operators.reader.byte_source import ByteSource
 from operators.reader.columns.literals import values_of, why_not
 from operators.reader.columns.types import ColumnType, ColumnTypes, refuse_optional
 from operators.reader.columns.typing import shown
-from operators.reader.formats.base import ByteAccounting
-from operators.reader.scanning.refused_files import refuse_file
 
 PathSetting = Annotated[
     Literal["hive"] | ColumnTypes | None,
@@ -30,41 +25,18 @@ PathSetting = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class PathProblem:
-    """Why the path of a file does not give the columns that it should.
-
-    Attributes:
-        reason: The reason as a clause.
-    """
-
-    reason: str
-
-    def refuse(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> None:
-        """Refuse a file as one reject.
-
-        Raises:
-            HeaderError: Rejects are not accepted.
-        """
-        remedy = "; or give the column another type under partition_values, or leave it out there"
-        refuse_file(source, block, accounting, self.reason, remedy)
+REMEDY = "; or give the column another type under partition_values, or leave it out there"
+"""What else to do about a file whose path does not give the columns that it should."""
 
 
 class PathValues:
-    """Adds the values in a file's path to its records.
-
-    Args:
-        setting: "hive" for all values of a path; or the type of each that is taken; None for none.
-
-    Attributes:
-        types: The type of each column; None where the first files have not decided yet.
-    """
+    """Adds the values in a file's path to its records."""
 
     def __init__(self, setting: PathSetting = None) -> None:
         self.is_inferred = setting == "hive"
         refuse_optional({} if setting == "hive" else setting or {})
         self.types: Mapping[str, ColumnType] | None = None if setting == "hive" else setting or {}
-        self._of: tuple[str, dict[str, Any] | PathProblem] | None = None
+        self._of: tuple[str, dict[str, Any] | str] | None = None
 
     def decide(self, types: Mapping[str, str] | None) -> None:
         """Take the types that the first files decided."""
@@ -72,19 +44,15 @@ class PathValues:
             self.types = {name: ColumnType.of(kind) for name, kind in types.items()}
             self._of = None
 
-    def problem_of(self, url: str) -> PathProblem | None:
-        """Why a file's path does not give the columns; None if it does."""
-        found = self._values_of(url)
-        return found if isinstance(found, PathProblem) else None
+    def problem_of(self, url: str) -> str:
+        """Why a file's path does not give the columns, as a clause; "" if it does."""
+        values = self._values_of(url)
+        return values if isinstance(values, str) else ""
 
     def added_to(self, batch: RecordBatch, url: str) -> RecordBatch:
-        """Records with the columns of their file's path behind their own columns.
-
-        Raises:
-            RecordError: The records have a column of the same name.
-        """
+        """Records with the columns of their file's path behind their own columns."""
         values = self._values_of(url)
-        if isinstance(values, PathProblem) or not values or not len(batch):
+        if isinstance(values, str) or not values or not len(batch):
             return batch
         rows = batch.to_arrow()
         if both := sorted(set(values) & set(rows.schema.names)):
@@ -98,13 +66,12 @@ class PathValues:
         arrays = [*rows.columns, *(pa.repeat(value, len(batch)) for value in values.values())]
         return batch.with_columns(pa.RecordBatch.from_arrays(arrays, [*rows.schema.names, *values]))
 
-    def _values_of(self, url: str) -> dict[str, Any] | PathProblem:
+    def _values_of(self, url: str) -> dict[str, Any] | str:
         if self._of is None or self._of[0] != url:
             self._of = url, self._read(url)
         return self._of[1]
 
-    def _read(self, url: str) -> dict[str, Any] | PathProblem:
-        """The values of a path as Arrow scalars by name."""
+    def _read(self, url: str) -> dict[str, Any] | str:
         if self.types is not None and not self.types:
             return {}
         if self.types is None:
@@ -112,19 +79,19 @@ class PathValues:
             self.decide(inferred_types([url]))
         texts = texts_in(url)
         if texts is None:
-            return PathProblem("a directory in its path gives a value to a name that has one already")
+            return "a directory in its path gives a value to a name that has one already"
         if self.types is None:
-            return PathProblem("no directory in its path is called as in dt=2026-01-01, and partition_values is hive")
+            return "no directory in its path is called as in dt=2026-01-01, and partition_values is hive"
         values: dict[str, Any] = {}
         for name, kind in self.types.items():
             if name not in texts:
-                return PathProblem(f"no directory in its path gives a value to column '{name}', as {name}=…")
+                return f"no directory in its path gives a value to column '{name}', as {name}=…"
             text = texts[name]
             values[name] = value = values_of(pa.array([text], pa.string()), kind)[0]
             if text is not None and not value.is_valid:
-                return PathProblem(f"column '{name}' ({kind.name}): {shown(text)} {why_not(text, kind)}, in its path")
+                return f"column '{name}' ({kind.name}): {shown(text)} {why_not(text, kind)}, in its path"
         if self.is_inferred and (others := sorted(texts.keys() - values.keys())):
-            return PathProblem(f"a directory in its path names column '{others[0]}', which the first files lacked")
+            return f"a directory in its path names column '{others[0]}', which the first files lacked"
         return values
 
 

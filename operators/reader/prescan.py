@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import json
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -21,15 +20,12 @@ from dagflow.storage.context import StorageContext
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.files.small_file_batch import SmallFileBatch
 from operators.reader.block_files import BlockFiles
-from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.byte_source import ByteSource
-from operators.reader.compression.opening import cutting_compression
 from operators.reader.compression.recognition import CompressionSetting, expected_compression
 from operators.reader.compression.splitting import CutProgress, assign_range, chains_of
 from operators.reader.compression.stream import CorruptArchiveError
-from operators.reader.content import ContentReader
-from operators.reader.formats.base import UNKNOWN_STATE, RecordFormat
-from operators.reader.growing import resumed_block
+from operators.reader.content import ContentReader, cutting_compression, resumed_block
+from operators.reader.formats.base import UNKNOWN_STATE, ByteAccounting, Inferring, RecordFormat, scanned_before
 from operators.reader.on_error import OnError, OnVanished
 from operators.reader.path_values import inferred_types
 
@@ -50,19 +46,12 @@ UNREAD = Unread.UNREAD
 
 @dataclass(frozen=True, slots=True)
 class FileEntryState:
-    """The state in which the next block of a file begins.
-
-    Attributes:
-        url: The file.
-        version: Its version.
-        entry_state: The state, in the terms of the format.
-        cut: How far the file is cut, if it is compressed and cut; its blocks have no entry state.
-    """
+    """The state in which the next block of a file begins."""
 
     url: str
     version: FileVersion
     entry_state: int = 0
-    cut: CutProgress | None = None
+    cut: CutProgress | None = None  # for compressed files that are cut, whose blocks have no entry state
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +71,7 @@ class PreScanState:
 
 @dataclass(frozen=True, slots=True)
 class DecidingFile:
-    """A file that may decide how all files are read.
-
-    Attributes:
-        block: The whole file as a block.
-    """
+    """A file that may decide how all files are read."""
 
     block: BlockMetadata
 
@@ -94,13 +79,7 @@ class DecidingFile:
 class BlockPreScan(PreScan):
     """Scans blocks, and computes from the results the state in which each next block begins.
 
-    Args:
-        format: The format.
-        setting: The app's setting of compression.
-        on_error: The policy for a file that cannot be read; with "skip" the blocks behind one that cannot be scanned
-            are left out when they are read.
-        on_vanished: The same for a version that is gone.
-        infers_paths: Whether the first files decide the types of the columns from paths.
+    With the policy "skip", the blocks behind one that cannot be scanned are left out when they are read.
     """
 
     state_type = PreScanState
@@ -115,6 +94,7 @@ class BlockPreScan(PreScan):
         infers_paths: bool = False,
     ) -> None:
         self._format = format
+        self._with_state = scanned_before(format)
         self._setting = setting
         self._on_error = on_error
         self._on_vanished = on_vanished
@@ -130,7 +110,8 @@ class BlockPreScan(PreScan):
             self._path_types = inferred_types(block.url for block in unbatched(items))
             if self._path_types is not None:
                 logger.info("columns of paths inferred: %s", json.dumps(self._path_types))
-        if not self._format.needs_decision or self._decision is not None:
+        format = self._format
+        if not isinstance(format, Inferring) or not format.needs_decision or self._decision is not None:
             return
         files, count = _whole_files(items), 1
         while asked := list(itertools.islice(files, count)):
@@ -156,7 +137,7 @@ class BlockPreScan(PreScan):
         if not isinstance(item, BlockMetadata):
             return False
         if not expected_compression(item, self._setting):
-            return self._format.needs_prescan and not item.is_last
+            return self._with_state is not None and not item.is_last
         if cutting_compression(item, self._setting, self._format) is None:
             return False
         file = self._files.get((item.url, item.version))
@@ -187,8 +168,9 @@ class BlockPreScan(PreScan):
             return None if isinstance(item, DecidingFile) else UNREAD
 
     def _decided(self, source: ByteSource, block: BlockMetadata) -> Any:
-        uncounted = BlockAccounting(block.url, Counter(), lambda reject: None)
-        return self._format.decision(ContentReader(self._format, self._setting).read(source, block, uncounted))
+        assert isinstance(self._format, Inferring)
+        content = ContentReader(self._format, self._setting)
+        return self._format.decision(content.read(source, block, ByteAccounting(block.url)))
 
     def _scanned(self, source: ByteSource, block: BlockMetadata) -> Any:
         compression = cutting_compression(block, self._setting, self._format)
@@ -196,7 +178,8 @@ class BlockPreScan(PreScan):
             return chains_of(source, block, compression)
         if block.begins_at_cut:
             block = replace(block, start=0)
-        return self._format.prescan(source, resumed_block(self._format, source, block))
+        assert self._with_state is not None
+        return self._with_state.prescan(source, resumed_block(self._format, source, block))
 
     def teardown(self) -> None:
         """Close the file that was scanned last."""
@@ -228,15 +211,18 @@ class BlockPreScan(PreScan):
         if item.begins_at_cut:
             # The blocks before it were of another version: the scan began with the file, and a reader scans it anew.
             if result is not None and result is not UNREAD:
-                self._files[key] = replace(file, entry_state=self._format.exit_state(0, result), cut=None)
+                self._files[key] = replace(file, entry_state=self._exit_state(0, result), cut=None)
             elif not item.is_last:
                 self._files[key] = replace(file, entry_state=UNKNOWN_STATE, cut=None)
-            return replace(item, entry_state=UNKNOWN_STATE) if self._format.needs_prescan else item
+            return replace(item, entry_state=UNKNOWN_STATE) if self._with_state is not None else item
         if result is UNREAD or (state == UNKNOWN_STATE and not item.is_last):
             self._files[key] = replace(file, entry_state=UNKNOWN_STATE, cut=None)
         elif result is not None:
-            self._files[key] = replace(file, entry_state=self._format.exit_state(state, result), cut=None)
+            self._files[key] = replace(file, entry_state=self._exit_state(state, result), cut=None)
         return replace(item, entry_state=state) if state != item.entry_state else item
+
+    def _exit_state(self, state: int, result: Any) -> int:
+        return 0 if self._with_state is None else self._with_state.exit_state(state, result)
 
     def snapshot(self) -> PreScanState | None:
         """The states of files whose next blocks come in a later window, and the decisions; None if all are empty."""

@@ -21,11 +21,7 @@ class RateLimiter:
     The time of a read, and of processing its bytes, counts as well, so that the limit costs nothing
     where a store, or an operator, is slower than the rate.
 
-    Args:
-        bytes_per_s: The rate.
-        now: A clock, in seconds.
-        wait: Sleeps for a number of seconds.
-        step: Notes progress of the task: after each slice of a wait, and each read that gave bytes.
+    step notes progress of the task: after each slice of a wait, and each read that gave bytes.
     """
 
     def __init__(
@@ -62,12 +58,7 @@ class RateLimiter:
 
 
 class RateLimitedFile(MeasuredFile):
-    """A file that is read at a limited rate.
-
-    Args:
-        file: The file.
-        limiter: Shared by all files of a task.
-    """
+    """A file that is read at a limited rate."""
 
     def __init__(self, file: ReadableFile, limiter: RateLimiter) -> None:
         super().__init__(file)

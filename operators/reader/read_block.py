@@ -7,9 +7,8 @@ from collections.abc import Iterator
 
 from dagflow.storage.context import StorageContext
 from operators.files.metadata import BlockMetadata, FileVersion
-from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.formats import RECORD_FORMATS
-from operators.reader.formats.base import with_entry_state
+from operators.reader.formats.base import ByteAccounting, with_entry_state
 
 
 def read_block(url: str, start: int, end: int, format: object = "lines") -> Iterator[tuple[int, bytes]]:
@@ -37,7 +36,7 @@ def read_block(url: str, start: int, end: int, format: object = "lines") -> Iter
         with StorageContext.default().open_file(url) as file:
             version = FileVersion(file.size_bytes)
             block = BlockMetadata(0, url, version, start, min(end, file.size_bytes), end >= file.size_bytes)
-            accounting = BlockAccounting(url, Counter(), None)
+            accounting = ByteAccounting(url, Counter(), None)
             for batch in made.read(file, with_entry_state(made, file, block), accounting):
                 raw = made.parse(batch, accounting).raw
                 yield from zip(raw.offsets().tolist(), raw.to_pylist(), strict=True)

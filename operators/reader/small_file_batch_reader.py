@@ -18,8 +18,7 @@ from dagflow.storage.small_files import SmallFiles
 from operators.files.file_columns import Column
 from operators.files.metadata import BlockMetadata
 from operators.files.small_file_batch import SmallFileBatch
-from operators.reader.block_processor import ReadStep, no_records
-from operators.reader.byte_accounting import TaskAccounting
+from operators.reader.block_processor import ReadStep, TaskAccounting, no_records
 from operators.reader.byte_source import BufferSlice
 from operators.reader.compression.recognition import is_any_compressed, is_any_unreadable
 from operators.reader.compression.stream import CorruptArchiveError
@@ -45,13 +44,6 @@ class SmallFileBatchReader:
 
     Guarantee: a batch gives what its blocks give, one after the other, file borders included. A file that could not be
     read at all, or is no longer the planned version, gives nothing.
-
-    Args:
-        content: Reads the records of files one by one.
-        limiter: Limits the bytes per second; None for no limit.
-        accounting: Byte accounting of the task.
-        errors: Handles files that cannot be read.
-        context: Context of the task.
     """
 
     def __init__(
@@ -63,7 +55,7 @@ class SmallFileBatchReader:
         context: OperatorContext,
     ) -> None:
         self._content = content
-        self._multi_file = content.format.multi_file_reader()
+        self._multi_file = content.format.traits.multi_file
         self._limiter = limiter
         self._accounting = accounting
         self._errors = errors
@@ -71,14 +63,7 @@ class SmallFileBatchReader:
         self._storage = context.storage
 
     def read(self, small_files: SmallFileBatch) -> Iterator[ReadStep]:
-        """Read a batch.
-
-        Yields:
-            A step for as many files as are read at a time.
-
-        Raises:
-            DagflowError: A file cannot be read, and such files fail the run.
-        """
+        """Read a batch."""
         for files in self._without_gone(small_files):
             for part in files.by_scheme():
                 yield from self._read(part)
@@ -138,7 +123,6 @@ class SmallFileBatchReader:
         return buffered.only(is_there)
 
     def _records_together(self, files: BufferedFiles) -> RecordBatch | None:
-        """The records of all files, where the format reads them at once."""
         if self._multi_file is None or not len(files.indices) or _is_in_progress(files) or self._is_compressed(files):
             return None
         batch = self._multi_file.read(files)
@@ -187,7 +171,6 @@ class SmallFileBatchReader:
         return batches, files if is_sound.all() else files.only(is_sound)
 
     def _records_of(self, file: BufferSlice, block: BlockMetadata, *, has_grown: bool) -> Iterator[RecordBatch]:
-        """One file's records, as the format reads them by itself."""
         accounting = self._accounting.of(block)
         try:
             yield from self._content.parsed(file, block, accounting, has_grown=has_grown)
@@ -200,13 +183,12 @@ class SmallFileBatchReader:
             return False
         names = files.batch.names.take(files.indices)
         buffer = memoryview(files.buffer).cast("B")
-        is_text = self._content.format.is_text and self._content.setting == "auto"
+        is_text = self._content.format.traits.is_text and self._content.setting == "auto"
         return is_any_compressed(buffer, files.borders, names) or (
             is_text and is_any_unreadable(buffer, files.borders, names)
         )
 
     def _finish(self, batches: list[RecordBatch], files: BufferedFiles) -> ReadStep:
-        """Account for files that were read."""
         context, indices = self._context, files.indices
         waiting, left_out = self._accounting.waiting, self._accounting.left_out_urls
         for index in indices.tolist() if waiting else ():
@@ -246,5 +228,4 @@ def _is_in_progress(files: BufferedFiles) -> bool:
 
 
 def _count_that_fits(sizes: npt.NDArray[np.int64], buffer_bytes: int) -> int:
-    """How many files, at least one, are read at a time."""
     return max(1, int(np.searchsorted(np.cumsum(sizes), buffer_bytes, side="right")))

@@ -13,9 +13,8 @@ from typing import ClassVar
 
 from dagflow.storage.file_kinds import HEAD_BYTES, wide_encoding
 from operators.files.metadata import BlockMetadata, FileVersion
-from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.formats import RECORD_FORMATS
-from operators.reader.formats.base import RecordFormat, with_entry_state
+from operators.reader.formats.base import ByteAccounting, RecordFormat, scanned_before, with_entry_state
 
 Records = list[tuple[int, bytes]]
 """Offset and bytes of each record."""
@@ -75,7 +74,7 @@ def read_one(
         covered: Is given how many bytes of the file the block accounts for.
     """
     refused: list[bytes] = []
-    accounting = BlockAccounting(URL, Counter(), refused.append)
+    accounting = ByteAccounting(URL, Counter(), refused.append)
     records: Records = []
     for batch in made.read(source, block, accounting):
         assert len(batch) or refused, "an empty batch"
@@ -99,12 +98,12 @@ def read_cut(made: RecordFormat, content: bytes, block_size: int) -> tuple[Recor
     state = 0
     for start in range(0, len(content), block_size):
         block = replace(block_of(content, start, min(start + block_size, len(content))), entry_state=state)
-        if made.needs_prescan and not block.is_last:
-            state = made.exit_state(state, made.prescan(source, block))
+        if (scanned := scanned_before(made)) and not block.is_last:
+            state = scanned.exit_state(state, scanned.prescan(source, block))
         found = read_one(made, source, block, covered)
         records += found[0]
         rejects += found[1]
-    assert not made.adds_up or sum(covered) == len(content), f"{covered} is not all of {content!r}"
+    assert not made.traits.adds_up or sum(covered) == len(content), f"{covered} is not all of {content!r}"
     return records, rejects
 
 
@@ -122,8 +121,8 @@ def read_apart(make: Callable[[], RecordFormat], content: bytes, block_size: int
     for start in range(0, len(content), block_size):
         block = replace(block_of(content, start, min(start + block_size, len(content))), entry_state=state)
         made = make()
-        if made.needs_prescan and not block.is_last:
-            state = made.exit_state(state, made.prescan(source, block))
+        if (scanned := scanned_before(made)) and not block.is_last:
+            state = scanned.exit_state(state, scanned.prescan(source, block))
         blocks.append(block)
     found = [read_one(make(), source, block) for block in reversed(blocks)]
     records, rejects = ([each for part in reversed(parts) for each in part] for parts in zip(*found, strict=True))

@@ -20,11 +20,10 @@ from dagflow.storage.columns import borders_of
 from dagflow.suggestions import did_you_mean
 from operators.reader.columns.types import ColumnTypes, refuse_optional
 from operators.reader.columns.typing import in_records, typed
-from operators.reader.formats.base import NullAccounting, Parsed
+from operators.reader.formats.base import ByteAccounting, Parsed
 from operators.reader.formats.json_lines import JsonLines
 from operators.reader.scanning.column_parsing import valid_text
-from operators.reader.scanning.positions import Positions, contains, positions_of
-from operators.reader.scanning.search import NONE, escaped_positions, occurrences
+from operators.reader.scanning.search import NONE, Positions, contains, escaped_positions, occurrences, positions_of
 from operators.transform.column_operator import ColumnOperator
 
 
@@ -94,10 +93,11 @@ class KeyValue(BaseModel):
         return f'(?s)(?:^|{between}){behind}(?:"(?P<quoted>{inside})"|(?P<plain>[^{mark}]*))(?:{between}|$)'
 
 
-class _RowRejects(NullAccounting):
+class _RowRejects(ByteAccounting):
     """Takes in rejects of records whose offset is their position in a batch."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.reasons: dict[int, str] = {}
 
     def reject(self, offset: int, length: int, reason: str, raw: bytes) -> None:

@@ -17,7 +17,7 @@ from dagflow.plan.load import load_app
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.spark import SparkRuntime
 from tests.cli.processes import dagflow_command
-from tests.operators.reader.test_byte_accounting import published
+from tests.operators.reader.test_block_processor_accounting import published
 from tests.runs.format_cases import CASES, IS_TAGGED, NAME, is_tagged
 
 pytestmark = [pytest.mark.spark, pytest.mark.e2e]

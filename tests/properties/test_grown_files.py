@@ -20,13 +20,12 @@ from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.base import Runtime
 from dagflow.runtime.inline import InlineRuntime
 from operators.files.metadata import BlockMetadata, Continuation, FileVersion
-from operators.reader.byte_accounting import BlockAccounting
+from operators.reader.content import ContentReader, resumed_block
 from operators.reader.formats import RECORD_FORMATS
-from operators.reader.formats.base import RecordFormat
-from operators.reader.growing import GrowingFileReader, resumed_block
+from operators.reader.formats.base import ByteAccounting, RecordFormat, scanned_before
 from operators.testing import URL, MemorySource, Records, read_cut
 from tests.nightly import by_day, examples
-from tests.operators.reader.test_growing import FORMATS
+from tests.operators.reader.test_content_growing import FORMATS
 from tests.operators.splitter.splitter_driver import write
 
 APP = """\
@@ -166,7 +165,7 @@ def _read_version(
     """What the blocks of a version give that is not expected to grow; its bytes add up."""
     records: Records = []
     position, state = start, 0
-    source, accounting = MemorySource(content), BlockAccounting(URL, Counter(), lambda reject: None)
+    source, accounting = MemorySource(content), ByteAccounting(URL, Counter(), lambda reject: None)
     while position < len(content):
         end = min((position // block_size + 1) * block_size, len(content))
         block = BlockMetadata(
@@ -174,12 +173,12 @@ def _read_version(
             entry_state=state,
             continuation=Continuation(resumes=0 < position == start),
         )
-        if made.needs_prescan and not block.is_last:
-            state = made.exit_state(state, made.prescan(source, resumed_block(made, source, block)))
+        if (scanned := scanned_before(made)) and not block.is_last:
+            state = scanned.exit_state(state, scanned.prescan(source, resumed_block(made, source, block)))
         grown = has_grown if isinstance(has_grown, bool) else has_grown[position]
-        for batch in GrowingFileReader(made).read(source, block, accounting, has_grown=grown):
+        for batch in ContentReader(made, "none").read(source, block, accounting, has_grown=grown):
             raw = accounting.parse(made, batch).raw
             records += zip(raw.offsets().tolist(), raw.to_pylist(), strict=True)
         position = end
-    assert accounting.due == accounting.covered or not made.adds_up
+    assert accounting.due == accounting.covered or not made.traits.adds_up
     return records

@@ -49,7 +49,7 @@ class FormatCase:
     @property
     def adds_up(self) -> bool:
         """Whether a run of it checks its account."""
-        return RECORD_FORMATS.make(self.format).adds_up
+        return RECORD_FORMATS.make(self.format).traits.adds_up
 
     @property
     def label(self) -> str:

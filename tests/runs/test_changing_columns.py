@@ -18,7 +18,7 @@ from dagflow.plan.logical import LogicalPlan
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.inline import InlineRuntime
 from operators.reader.columns.found_members import FoundMembers
-from operators.reader.formats.base import NullAccounting
+from operators.reader.formats.base import ByteAccounting
 from operators.sink.table_writer import TableWriter
 from tests.engine.dags import Given, dag
 from tests.engine.sample_app import TextSource
@@ -144,7 +144,7 @@ class AsFoundColumns(Operator):
     @input.batch
     def make(self, batch: RecordBatch) -> None:
         """Emit the rows with the values that have been put aside."""
-        found = FoundMembers(()).parse(batch, NullAccounting())
+        found = FoundMembers(()).parse(batch, ByteAccounting())
         assert found.columns is not None
         self.output.emit(RecordBatch(found.columns))
 

@@ -14,7 +14,7 @@ import pytest
 from dagflow.errors import DagflowError
 from dagflow.report.manifest import window_manifest
 from dagflow.storage.context import StorageContext
-from tests.operators.reader.test_byte_accounting import published, run_app
+from tests.operators.reader.test_block_processor_accounting import published, run_app
 
 GOOD = {
     "a.csv": b"id,name\n1,ann\n2,bob\n",

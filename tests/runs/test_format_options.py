@@ -16,7 +16,7 @@ from dagflow.report.status import status
 from dagflow.storage.context import StorageContext
 from operators.reader.formats import RECORD_FORMATS
 from tests.nightly import by_day
-from tests.operators.reader.test_byte_accounting import published, run_app
+from tests.operators.reader.test_block_processor_accounting import published, run_app
 from tests.runs.format_cases import CASES, FAILURES, MISUSES, NAME, FormatCase
 
 

@@ -19,7 +19,7 @@ from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
 from tests.engine.test_driver import crashing
 from tests.nightly import examples
-from tests.operators.reader.test_byte_accounting import published, run_app
+from tests.operators.reader.test_block_processor_accounting import published, run_app
 
 INFER = "format: {type: json_lines, columns: infer}"
 FILES = {

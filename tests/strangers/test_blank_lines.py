@@ -10,15 +10,15 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.formats import RECORD_FORMATS
+from operators.reader.formats.base import ByteAccounting
 from operators.testing import URL, MemorySource, block_of
 from tests.memory import in_own_process
 
 MIB = 1 << 20
 
 
-class CountedSkips(BlockAccounting):
+class CountedSkips(ByteAccounting):
     """Counts how often something is skipped."""
 
     calls = 0

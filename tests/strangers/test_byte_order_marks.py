@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.formats import RECORD_FORMATS
-from operators.reader.formats.base import HeaderError
+from operators.reader.formats.base import ByteAccounting, HeaderError
 from operators.testing import URL, MemorySource, block_of, read_cut, read_range
 
 MARKS = {
@@ -66,7 +65,7 @@ def test_a_format_that_reads_bytes_refuses_files_of_wider_units(
     shown = f"{encoding[:6].upper()}, by its byte order mark" if has_mark else f"{encoding.upper()}, by the zero bytes"
     for size in (1, 3, len(content)):
         assert read_cut(made, content, size) == ([], [(0, len(content))])
-    accounting = BlockAccounting(URL, Counter(), None)
+    accounting = ByteAccounting(URL, Counter(), None)
     block = block_of(content, 2, len(content))
     remedy = (
         "name its encoding" if "lines" in made.name and made.name != "json_lines" else "to UTF-8 first, as with iconv"

@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.formats import RECORD_FORMATS
+from operators.reader.formats.base import ByteAccounting
 from operators.reader.formats.csv import Csv
 from operators.testing import URL, MemorySource, block_of
 from tests.operators.reader.formats.test_csv import columns_of
@@ -83,7 +83,7 @@ if __name__ == "__main__":
     made = made_with()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     refused: list[bytes] = []
-    accounting = BlockAccounting(URL, Counter(), refused.append)
+    accounting = ByteAccounting(URL, Counter(), refused.append)
     assert list(made.read(MemorySource(content), block_of(content, 0, len(content)), accounting)) == []
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 << 10, "more than 200 MiB"
     print(refused[0].partition(b"cannot be used: ")[2].partition(b'"')[0].decode())

@@ -26,12 +26,12 @@ from dagflow.errors import RecordError
 from operators.files.compression import _zstd_library, compression_of_name
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.files.small_file_batch import SmallFileBatch
-from operators.reader.block_processor import ReadStep
-from operators.reader.byte_accounting import BlockAccounting, TaskAccounting
+from operators.reader.block_processor import ReadStep, TaskAccounting
 from operators.reader.byte_source import UNKNOWN_SIZE, BufferSlice, ByteSource
 from operators.reader.compression.stream import CorruptArchiveError, DecompressedFile
 from operators.reader.content import ContentReader
 from operators.reader.formats import RECORD_FORMATS
+from operators.reader.formats.base import ByteAccounting
 from operators.reader.on_error import ErrorPolicy
 from operators.reader.small_file_batch_reader import SmallFileBatchReader
 from tests.memory import in_own_process
@@ -205,7 +205,7 @@ def what_is_read(format: Any, source: ByteSource, chunk_bytes: int) -> list[Any]
     made = RECORD_FORMATS.make(format)
     made.chunk_bytes = chunk_bytes
     rejects: list[bytes] = []
-    accounting = BlockAccounting("file", Counter(), rejects.append)
+    accounting = ByteAccounting("file", Counter(), rejects.append)
     block = BlockMetadata(0, "file", FileVersion(0), 0, source.size_bytes, True)
     found: list[Any] = []
     try:
@@ -250,7 +250,7 @@ def test_no_more_is_decompressed_than_is_asked_for(format: Any, content: bytes) 
     source = Late(content * (16 * MIB // len(content)))
     block = BlockMetadata(0, "file", FileVersion(0), 0, source.size_bytes, True)
     with suppress(RecordError):
-        next(made.read(source, block, BlockAccounting("file", Counter(), None)))
+        next(made.read(source, block, ByteAccounting("file", Counter(), None)))
     assert source.furthest <= 9 * MIB
 
 
@@ -260,7 +260,7 @@ def test_a_comment_that_is_never_closed_is_not_held() -> None:
     source = Late(b"<r><!-- " + b"x" * (16 * MIB))
     block = BlockMetadata(0, "file", FileVersion(0), 0, source.size_bytes, True)
     with pytest.raises(RecordError, match="a comment, CDATA section or instruction is longer than max_record, 1048576"):
-        list(made.read(source, block, BlockAccounting("file", Counter(), None)))
+        list(made.read(source, block, ByteAccounting("file", Counter(), None)))
     assert source.furthest <= 5 * MIB
 
 
@@ -301,7 +301,7 @@ def read_all(suffix: str, stored: bytes, format: Any) -> Iterator[tuple[int, byt
     assert compression is not None
     source = DecompressedFile(BufferSlice(memoryview(stored), 0, len(stored)), "a", compression)
     block = BlockMetadata(0, "a", FileVersion(len(stored)), 0, source.size_bytes, True)
-    accounting = BlockAccounting("a", Counter(), lambda reject: None)
+    accounting = ByteAccounting("a", Counter(), lambda reject: None)
     made = RECORD_FORMATS.make(format)
     for batch in made.read(source, block, accounting):
         assert batch.nbytes() <= 16 * MIB

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.columns.json_members import members_of_type
 from operators.reader.formats import RECORD_FORMATS
+from operators.reader.formats.base import ByteAccounting, Inferring
 from operators.reader.formats.json_lines import MOST_CELLS
 from operators.sink.tables.table_columns import TableColumns
 from operators.sink.tables.table_names import MOST_NAMES
@@ -24,7 +24,8 @@ def read(objects: list[Any], **options: Any) -> tuple[list[dict[str, Any]], list
     content = b"".join(json.dumps(each).encode() + b"\n" for each in objects)
     source, block = MemorySource(content), block_of(content, 0, len(content))
     refused: list[bytes] = []
-    accounting = BlockAccounting(URL, Counter(), refused.append)
+    accounting = ByteAccounting(URL, Counter(), refused.append)
+    assert isinstance(made, Inferring)
     made.decide(made.decision(made.read(source, block, accounting)))
     rows: list[dict[str, Any]] = []
     for batch in made.read(source, block, accounting):
@@ -58,7 +59,7 @@ def test_names_that_are_data_make_no_columns_of_nothing_but_nulls(wide: int) -> 
     lines = [json.dumps({f"k{row}_{number}": 1 for number in range(3000 // wide)}) for row in range(wide)]
     content = "\n".join([*lines, "{", *["{}"] * (3000 - wide), ""]).encode()
     made = RECORD_FORMATS.make({"type": "json_lines", "columns": "as_found"})
-    accounting = BlockAccounting(URL, Counter(), list[bytes]().append)
+    accounting = ByteAccounting(URL, Counter(), list[bytes]().append)
     shapes: list[tuple[int, int]] = []
     for batch in made.read(MemorySource(content), block_of(content, 0, len(content)), accounting):
         columns = made.parse(batch, accounting).columns

@@ -15,8 +15,8 @@ from dagflow.api.records import Origin, RecordBatch
 from dagflow.api.rejects.reject import Reject
 from dagflow.testing.operators import OperatorHarness
 from operators import Check, Parse, Select
-from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.formats import RECORD_FORMATS
+from operators.reader.formats.base import ByteAccounting
 from operators.testing import URL, MemorySource, block_of
 from tests.nightly import by_day
 
@@ -93,7 +93,7 @@ def test_a_reader_refuses_each_record_with_little_work(format: Any, head: bytes,
     content = head + b"".join(record % number for number in range(RECORDS))
     rejects: list[bytes] = []
     made = RECORD_FORMATS.make(format)
-    accounting = BlockAccounting(URL, Counter(), rejects.append)
+    accounting = ByteAccounting(URL, Counter(), rejects.append)
 
     def read() -> None:
         for batch in made.read(MemorySource(content), block_of(content, 0, len(content)), accounting):

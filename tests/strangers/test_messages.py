@@ -20,11 +20,11 @@ from dagflow.cli.main import command_line
 from dagflow.cli.record_table import Column, listed_columns, table
 from dagflow.errors import AppError, DagflowError, OperatorError, Problem
 from dagflow.testing.operators import run_operator
-from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.byte_source import BufferSlice
 from operators.reader.columns.literals import values_of, why_not
 from operators.reader.columns.types import ColumnType
 from operators.reader.formats import RECORD_FORMATS
+from operators.reader.formats.base import ByteAccounting
 from operators.testing import block_of, read_cut
 from operators.transform.parse import Parse
 from tests.cli.commands.inspected_app import invoke
@@ -36,7 +36,7 @@ def reasons(format: Any, content: bytes) -> list[str]:
     """Why records of a file are refused."""
     made = RECORD_FORMATS.make(format)
     rejects: list[bytes] = []
-    accounting = BlockAccounting("file", Counter(), rejects.append)
+    accounting = ByteAccounting("file", Counter(), rejects.append)
     block = block_of(content, 0, len(content))
     for batch in made.read(BufferSlice(memoryview(content), 0, len(content)), block, accounting):
         accounting.parse(made, batch)

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from dagflow.errors import RecordError
-from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.formats import RECORD_FORMATS
-from operators.reader.formats.base import RecordFormat
+from operators.reader.formats.base import ByteAccounting, RecordFormat, scanned_before
 from operators.testing import URL, MemorySource, block_of, read_cut
 from operators.testing.format_contract import read_apart
 from tests.reference.csv import csv_records, csv_rows
@@ -30,7 +29,7 @@ def read(content: bytes, **options: Any) -> tuple[list[list[str]], list[str]]:
 def fields_and_reasons(made: RecordFormat, content: bytes) -> tuple[list[list[str]], list[str]]:
     """The fields of all rows of a file, and why others were refused."""
     refused: list[bytes] = []
-    accounting = BlockAccounting(URL, Counter(), refused.append)
+    accounting = ByteAccounting(URL, Counter(), refused.append)
     rows: list[list[str]] = []
     for batch in made.read(MemorySource(content), block_of(content, 0, len(content)), accounting):
         found = made.parse(batch, accounting)
@@ -77,8 +76,8 @@ def test_without_quoting_each_line_is_a_row() -> None:
 
 def test_files_without_quoting_need_no_pre_scan() -> None:
     """Whether a newline ends a row does not depend on what is far before it."""
-    assert RECORD_FORMATS.make("csv").needs_prescan
-    assert not RECORD_FORMATS.make({"type": "csv", "quote": "none"}).needs_prescan
+    assert scanned_before(RECORD_FORMATS.make("csv"))
+    assert not scanned_before(RECORD_FORMATS.make({"type": "csv", "quote": "none"}))
 
 
 def test_the_quote_that_makes_a_row_too_long_is_named() -> None:

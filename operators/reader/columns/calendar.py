@@ -19,11 +19,7 @@ _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6}
 
 
 def in_calendar(values: Any) -> Any:
-    """Days or timestamps, with null for those that Python does not have.
-
-    Args:
-        values: An array of date32, or of timestamps.
-    """
+    """Days or timestamps, with null for those that Python does not have."""
     if pa.types.is_date(values.type):
         numbers, first, end = values.view(pa.int32()), EARLIEST, LATEST + 1
     elif values.type.unit == "ns":

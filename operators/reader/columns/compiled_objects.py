@@ -16,7 +16,6 @@ from dagflow.api.records import RecordBatch
 from dagflow.storage.columns import borders_of
 from operators.reader.columns import json_kernels, number_kernels
 from operators.reader.columns.decimal_texts import decimals_of
-from operators.reader.columns.flat_objects import LEAST_LINES, FlatObjects, is_number
 from operators.reader.columns.json_kernels import (
     ABSENT,
     ESCAPED,
@@ -31,6 +30,7 @@ from operators.reader.columns.json_kernels import (
     Words,
 )
 from operators.reader.columns.machine_code import Bytes, Offsets
+from operators.reader.columns.uniform_objects import LEAST_LINES, FlatObjects, is_number
 
 _SAMPLED_LINES = 64
 """If fewer than half of this many lines, the first ones, can be read, all lines are left to a parser."""
@@ -63,17 +63,6 @@ def read_compiled(batch: RecordBatch, schema: pa.Schema, *, takes_others: bool) 
 
 
 class _Objects:
-    """The lines of a batch, and the positions of their values.
-
-    Args:
-        batch: The lines.
-        schema: The columns.
-        takes_others: Whether objects may have members that are no columns.
-
-    Attributes:
-        is_read: For each line whether it was read.
-    """
-
     def __init__(self, batch: RecordBatch, schema: pa.Schema, takes_others: bool) -> None:
         borders = borders_of(batch.framed()).astype(np.int64)
         self._data = _padded(batch, borders)
@@ -87,7 +76,6 @@ class _Objects:
         self.is_read = np.zeros(len(batch), np.bool_)
 
     def find(self, count: int) -> None:
-        """Find the values of the first lines."""
         self._values.kinds[:, :count] = ABSENT
         starts, stops = self._line_starts[:count], self._line_stops[:count]
         json_kernels.find_values(
@@ -95,15 +83,10 @@ class _Objects:
         )
 
     def have_many(self, count: int) -> bool:
-        """Whether at least half of count lines were read."""
         return bool(2 * np.count_nonzero(self.is_read) >= count)
 
     def column(self, number: int, kind: pa.DataType) -> pa.Array:
-        """The values of a column in all lines; lines that are left have any value.
-
-        Raises:
-            pyarrow.ArrowInvalid: A decimal does not fit into the type.
-        """
+        """The values of a column in all lines; lines that are left have any value."""
         kinds, starts, stops = (each[number] for each in self._values)
         is_null = kinds <= NULL
         nulls = is_null if is_null.any() else None

@@ -14,51 +14,35 @@ import pyarrow.csv as arrow_csv
 from dagflow.api.records import RecordBatch
 from operators.reader.columns.types import ColumnType
 from operators.reader.columns.typing import typed
-from operators.reader.formats.base import Parsed, Rejects
+from operators.reader.formats.base import ByteAccounting, Parsed
 from operators.reader.scanning.column_parsing import parse_columns, without_refused
 from operators.reader.scanning.framing import joined
-from operators.reader.scanning.terminated import BYTE_ORDER_MARK
+from operators.reader.scanning.search import BYTE_ORDER_MARK
 
 
 @dataclass(frozen=True, slots=True)
 class CsvRows:
-    """Makes columns from rows.
-
-    Attributes:
-        delimiter: The character between fields.
-        quote: The character around fields; None if there is none.
-        escape: Makes the next character literal; None if there is none.
-        types: The type of each column that has one.
-        null_values: Words that stand for no value; None for the empty one, and only where the type is not text.
-    """
+    """Makes columns from rows."""
 
     delimiter: str
     quote: str | None
     escape: str | None
     types: Mapping[str, ColumnType]
-    null_values: tuple[str, ...] | None
+    null_values: tuple[str, ...] | None  # None: the empty word, and only where the type is not text
 
     def header(self, row: bytes) -> list[str]:
-        """The fields of a header.
-
-        Raises:
-            pyarrow.ArrowInvalid: The bytes are no row.
-        """
+        """The fields of a header."""
         return list(self._texts(row + b"\n", None, Counter()).column_names)
 
-    def parse(self, batch: RecordBatch, names: tuple[str, ...], rejects: Rejects) -> Parsed:
+    def parse(self, batch: RecordBatch, names: tuple[str, ...], rejects: ByteAccounting) -> Parsed:
         """The rows with their columns.
 
-        Args:
-            batch: Rows in UTF-8.
-            names: The columns.
-            rejects: Takes in rows with another number of fields, and those with a field that is not of its type.
+        Rejects take in rows with another number of fields, and those with a field that is not of its type.
         """
         words = ("",) if self.null_values is None else self.null_values
         return typed(self._split(batch, names, rejects), self.types, words, rejects)
 
-    def _split(self, batch: RecordBatch, names: tuple[str, ...], rejects: Rejects) -> Parsed:
-        """The rows with columns of text."""
+    def _split(self, batch: RecordBatch, names: tuple[str, ...], rejects: ByteAccounting) -> Parsed:
         wrong: Counter[int] = Counter()
         try:
             table = self._texts(_text_of(batch), names, wrong)
@@ -80,10 +64,8 @@ class CsvRows:
     def _texts(self, data: Any, names: tuple[str, ...] | None, wrong: Counter[int]) -> pa.Table:
         """Split rows into fields with Arrow.
 
-        Args:
-            data: The rows, as bytes or a pyarrow.Buffer.
-            names: The columns; None takes them from the first row.
-            wrong: Takes in the number of fields of each row with another one, by the index of the row from 0.
+        The first row names the columns where names is None. wrong takes in the number of fields of each row with
+        another one, by the index of the row from 0.
 
         Raises:
             pyarrow.ArrowInvalid: The quotes of the rows do not match.

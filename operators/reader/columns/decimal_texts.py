@@ -34,11 +34,8 @@ _MOST_EXPONENT_DIGITS = 15
 def decimals_of(texts: Any, kind: pa.DataType, *, cuts: bool = False) -> Any:
     """The decimals of texts.
 
-    Args:
-        texts: A string array.
-        kind: A decimal type.
-        cuts: Whether a text may have more digits behind the point than the type has. The value is then rounded so
-            that rounding it again, to fewer digits, gives what rounding the text once gives.
+    With cuts, a text may have more digits behind the point than the type has. The value is then rounded so that
+    rounding it again, to fewer digits, gives what rounding the text once gives.
 
     Raises:
         pyarrow.ArrowInvalid: A text is no number, or a number that the type does not have.
@@ -105,11 +102,7 @@ class ExactDecimal:
         self._unit = Decimal((0, (1,), -kind.scale))
 
     def __call__(self, text: str) -> Decimal:
-        """The decimal of a text.
-
-        Raises:
-            pyarrow.ArrowInvalid: The text is no number, or none of the type.
-        """
+        """The decimal of a text."""
         found = _NUMBER.fullmatch(text)
         if found is None:
             raise pa.ArrowInvalid("A text is no number")

@@ -22,7 +22,7 @@ from operators.reader.columns.written_values import (
     name_twice,
     without_collection,
 )
-from operators.reader.formats.base import Parsed, Rejects
+from operators.reader.formats.base import ByteAccounting, Parsed
 from operators.reader.scanning.column_parsing import without_refused
 from operators.reader.scanning.framing import joined
 from operators.rescued_values import RESCUED, rescued_text
@@ -40,22 +40,17 @@ class FoundMembers:
 
     Guarantee: the columns of a batch depend on its own objects alone. Each value is in its column, or in `_rescued`,
     or has a part in both.
-
-    Args:
-        null_values: Strings that stand for no value.
     """
 
     def __init__(self, null_values: tuple[str, ...]) -> None:
         self._null_values = null_values
         self._words = frozenset(null_values)
 
-    def parse(self, batch: RecordBatch, rejects: Rejects) -> Parsed:
+    def parse(self, batch: RecordBatch, rejects: ByteAccounting) -> Parsed:
         """The objects with their columns.
 
-        Args:
-            batch: Records of one JSON object each.
-            rejects: Takes in objects with a duplicate member, also within other members, and those that are nested too
-                deeply.
+        Rejects take in objects with a duplicate member, also within other members, and those that are nested too
+        deeply.
         """
         columns = self._of_one_type(batch)
         parsed = self._of_many_types(batch, rejects) if columns is None else Parsed(batch, columns)
@@ -90,8 +85,7 @@ class FoundMembers:
         return pa.RecordBatch.from_arrays([found[name] for name in names], names)
 
     @without_collection()
-    def _of_many_types(self, batch: RecordBatch, rejects: Rejects) -> Parsed:
-        """The columns with the types that most values have, and a column of the other values."""
+    def _of_many_types(self, batch: RecordBatch, rejects: ByteAccounting) -> Parsed:
         reasons: dict[int, str] = {}
         objects: list[Object] = []
         for index, members in enumerate(all_members(batch.to_pylist())):
@@ -131,7 +125,6 @@ class FoundMembers:
         return Parsed(raw, pa.RecordBatch.from_arrays(list(arrays.values()), list(arrays)))
 
     def _value(self, value: Any) -> Any:
-        """A member as Python has it."""
         is_text = isinstance(value, str) and not isinstance(value, Number)
         return None if is_text and value in self._words else _plain_value(value)
 
@@ -163,12 +156,7 @@ def _marked(columns: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _in_order_of_records(batch: RecordBatch, firsts: dict[str, int]) -> list[str]:
-    """The names of columns in an order that cuts do not change.
-
-    Args:
-        batch: The records.
-        firsts: The first record that has a value, by column; -1 for none.
-    """
+    """The names of columns in an order that cuts do not change."""
     names: list[str] = []
     for row in sorted({*firsts.values()} - {-1}):
         own = [name for name, first in firsts.items() if first == row]
@@ -180,7 +168,6 @@ def _in_order_of_records(batch: RecordBatch, firsts: dict[str, int]) -> list[str
 
 
 def _in_order(column: pa.Array) -> pa.Array:
-    """A column whose members are in the order of their names."""
     kind = column.type
     if pa.types.is_list(kind) and pa.types.is_nested(kind.value_type):
         items = _in_order(column.values)

@@ -30,13 +30,6 @@ def shapes_of(objects: Iterable[bytes], null_words: Iterable[str]) -> dict[str, 
 
     The first value of a member that is not null decides what it is; a later one makes whole numbers larger or
     fractions, and adds members to objects. Any other contradiction is ignored.
-
-    Args:
-        objects: JSON objects that are valid.
-        null_words: Strings that stand for no value.
-
-    Returns:
-        A shape by name; None if no object has members.
     """
     words = frozenset(null_words)
     found: dict[str, Shape] = {}

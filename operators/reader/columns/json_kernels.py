@@ -226,7 +226,6 @@ def _value_at(data: Bytes, words: Words, at: int) -> tuple[int, int, int]:
 
 @part
 def _is_name(words: Words, at: int, columns: Columns, column: int) -> bool:
-    """Whether a column's name, and the quote behind it, are at a position."""
     for piece in range(columns.borders[column], columns.borders[column + 1]):
         if (words[np.uintp(at)] & columns.masks[piece]) != columns.pieces[piece]:
             return False
@@ -312,15 +311,8 @@ def find_values(
 ) -> None:
     """Find the values of lines that are flat objects without tabs, escapes in names, and columns that are there twice.
 
-    Args:
-        data: The bytes, in valid UTF-8.
-        words: The same bytes as overlapping words.
-        line_starts: Where each line begins.
-        line_stops: Where each line ends, without its delimiter.
-        columns: The columns to look for.
-        takes_others: Whether objects may have members that are no columns.
-        values: Takes in the positions that are found.
-        is_read: Takes in for each line whether it is such an object. Values of other lines must not be used.
+    The words are the data, as overlapping words; lines end before their delimiters. Values of lines that are not read
+    must not be used.
     """
     # The column that followed each column, and the first one: most lines have the order of those before them.
     followers = np.arange(len(columns.borders)).astype(np.int32)
@@ -332,7 +324,6 @@ def find_values(
 
 @part
 def _put_character(copied: Bytes, to: int, character: int) -> int:
-    """Write a character in UTF-8 at a position; return the position behind it."""
     if character < 0x80:
         copied[to] = character
         return to + 1
@@ -374,15 +365,8 @@ def copy_texts(
 ) -> None:
     """Copy texts side by side, without their escapes.
 
-    Args:
-        data: The bytes.
-        words: The same bytes as overlapping words.
-        kinds: The kind of each text.
-        starts: Where each text begins.
-        stops: Where each text ends.
-        copied: Takes in the texts; PADDING bytes larger than they are with their escapes.
-        copied_words: The same as overlapping words.
-        borders: Takes in the start of each text in `copied`, and the end of the last one.
+    Both words are bytes as overlapping words. copied is PADDING bytes larger than the texts with their escapes; borders
+    takes in the start of each text in it, and the end of the last one.
     """
     to = 0
     for row in range(len(starts)):

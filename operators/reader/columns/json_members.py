@@ -22,10 +22,9 @@ import pyarrow.json as arrow_json
 from dagflow.api.records import RecordBatch
 from dagflow.storage.columns import borders_of
 from operators.reader.columns.decimal_texts import WIDE_DIGITS
-from operators.reader.columns.flat_objects import FlatObjects, ReadObjects
 from operators.reader.columns.types import ColumnType
 from operators.reader.columns.typing import in_records, typed, values_with_refused, without_words
-from operators.reader.columns.uniform_objects import read_uniform
+from operators.reader.columns.uniform_objects import FlatObjects, ReadObjects, read_uniform
 from operators.reader.columns.written_values import (
     WhyNot,
     all_members,
@@ -34,11 +33,10 @@ from operators.reader.columns.written_values import (
     written_as,
     written_type,
 )
-from operators.reader.formats.base import Parsed, Rejects
+from operators.reader.formats.base import ByteAccounting, Parsed
 from operators.reader.scanning.column_parsing import parse_columns
 from operators.reader.scanning.framing import joined
-from operators.reader.scanning.positions import contains
-from operators.reader.scanning.search import occurrences
+from operators.reader.scanning.search import contains, occurrences
 
 _LONGEST, _SHARE = 64, 16
 """How many of the longest objects of a batch, and of how many others one, show the members that all have."""
@@ -48,35 +46,23 @@ _ROUGH = msgspec.json.Decoder(float_hook=len)  # numbers of any size are taken
 
 @dataclass(frozen=True, slots=True)
 class JsonMembers:
-    """Makes columns from JSON objects.
-
-    Attributes:
-        types: The type of each column.
-        null_values: Strings that stand for no value.
-        takes_others: Whether an object may have members that are no columns; they are left out.
-    """
+    """Makes columns from JSON objects."""
 
     types: Mapping[str, ColumnType]
     null_values: tuple[str, ...]
     takes_others: bool = True
 
-    def parse(self, batch: RecordBatch, rejects: Rejects) -> Parsed:
+    def parse(self, batch: RecordBatch, rejects: ByteAccounting) -> Parsed:
         """The objects with their columns.
 
-        Args:
-            batch: Records of one JSON object each.
-            rejects: Takes in objects with a member that is not of its column's type, or is there twice.
+        Rejects take in objects with a member that is not of its column's type, or is there twice.
         """
         return self._typed(parse_columns(batch, self._read, rejects, self._read_few), rejects)
 
-    def parse_lines(self, batch: RecordBatch, rejects: Rejects) -> Parsed | None:
+    def parse_lines(self, batch: RecordBatch, rejects: ByteAccounting) -> Parsed | None:
         """The same for lines that need not be JSON; None where they must be parsed one by one.
 
         Arrow's reader refuses what is not JSON, with exceptions that are ruled out here. That saves a second parser.
-
-        Args:
-            batch: Lines, at least one, in valid UTF-8.
-            rejects: As for parse.
         """
         try:
             table = self._read(batch, are_json=False)
@@ -84,7 +70,7 @@ class JsonMembers:
             return None
         return self._typed(Parsed(batch, table.combine_chunks().to_batches()[0]), rejects)
 
-    def _typed(self, parsed: Parsed, rejects: Rejects) -> Parsed:
+    def _typed(self, parsed: Parsed, rejects: ByteAccounting) -> Parsed:
         if self.null_values and parsed.columns is not None:
             columns = [
                 without_words(column, self.null_values) if pa.types.is_string(column.type) else column
@@ -95,10 +81,6 @@ class JsonMembers:
 
     def _read(self, batch: RecordBatch, *, are_json: bool = True) -> pa.Table:
         """Read objects together: first those that are flat, and the others with Arrow.
-
-        Args:
-            batch: Lines, at least one, in valid UTF-8.
-            are_json: Whether it is known that each is a JSON object.
 
         Raises:
             pyarrow.ArrowInvalid: A line is wrong, or must be parsed by itself to know.
@@ -224,7 +206,6 @@ def _may_be_no_json(batch: RecordBatch) -> bool:
 
 
 def _has_empty(batch: RecordBatch) -> bool:
-    """Whether an object has no members."""
     return bool(pc.any(pc.match_substring_regex(batch.framed(), r"^\s*\{\s*\}")).as_py())
 
 
@@ -239,7 +220,6 @@ def _may_overflow(batch: RecordBatch) -> bool:
 
 
 def _replaced(kind: pa.DataType, replace: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
-    """A type in which the types of its values, outside of arrays and objects, are replaced by others."""
     if pa.types.is_list(kind):
         return pa.list_(_replaced(kind.value_type, replace))
     if pa.types.is_struct(kind):
@@ -324,8 +304,7 @@ PAYING_BYTES = 64 << 20
 class ObjectReader:
     """Reads flat JSON objects: with numpy, and faster in a process that has read much.
 
-    Args:
-        pays_bytes: Number of bytes after which machine code is used, if it can be compiled.
+    Machine code is used after pays_bytes, if it can be compiled.
     """
 
     def __init__(self, pays_bytes: int = PAYING_BYTES) -> None:

@@ -81,10 +81,8 @@ def _grammar_of(kind: ColumnType) -> _Grammar:
 def values_of(texts: Any, kind: ColumnType, *, cuts: bool = False) -> Any:
     """The values that texts stand for.
 
-    Args:
-        texts: A string array; null for no value.
-        kind: The type.
-        cuts: Whether decimals may have more digits behind the point than the type, as decimals_of takes them.
+    Null stands for no value. With cuts, decimals may have more digits behind the point than the type, as decimals_of
+    takes them.
 
     Returns:
         An array of the type, with null also for each text that is no value of it.
@@ -148,7 +146,6 @@ def _why_out_of_range(arrow: pa.DataType) -> str:
 
 
 def _why_no_moment(written: str, arrow: pa.DataType) -> str:
-    """Why a text that is written as a time or a timestamp is none."""
     fraction, room = _FRACTION.search(written), _FRACTION_DIGITS[arrow.unit]
     if fraction is not None and len(fraction[1]) > room:
         return f"is finer than {arrow.unit}, which has {room} digits of a fraction of a second"
@@ -163,7 +160,6 @@ def _why_no_moment(written: str, arrow: pa.DataType) -> str:
 
 
 def _is_iso(text: str) -> bool:
-    """Whether a text is a day or a moment for Python."""
     try:
         datetime.fromisoformat(text)
     except ValueError:
@@ -204,7 +200,6 @@ def _cast(texts: Any, arrow: pa.DataType, cuts: bool) -> Any:
 
 
 def _cast_each(texts: Any, arrow: pa.DataType, cuts: bool) -> Any:
-    """Cast texts, with null for those that cannot be cast."""
     try:
         return _cast(texts, arrow, cuts)
     except pa.ArrowInvalid:

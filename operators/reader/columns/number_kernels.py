@@ -53,14 +53,8 @@ def read_integers(
 ) -> None:
     """Convert whole numbers of JSON; an empty one becomes 0.
 
-    Args:
-        data: The bytes.
-        starts: Where each number begins.
-        stops: Where each number ends.
-        lowest: The smallest number that is accepted, without its minus; 0 if none may have one.
-        highest: The largest number that is accepted.
-        values: Takes in the numbers; those with a minus in the two's complement.
-        is_read: Is made false for those that are not whole, not in the range, or have too many digits for this.
+    The smallest number is given without its minus; 0 if none may have one. Numbers with a minus become the two's
+    complement. is_read is made false for those that are not whole, not in the range, or have too many digits for this.
     """
     for row in range(len(starts)):
         at, stop = starts[row], stops[row]
@@ -83,12 +77,6 @@ def read_doubles(data: Bytes, starts: Offsets, stops: Offsets, values: npt.NDArr
 
     If a double holds the digits as a whole number, and the power of ten, then their product or quotient is rounded
     once, to the nearest double (W. D. Clinger, How to read floating point numbers accurately, 1990).
-
-    Args:
-        data: The bytes.
-        starts: Where each number begins.
-        stops: Where each number ends.
-        values: Takes in the numbers.
 
     Returns:
         False if a number needs more than that.

@@ -292,14 +292,7 @@ class TimePattern:
         return cls(text, f"^(?:{regex})$", frozenset(directives))
 
     def to_iso(self, texts: Any) -> Any:
-        """Convert texts to ISO 8601: dates, times, or both, with Z or an offset where the pattern has one.
-
-        Args:
-            texts: A string array.
-
-        Returns:
-            A string array, with null where a text does not match.
-        """
+        """Convert texts to ISO 8601: dates, times, or both, with Z or an offset where the pattern has one."""
         groups = pc.extract_regex(texts, self.regex)
         found = {letter: pc.struct_field(groups, letter) for letter in self.directives}
         days, times = self.directives & set("Yy"), self.directives & set("HI")
@@ -317,7 +310,6 @@ class TimePattern:
 
 
 def _require(text: str, directives: list[str], kind: pa.DataType) -> None:
-    """Refuse directives that do not fit a type."""
     day, month, year = ("d",), ("m", "b", "B"), ("Y", "y")
     clock = [("H", "I"), ("M",)]
     needed = {"date": [year, month, day], "time": clock}

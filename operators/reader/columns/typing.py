@@ -13,20 +13,19 @@ from dagflow.api.records import RecordBatch
 from dagflow.storage.columns import borders_of
 from operators.reader.columns.literals import reasons_of, values_of, where_refused
 from operators.reader.columns.types import ColumnType
-from operators.reader.formats.base import Parsed, Rejects
+from operators.reader.formats.base import ByteAccounting, Parsed
 from operators.reader.scanning.column_parsing import without_refused
 
 _SHOWN_VALUE, _SHOWN_RECORD = 40, 120
 
 
-def typed(parsed: Parsed, types: Mapping[str, ColumnType], null_words: Collection[str], rejects: Rejects) -> Parsed:
+def typed(
+    parsed: Parsed, types: Mapping[str, ColumnType], null_words: Collection[str], rejects: ByteAccounting
+) -> Parsed:
     """The columns with their types.
 
-    Args:
-        parsed: Records, with columns of text where types says that they have another type.
-        types: The type of each column that has one; columns that have it already stay.
-        null_words: Texts that stand for no value where the type is not text.
-        rejects: Takes in the records with text that is no value of its type.
+    Columns that have their type already stay; the others are text. Null words stand for no value where the type is not
+    text.
     """
     if parsed.columns is None or not len(parsed.raw):
         return parsed
@@ -62,10 +61,8 @@ def values_with_refused(
 ) -> tuple[pa.Array, dict[int, str]]:
     """The values of texts, and for each row with text that is no value the reason.
 
-    Args:
-        texts: A string array, or arrays or objects in which text stands for the values of other types.
-        kind: The type.
-        show: Gives texts as reasons show them.
+    In texts that are arrays or objects, text stands for the values of other types; show gives texts as reasons show
+    them.
     """
     if texts.type == kind.arrow:
         return texts, {}
@@ -109,7 +106,6 @@ def without_words(texts: Any, words: Collection[str]) -> Any:
 
 
 def _has_empty(texts: Any) -> bool:
-    """Whether a text has no bytes; true also for null, which may have none."""
     return bool((np.diff(borders_of(texts)) == 0).any())
 
 

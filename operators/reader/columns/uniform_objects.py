@@ -9,7 +9,9 @@ to a parser.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -18,9 +20,8 @@ import pyarrow as pa
 from dagflow.api.records import RecordBatch
 from dagflow.storage.columns import borders_of
 from operators.reader.columns.decimal_texts import decimals_of
-from operators.reader.columns.flat_objects import LEAST_LINES, FlatObjects, is_number
 from operators.reader.scanning.framing import pieces_of
-from operators.reader.scanning.positions import Positions, contains
+from operators.reader.scanning.search import Positions, contains
 
 Mask = npt.NDArray[np.bool_]
 
@@ -91,7 +92,6 @@ class _Lines:
             self._except(np.flatnonzero(is_control))
 
     def line(self, index: int) -> bytes:
-        """A line without its delimiter."""
         return self.data[self.starts[index] : self.stops[index]].tobytes()
 
     def _except(self, positions: Positions) -> None:
@@ -153,9 +153,7 @@ class _Lines:
 class _Column:
     """The values of one member: where each line has its own.
 
-    Args:
-        lines: The lines.
-        kind: The type of its values; None for a member that is left out, whose values only must be JSON.
+    A member that is left out has no kind; its values only must be JSON.
     """
 
     def __init__(self, lines: _Lines, kind: pa.DataType | None) -> None:
@@ -273,3 +271,51 @@ def read_uniform(batch: RecordBatch, schema: pa.Schema, *, takes_others: bool) -
     # Also for members that are left out, whose numbers may be invalid.
     arrays = {name: column.array() for name, column in columns.items()}
     return FlatObjects.of(arrays, schema, is_read)
+
+
+LEAST_LINES = 256
+"""Number of lines that a batch, and each layout in uniform_objects, must have: a parser is faster for fewer."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlatObjects:
+    """The lines of a batch that were read."""
+
+    table: pa.Table
+    rows: Positions  # the lines of the table, ascending
+    left: Positions  # the others
+
+    @classmethod
+    def of(cls, columns: Mapping[str, pa.Array], schema: pa.Schema, is_read: npt.NDArray[np.bool_]) -> Self:
+        """Select the lines that were read.
+
+        The columns are those of all lines, also some that are not in the schema.
+        """
+        table = pa.table([columns[name] for name in schema.names], schema)
+        rows, left = np.flatnonzero(is_read), np.flatnonzero(~is_read)
+        return cls(table.take(pa.array(rows)) if len(left) else table, rows, left)
+
+
+class ReadObjects(Protocol):
+    """Reads lines of a batch that are flat objects, as far as it can; lines that it reads are certain to be JSON."""
+
+    def __call__(self, batch: RecordBatch, schema: pa.Schema, *, takes_others: bool) -> FlatObjects | None:
+        """Read lines.
+
+        Args:
+            batch: Lines in valid UTF-8, at least one, with ends of lines as delimiters.
+            schema: The columns. Lines in which those of other types than text, booleans and numbers are not null are
+                left.
+            takes_others: Whether objects may have members that are no columns; they are left out.
+
+        Returns:
+            None if there are few lines, or fewer than half were read.
+
+        Raises:
+            pyarrow.ArrowInvalid: A value is no number, does not fit into its type, or is not whole.
+        """
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Whether JSON writes values of a type as numbers."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))

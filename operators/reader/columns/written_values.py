@@ -90,10 +90,8 @@ def written_as(kind: pa.DataType, *, takes_others: bool = False) -> Callable[[An
 
     It takes a value that members_of() gives, and gives one of written_type(), or a WhyNot.
 
-    Args:
-        kind: The type.
-        takes_others: Whether objects may have members that their type lacks; they are left out. Otherwise the type is
-            inferred, and an object without members, which decides none, is null in other types than those of objects.
+    With takes_others, objects may have members that their type lacks; they are left out. Otherwise the type is
+    inferred, and an object without members, which decides none, is null in other types than those of objects.
     """
     check = _check_of(kind, takes_others=takes_others)
     if takes_others or pa.types.is_struct(kind):
@@ -162,7 +160,6 @@ def shown_numbers(texts: Sequence[str]) -> list[str]:
 
 
 def _shown(value: Any) -> str:
-    """A value as messages show it."""
     if isinstance(value, Number):
         return shortened(value.encode())
     if isinstance(value, str):

@@ -47,14 +47,7 @@ class Bzip2UnitFinder(UnitFinder):
 
 
 class Bzip2Blocks(DecompressedFile):
-    """The content of a bzip2 file from a block on.
-
-    Args:
-        source: The compressed file.
-        url: Its name, for errors.
-        place: The bit at which the block begins.
-        start: Where the content of the block begins in the content of the file.
-    """
+    """The content of a bzip2 file from a block on."""
 
     def __init__(self, source: ByteSource, url: str, place: int, start: int) -> None:
         self._held = BufferedSource(source)

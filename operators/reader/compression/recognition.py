@@ -51,13 +51,10 @@ def expected_compression(block: BlockMetadata, setting: CompressionSetting) -> C
     return compression_of_name(block.url) if setting == "auto" else COMPRESSION_BY_NAME[setting]
 
 
-def recognised_compression(source: ByteSource, block: BlockMetadata, setting: CompressionSetting) -> Compression | None:
+def recognised_compression(
+    source: ByteSource, block: BlockMetadata, setting: CompressionSetting, expected: Compression | None
+) -> Compression | None:
     """The compression that a file has by its first bytes; None for none.
-
-    Args:
-        source: The file.
-        block: A block of it.
-        setting: The app's setting.
 
     Raises:
         CorruptArchiveError: The file is not what its name, or the app, says it is.
@@ -66,7 +63,6 @@ def recognised_compression(source: ByteSource, block: BlockMetadata, setting: Co
         return None
     head = _head_at(source, 0)
     found = compression_of_content(head)
-    expected = expected_compression(block, setting)
     if is_skippable(head):
         if expected is not None and expected.name in ("zstd", "lz4"):
             # Only later frames show which of the two it is; pzstd begins its files so.
@@ -90,13 +86,13 @@ def recognised_compression(source: ByteSource, block: BlockMetadata, setting: Co
     )
 
 
+def is_compressed(source: ByteSource, block: BlockMetadata, setting: CompressionSetting) -> bool:
+    """Whether a file is compressed, by its first bytes."""
+    return recognised_compression(source, block, setting, expected_compression(block, setting)) is not None
+
+
 def require_text(content: ByteSource, block: BlockMetadata, setting: CompressionSetting) -> None:
     """Refuse a file that a format of text would read, and that is known not to be text.
-
-    Args:
-        content: The content of the file.
-        block: A block of it.
-        setting: The app's setting.
 
     Raises:
         UnreadableKindError: The file is of a kind that no format of text reads.
@@ -152,13 +148,7 @@ def is_any_unreadable(buffer: memoryview, borders: npt.NDArray[np.int64], names:
 
 
 def is_any_compressed(buffer: memoryview, borders: npt.NDArray[np.int64], names: NameColumn) -> bool:
-    """Whether one of many adjacent files in a buffer is compressed, or named as if it were.
-
-    Args:
-        buffer: The bytes of the files.
-        borders: Where each begins, and where the last ends.
-        names: Their names.
-    """
+    """Whether one of many adjacent files in a buffer is compressed, or named as if it were."""
     if has_compressed_name(names):
         return True
     starts = borders[:-1][borders[:-1] < borders[1:]]

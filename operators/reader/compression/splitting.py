@@ -16,10 +16,8 @@ from operators.files.compression import Compression
 from operators.files.metadata import BlockMetadata, DecompressedRange
 from operators.reader.byte_source import UNKNOWN_SIZE, ByteSource
 from operators.reader.compression.bzip2 import Bzip2Blocks, Bzip2UnitFinder
-from operators.reader.compression.gzip import GzipUnitFinder
 from operators.reader.compression.stream import DecompressedFile
-from operators.reader.compression.units import BufferedSource, NoUnitError, UnitFinder
-from operators.reader.compression.zstd import ZstdUnitFinder
+from operators.reader.compression.units import BufferedSource, GzipUnitFinder, NoUnitError, UnitFinder, ZstdUnitFinder
 
 UNIT_FINDERS: dict[str, UnitFinder] = {"gzip": GzipUnitFinder(), "bzip2": Bzip2UnitFinder(), "zstd": ZstdUnitFinder()}
 
@@ -137,18 +135,7 @@ def assign_range(
     compression: Compression,
     look_back_bytes: int = LOOK_BACK_BYTES,
 ) -> tuple[BlockMetadata, CutProgress]:
-    """Give a block its range of the content of its file.
-
-    Args:
-        block: The block.
-        chains: The result of chains_of.
-        progress: How far the file is cut before the block.
-        compression: The file's compression.
-        look_back_bytes: As given to chains_of.
-
-    Returns:
-        The block, and how far the file is cut behind it.
-    """
+    """Give a block its range of the content of its file."""
     place, offset = progress.place, progress.offset
     if progress.is_over or place >= block.end * UNIT_FINDERS[compression.name].positions_per_byte:
         return block.continued(
@@ -175,10 +162,6 @@ def owned_range(block: BlockMetadata, compression: Compression | None) -> tuple[
     """The range of a file, as it is stored, whose records belong to a block; those of all blocks add up to the file.
 
     For a compressed file these are the units that begin in the block, or the whole file in its first block.
-
-    Args:
-        block: The block.
-        compression: The file's compression; None for none.
     """
     size, known = block.version.size_bytes, block.continuation
     part = known.decompressed
@@ -192,14 +175,7 @@ def owned_range(block: BlockMetadata, compression: Compression | None) -> tuple[
 
 
 class DecompressedPart:
-    """The content of a file, from a unit somewhat before a block on; from its beginning if a format looks back further.
-
-    Args:
-        source: The compressed file.
-        url: Its name, for errors.
-        compression: Its compression.
-        decompressed: The result of the pre-scan of the block.
-    """
+    """The content of a file, from a unit somewhat before a block on; from its beginning if a format looks back more."""
 
     def __init__(self, source: ByteSource, url: str, compression: Compression, decompressed: DecompressedRange) -> None:
         self._source = source

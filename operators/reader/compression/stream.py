@@ -35,14 +35,9 @@ class DecompressedFile:
 
     The size is UNKNOWN_SIZE until the end was read; a read that gives fewer bytes than were asked for has reached it.
 
-    Args:
-        source: The compressed file.
-        url: Its name, for errors.
-        compression: Its compression.
-        place: Position in the compressed file at which a stream begins, and reading starts.
-        start: Offset of the content of that stream in that of the whole file; nothing before it can be read.
-        borders: Ends of streams, and for each the offset at which the content must end there, as a pre-scan found. The
-            headers that the pre-scan reads may be wrong.
+    It begins with the stream at place, whose content begins at start; nothing before it can be read. Borders are ends
+    of streams, and for each the offset at which the content must end there, as a pre-scan found; the headers that the
+    pre-scan reads may be wrong.
     """
 
     def __init__(
@@ -146,7 +141,6 @@ class DecompressedFile:
         return piece
 
     def _check_borders(self, end: int, is_stream_end: bool) -> None:
-        """Make sure that the size of the decompressed content is that of the pre-scan."""
         place = self._position - len(self._input) if is_stream_end else self._stream_start + 1
         for border, offset in self._borders:
             if (end > offset and place <= border) or (is_stream_end and end < offset and place >= border):

@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import ClassVar, NamedTuple
 
-from dagflow.storage.compression_marks import SKIPPABLE_TAIL
-from operators.files.compression import Compression, Decompressor
+from dagflow.storage.compression_marks import SKIPPABLE_TAIL, is_skippable
+from operators.files.compression import COMPRESSION_BY_NAME, Compression, Decompressor
 from operators.reader.byte_source import ByteSource, read_fully
 
 INPUT_BYTES = 256 << 10
@@ -27,23 +27,14 @@ class NoUnitError(ValueError):
 
 
 class CompressedUnit(NamedTuple):
-    """A unit of a compressed file.
-
-    Attributes:
-        end: The position one past its end.
-        size_bytes: Size of its content.
-    """
+    """A unit of a compressed file."""
 
     end: int
     size_bytes: int
 
 
 class BufferedSource:
-    """The bytes of a compressed file; the range that was read last is kept in memory.
-
-    Args:
-        source: The file.
-    """
+    """The bytes of a compressed file; the range that was read last is kept in memory."""
 
     def __init__(self, source: ByteSource) -> None:
         self._source = source
@@ -56,12 +47,7 @@ class BufferedSource:
         return self._source.size_bytes
 
     def at(self, offset: int, length: int) -> bytes:
-        """The bytes from an offset on; fewer than length at the end of the file.
-
-        Raises:
-            StorageError: The source failed.
-            EOFError: The source ended before its size.
-        """
+        """The bytes from an offset on; fewer than length at the end of the file."""
         length = max(0, min(length, self.size_bytes - offset))
         if not self._start <= offset <= offset + length <= self._start + len(self._data):
             # An offset may lie beyond the end.
@@ -126,3 +112,89 @@ def decompressed_unit(decompressor: Decompressor, held: BufferedSource, place: i
         except Exception as error:  # each library has errors of its own
             raise NoUnitError(str(error)) from error
     return CompressedUnit(at - len(decompressor.unused_data or b""), size_bytes)
+
+
+class GzipUnitFinder(UnitFinder):
+    """Finds the members of a gzip file. Members of BGZF, which bgzip writes, have their lengths in the header."""
+
+    def candidates(self, held: BufferedSource, start: int, end: int) -> Iterator[int]:
+        """See UnitFinder."""
+        for place in held.occurrences(b"\x1f\x8b\x08", start, end):
+            flags = held.at(place + 3, 1)
+            if flags and not flags[0] & 0xE0:
+                yield place
+
+    def measure(self, held: BufferedSource, place: int, limit: int) -> CompressedUnit:
+        """See UnitFinder."""
+        head = held.at(place, 18)
+        if not head.startswith(b"\x1f\x8b\x08"):
+            raise NoUnitError("no gzip member")
+        length = _bgzf_length(head)
+        if not length:
+            return decompressed_unit(COMPRESSION_BY_NAME["gzip"].decompressor(), held, place, limit)
+        trailer = held.at(place + length - 4, 4)
+        if len(trailer) < 4:
+            raise NoUnitError("the file ends in the middle of a member")
+        return CompressedUnit(place + length, int.from_bytes(trailer, "little"))
+
+
+def _bgzf_length(head: bytes) -> int:
+    """The length of a member by its header; 0 if the header does not have it."""
+    is_bgzf = len(head) == 18 and head[3] == 4 and head[10:16] == b"\x06\0BC\x02\0"
+    length = int.from_bytes(head[16:18], "little") + 1
+    return length if is_bgzf and length > 26 else 0
+
+
+class ZstdUnitFinder(UnitFinder):
+    """Finds the frames of a zstd file by the headers of their blocks; decompresses only those that hide their size.
+
+    Source:
+        RFC 8878, sections 3.1.1 and 3.1.2.
+    """
+
+    def candidates(self, held: BufferedSource, start: int, end: int) -> Iterator[int]:
+        """See UnitFinder."""
+        frames = list(held.occurrences(COMPRESSION_BY_NAME["zstd"].magic, start, end))
+        tails = held.occurrences(SKIPPABLE_TAIL, start + 1, end + 1)
+        skippable = [tail - 1 for tail in tails if held.at(tail - 1, 1)[0] & 0xF0 == 0x50]
+        yield from sorted(frames + skippable)
+
+    def measure(self, held: BufferedSource, place: int, limit: int) -> CompressedUnit:
+        """See UnitFinder."""
+        head = held.at(place, 18)
+        if is_skippable(head):
+            return _within(held, CompressedUnit(place + 8 + int.from_bytes(head[4:8], "little"), 0), limit)
+        if not head.startswith(COMPRESSION_BY_NAME["zstd"].magic) or len(head) < 6:
+            raise NoUnitError("no zstd frame")
+        length, size_bytes = _zstd_header(head)
+        at = place + length
+        is_last = False
+        while not is_last:
+            header = held.at(at, 3)
+            if len(header) < 3 or at > limit:
+                raise NoUnitError("the frame does not end")
+            value = int.from_bytes(header, "little")
+            is_last, kind = bool(value & 1), value >> 1 & 3
+            if kind == 3:
+                raise NoUnitError("no zstd block")
+            at += 3 + (1 if kind == 1 else value >> 3)
+        unit = _within(held, CompressedUnit(at + 4 * bool(head[4] & 4), size_bytes), limit)
+        if size_bytes >= 0:
+            return unit
+        return decompressed_unit(COMPRESSION_BY_NAME["zstd"].decompressor(), held, place, limit)
+
+
+def _within(held: BufferedSource, unit: CompressedUnit, limit: int) -> CompressedUnit:
+    if unit.end > min(limit, held.size_bytes):
+        raise NoUnitError("the frame does not end")
+    return unit
+
+
+def _zstd_header(head: bytes) -> tuple[int, int]:
+    """The length of a frame's header, and the size of its content; -1 if the header does not have it."""
+    flags = head[4]
+    is_single = flags >> 5 & 1
+    at = 5 + (1 - is_single) + (0, 1, 2, 4)[flags & 3]
+    length = (is_single, 2, 4, 8)[flags >> 6]
+    value = int.from_bytes(head[at : at + length], "little") + (256 if length == 2 else 0)
+    return at + length, value if length else -1

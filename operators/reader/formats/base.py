@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +14,19 @@ import numpy.typing as npt
 from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.properties import HasProperties
 from dagflow.api.records import RecordBatch
+from dagflow.api.rejects.reject import Reject, cut_reasons, encoded
 from dagflow.errors import RecordError
+from dagflow.metrics.names import (
+    DELIMITER_BYTES,
+    HOLE_BYTES,
+    RECORD_BYTES,
+    REJECTED_BYTES,
+    SKIPPED_BYTES,
+)
 from operators.files.metadata import BlockMetadata
-from operators.reader.byte_source import ByteSource
+from operators.reader.byte_source import ByteSource, read_exactly, size_read_from
 from operators.reader.scanning.multi_file import MultiFileReader
+from operators.rejects.refusal import not_taken
 
 CHUNK_BYTES = 1 << 20
 """Bytes that are read at a time: a chunk stays in the second-level cache from the read to the write."""
@@ -36,8 +46,58 @@ class HeaderError(RecordError):
     """The head of a file does not fit its format, or its path the app, so that no block of it can be read."""
 
 
-class Rejects(Protocol):
-    """Receives the bytes that a format refuses."""
+RejectListener = Callable[[bytes], object]
+
+RefusedListener = Callable[[Sequence[int], Sequence[int], Sequence[str], Sequence[bytes]], None]
+"""Records offsets, lengths, reasons and bytes of refused records."""
+
+
+def _forget(reject: bytes) -> None:
+    pass
+
+
+class ByteAccounting:
+    """Counts the bytes of a block by what a format makes of them, and passes on rejects.
+
+    By default it forgets rejects, for bytes that are only examined.
+
+    Args:
+        url: The file.
+        counters: Where bytes are counted.
+        listener: Takes in one JSON object in UTF-8 per reject; None where a reject is an error.
+        log: Records where rejects are; None for none.
+
+    Attributes:
+        due: Bytes that the block must account for.
+        covered: Bytes that were found to be in records, delimiters, rejects or skips. Over the blocks of a file they
+            are as many as those due.
+        waiting_bytes: Bytes at the end of a file that were left for a later version: its last record is in progress.
+        lost: Records that were read, and neither accepted nor refused nor skipped; 0 for a correct format.
+        is_left_out: Whether the file's content is in no output.
+        read_until: Offset in the file's content up to which it was read.
+        complete_until: The same, without a record at the end that waits.
+        has_grown: Whether a record was found to continue beyond the file's planned end.
+        is_begun: Whether the file's content goes at least as far as it was read before, under another name.
+        is_decompressed: Whether offsets are those in the decompressed content.
+        owned_bytes: Bytes of the file, as it is stored, whose records belong to the block.
+    """
+
+    def __init__(
+        self,
+        url: str = "",
+        counters: Counter[str] | None = None,
+        listener: RejectListener | None = _forget,
+        log: RefusedListener | None = None,
+    ) -> None:
+        self.url = url
+        self.counters = Counter[str]() if counters is None else counters
+        self.listener = listener
+        self._log = log
+        self.due = self.covered = self.waiting_bytes = self.lost = self.owned_bytes = 0
+        self.read_until = self.complete_until = 0
+        self._aside = 0
+        self.is_left_out = self.has_grown = self.is_decompressed = False
+        self.is_begun = True
 
     def reject(self, offset: int, length: int, reason: str, raw: bytes) -> None:
         """Refuse a range of bytes that should be a record.
@@ -51,32 +111,99 @@ class Rejects(Protocol):
         Raises:
             RecordError: The reader's port for rejects is not connected.
         """
+        self._refuse([offset], [length], [reason], [raw])
 
     def reject_all(self, offsets: Sequence[int], raws: Sequence[bytes], reasons: Sequence[str]) -> None:
         """Refuse whole records, as reject does each: at once, because there may be millions."""
+        self._refuse(offsets, [*map(len, raws)], reasons, raws)
 
+    def _refuse(
+        self, offsets: Sequence[int], lengths: Sequence[int], reasons: Sequence[str], raws: Sequence[bytes]
+    ) -> None:
+        if self.listener is None:
+            first = Reject(self.url, offsets[0], lengths[0], reasons[0], raws[0])
+            raise not_taken(first, "the reader's port errors")
+        total = sum(lengths)
+        self.covered += total
+        self._aside += len(offsets)
+        self.counters[REJECTED_BYTES] += total
+        reasons = cut_reasons(reasons)
+        if self._log is not None:
+            self._log(offsets, lengths, reasons, raws)
+        for reject in encoded(self.url, offsets, lengths, reasons, raws):
+            self.listener(reject)
 
-class ByteAccounting(Rejects, Protocol):
-    """Receives the bytes of a format that are in no record."""
+    def refuse_file(
+        self, source: ByteSource, block: BlockMetadata, reason: str, remedy: str = "", start: int = 0
+    ) -> None:
+        """Refuse a file as one reject; called for every block of it, before any of its records.
 
-    def require_rejects(self, error: RecordError) -> None:
-        """Raise an error of a whole file, unless the reader's port for rejects is connected.
+        Args:
+            source: The file.
+            block: The block that is read; the one that holds the start takes in the reject.
+            reason: Why.
+            remedy: What else to do, as a clause that begins with `; or`; "" where the reason says it.
+            start: Where the reject begins; bytes before it are skipped.
 
-        A format calls it for every block of the file, before it gives any records of it. Then the reader leaves the
-        file out where the app says so, and otherwise the run ends.
+        Raises:
+            HeaderError: The reader's port for rejects is not connected.
         """
+        raw = read_exactly(source, start, start + SHOWN_BYTES).tobytes()
+        if self.listener is None:
+            hint = (
+                f"leave such files out with on_error: skip on the reader{remedy}; or connect the reader's port errors "
+                "to take such files aside; and run it again"
+            )
+            raise HeaderError(reason, url=block.url, offset=start, length=-1, hint=hint)
+        size = size_read_from(source, start + len(raw))
+        limit = min(block.end, size)
+        if block.start < start:
+            self.skip(block.start, min(start, limit) - block.start, "header")
+        if block.start <= start < limit or block.continuation.resumes:
+            first = max(block.start, start)
+            raw = raw if first == start else read_exactly(source, first, first + SHOWN_BYTES).tobytes()
+            self.reject(first, size - first, reason, raw)
 
     def skip(self, offset: int, length: int, reason: str) -> None:
         """Skip bytes that are not meant to be records, such as a header."""
+        self.covered += length
+        self._aside += 1
+        self.counters[SKIPPED_BYTES] += length
+        if reason == HOLE:
+            self.counters[HOLE_BYTES] += length
 
     def skip_records(self, offsets: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], reason: str) -> None:
         """Skip records of a batch, such as blank lines, all at once; their delimiters were counted with the batch."""
+        self.covered += int(lengths.sum())
+        self._aside += len(offsets)
+        self.counters[SKIPPED_BYTES] += int(lengths.sum())
 
     def mark_left_out(self) -> None:
         """Report that the file is in no output, so that it must not be removed as read; called after its bytes."""
+        self.is_left_out = True
 
     def count_delimiters(self, length: int) -> None:
         """Count bytes that belong to records and are not in their batch, such as the length before a record."""
+        self.covered += length
+        self.counters[DELIMITER_BYTES] += length
+
+    def count(self, batch: RecordBatch) -> None:
+        """Count a batch that a format has read."""
+        records, delimiters = batch.content_bytes()
+        self.covered += records + delimiters
+        self.counters[RECORD_BYTES] += records
+        self.counters[DELIMITER_BYTES] += delimiters
+
+    def parse(self, format: RecordFormat, batch: RecordBatch) -> Parsed:
+        """Count a batch that a format has read, and let the format parse it."""
+        self.count(batch)
+        covered, aside = self.covered, self._aside
+        parsed = format.parse(batch, self)
+        # A record that parsing rejects was counted as a record before, so that its bytes are counted already.
+        self.counters[RECORD_BYTES] -= self.covered - covered
+        self.covered = covered
+        self.lost += len(batch) - len(parsed.raw) - (self._aside - aside)
+        return parsed
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,20 +224,41 @@ class Parsed:
         return self.raw if self.columns is None else self.raw.with_columns(self.columns)
 
 
+@dataclass(frozen=True, slots=True)
+class FormatTraits:
+    """What a reader makes use of if it knows it of a format.
+
+    Attributes:
+        needs_order: A block is read best behind the one before it, so that a compressed file is read by one task.
+        is_text: Content is text, so that a file that is known to be something else is refused.
+        adds_up: Each byte of a file is in exactly one record, or beside one; a run checks this.
+        has_columns: Records have columns, so that others can be added; otherwise they are bytes.
+        columns: The columns of records that `parse` gives, as far as options declare them; None where that is not
+            known.
+        multi_file: Reads many small files at once; None where each file is read for itself.
+    """
+
+    needs_order: bool = False
+    is_text: bool = False
+    adds_up: bool = True
+    has_columns: bool = False
+    columns: StreamColumns | None = None
+    multi_file: MultiFileReader | None = None
+
+
 class RecordFormat(HasProperties, ABC):
     """A record format: says where the records of a file begin and end.
 
     A subclass declares its options as annotated class attributes, as an operator does its properties, gives itself a
-    name, and writes `read`. It declares further capabilities: `needs_prescan`, `needs_size`, `complete_end`,
-    `multi_file_reader`, `parse`. An instance reads many blocks one after the other. It may keep data that speeds up the
-    next block of the same file, but never anything that changes the records of a block.
+    name, and writes `read`. If it needs them, it adds `complete_end`, `parse`, `needs_size` and `traits`. A format
+    whose blocks begin in a state is also a `PreScanned`, and one whose first file decides an `Inferring`. An instance
+    reads many blocks one after the other. It may keep data that speeds up the next block of the same file, but never
+    anything that changes the records of a block.
 
     Guarantee: a record belongs to the block that holds its first byte. Whatever the cuts, the records
     of a file's blocks, in order, are the records of the file; each block is read for itself, without
     the help of any other.
     """
-
-    renamed_methods: ClassVar[Mapping[str, str]] = {"check_options": "check_properties"}
 
     name: ClassVar[str] = ""
     """What the format is called in YAML; "" for a base class."""
@@ -119,38 +267,12 @@ class RecordFormat(HasProperties, ABC):
     """Whether `read` must know the size of the file before it has seen its end; a compressed file is then
     decompressed as a whole before any of it is read."""
 
-    is_text: ClassVar[bool] = False
-    """Whether content is text, so that a file that is known to be something else is refused."""
-
-    needs_order: ClassVar[bool] = False
-    """Whether a block is read best behind the one before it, so that a compressed file is read by one task."""
-
-    # Without an annotation, so that it is no option: a format may need one only with some options.
-    needs_prescan = False
-    """Whether a pre-scan must look at every block but a file's last one, because the state in which later blocks
-    begin depends on it; see `prescan`."""
-
-    @property
-    def has_columns(self) -> bool:
-        """Whether records have columns, so that others can be added; otherwise they are bytes."""
-        return False
-
-    def declared_columns(self) -> StreamColumns | None:
-        """The columns of records, as far as the options declare them; None where that is not known.
-
-        The default is the one column of raw records, if the format does not define parse.
-        """
-        return StreamColumns.raw() if type(self).parse is RecordFormat.parse else None
+    # Without an annotation, so that it is no option: it may depend on the options.
+    traits = FormatTraits()
 
     # Without an annotation, so that it is no option: only tests change it.
     chunk_bytes = CHUNK_BYTES
     """About how many bytes are read at a time; the records of a block do not depend on it."""
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        # A subclass may read differently from its base class, so it declares a multi-file reader itself or has none.
-        if "multi_file_reader" not in vars(cls):
-            cls.multi_file_reader = RecordFormat.multi_file_reader  # type: ignore[method-assign]  # not inherited
 
     @abstractmethod
     def read(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
@@ -171,55 +293,6 @@ class RecordFormat(HasProperties, ABC):
             StorageError: The source failed.
         """
 
-    @property
-    def adds_up(self) -> bool:
-        """Whether each byte of a file is in exactly one record, or beside one; a run checks this."""
-        return True
-
-    def prescan(self, source: ByteSource, block: BlockMetadata) -> Any:
-        """Look at a block before it is read, without knowing the state in which it begins.
-
-        Returns:
-            Something small and picklable, for exit_state.
-        """
-        return None
-
-    def exit_state(self, entry_state: int, result: Any) -> int:
-        """The state behind a block, in which the next one begins.
-
-        Args:
-            entry_state: The state in which the block begins; 0 at the beginning of a file.
-            result: The result of prescan for it.
-        """
-        return 0
-
-    def entry_state(self, source: ByteSource, block: BlockMetadata) -> int:
-        """The state in which a block begins, if the blocks before it have not been pre-scanned.
-
-        The default pre-scans all bytes before the block; a format that needs fewer reads fewer.
-        """
-        before = replace(block, start=0, end=block.start, is_last=False)
-        return self.exit_state(0, self.prescan(source, before))
-
-    @property
-    def needs_decision(self) -> bool:
-        """Whether the first file that has records decides how all files are read, such as the types of columns."""
-        return False
-
-    def decision(self, batches: Iterable[RecordBatch]) -> dict[str, Any] | None:
-        """The decision of a file from its raw records; None if it has no records, so that another file decides.
-
-        Args:
-            batches: The records of the file from its beginning on, as read gives them; need not be taken to the end.
-
-        Returns:
-            A value that can be written as JSON: it is journaled.
-        """
-        return None
-
-    def decide(self, decision: dict[str, Any] | None) -> None:
-        """Apply the decision to all files; called before parse, in each task."""
-
     def complete_end(self, source: ByteSource) -> int | None:
         """The end of the complete records of a file that may grow.
 
@@ -239,15 +312,6 @@ class RecordFormat(HasProperties, ABC):
         """
         return None
 
-    @property
-    def has_complete_end(self) -> bool:
-        """Whether the class defines complete_end."""
-        return type(self).complete_end is not RecordFormat.complete_end
-
-    def multi_file_reader(self) -> MultiFileReader | None:
-        """Reads many small files at once; None, the default, where each file is read for itself. Not inherited."""
-        return None
-
     def parse(self, batch: RecordBatch, accounting: ByteAccounting) -> Parsed:
         """Check the raw records of a batch from read, and make columns of them.
 
@@ -259,29 +323,60 @@ class RecordFormat(HasProperties, ABC):
         return Parsed(batch)
 
 
-class NullAccounting:
-    """Accepts and forgets rejects and skips of bytes that are only examined."""
+class PreScanned(RecordFormat):
+    """A format for which every block but a file's last one is looked at before: later blocks begin in its state."""
 
-    def reject(self, offset: int, length: int, reason: str, raw: bytes) -> None:
-        """See Rejects."""
+    # Without an annotation, so that it is no option: a format may need none with some options.
+    needs_prescan = True
 
-    def reject_all(self, offsets: Sequence[int], raws: Sequence[bytes], reasons: Sequence[str]) -> None:
-        """See Rejects."""
+    @abstractmethod
+    def prescan(self, source: ByteSource, block: BlockMetadata) -> Any:
+        """Look at a block before it is read, without knowing the state in which it begins.
 
-    def require_rejects(self, error: RecordError) -> None:
-        """See ByteAccounting."""
+        Returns:
+            Something small and picklable, for exit_state.
+        """
 
-    def skip(self, offset: int, length: int, reason: str) -> None:
-        """See ByteAccounting."""
+    @abstractmethod
+    def exit_state(self, entry_state: int, result: Any) -> int:
+        """The state behind a block, in which the next one begins.
 
-    def skip_records(self, offsets: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], reason: str) -> None:
-        """See ByteAccounting."""
+        Args:
+            entry_state: The state in which the block begins; 0 at the beginning of a file.
+            result: The result of prescan for it.
+        """
 
-    def mark_left_out(self) -> None:
-        """See ByteAccounting."""
+    def entry_state(self, source: ByteSource, block: BlockMetadata) -> int:
+        """The state in which a block begins, if the blocks before it have not been pre-scanned.
 
-    def count_delimiters(self, length: int) -> None:
-        """See ByteAccounting."""
+        The default pre-scans all bytes before the block; a format that needs fewer reads fewer.
+        """
+        before = replace(block, start=0, end=block.start, is_last=False)
+        return self.exit_state(0, self.prescan(source, before))
+
+
+class Inferring(RecordFormat):
+    """A format for which the first file that has records decides how all files are read, as for types of columns."""
+
+    @property
+    @abstractmethod
+    def needs_decision(self) -> bool:
+        """Whether a file has to decide, with these options."""
+
+    @abstractmethod
+    def decision(self, batches: Iterable[RecordBatch]) -> dict[str, Any] | None:
+        """The decision of a file from its raw records; None if it has no records, so that another file decides.
+
+        Args:
+            batches: The records of the file from its beginning on, as read gives them; need not be taken to the end.
+
+        Returns:
+            A value that can be written as JSON: it is journaled.
+        """
+
+    @abstractmethod
+    def decide(self, decision: dict[str, Any] | None) -> None:
+        """Apply the decision to all files; called before parse, in each task."""
 
 
 UNKNOWN_STATE = -1
@@ -290,6 +385,12 @@ UNKNOWN_STATE = -1
 
 def with_entry_state(format: RecordFormat, source: ByteSource, block: BlockMetadata) -> BlockMetadata:
     """The block with the state in which it begins, found without a pre-scan of the blocks before it."""
-    if block.start == 0 or not format.needs_prescan:
+    scanned = scanned_before(format)
+    if block.start == 0 or scanned is None:
         return block
-    return replace(block, entry_state=format.entry_state(source, block))
+    return replace(block, entry_state=scanned.entry_state(source, block))
+
+
+def scanned_before(format: RecordFormat) -> PreScanned | None:
+    """The format, if its blocks need a pre-scan; otherwise None."""
+    return format if isinstance(format, PreScanned) and format.needs_prescan else None

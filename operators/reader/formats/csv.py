@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from typing import Annotated, Any, ClassVar, Literal, cast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -16,22 +17,25 @@ from dagflow.api.properties import Count
 from dagflow.api.records import RecordBatch
 from dagflow.storage.columns import borders_of
 from operators.files.metadata import BlockMetadata
-from operators.reader.byte_source import ByteSource, GrowingSource
+from operators.reader.byte_source import Bytes, ByteSource, FileView, GrowingSource, encoding_of, read_exactly
 from operators.reader.columns.csv_rows import CsvRows
-from operators.reader.columns.types import ColumnTypes
-from operators.reader.formats.base import ByteAccounting, Parsed, Rejects
+from operators.reader.columns.types import ColumnType, ColumnTypes
+from operators.reader.formats.base import ByteAccounting, Parsed, PreScanned
 from operators.reader.scanning.charset import Charset, Decoder, UndecodedRejects
 from operators.reader.scanning.column_parsing import valid_text, without_refused, without_skipped
-from operators.reader.scanning.csv_head import CsvHead, behind_newlines, behind_rows, problem_of
 from operators.reader.scanning.delimited import Delimited
-from operators.reader.scanning.file_view import Bytes, FileView, read_exactly
-from operators.reader.scanning.positions import positions_of
 from operators.reader.scanning.quote_scan import QuoteScan, RowEntry, newlines_outside
-from operators.reader.scanning.quoting import OUTSIDE, Dialect, Transition, quoting_of
-from operators.reader.scanning.refused_files import encoding_of
-from operators.reader.scanning.search import BYTE, LF
-from operators.reader.scanning.stray_quotes import ADVICE, rows_with_strays, stray_quotes, unclosed_quote
-from operators.reader.scanning.terminated import Terminators
+from operators.reader.scanning.quoting import (
+    ADVICE,
+    OUTSIDE,
+    Dialect,
+    Transition,
+    quoting_of,
+    rows_with_strays,
+    stray_quotes,
+    unclosed_quote,
+)
+from operators.reader.scanning.search import BYTE, CR, LF, Terminators, find_newlines, positions_of
 
 
 def _one_character(text: str) -> str:
@@ -50,7 +54,7 @@ def _character_or_none(text: str) -> str:
 Character = Annotated[str, AfterValidator(_one_character), Field(json_schema_extra={"pattern": r"^[\x01-\x7e]$"})]
 
 
-class Csv(Delimited):
+class Csv(Delimited, PreScanned):
     """Rows of fields as in RFC 4180: fields in quotes may hold newlines, delimiters and doubled quotes.
 
     A quote opens a field only where one begins; in other text it is a character like any other. Rows end with LF,
@@ -61,8 +65,8 @@ class Csv(Delimited):
     """
 
     name: ClassVar[str] = "csv"
-    needs_prescan = True
     needs_size = False
+    table = (b"\n", b"\r\n", b"\r")
     # Each part costs dozens of calls of Arrow: larger ones take a fifth less time.
     chunk_bytes = 4 << 20
 
@@ -135,17 +139,10 @@ class Csv(Delimited):
                 "bytes than in ASCII; convert the files to UTF-8 first, as with iconv"
             )
         words = None if self.null_values is None else tuple(self.null_values)
+        # Where long rows are left out, the length of a row that began before a cut is not known behind it.
+        adds_up, columns = self.on_long == "fail", self.declared_columns()
+        self.traits = replace(self.traits, adds_up=adds_up, has_columns=True, columns=columns)
         self._rows = CsvRows(self.delimiter, quote, self.escape, self._types, words)
-
-    @property
-    def table(self) -> tuple[bytes, ...]:
-        """The three newlines."""
-        return (b"\n", b"\r\n", b"\r")
-
-    @property
-    def has_columns(self) -> bool:
-        """Always: the header names columns, or the app does."""
-        return True
 
     def declared_columns(self) -> StreamColumns:
         """The columns with a declared type, and others of text, which a header may name."""
@@ -160,11 +157,6 @@ class Csv(Delimited):
         names = dict.fromkeys((*self._names, *self._optional)) if self._headed is not None else ()
         return pa.schema([(name, self._types[name].arrow if name in self._types else pa.string()) for name in names])
 
-    @property
-    def adds_up(self) -> bool:
-        """False where long rows are left out: behind a cut, the length of a row that began before it is not known."""
-        return self.on_long == "fail"
-
     def find(self, data: Bytes, is_at_end: bool) -> Terminators:
         """The newlines outside of quotes in a range that begins at a row."""
         quoting = quoting_of(data, self._dialect, True)
@@ -176,7 +168,12 @@ class Csv(Delimited):
         self._entered = (block.start, block.entry_state)
         head = self._head_of(source, block) if self.header and not encoding_of(source)[0] else None
         if head is not None and head.problem:
-            head.refuse(source, block, accounting)
+            line = len(find_newlines(read_exactly(source, 0, head.start), True).stops) + 1
+            reason = f"the header in line {line} cannot be used: {head.problem}"
+            remedy = (
+                "; or name the columns with columns, and pass over the header with skip_header: 1 and header: false"
+            )
+            accounting.refuse_file(source, block, reason, remedy, head.start)
             return
         for batch in super().read(source, block, accounting):
             # The bytes of the batch are those in which newlines were found last.
@@ -203,10 +200,14 @@ class Csv(Delimited):
         return head
 
     def _skip_records(self, source: ByteSource, floor: int, limit: int) -> int:
-        def next_row(position: int) -> int:
-            return self.next_start(source, position + 1, limit, position)
-
-        return behind_rows(source, floor, limit, self.probe_bytes, self.skip_header, next_row)
+        """The position behind the rows to skip, and the empty lines around them; or limit."""
+        position = behind_newlines(source, floor, limit, self.probe_bytes)
+        for _ in range(self.skip_header):
+            if position >= limit:
+                break
+            following = self.next_start(source, position + 1, limit, position)
+            position = behind_newlines(source, following, limit, self.probe_bytes)
+        return position
 
     def _read_head(self, source: ByteSource, start: int) -> CsvHead:
         held = self.probe_bytes
@@ -216,32 +217,32 @@ class Csv(Delimited):
             held *= 2
             found = self.find(view.move(start, start + held), view.is_at_end)
         length = int(found.stops[0]) if len(found.stops) else len(view.data)
-        if length > self.max_record + self.reach:
-            cause = self.cause_of_length(view.data[: self.max_record])
-            problem = f"it is longer than max_record, {self.max_record} bytes{cause}"
-            return CsvHead(start, start + length, problem=problem)
-        data = view.data[:length]
-        if (opened := unclosed_quote(data, self._dialect)) is not None:
-            return CsvHead(start, start + length, problem=f"its quote at byte {opened} is never closed; {ADVICE}")
-        quoting = quoting_of(data, self._dialect, True)
-        delimiters = positions_of(data == self._dialect.delimiter)
+        names, problem = self._names_in(view.data[:length])
+        return CsvHead(start, start + length, names, problem)
+
+    def _names_in(self, row: Bytes) -> tuple[tuple[str, ...], str]:
+        if len(row) > self.max_record + self.reach:
+            cause = self.cause_of_length(row[: self.max_record])
+            return (), f"it is longer than max_record, {self.max_record} bytes{cause}"
+        if (opened := unclosed_quote(row, self._dialect)) is not None:
+            return (), f"its quote at byte {opened} is never closed; {ADVICE}"
+        quoting = quoting_of(row, self._dialect, True)
+        delimiters = positions_of(row == self._dialect.delimiter)
         width = 1 + int(np.count_nonzero(quoting.state_before(delimiters, OUTSIDE) == OUTSIDE))
         if width > self.max_columns:
-            problem = f"it has {width:,} columns, more than max_columns, {self.max_columns:,}"
-            return CsvHead(start, start + length, problem=problem)
+            return (), f"it has {width:,} columns, more than max_columns, {self.max_columns:,}"
         if self.stray_quotes == "reject":
-            for _, problem in rows_with_strays(data, np.array([0, length]), self._dialect):
-                return CsvHead(start, start + length, problem=problem)
+            for _, problem in rows_with_strays(row, np.array([0, len(row)]), self._dialect):
+                return (), problem
         try:
-            names = self._rows.header(data.tobytes().decode(self._charset.name).encode())
+            names = self._rows.header(row.tobytes().decode(self._charset.name).encode())
         except UnicodeDecodeError as error:
             why = f"not valid {self._charset.name}: {error.reason} at byte {error.start}"
-            problem = f"{why}; name its encoding with encoding"
-            return CsvHead(start, start + length, problem=problem)
+            return (), f"{why}; name its encoding with encoding"
         except pa.ArrowInvalid as error:
-            return CsvHead(start, start + length, problem=str(error))
+            return (), str(error)
         count = len(self.columns) if isinstance(self.columns, list) else None
-        return CsvHead(start, start + length, tuple(names), problem_of(names, self._types, count))
+        return tuple(names), problem_of(names, self._types, count)
 
     def complete_end(self, source: ByteSource) -> int:
         """The end of the last complete row, found from the beginning of the file, where no quote is open."""
@@ -317,8 +318,9 @@ class Csv(Delimited):
         if self.keep_delimiter:
             is_empty |= pc.is_in(batch.record, pa.array(self.table, pa.binary())).to_numpy(zero_copy_only=False)
         batch = without_skipped(batch, is_empty, "empty line", accounting)
+        rejects = accounting
         if self._charset.name == "utf-8":
-            text, rejects = valid_text(batch, accounting), cast(Rejects, accounting)
+            text = valid_text(batch, accounting)
         else:
             text = Decoder(self._charset, "reject", "").decode(batch, accounting)
             rejects = UndecodedRejects(batch, accounting)
@@ -331,3 +333,51 @@ class Csv(Delimited):
         nulls = [pa.nulls(len(parsed.raw), self._optional[name].arrow) for name in absent]
         columns = [*parsed.columns.columns, *nulls]
         return Parsed(parsed.raw, pa.RecordBatch.from_arrays(columns, [*parsed.columns.schema.names, *absent]))
+
+
+@dataclass(frozen=True, slots=True)
+class CsvHead:
+    """The head of a CSV file.
+
+    Attributes:
+        start: Where it begins, behind a byte order mark, empty lines, and skipped lines.
+        end: Where the first row begins.
+        names: The columns; () if it cannot be used.
+        problem: Why it cannot be used; "" if it can.
+    """
+
+    start: int
+    end: int
+    names: tuple[str, ...] = ()
+    problem: str = ""
+
+
+def problem_of(names: list[str], declared: Mapping[str, ColumnType], count: int | None) -> str:
+    """Why names cannot be those of columns; "" if they can."""
+    twice = [name for name, times in Counter(names).items() if times > 1]
+    absent = [name for name, kind in declared.items() if not kind.is_optional and name not in names]
+    got = ", ".join(names)
+    if any("\0" in name for name in names):
+        return "it holds NUL bytes"
+    if twice:
+        return f"column '{twice[0]}' is there twice; got {got}"
+    if absent:
+        other = next((each for each in ",;\t|" if len(names) == 1 and each in names[0]), "")
+        is_other = f", which is one name: is the delimiter {other!r}?" if other else ""
+        remedy = "" if other else "; if files may lack it, add optional: true to its type"
+        return f"there is no column '{absent[0]}'; got {got}{is_other}{remedy}"
+    if count is not None and len(names) != count:
+        return f"the header has {len(names)} columns, and columns names {count}; got {got}"
+    return ""
+
+
+def behind_newlines(source: ByteSource, position: int, limit: int, step: int) -> int:
+    """The first position from the given one on, and up to limit, that is no newline."""
+    view = FileView(source)
+    while position < min(limit, source.size_bytes):
+        data = view.move(position, min(position + step, limit))
+        others = np.flatnonzero((data != LF) & (data != CR))
+        if len(others):
+            return position + int(others[0])
+        position += len(data)
+    return position

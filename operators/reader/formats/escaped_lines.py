@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
-from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.records import RecordBatch
 from dagflow.storage.columns import borders_of
 from operators.reader.byte_source import ByteSource
@@ -18,13 +17,13 @@ from operators.reader.scanning.charset import Charset
 from operators.reader.scanning.search import (
     BackwardSearch,
     CodeUnits,
+    Terminators,
     active_escapes,
     escaped_positions,
     find_newlines,
     occurrences,
     without_overlaps,
 )
-from operators.reader.scanning.terminated import Terminators
 
 
 class EscapedLines(Lines):
@@ -75,10 +74,6 @@ class EscapedLines(Lines):
             place = backward.before_overlaps(place, self._pattern, self._escape)
         # Whether an escape is literal is known from the start of its run.
         return backward.run_start(place, self._escape)
-
-    def declared_columns(self) -> StreamColumns:
-        """The one column of raw records."""
-        return StreamColumns.raw()
 
     def parse(self, batch: RecordBatch, accounting: ByteAccounting) -> Parsed:
         """Records in UTF-8, if the encoding is known, and without escapes, if unescape is set."""

@@ -12,9 +12,8 @@ from dagflow.api.properties import Size
 from dagflow.api.records import NO_DELIMITER, RecordBatch
 from dagflow.errors import RecordError
 from operators.files.metadata import BlockMetadata
-from operators.reader.byte_source import ByteSource
-from operators.reader.formats.base import BATCH_RECORDS, ByteAccounting, RecordFormat
-from operators.reader.scanning.file_view import FileView
+from operators.reader.byte_source import ByteSource, FileView
+from operators.reader.formats.base import BATCH_RECORDS, ByteAccounting, FormatTraits, RecordFormat
 from operators.reader.scanning.framing import frame_adjacent, frame_one
 
 
@@ -23,7 +22,7 @@ class Fixed(RecordFormat):
 
     name: ClassVar[str] = "fixed"
     needs_size = False
-    needs_order = True
+    traits = FormatTraits(needs_order=True)
 
     length: Annotated[Size, Field(ge=1, le=1 << 30, description="bytes in each record")]
     tail: Annotated[

@@ -7,6 +7,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
@@ -20,7 +21,7 @@ from dagflow.api.properties import Count
 from dagflow.api.records import RecordBatch
 from dagflow.storage.columns import borders_of
 from operators.files.metadata import BlockMetadata
-from operators.reader.byte_source import ByteSource
+from operators.reader.byte_source import Bytes, ByteSource
 from operators.reader.columns.found_members import FoundMembers
 from operators.reader.columns.inference import SAMPLED_BYTES, shapes_of, types_of
 from operators.reader.columns.json_members import (
@@ -33,14 +34,11 @@ from operators.reader.columns.json_members import (
     width_of,
 )
 from operators.reader.columns.types import ColumnTypes, refuse_optional
-from operators.reader.formats.base import ByteAccounting, NullAccounting, Parsed
+from operators.reader.formats.base import ByteAccounting, Inferring, Parsed
 from operators.reader.scanning.column_parsing import valid_text, without_refused, without_skipped
 from operators.reader.scanning.delimited import Delimited
-from operators.reader.scanning.file_view import Bytes
 from operators.reader.scanning.framing import joined
-from operators.reader.scanning.positions import contains, positions_of
-from operators.reader.scanning.search import CR, LF
-from operators.reader.scanning.terminated import Terminators
+from operators.reader.scanning.search import CR, LF, Terminators, contains, positions_of
 
 MOST_CELLS = 1 << 22
 """Most values of a batch whose columns are the members that its objects have."""
@@ -49,7 +47,7 @@ _VALUES = msgspec.json.Decoder(msgspec.Raw)
 """Finds where JSON values end, and refuses text that is none; creates no objects."""
 
 
-class JsonLines(Delimited):
+class JsonLines(Delimited, Inferring):
     """One JSON value in UTF-8 a line; lines end with LF or CR LF, and blank ones are skipped.
 
     A line that is not one JSON value is refused. Records are the lines as they are written; with columns they are JSON
@@ -59,6 +57,7 @@ class JsonLines(Delimited):
 
     name: ClassVar[str] = "json_lines"
     needs_size = False
+    table = (b"\n", b"\r\n")
     # numpy reads objects that are written alike fastest in parts of this size.
     chunk_bytes = 2 << 20
 
@@ -83,23 +82,11 @@ class JsonLines(Delimited):
         types = self.columns if isinstance(self.columns, dict) else {}
         refuse_optional(types)
         self._members = JsonMembers(types, tuple(self.null_values)) if isinstance(self.columns, dict) else None
-        self._found = FoundMembers(tuple(self.null_values)) if self.columns == "as_found" else None
-
-    @property
-    def has_columns(self) -> bool:
-        """Whether columns are declared or inferred."""
-        return self.columns is not None
-
-    def declared_columns(self) -> StreamColumns | None:
-        """The declared columns; None where they are inferred."""
+        columns = StreamColumns.raw() if self.columns is None else None
         if isinstance(self.columns, dict):
-            return StreamColumns(pa.schema([(name, kind.arrow) for name, kind in self.columns.items()]))
-        return StreamColumns.raw() if self.columns is None else None
-
-    @property
-    def table(self) -> tuple[bytes, ...]:
-        """The two newlines."""
-        return (b"\n", b"\r\n")
+            columns = StreamColumns(pa.schema([(name, kind.arrow) for name, kind in types.items()]))
+        self.traits = replace(self.traits, has_columns=self.columns is not None, columns=columns)
+        self._found = FoundMembers(tuple(self.null_values)) if self.columns == "as_found" else None
 
     def find(self, data: Bytes, is_at_end: bool) -> Terminators:
         """Every LF, with the CR before it."""
@@ -116,7 +103,7 @@ class JsonLines(Delimited):
     def read(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
         """The lines that begin in a block, in batches that have few values as columns, nulls included."""
         for batch in super().read(source, block, accounting):
-            yield from self._narrow(batch) if self.has_columns else (batch,)
+            yield from self._narrow(batch) if self.columns is not None else (batch,)
 
     def _narrow(self, batch: RecordBatch) -> Iterator[RecordBatch]:
         """A batch, or its halves where it would have too many values: an object lacks what only others have."""
@@ -170,7 +157,7 @@ class JsonLines(Delimited):
 
     def _sampled(self, batches: Iterable[RecordBatch]) -> Iterator[bytes]:
         end = None
-        ignored = NullAccounting()
+        ignored = ByteAccounting()
         for batch in batches:
             valid = self._valid_json(_without_blank(valid_text(batch, ignored), ignored), ignored)
             for offset, record in zip(valid.offsets().tolist(), valid.to_pylist(), strict=True):
@@ -212,7 +199,6 @@ class JsonLines(Delimited):
         return without_refused(batch, reasons, accounting)
 
     def _are_objects(self, batch: RecordBatch) -> bool:
-        """Whether all lines are objects, found without creating records; False where that is not certain."""
         try:
             return are_braced(batch) and len(_VALUES.decode_lines(joined(batch))) == len(batch)
         except (msgspec.DecodeError, RecursionError):

@@ -13,11 +13,10 @@ from pydantic import Field
 from dagflow.api.properties import Size
 from dagflow.api.records import NO_DELIMITER, RecordBatch
 from operators.files.metadata import BlockMetadata
-from operators.reader.byte_source import ByteSource, size_read_from
-from operators.reader.formats.base import SHOWN_BYTES, ByteAccounting, RecordFormat
-from operators.reader.scanning.file_view import FileView, read_exactly
+from operators.reader.byte_source import ByteSource, FileView, read_exactly, size_read_from
+from operators.reader.formats.base import SHOWN_BYTES, ByteAccounting, FormatTraits, RecordFormat
 from operators.reader.scanning.framing import frame_apart
-from operators.reader.scanning.positions import Positions
+from operators.reader.scanning.search import Positions
 
 MAX_PREFIX_BYTES = 10
 _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
@@ -51,7 +50,7 @@ class LengthPrefixed(RecordFormat):
 
     name: ClassVar[str] = "length_prefixed"
     needs_size = False
-    needs_order = True
+    traits = FormatTraits(needs_order=True)
 
     prefix: Annotated[
         Literal[1, 2, 4, 8, "varint"], Field(description="size of the length in bytes; or varint, as in protobuf")
@@ -119,7 +118,6 @@ class LengthPrefixed(RecordFormat):
         return min(position, source.size_bytes)
 
     def _walk(self, data: memoryview, limit: int) -> WholeRecords:
-        """The complete records that begin in a range before limit."""
         return self._walk_varints(data, limit) if self.prefix == "varint" else self._walk_fixed(data, limit)
 
     def _walk_fixed(self, data: memoryview, limit: int) -> WholeRecords:

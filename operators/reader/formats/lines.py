@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -12,27 +13,25 @@ from pydantic import Field
 from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.records import Origin, RecordBatch
 from operators.dotted_paths import imported
-from operators.files.metadata import BlockMetadata
-from operators.reader.byte_source import ByteSource
-from operators.reader.formats.base import ByteAccounting, Parsed
+from operators.reader.byte_source import Bytes, ByteSource, read_exactly
+from operators.reader.formats.base import ByteAccounting, FormatTraits, Parsed
 from operators.reader.scanning.charset import BadBytes, Charset, Decoder
 from operators.reader.scanning.delimited import Delimited
-from operators.reader.scanning.file_view import Bytes, read_exactly
 from operators.reader.scanning.holes import LEAST_HOLE
 from operators.reader.scanning.multi_file import BufferedFiles, MultiFileReader
-from operators.reader.scanning.positions import contains
 from operators.reader.scanning.search import (
     BYTE,
     NEWLINES,
     BackwardSearch,
     CodeUnit,
     CodeUnits,
+    Terminators,
+    contains,
     find_newlines,
     occurrences,
     overlaps_itself,
     without_overlaps,
 )
-from operators.reader.scanning.terminated import Terminators
 
 _FIRST_OF_MARKS = (0xEF, 0xFE, 0xFF)
 """The first bytes of byte order marks, but for zeros."""
@@ -43,6 +42,7 @@ class Lines(Delimited):
 
     name: ClassVar[str] = "lines"
     needs_size = False
+    traits = FormatTraits(is_text=True, columns=StreamColumns.raw())
     wide_remedy = "name its encoding, as encoding: {}"
 
     delimiter: Annotated[
@@ -68,9 +68,15 @@ class Lines(Delimited):
     def check_properties(self) -> None:
         """Prepare the scan for delimiter and encoding."""
         self._validate = None if self.validate is None else _function(self.validate)
-        self._url = ""
         self.is_narrow = self.encoding is None and self.delimiter is None
         self._use(Charset.named(self.encoding) if self.encoding else None)
+        changes_records = self.encoding or self.validate or self.keep_delimiter or self.skip_header
+        is_single = self.delimiter is None or len(self.table[0]) == 1
+        # A subclass may read differently.
+        if type(self) is Lines and is_single and not changes_records:
+            # No byte is added to a file that ends with CR: an LF would make another newline of the two.
+            endings = b"\n\r" if self.delimiter is None else self.table[0]
+            self.traits = replace(self.traits, multi_file=MultiFileLines(self, endings))
 
     def _use(self, charset: Charset | None) -> None:
         self._charset = charset
@@ -78,6 +84,7 @@ class Lines(Delimited):
         encode = charset.encode if charset else lambda text: text.encode("utf-8", "surrogateescape")
         self._table = tuple(map(encode, texts))
         self._unit: CodeUnit = charset.unit if charset else BYTE
+        self.unit_bytes = self._unit.size
         self._pattern = self._unit.view(np.frombuffer(self._table[0], np.uint8))
         self._returns = self._unit.view(np.frombuffer(self._table[-1], np.uint8))
         self._overlaps = self.delimiter is not None and overlaps_itself(self._table[0], self._unit)
@@ -96,11 +103,6 @@ class Lines(Delimited):
         if charset != self._charset:
             self._use(charset)
         return self.hole_bytes(source) if head == bytes(LEAST_HOLE) else mark_bytes
-
-    @property
-    def unit_bytes(self) -> int:
-        """Bytes in a code unit of the encoding."""
-        return self._unit.size
 
     def find(self, data: Bytes, is_at_end: bool) -> Terminators:
         """The delimiters in a range that begins at a record or an anchor."""
@@ -130,27 +132,10 @@ class Lines(Delimited):
         """The range without a torn code unit at its end."""
         return len(data) // self._unit.size * self._unit.size
 
-    def multi_file_reader(self) -> MultiFileReader | None:
-        """One scan over all files, where delimiters are single bytes and records are taken unchanged."""
-        changes_records = self.encoding or self.validate or self.keep_delimiter or self.skip_header
-        if changes_records or not (self.delimiter is None or len(self.table[0]) == 1):
-            return None
-        # No byte is added to a file that ends with CR: an LF would make another newline of the two.
-        return MultiFileLines(self, b"\n\r" if self.delimiter is None else self.table[0])
-
-    def read(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
-        """The records that begin in a block."""
-        self._url = block.url
-        return super().read(source, block, accounting)
-
-    def declared_columns(self) -> StreamColumns:
-        """The one column of raw records."""
-        return StreamColumns.raw()
-
     def parse(self, batch: RecordBatch, accounting: ByteAccounting) -> Parsed:
         """Records in UTF-8, if the encoding is known, without those for which validate gives false."""
         if self._charset is not None and len(batch):
-            batch = Decoder(self._charset, self.on_bad_bytes, self._url).decode(batch, accounting)
+            batch = Decoder(self._charset, self.on_bad_bytes, accounting.url).decode(batch, accounting)
         if self._validate is not None:
             batch = self._validated(batch, self._validate, accounting)
         return Parsed(batch)
@@ -174,9 +159,7 @@ def _function(path: str) -> Callable[[bytes], bool]:
 class MultiFileLines(MultiFileReader):
     """Reads files that each end with a newline, in one scan.
 
-    Args:
-        format: Lines with delimiters of one byte, or newlines; without encoding and header, delimiters left out.
-        endings: See MultiFileReader.
+    Delimiters have one byte, or are newlines, and are left out; the format has no encoding and no header.
     """
 
     def __init__(self, format: Lines, endings: bytes) -> None:

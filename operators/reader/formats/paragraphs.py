@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -10,13 +11,10 @@ import pyarrow as pa
 
 from dagflow.api.records import RECORD, Delimiters, Origin, RecordBatch
 from operators.files.metadata import BlockMetadata
-from operators.reader.byte_source import ByteSource
+from operators.reader.byte_source import Bytes, ByteSource, FileView, read_exactly
 from operators.reader.scanning.delimited import Delimited
-from operators.reader.scanning.file_view import Bytes, FileView, read_exactly
 from operators.reader.scanning.framing import frame_apart, pieces_of
-from operators.reader.scanning.positions import Positions, last_position, positions_of
-from operators.reader.scanning.search import CR, LF
-from operators.reader.scanning.terminated import Terminators
+from operators.reader.scanning.search import CR, LF, Positions, Terminators, last_position, positions_of
 
 SPACE = ord(" ")
 BLANK_LINE = Delimiters((b"\n\n",))
@@ -32,16 +30,11 @@ class Paragraphs(Delimited):
 
     name: ClassVar[str] = "paragraphs"
     needs_size = False
+    table = BLANK_LINE.table
 
-    @property
-    def table(self) -> tuple[bytes, ...]:
-        """The end of a paragraph when it is written."""
-        return BLANK_LINE.table
-
-    @property
-    def adds_up(self) -> bool:
-        """False where long paragraphs are left out: any number of blank lines may follow one that is not long."""
-        return self.on_long == "fail"
+    def check_properties(self) -> None:
+        """Bytes do not add up where long paragraphs are left out: any number of blank lines may follow another."""
+        self.traits = replace(self.traits, adds_up=self.on_long == "fail")
 
     def begin(self, source: ByteSource) -> int:
         """Skip the byte order mark, and blank lines at the head of the file."""

@@ -10,15 +10,12 @@ from pydantic import Field
 
 from dagflow.api.regular_expressions import closed
 from operators.matched_records import RecordPattern, matches
-from operators.reader.byte_source import ByteSource
+from operators.reader.byte_source import Bytes, ByteSource
 from operators.reader.formats.base import CHUNK_BYTES
 from operators.reader.scanning.delimited import Delimited
-from operators.reader.scanning.file_view import Bytes
 from operators.reader.scanning.framing import pieces_of
 from operators.reader.scanning.holes import leading_holes
-from operators.reader.scanning.positions import Positions, contains, last_position, positions_of
-from operators.reader.scanning.search import CR, LF, NONE
-from operators.reader.scanning.terminated import Terminators
+from operators.reader.scanning.search import CR, LF, NONE, Positions, Terminators, contains, last_position, positions_of
 
 
 class Regex(Delimited):
@@ -31,6 +28,7 @@ class Regex(Delimited):
 
     name: ClassVar[str] = "regex"
     needs_size = False
+    table = (b"\n", b"\r\n")
 
     pattern: Annotated[
         RecordPattern,
@@ -42,11 +40,6 @@ class Regex(Delimited):
     def check_properties(self) -> None:
         """Anchor the pattern."""
         self._anchored = rf"\A(?:{closed(self.pattern)})"
-
-    @property
-    def table(self) -> tuple[bytes, ...]:
-        """The two newlines."""
-        return (b"\n", b"\r\n")
 
     @property
     def reach(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -14,19 +15,14 @@ from dagflow.api.properties import Size
 from dagflow.api.records import NO_DELIMITER, Origin, RecordBatch
 from dagflow.errors import RecordError
 from operators.files.metadata import BlockMetadata
-from operators.reader.byte_source import UNKNOWN_SIZE, ByteSource, size_read_from
-from operators.reader.formats.base import ByteAccounting, Parsed, RecordFormat
-from operators.reader.scanning.file_view import FileView
+from operators.reader.byte_source import UNKNOWN_SIZE, ByteSource, FileView, size_read_from
+from operators.reader.formats.base import ByteAccounting, FormatTraits, Parsed, RecordFormat
 from operators.reader.scanning.framing import frame_adjacent
 from operators.reader.scanning.multi_file import BufferedFiles, MultiFileReader
 
 
 class MultiFileRecords(MultiFileReader):
-    """Makes a record of each file, including empty ones.
-
-    Args:
-        max_record: Bytes that a file may have.
-    """
+    """Makes a record of each file, including empty ones."""
 
     def __init__(self, max_record: int) -> None:
         self._max_record = max_record
@@ -51,11 +47,16 @@ class WholeFile(RecordFormat):
 
     name: ClassVar[str] = "whole_file"
     needs_size = False
-    needs_order = True
+    traits = FormatTraits(needs_order=True)
 
     columns: Annotated[bool, Field(description="whether a record has the columns path and content")] = False
     max_record: Annotated[Size, Field(ge=1, le=1 << 30, description="maximum bytes of a file")] = 64 << 20
     on_long: Annotated[Literal["fail", "skip", "reject"], Field(description="what happens to a larger file")] = "fail"
+
+    def check_properties(self) -> None:
+        """Without columns, each file is a record as its bytes are in a buffer; a subclass may read differently."""
+        if not self.columns and type(self) is WholeFile:
+            self.traits = replace(self.traits, multi_file=MultiFileRecords(self.max_record))
 
     def read(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
         """The file, if the block is its first."""
@@ -78,10 +79,6 @@ class WholeFile(RecordFormat):
 
     def complete_end(self, source: ByteSource) -> None:
         """A longer file is another record."""
-
-    def multi_file_reader(self) -> MultiFileReader | None:
-        """Each file is a record, as its bytes are in the buffer."""
-        return None if self.columns else MultiFileRecords(self.max_record)
 
     def _refuse(self, source: ByteSource, read_bytes: int, block: BlockMetadata, accounting: ByteAccounting) -> None:
         reason = f"the file is longer than max_record, {self.max_record} bytes"

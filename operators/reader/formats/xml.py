@@ -16,13 +16,11 @@ from dagflow.api.records import LINE_FEED, RECORD, Origin, RecordBatch
 from dagflow.errors import RecordError
 from dagflow.storage.location import redacted
 from operators.files.metadata import BlockMetadata
-from operators.reader.byte_source import ByteSource
+from operators.reader.byte_source import ByteSource, FileView, encoding_of
 from operators.reader.columns.typing import shown
-from operators.reader.formats.base import SHOWN_BYTES, ByteAccounting, RecordFormat
-from operators.reader.scanning.file_view import FileView
+from operators.reader.formats.base import SHOWN_BYTES, ByteAccounting, FormatTraits, RecordFormat
 from operators.reader.scanning.framing import pieces_of
-from operators.reader.scanning.positions import Positions
-from operators.reader.scanning.refused_files import encoding_of, refuse_file
+from operators.reader.scanning.search import Positions
 
 logger = logging.getLogger(__name__)
 
@@ -45,9 +43,8 @@ class Xml(RecordFormat):
     """
 
     name: ClassVar[str] = "xml"
-    is_text = True
     needs_size = False
-    needs_order = True
+    traits = FormatTraits(needs_order=True, is_text=True)
 
     tag: Annotated[
         str, Field(pattern=r"^[^\s<>/!?=\"'&]+$", description="name of the elements, with its prefix, if any")
@@ -126,7 +123,7 @@ class Xml(RecordFormat):
             return 0
         self._has_element = True  # as far as is known
         reason = f"the file is in {encoding.upper()}, {evidence}; convert such files to UTF-8 first, as with iconv"
-        refuse_file(source, block, accounting, reason)
+        accounting.refuse_file(source, block, reason)
         return source.size_bytes
 
     def complete_end(self, source: ByteSource) -> int | None:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from dagflow.api.records import Delimiters, RecordBatch
 from dagflow.errors import RecordError
 from dagflow.storage.columns import borders_of
-from operators.reader.formats.base import ByteAccounting, Rejects
+from operators.reader.formats.base import ByteAccounting
 from operators.reader.scanning.column_parsing import without_refused
 from operators.reader.scanning.search import BYTE, CodeUnit
 
@@ -43,11 +43,7 @@ _MARKS = {
 
 @dataclass(frozen=True, slots=True)
 class Charset:
-    """An encoding that records can be cut in.
-
-    Attributes:
-        name: Python's own name of the codec.
-    """
+    """An encoding that records can be cut in."""
 
     name: str
 
@@ -133,13 +129,7 @@ def _holds_ascii(encoding: str) -> bool:
 
 
 class Decoder:
-    """Recodes records of a charset to UTF-8.
-
-    Args:
-        charset: The charset of the records.
-        on_bad_bytes: What happens to a record that is not valid in it.
-        url: The file.
-    """
+    """Recodes records of a charset to UTF-8."""
 
     def __init__(self, charset: Charset, on_bad_bytes: BadBytes, url: str) -> None:
         self.charset = charset
@@ -147,11 +137,7 @@ class Decoder:
         self.url = url
 
     def decode(self, batch: RecordBatch, accounting: ByteAccounting) -> RecordBatch:
-        """The same records, and their delimiters, in UTF-8.
-
-        Raises:
-            RecordError: A record is not valid, and such records fail the run.
-        """
+        """The same records, and their delimiters, in UTF-8."""
         table = tuple(delimiter.decode(self.charset.name).encode() for delimiter in batch.delimiters.table)
         delimiters = Delimiters(table, batch.delimiters.codes)
         framed = batch.framed()
@@ -195,25 +181,15 @@ class Decoder:
         return RecordBatch.from_records(texts, Delimiters(delimiters.table, kept.delimiters.codes), kept.origin)
 
 
-class UndecodedRejects:
-    """Refuses decoded records with the bytes that they have in the file.
+class UndecodedRejects(ByteAccounting):
+    """Refuses decoded records with the bytes that they have in the file."""
 
-    Args:
-        batch: The records as they are in the file.
-        rejects: Takes them in.
-    """
-
-    def __init__(self, batch: RecordBatch, rejects: Rejects) -> None:
+    def __init__(self, batch: RecordBatch, rejects: ByteAccounting) -> None:
+        super().__init__()
         self._batch = batch
         self._rejects = rejects
 
-    def reject(self, offset: int, length: int, reason: str, raw: bytes) -> None:
-        """See Rejects."""
-        index = int(np.searchsorted(self._batch.offsets(), offset))
-        stored = bytes(self._batch.record[index].as_py())
-        self._rejects.reject(offset, len(stored), reason, stored)
-
     def reject_all(self, offsets: Sequence[int], raws: Sequence[bytes], reasons: Sequence[str]) -> None:
-        """See Rejects."""
+        """Refuse whole records."""
         rows = np.searchsorted(self._batch.offsets(), np.array(offsets, np.int64))
         self._rejects.reject_all(offsets, self._batch.take(rows).to_pylist(), reasons)

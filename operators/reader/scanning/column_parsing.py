@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from dagflow.api.records import RecordBatch
 from dagflow.storage.columns import borders_of, parts_of
-from operators.reader.formats.base import ByteAccounting, Parsed, Rejects
+from operators.reader.formats.base import ByteAccounting, Parsed
 
 Parse = Callable[[RecordBatch], pa.Table]
 ParseFew = Callable[[RecordBatch], tuple[pa.Table, dict[int, str]]]
@@ -21,15 +21,13 @@ _FEW, _MANY = 1000, 10_000
 because each try costs as much as a record that is right."""
 
 
-def parse_columns(batch: RecordBatch, parse: Parse, rejects: Rejects, parse_few: ParseFew | None = None) -> Parsed:
+def parse_columns(
+    batch: RecordBatch, parse: Parse, rejects: ByteAccounting, parse_few: ParseFew | None = None
+) -> Parsed:
     """Parse records together; if that fails, divide them until each record that fails is alone, or among few.
 
-    Args:
-        batch: Raw records.
-        parse: Gives one row per record of a batch, or raises pyarrow.ArrowInvalid.
-        rejects: Takes in the records that fail.
-        parse_few: Parses a few records one by one: gives the rows of those that can be parsed, and the reasons of the
-            others by their position.
+    parse gives one row per record of a batch, or raises pyarrow.ArrowInvalid. parse_few parses a few records one by
+    one: it gives the rows of those that can be parsed, and the reasons of the others by their position.
     """
     tables: list[pa.Table] = []
     kept: list[int] = []
@@ -61,7 +59,7 @@ def parse_columns(batch: RecordBatch, parse: Parse, rejects: Rejects, parse_few:
     return Parsed(raw, pa.concat_tables(tables).combine_chunks().to_batches()[0])
 
 
-def valid_text(batch: RecordBatch, rejects: Rejects) -> RecordBatch:
+def valid_text(batch: RecordBatch, rejects: ByteAccounting) -> RecordBatch:
     """The records that are valid UTF-8; the others are refused."""
     try:
         batch.framed().cast(pa.string())
@@ -76,14 +74,8 @@ def valid_text(batch: RecordBatch, rejects: Rejects) -> RecordBatch:
     return batch
 
 
-def without_refused(batch: RecordBatch, reasons: Mapping[int, str], rejects: Rejects) -> RecordBatch:
-    """Refuse records of a batch, all at once, and return the others.
-
-    Args:
-        batch: The records.
-        reasons: Why, by the position of each one that is refused.
-        rejects: Takes them in.
-    """
+def without_refused(batch: RecordBatch, reasons: Mapping[int, str], rejects: ByteAccounting) -> RecordBatch:
+    """Refuse records of a batch, all at once, and return the others."""
     if not reasons:
         return batch
     rows = sorted(reasons)

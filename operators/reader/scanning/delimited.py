@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import logging
+from abc import abstractmethod
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import numpy as np
@@ -14,34 +13,48 @@ from pydantic import Field
 from dagflow.api.properties import Count, Size
 from dagflow.api.records import NO_DELIMITER, RecordBatch
 from dagflow.errors import RecordError
-from dagflow.storage.location import redacted
 from operators.files.metadata import BlockMetadata
-from operators.reader.byte_source import BufferSlice, ByteSource, GrowingSource
-from operators.reader.formats.base import BATCH_RECORDS, HOLE, ByteAccounting
-from operators.reader.scanning.file_view import Bytes, FileView, read_exactly
+from operators.reader.byte_source import (
+    BufferSlice,
+    Bytes,
+    ByteSource,
+    FileView,
+    GrowingSource,
+    encoding_of,
+    read_exactly,
+    whole_of,
+)
+from operators.reader.formats.base import BATCH_RECORDS, HOLE, ByteAccounting, FormatTraits, RecordFormat
 from operators.reader.scanning.framing import frame_adjacent, frame_apart, one_unended, pieces_of
-from operators.reader.scanning.holes import first_hole, leading_holes, nuls_from
-from operators.reader.scanning.positions import Positions, contains
-from operators.reader.scanning.refused_files import encoding_of, refuse_file
-from operators.reader.scanning.terminated import TerminatedFormat, Terminators
+from operators.reader.scanning.holes import (
+    LEAST_HOLE,
+    first_hole,
+    has_nul_unit,
+    leading_holes,
+    nuls_from,
+    skip_holes,
+    warn_of_holes,
+)
+from operators.reader.scanning.search import BYTE_ORDER_MARK, Positions, Terminators, contains
 
-logger = logging.getLogger(__name__)
+LEFT_OUT_RECORDS = 1 << 10  # long records whose bytes are held at a time
+
+PROBE_BYTES = 4 << 10  # the first step of reading beyond a block, or of searching its first record; it doubles
+
+OnLong = Literal["fail", "skip", "cut", "reject"]
 
 
-class Delimited(TerminatedFormat):
+class Delimited(RecordFormat):
     """The common part of the formats whose records end with a terminator.
 
     Records are read in chunks; no more than a chunk and one record is held.
     """
 
-    is_text = True
-
+    traits = FormatTraits(is_text=True)
     # Without annotations, so that they are no options.
-    is_narrow = True
-    """Whether files in UTF-16 and UTF-32 are refused, whose newlines are more than one byte each."""
-
-    wide_remedy = "convert such files to UTF-8 first, as with iconv"
-    """How such files can be read; `{}` stands for their encoding."""
+    is_narrow = True  # files in UTF-16 and UTF-32 are refused, whose newlines are more than one byte each
+    wide_remedy = "convert such files to UTF-8 first, as with iconv"  # for such files; {} stands for their encoding
+    unit_bytes = 1  # in a code unit of the text
 
     keep_delimiter: Annotated[bool, Field(description="whether records keep the delimiter that ends them")] = False
     max_record: Annotated[
@@ -61,7 +74,7 @@ class Delimited(TerminatedFormat):
         encoding, evidence = encoding_of(source) if self.is_narrow else ("", "")
         if encoding:
             reason = f"the file is in {encoding.upper()}, {evidence}; {self.wide_remedy.format(encoding)}"
-            refuse_file(source, block, accounting, reason)
+            accounting.refuse_file(source, block, reason)
             return
         floor = self.first_record(source, block)
         # The end of a compressed file may have been read in search of a header; its size is known only then.
@@ -69,8 +82,8 @@ class Delimited(TerminatedFormat):
         if block.start < floor:
             self._skip_head(source, block, min(floor, limit), accounting)
         position = self.next_start(source, block.start, limit, floor)
-        if self.on_long != "fail" and self.adds_up and floor < block.start < position:
-            self._long_records.skip_rest(source, block.start, position, floor, accounting)
+        if self.on_long != "fail" and self.traits.adds_up and floor < block.start < position:
+            self._skip_rest(source, block.start, position, floor, accounting)
         view = FileView(source)
         # A record without a terminator in so many bytes is too long.
         longest = self.max_record + self.reach
@@ -97,8 +110,11 @@ class Delimited(TerminatedFormat):
             elif self.is_long(data):
                 start = position
                 if self.on_long != "fail":
-                    position = self._long_records.accounted_end(source, start, limit)
-                yield from self._long_records.take(data, block, accounting, start, position - start)
+                    # This block accounts for as many bytes as a record may have, and for all in the block.
+                    end = max(limit, start + self._kept_bytes)
+                    following = self.next_start(source, start + self.max_record + 1, end, start)
+                    position = min(following, source.size_bytes)
+                yield from self._take_long(data, block, accounting, start, position - start)
             else:
                 held, beyond = 2 * held, 2 * beyond
                 longest = max(longest, 2 * len(data)) if len(data) >= longest else longest
@@ -143,14 +159,13 @@ class Delimited(TerminatedFormat):
             else:
                 yield from self._last(view, block, accounting)
         hole = nuls_from(view.source, start + text, self.unit_bytes)
-        _skip_holes(block, accounting, np.array([start + text]), np.array([hole]))
+        skip_holes(block, accounting, np.array([start + text]), np.array([hole]))
         return start + text + hole
 
     def _skip_head(self, source: ByteSource, block: BlockMetadata, end: int, accounting: ByteAccounting) -> None:
-        """Skip the part of a block before the file's first record."""
         hole = self.hole_bytes(source)
         if hole and not block.start:
-            _warn_of_holes(block, 0, hole)
+            warn_of_holes(block, 0, hole)
         start = max(block.start, min(hole, end))
         if block.start < start:
             accounting.skip(block.start, start - block.start, HOLE)
@@ -196,17 +211,17 @@ class Delimited(TerminatedFormat):
         starts = np.concatenate(([0], found.stops[: count - 1]))
         is_long = found.starts[:count] - starts > self.max_record
         # Later blocks skip the bytes beyond the block and beyond what this block keeps of a long record.
-        ends = np.minimum(found.stops[:count], np.maximum(starts + self._long_records.kept_bytes, limit - view.start))
+        ends = np.minimum(found.stops[:count], np.maximum(starts + self._kept_bytes, limit - view.start))
         if self.on_long in ("reject", "skip"):
             rows = np.flatnonzero(is_long)
-            self._long_records.leave_out(view, starts[rows], ends[rows], accounting)
+            self._leave_out_long(view, starts[rows], ends[rows], accounting)
             yield from self._framed(view, found, 0, count, block, accounting, is_long)
             return
         done = 0
         for index in np.flatnonzero(is_long).tolist():
             yield from self._framed(view, found, done, index, block, accounting)
             start, end = int(starts[index]), int(ends[index])
-            yield from self._long_records.take(view.data[start:], block, accounting, view.start + start, end - start)
+            yield from self._take_long(view.data[start:], block, accounting, view.start + start, end - start)
             done = index + 1
         yield from self._framed(view, found, done, count, block, accounting)
 
@@ -220,17 +235,7 @@ class Delimited(TerminatedFormat):
         accounting: ByteAccounting,
         is_left_out: npt.NDArray[np.bool_] | None = None,
     ) -> Iterator[RecordBatch]:
-        """The records [first, last) that the terminators end: an operator needs memory for each one in its batch.
-
-        Args:
-            view: The view that holds them.
-            found: The terminators.
-            first: The first record.
-            last: One past the last.
-            block: Their block.
-            accounting: Takes in bytes that are in no batch.
-            is_left_out: Which records are in no batch, and are taken in already.
-        """
+        """The records [first, last) that the terminators end: an operator needs memory for each one in its batch."""
         for index in range(first, last, BATCH_RECORDS):
             part = found.part(index, end := min(index + BATCH_RECORDS, last))
             start = int(found.stops[index - 1]) if index else 0
@@ -266,17 +271,14 @@ class Delimited(TerminatedFormat):
         rows = np.flatnonzero(holes)
         if not len(rows):
             return start
-        _skip_holes(block, accounting, view.start + starts[rows], holes[rows])
+        skip_holes(block, accounting, view.start + starts[rows], holes[rows])
         return starts + holes
 
     def frame(self, view: FileView, found: Terminators, start: int | Positions, block: BlockMetadata) -> RecordBatch:
         """Make a batch of records.
 
-        Args:
-            view: The view that holds them.
-            found: The terminators of the records, at least one.
-            start: Where the first of adjacent records begins in the view; or where each record begins.
-            block: Their block.
+        There is at least one terminator. Start is where the first of adjacent records begins in the view; or where each
+        record begins.
         """
         delimiters = NO_DELIMITER if self.keep_delimiter else found.delimiters(self.table)
         if not isinstance(start, int):
@@ -287,13 +289,12 @@ class Delimited(TerminatedFormat):
         return frame_adjacent(view.buffer, borders, delimiters, block, view.start)
 
     def _unended(self, view: FileView, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
-        """The last record of a file, which has no terminator."""
         data = view.data
         if len(data) <= self.max_record and self.has_holes:
             size = np.array([len(data)])
             holes = leading_holes(data, np.zeros(1, np.int64), size, self.unit_bytes)
             if holes[0]:
-                _skip_holes(block, accounting, np.array([view.start]), holes)
+                skip_holes(block, accounting, np.array([view.start]), holes)
                 view.move(view.start + int(holes[0]), view.end)
         yield from self._last(view, block, accounting)
 
@@ -302,87 +303,24 @@ class Delimited(TerminatedFormat):
         if not size:
             return
         if size > self.max_record:
-            length = min(size, max(self._long_records.kept_bytes, block.end - view.start))
-            yield from self._long_records.take(view.data, block, accounting, view.start, length)
+            length = min(size, max(self._kept_bytes, block.end - view.start))
+            yield from self._take_long(view.data, block, accounting, view.start, length)
             return
         # Not framed: its delimiter is not in the file.
         yield one_unended(view.data.tobytes(), self._ending, block, view.start)
 
     @property
     def _ending(self) -> bytes:
-        """The bytes that are added to a last record without a terminator."""
         return b"" if self.keep_delimiter else self.table[0]
 
     @property
-    def _long_records(self) -> LongRecords:
-        return LongRecords(self, self.max_record, self.on_long, self._ending)
+    def _kept_bytes(self) -> int:
+        return self.max_record + max(map(len, self.table))
 
-
-def _skip_holes(block: BlockMetadata, accounting: ByteAccounting, offsets: Positions, lengths: Positions) -> None:
-    """Skip holes that lie in a block, at least one, where records begin."""
-    total = int(lengths.sum())
-    _warn_of_holes(block, int(offsets[0]), total, len(offsets))
-    accounting.skip(int(offsets[0]), total, HOLE)
-
-
-def _warn_of_holes(block: BlockMetadata, offset: int, length: int, count: int = 1) -> None:
-    what = "hole" if count == 1 else f"{count} holes"
-    logger.warning("%s of %d NUL bytes skipped url=%s offset=%d", what, length, redacted(block.url), offset)
-
-
-LEFT_OUT_RECORDS = 1 << 10
-"""Long records whose bytes are held at a time."""
-
-OnLong = Literal["fail", "skip", "cut", "reject"]
-
-
-@dataclass(frozen=True, slots=True)
-class LongRecords:
-    """Handles the records of a format that are too long.
-
-    The block in which a long record begins accounts for as many bytes as a record may have, and for all bytes of the
-    record in the block. Later blocks skip the rest, so that no reader has to read to the end of it.
-
-    Attributes:
-        format: The format.
-        max_record: Bytes that a record may have without its delimiter.
-        on_long: What happens to a longer record.
-        ending: The bytes that are added to a record that was cut.
-    """
-
-    format: TerminatedFormat
-    max_record: int
-    on_long: OnLong
-    ending: bytes
-
-    @property
-    def kept_bytes(self) -> int:
-        """The largest number of bytes of a record that is not too long, with its delimiter."""
-        return self.max_record + max(map(len, self.format.table))
-
-    def accounted_end(self, source: ByteSource, start: int, limit: int) -> int:
-        """The end of the bytes of a long record that are accounted for by the block in which it begins.
-
-        Args:
-            source: The file.
-            start: Where the record begins.
-            limit: Where the block ends.
-        """
-        end = max(limit, start + self.kept_bytes)
-        return min(self.format.next_start(source, start + self.max_record + 1, end, start), source.size_bytes)
-
-    def skip_rest(self, source: ByteSource, start: int, end: int, floor: int, accounting: ByteAccounting) -> None:
-        """Skip the part of a long record from an earlier block for which no earlier block accounts.
-
-        Args:
-            source: The file.
-            start: Where the block begins.
-            end: Where its first record begins, or where it ends.
-            floor: Where the file's first record begins.
-            accounting: Takes in the skipped bytes.
-        """
-        kept = self.kept_bytes
-        step = self.format.probe_bytes
+    def _skip_rest(self, source: ByteSource, start: int, end: int, floor: int, accounting: ByteAccounting) -> None:
+        """Skip the part of a long record from an earlier block for which no earlier block accounts."""
+        kept = self._kept_bytes
+        step = self.probe_bytes
         begin = None
         while begin is None and (low := max(floor, start - min(step, kept))) < start:
             begin = self._last_start(source, low, start, floor)
@@ -394,63 +332,166 @@ class LongRecords:
             accounting.skip(accounted, end - accounted, "the rest of a long record")
 
     def _last_start(self, source: ByteSource, low: int, high: int, floor: int) -> int | None:
-        """The last position in [low, high) where a record begins, or None."""
-        first = self.format.next_start(source, low, high, floor)
+        first = self.next_start(source, low, high, floor)
         if first >= high:
             return None
-        data = read_exactly(source, first, high + self.format.reach)
-        stops = self.format.find(data, first + len(data) >= source.size_bytes).stops
+        data = read_exactly(source, first, high + self.reach)
+        stops = self.find(data, first + len(data) >= source.size_bytes).stops
         inside = stops[stops < high - first]
         return first + int(inside[-1]) if len(inside) else first
 
-    def take(
+    def _take_long(
         self, data: Bytes, block: BlockMetadata, accounting: ByteAccounting, offset: int, length: int
     ) -> Iterator[RecordBatch]:
-        """Fail on a long record, or skip, cut or reject it.
-
-        Args:
-            data: Begins with the record.
-            block: The block in which it begins.
-            accounting: Takes in the bytes of the record.
-            offset: Where it begins in the file.
-            length: How many of its bytes the block accounts for.
-
-        Raises:
-            RecordError: Long records fail the run.
-        """
         raw = data[: self.max_record].tobytes()
         if self.on_long == "fail":
             hint = "raise max_record, or for long records set on_long: skip, cut or reject"
-            raise RecordError(self._why(raw), url=block.url, offset=offset, length=len(raw), hint=hint)
+            raise RecordError(self._why_long(raw), url=block.url, offset=offset, length=len(raw), hint=hint)
         if self.on_long == "reject":
-            accounting.reject(offset, len(raw), self._why(raw), raw)
+            accounting.reject(offset, len(raw), self._why_long(raw), raw)
         elif self.on_long == "skip":
             accounting.skip(offset, len(raw), "long record")
         else:
-            yield one_unended(raw, self.ending, block, offset)
+            yield one_unended(raw, self._ending, block, offset)
         if length > len(raw):
             accounting.skip(offset + len(raw), length - len(raw), "the rest of a long record")
 
-    def leave_out(self, view: FileView, starts: Positions, ends: Positions, accounting: ByteAccounting) -> None:
-        """Skip or reject long records that lie in a view.
-
-        Args:
-            view: The view.
-            starts: Where each begins in it.
-            ends: Where the bytes end that the block accounts for.
-            accounting: Takes in the bytes of the records.
-        """
+    def _leave_out_long(self, view: FileView, starts: Positions, ends: Positions, accounting: ByteAccounting) -> None:
         offsets, behind = starts + view.start, starts + self.max_record
         if self.on_long == "reject":
             for index in range(0, len(starts), LEFT_OUT_RECORDS):
                 part = slice(index, index + LEFT_OUT_RECORDS)
                 raws = pieces_of(view.buffer, starts[part], behind[part]).to_pylist()
-                accounting.reject_all(offsets[part].tolist(), raws, [*map(self._why, raws)])
+                accounting.reject_all(offsets[part].tolist(), raws, [*map(self._why_long, raws)])
         else:
             for offset in offsets.tolist():
                 accounting.skip(offset, self.max_record, "long record")
         accounting.skip_records(behind + view.start, ends - behind, "the rest of a long record")
 
-    def _why(self, raw: bytes) -> str:
-        cause = self.format.cause_of_length(np.frombuffer(raw, np.uint8))
+    def _why_long(self, raw: bytes) -> str:
+        cause = self.cause_of_length(np.frombuffer(raw, np.uint8))
         return f"the record is longer than max_record, {self.max_record} bytes{cause}"
+
+    _hole: tuple[ByteSource, int] | None = None  # the file that was read last, and the NULs at its head
+
+    @property
+    @abstractmethod
+    def table(self) -> tuple[bytes, ...]:
+        """The bytes of each kind of terminator; the first is added to a last record that has none."""
+
+    @property
+    def probe_bytes(self) -> int:
+        """The number of bytes that a search reads at first."""
+        return min(PROBE_BYTES, self.chunk_bytes)
+
+    @property
+    def reach(self) -> int:
+        """How many bytes from its first byte on decide whether and where a terminator ends."""
+        return max(map(len, self.table))
+
+    @abstractmethod
+    def find(self, data: Bytes, is_at_end: bool) -> Terminators:
+        """The terminators in a range that begins at a record, or at an anchor.
+
+        Args:
+            data: The bytes of the range.
+            is_at_end: Whether it reaches the end of the file; if not, undecided terminators are left out.
+        """
+
+    def anchor(self, source: ByteSource, position: int, floor: int) -> int:
+        """A position at or before the given one from which a scan finds every terminator that ends there or later.
+
+        Args:
+            source: The file.
+            position: An offset in the file, beyond floor.
+            floor: Where the file's first record begins; bytes before it are not read.
+        """
+        return max(floor, position - self.reach)
+
+    def begin(self, source: ByteSource) -> int:
+        """The length of the file's byte order mark, or of a hole at its head; called before a block is read."""
+        head = read_exactly(source, 0, LEAST_HOLE).tobytes()
+        if head.startswith(BYTE_ORDER_MARK):
+            return len(BYTE_ORDER_MARK)
+        return self.hole_bytes(source) if head == bytes(LEAST_HOLE) else 0
+
+    @property
+    def has_holes(self) -> bool:
+        """Whether NULs at which a record would begin are a hole: not where they end records."""
+        return not any(has_nul_unit(terminator, self.unit_bytes) for terminator in self.table)
+
+    def hole_bytes(self, source: ByteSource) -> int:
+        """The length of the hole at the head of a file, where a writer that does not append has left it."""
+        if not self.has_holes:
+            return 0
+        whole = whole_of(source)
+        if self._hole is None or self._hole[0] is not whole:
+            self._hole = whole, nuls_from(whole, 0, self.unit_bytes)
+        length = min(self._hole[1], source.size_bytes)
+        return length if length >= LEAST_HOLE else 0
+
+    def cause_of_length(self, record: Bytes) -> str:
+        """Why a record with these first bytes may have become too long, as a clause behind others; "" if unknown."""
+        return ""
+
+    def decided_length(self, data: Bytes) -> int:
+        """The length of the part of a range in which find finds all terminators; later ones depend on more bytes."""
+        return len(data)
+
+    def next_start(self, source: ByteSource, start: int, limit: int, floor: int) -> int:
+        """The first position from start on, and before limit, where a record begins; limit if there is none."""
+        if start <= floor:
+            return min(floor, limit)
+        position = self.anchor(source, start, floor)
+        held, needed = self.probe_bytes, 0
+        view = FileView(source)
+        while position < limit:
+            data = view.move(position, position + max(needed, min(held, limit + self.reach - position)))
+            stops = self.find(data, view.is_final).stops
+            index = int(np.searchsorted(stops, start - position))
+            if index < len(stops):
+                return min(position + int(stops[index]), limit)
+            decided = position + self.decided_length(data)
+            if view.is_at_end or decided >= limit:
+                return limit
+            following = self.anchor(source, decided, floor)
+            # Without a step forward the view must grow; otherwise it may, so that few steps are needed.
+            needed = 0 if following > position else 2 * len(data)
+            held = min(2 * held, self.chunk_bytes)
+            position = max(position, following)
+        return limit
+
+    def complete_end(self, source: ByteSource) -> int | None:
+        """The end of the last terminator that no appended byte can change; searched from the end backwards."""
+        end, floor = source.size_bytes, min(self.begin(source), source.size_bytes)
+        step = self.probe_bytes
+        while (low := max(floor, end - step)) > floor:
+            start = self.next_start(GrowingSource(source), low, end + 1, floor)
+            if start < end:
+                return self.last_stop(source, start)
+            step *= 2
+        return self.last_stop(source, floor)
+
+    def last_stop(self, source: ByteSource, position: int) -> int:
+        """The end of the last terminator that no appended byte can change, from the beginning of a record on."""
+        view, held = FileView(source), self.probe_bytes
+        while position < source.size_bytes:
+            stops = self.find(view.move(position, position + held), False).stops
+            if len(stops):
+                position, held = position + int(stops[-1]), self.chunk_bytes
+            elif view.is_at_end:
+                break
+            elif held < self.chunk_bytes:
+                held *= 2
+            else:
+                # The end of a record of any length is found without holding the record in memory.
+                stop = self.end_of_record(GrowingSource(source), position)
+                if stop is None:
+                    break
+                position = stop
+        return position
+
+    def end_of_record(self, source: GrowingSource, position: int) -> int | None:
+        """The end of the record that begins at position, or None if the file so far does not decide it."""
+        stop = self.next_start(source, position + 1, source.size_bytes + 1, position)
+        return stop if stop <= source.size_bytes else None

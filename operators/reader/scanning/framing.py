@@ -9,7 +9,7 @@ import pyarrow as pa
 from dagflow.api.records import RECORD, Delimiters, Origin, RecordBatch
 from dagflow.storage.columns import borders_of
 from operators.files.metadata import BlockMetadata
-from operators.reader.scanning.positions import Positions
+from operators.reader.scanning.search import Positions
 
 
 def frame_adjacent(
@@ -17,12 +17,8 @@ def frame_adjacent(
 ) -> RecordBatch:
     """Adjacent records, each followed by its delimiter.
 
-    Args:
-        buffer: The bytes.
-        borders: One more than there are records: where each begins, and where the last one's delimiter ends.
-        delimiters: The delimiter of each record.
-        block: The block they belong to.
-        base: Offset in the file of the buffer's first byte.
+    Borders are where each record begins, and where the last one's delimiter ends, in a buffer that begins at base in
+    the file.
     """
     framed = pa.BinaryArray.from_buffers(pa.binary(), len(borders) - 1, [None, pa.py_buffer(borders), buffer])
     return RecordBatch(framed=framed, delimiters=delimiters, origin=Origin((block,), borders[:-1], base))
@@ -39,14 +35,11 @@ def frame_apart(
 ) -> RecordBatch:
     """Records with other bytes between them, ascending and disjoint; they are copied together.
 
-    Args:
-        buffer: The bytes.
-        starts: Where each record begins.
-        stops: Where each record's delimiter ends.
-        delimiters: The delimiter of each record.
-        block: The block they belong to.
-        base: Offset in the file of the buffer's first byte.
-        offsets: The offset of each record, from base; starts if None.
+    Each record begins at its start and its delimiter ends at its stop, in a buffer that begins at base in the file;
+    offsets are counted from base, and are the starts if None.
+
+    Each record begins at its start and its delimiter ends at its stop, in a buffer that begins at base in the file;
+    offsets are counted from base, and are the starts if None.
     """
     origin = Origin((block,), starts if offsets is None else offsets, base)
     return RecordBatch(framed=pieces_of(buffer, starts, stops), delimiters=delimiters, origin=origin)

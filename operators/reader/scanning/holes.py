@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import logging
+
 import numpy as np
 import numpy.typing as npt
 
-from operators.reader.byte_source import ByteSource
-from operators.reader.scanning.file_view import Bytes, read_exactly
-from operators.reader.scanning.positions import Positions
+from dagflow.storage.location import redacted
+from operators.files.metadata import BlockMetadata
+from operators.reader.byte_source import Bytes, ByteSource, read_exactly
+from operators.reader.formats.base import HOLE, ByteAccounting
+from operators.reader.scanning.search import Positions
+
+logger = logging.getLogger(__name__)
 
 LEAST_HOLE = 4
 """The smallest number of NULs that are a hole: in UTF-32 a character has three."""
@@ -29,14 +35,7 @@ def nuls_from(source: ByteSource, position: int, unit_bytes: int = 1) -> int:
 
 
 def leading_holes(data: Bytes, starts: Positions, stops: Positions, unit_bytes: int = 1) -> Positions:
-    """The length of the hole at the head of each record; 0 where there is none.
-
-    Args:
-        data: Holds the records.
-        starts: Where each record begins.
-        stops: Where each one ends.
-        unit_bytes: Bytes in a code unit.
-    """
+    """The length of the hole at the head of each record; 0 where there is none."""
     lengths = np.zeros(len(starts), np.int64)
     rows = np.flatnonzero(stops - starts >= LEAST_HOLE)
     for index in range(LEAST_HOLE):
@@ -62,3 +61,16 @@ def has_nul_unit(text: bytes, unit_bytes: int) -> bool:
     """Whether one of the code units of a text is zero."""
     units: npt.NDArray[np.uint8] = np.frombuffer(text, np.uint8).reshape(-1, unit_bytes)
     return bool((units == 0).all(1).any())
+
+
+def skip_holes(block: BlockMetadata, accounting: ByteAccounting, offsets: Positions, lengths: Positions) -> None:
+    """Skip holes that lie in a block, at least one, where records begin."""
+    total = int(lengths.sum())
+    warn_of_holes(block, int(offsets[0]), total, len(offsets))
+    accounting.skip(int(offsets[0]), total, HOLE)
+
+
+def warn_of_holes(block: BlockMetadata, offset: int, length: int, count: int = 1) -> None:
+    """Log that holes were skipped."""
+    what = "hole" if count == 1 else f"{count} holes"
+    logger.warning("%s of %d NUL bytes skipped url=%s offset=%d", what, length, redacted(block.url), offset)

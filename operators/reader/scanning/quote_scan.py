@@ -7,9 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from operators.reader.byte_source import ByteSource
-from operators.reader.scanning.file_view import Bytes, FileView, read_exactly
-from operators.reader.scanning.positions import contains, positions_of
+from operators.reader.byte_source import Bytes, ByteSource, FileView, read_exactly
 from operators.reader.scanning.quoting import (
     INSIDE,
     OUTSIDE,
@@ -19,19 +17,20 @@ from operators.reader.scanning.quoting import (
     quoting_of,
     undecided_from,
 )
-from operators.reader.scanning.search import CR, LF, BackwardSearch, escaped_positions, find_newlines
-from operators.reader.scanning.terminated import Terminators
+from operators.reader.scanning.search import (
+    CR,
+    LF,
+    BackwardSearch,
+    Terminators,
+    contains,
+    escaped_positions,
+    find_newlines,
+    positions_of,
+)
 
 
 def newlines_outside(data: Bytes, is_at_end: bool, quoting: Quoting, state: int) -> Terminators:
-    """The newlines outside of quotes in a range.
-
-    Args:
-        data: The bytes of the range.
-        is_at_end: Whether the range ends the file.
-        quoting: The quotes in the range.
-        state: Whether the range begins OUTSIDE or INSIDE of quotes.
-    """
+    """The newlines outside of quotes in a range."""
     if not (len(quoting.runs) or len(quoting.escaped) or state):
         return find_newlines(data, is_at_end)
     if not contains(data, CR):
@@ -47,27 +46,15 @@ def newlines_outside(data: Bytes, is_at_end: bool, quoting: Quoting, state: int)
 
 @dataclass(frozen=True, slots=True)
 class RowEntry:
-    """Where a scan may begin.
+    """Where a scan may begin."""
 
-    Attributes:
-        position: The position; behind a run of quotes if one is there.
-        may_begin: Whether a field may begin there.
-    """
-
-    position: int
+    position: int  # behind a run of quotes if one is there
     may_begin: bool
 
 
 @dataclass(frozen=True, slots=True)
 class QuoteScan:
-    """Scans a file for quotes and the newlines outside of them.
-
-    Attributes:
-        source: The file.
-        dialect: The bytes with a meaning.
-        probe_bytes: How much is read at first.
-        chunk_bytes: Bytes that are read at a time at most, except for longer runs of quotes.
-    """
+    """Scans a file for quotes and the newlines outside of them."""
 
     source: ByteSource
     dialect: Dialect
@@ -75,12 +62,7 @@ class QuoteScan:
     chunk_bytes: int
 
     def entry(self, start: int, floor: int) -> RowEntry:
-        """The position at or behind start where a scan may begin.
-
-        Args:
-            start: A position in the file.
-            floor: Where the file's first row begins.
-        """
+        """The position at or behind start where a scan may begin."""
         if start <= floor:
             return RowEntry(floor, True)
         dialect = self.dialect
@@ -104,14 +86,7 @@ class QuoteScan:
         return RowEntry(start, False)
 
     def next_row(self, entry: RowEntry, state: int, start: int, limit: int) -> int:
-        """The first position from start on where a row begins, or limit.
-
-        Args:
-            entry: Where the scan begins.
-            state: Whether that is OUTSIDE or INSIDE of quotes.
-            start: The first position that counts.
-            limit: One past the last position that counts.
-        """
+        """The first position from start on where a row begins, or limit."""
         for place, data, is_at_end, quoting, decided in self._stretches(entry, limit):
             stops = newlines_outside(data, is_at_end, quoting, state).stops
             index = int(np.searchsorted(stops, start - place))
@@ -133,10 +108,8 @@ class QuoteScan:
         A quote that no field can begin with leads outside, whatever the state before it; so a file with quoted fields
         is read back to the nearest of these, and not to its beginning.
 
-        Args:
-            place: The position; the bytes of a run of quotes before it count as before it.
-            floor: Where the file's first row begins, outside of quotes.
-            longest: Largest number of bytes in a row: so many bytes without any quote are outside of quotes.
+        The bytes of a run of quotes before the place count as before it. So many bytes as are the longest row, without
+        any quote, are outside of quotes.
         """
         effect = Transition()
         high, step, has_quotes = place, min(self.probe_bytes, self.chunk_bytes), False

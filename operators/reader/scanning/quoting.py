@@ -13,14 +13,14 @@ Source:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from operators.reader.scanning.file_view import Bytes
-from operators.reader.scanning.positions import Positions, positions_of
-from operators.reader.scanning.search import CR, LF, NONE, escaped_positions
+from operators.reader.byte_source import Bytes
+from operators.reader.scanning.search import CR, LF, NONE, Positions, escaped_positions, positions_of
 
 OUTSIDE, INSIDE = 0, 1
 
@@ -29,12 +29,7 @@ _NO_FLAGS = np.empty(0, bool)
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """The effect of a stretch on the state.
-
-    Attributes:
-        after_outside: The state behind it when it begins outside of quotes.
-        after_inside: The state behind it when it begins inside of quotes.
-    """
+    """The effect of a stretch on the state."""
 
     after_outside: int = OUTSIDE
     after_inside: int = INSIDE
@@ -50,17 +45,11 @@ class Transition:
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """The bytes with a meaning in CSV.
-
-    Attributes:
-        delimiter: The byte between fields.
-        quote: The byte around fields; -1 if there is none.
-        escape: Makes the next byte literal; -1 if there is none.
-    """
+    """The bytes with a meaning in CSV."""
 
     delimiter: int
-    quote: int
-    escape: int = -1
+    quote: int  # -1 if there is none
+    escape: int = -1  # makes the next byte literal
 
     def is_separator(self, data: Bytes) -> npt.NDArray[np.bool_]:
         """For each byte whether a field may begin behind it."""
@@ -114,10 +103,8 @@ class Quoting:
 def quoting_of(data: Bytes, dialect: Dialect, may_begin: bool) -> Quoting:
     """Find the quotes in a stretch.
 
-    Args:
-        data: The stretch; its first byte is not escaped, and no quote that belongs to one before it.
-        dialect: The bytes with a meaning.
-        may_begin: Whether a field may begin at its first byte.
+    The first byte is not escaped, and no quote that belongs to one before it; may_begin says whether a field may begin
+    there.
     """
     escaped = escaped_positions(data, dialect.escape) if dialect.escape >= 0 else NONE
     quotes = positions_of(data == dialect.quote) if dialect.quote >= 0 else NONE
@@ -159,3 +146,44 @@ def undecided_from(data: Bytes, dialect: Dialect) -> int:
         if look >= size:
             return 0
         look *= 8
+
+
+_SHOWN_BYTES = 20
+ADVICE = "if quotes are plain text in these files, set quote: none"
+
+
+def stray_quotes(data: Bytes, dialect: Dialect, quoting: Quoting) -> tuple[Positions, Positions]:
+    """The positions of quotes that close a field with text behind them, and of the quotes that open these fields."""
+    opens, closes = quoting.opens_and_closes()
+    behind = (quoting.runs + quoting.lengths)[closes]
+    if len(behind) and behind[-1] == len(data):
+        behind = behind[:-1]
+    behind = behind[~dialect.is_separator(data[behind])]
+    if not len(behind):
+        return behind, behind
+    opening = quoting.runs[opens]
+    return behind - 1, opening[np.searchsorted(opening, behind) - 1]
+
+
+def rows_with_strays(data: Bytes, borders: Positions, dialect: Dialect) -> Iterator[tuple[int, str]]:
+    """The rows with text behind a closing quote, ascending, each with the reason to refuse it."""
+    closing, opening = stray_quotes(data, dialect, quoting_of(data, dialect, True))
+    rows, firsts = np.unique(np.searchsorted(borders, closing, "right") - 1, return_index=True)
+    for row, first in zip(rows.tolist(), firsts.tolist(), strict=True):
+        start, end = borders[row : row + 2].tolist()
+        closed, opened = int(closing[first]), int(opening[first])
+        text = data[closed + 1 : min(closed + 1 + _SHOWN_BYTES, end)].tobytes().splitlines()[0]
+        yield (
+            row,
+            f"the quote at byte {closed - start} of the row closes the field that the quote at byte {opened - start} "
+            f"opens, and text follows it: {text.decode(errors='replace')!r}; {ADVICE}; to keep such text as part of "
+            "the field, set stray_quotes: keep",
+        )
+
+
+def unclosed_quote(data: Bytes, dialect: Dialect) -> int | None:
+    """Where the quote stands that a row leaves open; None if it leaves none open."""
+    quoting = quoting_of(data, dialect, True)
+    if quoting.transition(len(data)).applied(OUTSIDE) == OUTSIDE:
+        return None
+    return int(quoting.runs[quoting.opens_and_closes()[0]][-1])

@@ -13,7 +13,7 @@ from dagflow.api.records import RecordBatch
 from dagflow.cli.scaffold.column_evidence import json_type
 from operators.reader.columns.json_members import JsonMembers
 from operators.reader.columns.types import ColumnType
-from operators.reader.formats.base import NullAccounting
+from operators.reader.formats.base import ByteAccounting
 
 NAMES = st.text("ab,:<>()[] \t", max_size=3)
 NUMBERS = st.integers(-9, 9) | st.sampled_from([2**63, 10**38, 10**400, 0.5, float("inf")])
@@ -32,7 +32,7 @@ def test_the_reader_takes_every_value_that_a_type_was_proposed_for(values: list[
     for value in values if found.name else ():
         record = json.dumps({"x": value}).replace("Infinity", "1e999").encode()
         members = JsonMembers({"x": ColumnType.of(found.name)}, ())
-        assert len(members.parse(RecordBatch.from_records([record]), NullAccounting()).raw)
+        assert len(members.parse(RecordBatch.from_records([record]), ByteAccounting()).raw)
 
 
 @pytest.mark.parametrize(

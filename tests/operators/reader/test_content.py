@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from dagflow.metrics.names import RESUMED_BYTES, WAITING_BYTES
 from operators.files.metadata import BlockMetadata, FileVersion
-from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.compression.stream import CorruptArchiveError, IncompleteArchiveError
 from operators.reader.content import ContentReader
 from operators.reader.formats import RECORD_FORMATS
+from operators.reader.formats.base import ByteAccounting
 from operators.testing import MemorySource, Records, read_cut
 from tests.nightly import by_day, examples
-from tests.operators.reader.compression.test_opening import COMPRESS, SUFFIX, skippable
+from tests.operators.reader.test_content_compression import COMPRESS, SUFFIX, skippable
 
 FORMATS: list[Any] = [
     "lines",
@@ -34,7 +34,7 @@ CONTENTS = st.lists(st.sampled_from(PIECES), max_size=9).map(lambda pieces: "".j
 
 
 def read_version(
-    format: Any, url: str, compressed: bytes, start: int, accounting: BlockAccounting, *, is_open: bool = True
+    format: Any, url: str, compressed: bytes, start: int, accounting: ByteAccounting, *, is_open: bool = True
 ) -> Records:
     """What the block from where the version before ended to the end of this one gives."""
     version = FileVersion(len(compressed))
@@ -61,7 +61,7 @@ def test_a_growing_file_gives_each_record_once(
     compressed = b"".join(map(COMPRESS[compression], parts))
     assume(compressed)
     sizes = sorted(data.draw(st.sets(st.integers(1, len(compressed)), max_size=5)) | {len(compressed)})
-    accounting = BlockAccounting("x", Counter(), lambda reject: None)
+    accounting = ByteAccounting("x", Counter(), lambda reject: None)
     records: Records = []
     for start, size in zip([0, *sizes], sizes, strict=False):
         records += read_version(format, f"x{SUFFIX[compression]}", compressed[:size], start, accounting)
@@ -83,7 +83,7 @@ def test_what_was_read_is_not_read_again_wherever_the_next_version_ends(compress
     compressed, url = first + second, f"x{SUFFIX[compression]}"
     for size in range(1, len(compressed)):
         sizes = [0, *sorted({len(first), size}), len(compressed)]
-        accounting = BlockAccounting("x", Counter(), None)
+        accounting = ByteAccounting("x", Counter(), None)
         found: Records = []
         for start, end in pairwise(sizes):
             found += read_version("lines", url, compressed[:end], start, accounting)
@@ -94,7 +94,7 @@ def test_what_was_read_is_not_read_again_wherever_the_next_version_ends(compress
 def test_a_file_that_cannot_be_appended_to_waits_while_incomplete() -> None:
     """Nothing of the longer version is read until it is complete; then all of it is."""
     first, second = gzip.compress(b"one"), gzip.compress(b"two")
-    accounting = BlockAccounting("x", Counter(), None)
+    accounting = ByteAccounting("x", Counter(), None)
     assert read_version("whole_file", "x.gz", first, 0, accounting) == [(0, b"one")]
     cut = (first + second)[:-3]
     assert read_version("whole_file", "x.gz", cut, len(first), accounting) == []
@@ -105,7 +105,7 @@ def test_a_file_that_cannot_be_appended_to_waits_while_incomplete() -> None:
 def test_a_format_that_cannot_go_on_has_a_file_when_it_is_whole(compression: str) -> None:
     """All of it is read at once, and again with bytes behind it."""
     compressed = COMPRESS[compression](b"one") + COMPRESS[compression](b"two")
-    accounting = BlockAccounting("x", Counter(), None)
+    accounting = ByteAccounting("x", Counter(), None)
     url = f"x{SUFFIX[compression]}"
     lengths = [1, 5, len(COMPRESS[compression](b"one")) + 3]
     for start, size in zip([0, *lengths], lengths, strict=False):
@@ -118,7 +118,7 @@ def test_a_format_that_cannot_go_on_has_a_file_when_it_is_whole(compression: str
 def test_what_was_appended_to_a_whole_file_is_read_by_itself() -> None:
     """A run that does not follow files reads it too; offsets count from the beginning."""
     first, second = gzip.compress(b"one\ntwo\n"), gzip.compress(b"three\n")
-    accounting = BlockAccounting("x", Counter(), None)
+    accounting = ByteAccounting("x", Counter(), None)
     found = read_version("lines", "x.gz", first + second, len(first), accounting, is_open=False)
     assert found == [(8, b"three")]
     with pytest.raises(IncompleteArchiveError, match="it ends in the middle") as caught:
@@ -131,7 +131,7 @@ def test_a_growing_file_that_is_damaged_is_an_error() -> None:
     compressed = bytearray(gzip.compress(b"one\n") + gzip.compress(b"two\n"))
     compressed[14] ^= 0xFF
     with pytest.raises(CorruptArchiveError, match="damaged"):
-        read_version("lines", "x.gz", bytes(compressed), 0, BlockAccounting("x", Counter(), None))
+        read_version("lines", "x.gz", bytes(compressed), 0, ByteAccounting("x", Counter(), None))
 
 
 @pytest.mark.parametrize("compression", ["zstd", "lz4"])
@@ -140,17 +140,17 @@ def test_a_growing_file_waits_behind_a_frame_without_data(compression: str) -> N
     skipped = skippable(b"hello")
     compressed = skipped + skippable(b"") + COMPRESS[compression](b"one\n")
     for length in range(4, len(compressed)):
-        accounting = BlockAccounting("x", Counter(), None)
+        accounting = ByteAccounting("x", Counter(), None)
         assert read_version("lines", "x", compressed[:length], 0, accounting) == []
         assert (accounting.waiting_bytes > 0) == (length not in (len(skipped), len(skipped) + 8))
-        found = read_version("lines", "x", compressed, length, BlockAccounting("x", Counter(), None))
+        found = read_version("lines", "x", compressed, length, ByteAccounting("x", Counter(), None))
         assert found == [(0, b"one")]
 
 
 def test_only_the_first_block_of_a_growing_file_has_records() -> None:
     """The first block has all records of a file that the splitter took for plain; the last one counts what waits."""
     compressed = gzip.compress(b"one\ntw")
-    accounting = BlockAccounting("x", Counter(), None)
+    accounting = ByteAccounting("x", Counter(), None)
     found: Records = []
     for start in range(0, len(compressed), 10):
         end = min(start + 10, len(compressed))
@@ -174,7 +174,7 @@ def test_a_header_may_be_a_long_record_up_to_the_end(type: str, compression: str
     options: dict[str, dict[str, Any]] = {"regex": {"pattern": "x"}, "csv": {"header": False, "columns": ["a"]}}
     format = {"type": type, "skip_header": 1, "max_record": 4, "on_long": on_long, **options.get(type, {})}
     for content in (b"aaaaaaa", b"aaaaaaa\n", b"a\n", b""):
-        accounting = BlockAccounting("", Counter(), lambda reject: None)
+        accounting = ByteAccounting("", Counter(), lambda reject: None)
         url = f"a{SUFFIX[compression]}"
         assert read_version(format, url, COMPRESS[compression](content), 0, accounting, is_open=False) == []
         assert accounting.due == accounting.covered == len(content)

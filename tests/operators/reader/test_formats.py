@@ -15,11 +15,11 @@ from dagflow.api.records import RecordBatch
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource
 from operators.reader.formats import RECORD_FORMATS
-from operators.reader.formats.base import ByteAccounting, RecordFormat
+from operators.reader.formats.base import ByteAccounting, FormatTraits, RecordFormat
 from operators.reader.formats.fixed import Fixed
 from operators.reader.scanning.framing import frame_one
 from operators.testing import FormatContract, Records, Rejects, read_range
-from tests.operators.reader.test_byte_accounting import published, run_app
+from tests.operators.reader.test_block_processor_accounting import published, run_app
 
 
 class OneByte(RecordFormat):
@@ -66,7 +66,7 @@ def test_the_suite_finds_a_format_that_is_wrong() -> None:
 class NeedsBlockZero(OneByte):
     """A format that gets it wrong: the first byte of a file says which bytes are records, and block 0 keeps it."""
 
-    adds_up = False
+    traits = FormatTraits(adds_up=False)
 
     def read(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
         if block.start == 0:

@@ -19,6 +19,7 @@ from operators import BlockReader
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.compression.splitting import CutProgress
 from operators.reader.formats import RECORD_FORMATS
+from operators.reader.formats.base import PreScanned
 from operators.reader.prescan import BlockPreScan, FileEntryState, PreScanState
 from tests.operators.reader.test_block_reader import blocks_of
 from tests.s3_faults import Fault, faulty_store
@@ -42,6 +43,7 @@ def test_only_blocks_that_others_depend_on_are_scanned(format: str, needed: bool
 def test_state_keeps_only_files_whose_next_block_is_still_to_come() -> None:
     """A restored state goes on where the first one was left; a file that is through leaves nothing."""
     format = RECORD_FORMATS.make("csv")
+    assert isinstance(format, PreScanned)
     prescan, restored = BlockPreScan(format), BlockPreScan(format)
     scanned = format.prescan(source := _Quoted(), block(0, 5))
     prescan.resolve([block(0, 5)], [scanned])

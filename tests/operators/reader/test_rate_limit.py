@@ -18,9 +18,8 @@ from dagflow.storage.context import StorageContext
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.files.small_file_batch import SmallFileBatch
 from operators.reader.block_files import BlockFiles
-from operators.reader.block_processor import BlockProcessor
+from operators.reader.block_processor import BlockProcessor, TaskAccounting
 from operators.reader.block_reader import BlockReader
-from operators.reader.byte_accounting import TaskAccounting
 from operators.reader.content import ContentReader
 from operators.reader.formats import RECORD_FORMATS
 from operators.reader.on_error import ErrorPolicy, OnError

@@ -20,7 +20,7 @@ from operators import BlockReader
 from operators.files.metadata import BlockMetadata
 from operators.files.small_file_batch import SmallFileBatch
 from operators.files.source_events import FileFingerprints
-from operators.reader.byte_accounting import TaskAccounting
+from operators.reader.block_processor import TaskAccounting
 from operators.reader.compression.stream import CorruptArchiveError
 from operators.reader.content import ContentReader
 from operators.reader.formats import RECORD_FORMATS
@@ -28,7 +28,7 @@ from operators.reader.on_error import ErrorPolicy
 from operators.reader.rate_limit import RateLimiter
 from operators.reader.small_file_batch_reader import SmallFileBatchReader
 from tests.nightly import by_day, examples
-from tests.operators.reader.compression.test_opening import COMPRESS, skippable
+from tests.operators.reader.test_content_compression import COMPRESS, skippable
 from tests.serving import serving
 from tests.storage.shared import STORAGE, put
 from tests.web_server import WebServer
@@ -133,7 +133,7 @@ def test_frames_without_data_are_seen_among_many_files(compression: str, tmp_pat
 
 def test_the_common_formats_read_files_at_once() -> None:
     """Lines and whole files are read many at once, unless an option forbids it."""
-    fast = [RECORD_FORMATS.make(format).multi_file_reader() is not None for format in FORMATS]
+    fast = [RECORD_FORMATS.make(format).traits.multi_file is not None for format in FORMATS]
     assert fast == [True, True, False, True, False, False, True, False]
 
 

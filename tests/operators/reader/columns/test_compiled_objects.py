@@ -1,4 +1,4 @@
-"""Objects that machine code reads, beside what test_flat_objects tests: any order, names, numbers and texts."""
+"""Objects that machine code reads, beside what test_uniform_objects_flat tests: any order, names, numbers and texts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dagflow.api.records import Delimiters, RecordBatch
 from operators.reader.columns.compiled_objects import read_compiled
-from operators.reader.columns.flat_objects import LEAST_LINES, FlatObjects
+from operators.reader.columns.uniform_objects import LEAST_LINES, FlatObjects
 
 
 def read(lines: list[bytes], schema: pa.Schema, *, takes_others: bool = True, end: bytes = b"\n") -> FlatObjects:

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from dagflow.api.records import Delimiters, RecordBatch
-from operators.reader.columns.flat_objects import LEAST_LINES
 from operators.reader.columns.json_members import ObjectReader
+from operators.reader.columns.uniform_objects import LEAST_LINES
 
 SCHEMA = pa.schema({"a": pa.int64()})
 MANY_ORDERS = RecordBatch.raw(

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.columns.types import ColumnType
 from operators.reader.formats import RECORD_FORMATS
+from operators.reader.formats.base import ByteAccounting
 from operators.testing import URL, MemorySource, block_of, read_cut
 
 REFUSED = object()
@@ -144,7 +144,7 @@ JSON_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 def read(made: Any, content: bytes) -> tuple[list[Any], list[str]]:
     """The values of column v, and the reasons of rejects."""
     refused: list[bytes] = []
-    accounting = BlockAccounting(URL, Counter(), refused.append)
+    accounting = ByteAccounting(URL, Counter(), refused.append)
     values: list[Any] = []
     for batch in made.read(MemorySource(content), block_of(content, 0, len(content)), accounting):
         parsed = accounting.parse(made, batch)

@@ -1,4 +1,4 @@
-"""Objects that are written alike: the text around their values. test_flat_objects tests what is read of them."""
+"""Objects that are written alike: the text around their values; test_uniform_objects_flat tests what is read."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import pyarrow as pa
 import pytest
 
 from dagflow.api.records import Delimiters, RecordBatch
-from operators.reader.columns.flat_objects import LEAST_LINES
-from operators.reader.columns.uniform_objects import ObjectLayout, read_uniform
+from operators.reader.columns.uniform_objects import LEAST_LINES, ObjectLayout, read_uniform
 
 SCHEMA = pa.schema({"a": pa.int64(), "c": pa.string()})
 USUAL = b'{"a": 1, "c": "x"}'

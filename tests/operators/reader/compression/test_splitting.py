@@ -22,12 +22,11 @@ from dagflow.spec.app_spec import Attributes
 from operators.files.compression import COMPRESSION_BY_NAME, COMPRESSIONS, CUT_SUFFIXES, stays_whole
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.block_reader import BlockReader
-from operators.reader.byte_accounting import BlockAccounting
-from operators.reader.compression.opening import block_content
 from operators.reader.compression.splitting import CutProgress, assign_range, chains_of
 from operators.reader.compression.stream import CorruptArchiveError
+from operators.reader.content import ContentReader, block_content
 from operators.reader.formats import RECORD_FORMATS
-from operators.reader.growing import GrowingFileReader
+from operators.reader.formats.base import ByteAccounting
 from operators.sink.record_writer import RecordWriter
 from operators.splitter.splitter import FileSplitterInput
 from operators.testing import MemorySource
@@ -97,9 +96,9 @@ def read_cut(codec_name: str, compressed: bytes, block_size: int, format: Any, l
         block = BlockMetadata(1, url, FileVersion(len(compressed)), start, end, end == len(compressed))
         chains = None if progress.is_over else chains_of(source, block, compression, look_back_bytes)
         block, progress = assign_range(block, chains, progress, compression, look_back_bytes)
-        accounting = BlockAccounting(url, Counter(), None)
-        content, seen, *_ = block_content(source, block, "auto", made)
-        for batch in GrowingFileReader(made).read(content, seen, accounting):
+        accounting = ByteAccounting(url, Counter(), None)
+        content, seen, *_ = block_content(source, block, "auto", made, compression)
+        for batch in ContentReader(made, "none").read(content, seen, accounting):
             accounting.count(batch)
             records += zip(batch.offsets().tolist(), batch.to_pylist(), strict=True)
         due += accounting.due - accounting.covered
@@ -112,7 +111,7 @@ def read_plain(content: bytes, format: Any) -> Records:
     made = RECORD_FORMATS.make(format)
     records: Records = []
     block = BlockMetadata(1, "x", FileVersion(len(content)), 0, len(content), True)
-    for batch in made.read(MemorySource(content), block, BlockAccounting("x", Counter(), None)):
+    for batch in made.read(MemorySource(content), block, ByteAccounting("x", Counter(), None)):
         records += zip(batch.offsets().tolist(), batch.to_pylist(), strict=True)
     return records
 

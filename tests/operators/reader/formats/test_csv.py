@@ -13,9 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.reader.byte_accounting import BlockAccounting, RejectListener
 from operators.reader.formats import RECORD_FORMATS
-from operators.reader.formats.base import HeaderError, RecordFormat
+from operators.reader.formats.base import ByteAccounting, HeaderError, PreScanned, RecordFormat, RejectListener
 from operators.reader.formats.csv import Csv
 from operators.testing import URL, FormatContract, MemorySource, Records, Rejects, block_of, read_cut, read_range
 from operators.testing.format_contract import read_one
@@ -92,12 +91,13 @@ def columns_of(
     """The rows of all blocks as mappings."""
     found: list[dict[str, Any]] = []
     state = 0
-    accounting = BlockAccounting(URL, Counter(), listener)
+    accounting = ByteAccounting(URL, Counter(), listener)
     for start in range(0, len(content), block_size):
         block = block_of(content, start, min(start + block_size, len(content)), entry_state=state)
         for batch in made.read(MemorySource(content), block, accounting):
             parsed = made.parse(batch, accounting)
             found += parsed.columns.to_pylist() if len(parsed.raw) else []
+        assert isinstance(made, PreScanned)
         state = made.exit_state(state, made.prescan(MemorySource(content), block))
     return found
 
@@ -169,13 +169,14 @@ class CountedSource(MemorySource):
 def test_the_state_in_the_middle_is_known_by_the_nearest_quotes(row: bytes, on_long: str, share: float) -> None:
     """What lies further back is read only where nothing nearer decides; the state is that of a whole pre-scan."""
     made = RECORD_FORMATS.make({"type": "csv", "columns": ["a", "b"], "max_record": 400_000, "on_long": on_long})
+    assert isinstance(made, PreScanned)
     content = b"a,b\n" + row * (4_000_000 // len(row))
     made.chunk_bytes = 1 << 14
     for place in range(len(content) // 2, len(content) // 2 + len(row)):
         source, block = CountedSource(content), block_of(content, place, len(content))
         state = made.entry_state(source, block)
         assert source.count <= share * place + 10 * made.chunk_bytes
-        assert state == RecordFormat.entry_state(made, source, block)
+        assert state == PreScanned.entry_state(made, source, block)
 
 
 @pytest.mark.parametrize("block_size", [1, 4, 7, 100])
@@ -231,7 +232,7 @@ def test_a_file_with_a_bad_head_is_one_reject(
         assert read_cut(made, whole, block_size) == ([], [(start, len(content))])
     line = 1 + before.count(b"\n")
     for block in (block_of(whole, 0, len(whole)), block_of(whole, len(whole) - 1, len(whole))):
-        accounting = BlockAccounting(URL, Counter(), None)
+        accounting = ByteAccounting(URL, Counter(), None)
         complaint = rf"memory\.bin offset {start}: the header in line {line} cannot be used: {message}"
         with pytest.raises(HeaderError, match=complaint):
             list(made.read(MemorySource(whole), block, accounting))
@@ -357,7 +358,7 @@ def test_decimals_keep_their_digits_and_rows_with_too_many_are_refused() -> None
     made = RECORD_FORMATS.make({"type": "csv", "header": False, "columns": {"price": "decimal(9, 2)"}})
     content = b"1234567.89\n0.1\n1.234\n"
     rejected: list[bytes] = []
-    accounting = BlockAccounting(URL, Counter(), rejected.append)
+    accounting = ByteAccounting(URL, Counter(), rejected.append)
     rows: list[Any] = []
     for batch in made.read(MemorySource(content), block_of(content, 0, len(content)), accounting):
         rows += accounting.parse(made, batch).batch.to_arrow().column("price").to_pylist()

@@ -19,9 +19,8 @@ from hypothesis import strategies as st
 from dagflow.api.records import NO_DELIMITER, Origin, RecordBatch
 from dagflow.errors import RecordError
 from operators.found_values import joined
-from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.formats import RECORD_FORMATS
-from operators.reader.formats.base import NullAccounting, RecordFormat
+from operators.reader.formats.base import ByteAccounting, RecordFormat
 from operators.reader.formats.json_lines import JsonLines
 from operators.testing import URL, FormatContract, MemorySource, Records, Rejects, block_of, read_cut, read_range
 from tests.nightly import IS_NIGHTLY
@@ -56,7 +55,7 @@ def fits(line: bytes) -> bool:
 
 def columns_of(made: RecordFormat, content: bytes, rejects: list[bytes] | None = None) -> list[dict[str, Any]]:
     """The rows of a file of one block."""
-    accounting = BlockAccounting(URL, Counter(), None if rejects is None else rejects.append)
+    accounting = ByteAccounting(URL, Counter(), None if rejects is None else rejects.append)
     rows: list[dict[str, Any]] = []
     for batch in made.read(MemorySource(content), block_of(content, 0, len(content)), accounting):
         parsed = made.parse(batch, accounting)
@@ -169,7 +168,7 @@ def test_an_empty_record_at_the_end_of_a_buffer_is_blank() -> None:
     """It has no first and no last byte."""
     made = RECORD_FORMATS.make({"type": "json_lines", "columns": {"a": "int64"}})
     batch = RecordBatch.raw([b'{"a":1}', b""], NO_DELIMITER, Origin((block_of(b'{"a":1}', 0, 7),), np.array([0, 7])))
-    parsed = made.parse(batch, BlockAccounting(URL, Counter(), None))
+    parsed = made.parse(batch, ByteAccounting(URL, Counter(), None))
     assert parsed.raw.to_pylist() == [b'{"a":1}']
 
 
@@ -322,7 +321,7 @@ def test_as_found_what_has_no_type_can_be_written(values: list[str], columns: li
     rows = columns_of(made, content)
     assert [row["n"] for row in rows] == columns
     assert [json.loads(row.get("_rescued") or "{}").get("n") for row in rows] == rescued
-    ignored = NullAccounting()
+    ignored = ByteAccounting()
     (batch,) = made.read(MemorySource(content), block_of(content, 0, len(content)), ignored)
     found = made.parse(batch, ignored).columns
     assert found is not None

@@ -10,9 +10,8 @@ import pytest
 
 from dagflow.errors import RecordError
 from operators.files.metadata import BlockMetadata, FileVersion
-from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.formats import RECORD_FORMATS
-from operators.reader.formats.base import RecordFormat
+from operators.reader.formats.base import ByteAccounting, RecordFormat
 from operators.reader.formats.length_prefixed import LengthPrefixed
 from operators.testing import URL, FormatContract, MemorySource, Records, Rejects, read_cut
 from tests.nightly import IS_NIGHTLY
@@ -60,7 +59,7 @@ def test_a_wrong_length_fails_with_its_place() -> None:
     """The error says what the length was."""
     made = RECORD_FORMATS.make({"type": "length_prefixed", "max_record": 1000})
     content = struct.pack("<I", 1) + b"a" + struct.pack("<I", 5000) + b"b"
-    accounting = BlockAccounting(URL, Counter(), None)
+    accounting = ByteAccounting(URL, Counter(), None)
     block = BlockMetadata(0, URL, FileVersion(len(content)), 0, len(content), True)
     with pytest.raises(RecordError, match=r"offset 5 \(5 bytes\): the length says 5000 bytes, which is above max_reco"):
         list(made.read(MemorySource(content), block, accounting))
@@ -79,7 +78,7 @@ def test_blocks_that_follow_each_other_are_not_walked_through_again() -> None:
             return super().read_into(offset, buffer)
 
     version = FileVersion(len(content))
-    accounting = BlockAccounting(URL, Counter(), None)
+    accounting = ByteAccounting(URL, Counter(), None)
     for start, end in ((0, 700), (700, 1400)):
         read.clear()
         found = list(made.read(Source(content), BlockMetadata(0, URL, version, start, end, False), accounting))

@@ -8,18 +8,17 @@ from typing import ClassVar
 import pytest
 
 from dagflow.errors import RecordError
-from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.formats import RECORD_FORMATS
-from operators.reader.formats.base import RecordFormat
+from operators.reader.formats.base import ByteAccounting, RecordFormat
 from operators.reader.formats.lines import Lines
 from operators.testing import URL, FormatContract, MemorySource, Records, Rejects, block_of, read_cut, read_range
 from tests.nightly import IS_NIGHTLY
 from tests.reference.lines import delimited_records, newline_records, without_header, without_long
 
 
-def accounting_without_rejects() -> BlockAccounting:
+def accounting_without_rejects() -> ByteAccounting:
     """An accounting to which rejects are errors."""
-    return BlockAccounting(URL, Counter(), None)
+    return ByteAccounting(URL, Counter(), None)
 
 
 class LinesContract(FormatContract):

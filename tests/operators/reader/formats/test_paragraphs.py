@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import ClassVar
 
-from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.formats import RECORD_FORMATS
-from operators.reader.formats.base import RecordFormat
+from operators.reader.formats.base import ByteAccounting, RecordFormat
 from operators.reader.formats.paragraphs import Paragraphs
 from operators.testing import URL, FormatContract, MemorySource, Records, Rejects, block_of, read_cut, read_range
 from tests.reference.lines import without_header, without_long
@@ -68,7 +67,7 @@ def test_blank_lines_over_many_blocks_are_one_gap() -> None:
 def test_paragraphs_are_written_back_with_one_blank_line() -> None:
     """Whatever stood between them."""
     for content in (b"a\nb\n\nc\n", b"a\nb\n \n\n\nc", b"a\nb\r\n\r\nc\r\n"):
-        accounting = BlockAccounting(URL, Counter(), None)
+        accounting = ByteAccounting(URL, Counter(), None)
         batches = list(
             RECORD_FORMATS.make("paragraphs").read(
                 MemorySource(content), block_of(content, 0, len(content)), accounting

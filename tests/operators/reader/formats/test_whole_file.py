@@ -11,9 +11,8 @@ import pytest
 
 from dagflow.errors import RecordError
 from operators.files.metadata import BlockMetadata, FileVersion
-from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.formats import RECORD_FORMATS
-from operators.reader.formats.base import RecordFormat
+from operators.reader.formats.base import ByteAccounting, RecordFormat
 from operators.reader.formats.whole_file import WholeFile
 from operators.testing import URL, FormatContract, MemorySource, Records, Rejects, block_of, read_range
 
@@ -41,14 +40,14 @@ def test_an_empty_file_is_a_record() -> None:
     """Where a block says that the file is there."""
     made = RECORD_FORMATS.make("whole_file")
     block = BlockMetadata(0, URL, FileVersion(0), 0, 0, True)
-    [batch] = made.read(MemorySource(b""), block, BlockAccounting(URL, Counter(), None))
+    [batch] = made.read(MemorySource(b""), block, ByteAccounting(URL, Counter(), None))
     assert batch.to_pylist() == [b""]
 
 
 def test_columns_name_the_file() -> None:
     """Path and content, one row a file."""
     made = RECORD_FORMATS.make({"type": "whole_file", "columns": True})
-    accounting = BlockAccounting(URL, Counter(), None)
+    accounting = ByteAccounting(URL, Counter(), None)
     [batch] = made.read(MemorySource(b"a\nb"), block_of(b"a\nb", 0, 3), accounting)
     assert made.parse(batch, accounting).batch.to_arrow().to_pylist() == [{"path": URL, "content": b"a\nb"}]
 
@@ -56,7 +55,7 @@ def test_columns_name_the_file() -> None:
 def test_a_path_that_is_no_text_is_escaped() -> None:
     """A column of text cannot hold its bytes, and the record has to have a path."""
     made = RECORD_FORMATS.make({"type": "whole_file", "columns": True})
-    accounting = BlockAccounting(URL, Counter(), None)
+    accounting = ByteAccounting(URL, Counter(), None)
     block = replace(block_of(b"a", 0, 1), url=os.fsdecode(b"/in/\xc3\xbc-\xff"))
     [batch] = made.read(MemorySource(b"a"), block, accounting)
     assert made.parse(batch, accounting).batch.to_arrow().to_pylist() == [{"path": "/in/ü-\\xff", "content": b"a"}]

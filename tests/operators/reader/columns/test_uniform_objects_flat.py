@@ -14,12 +14,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dagflow.api.records import Delimiters, RecordBatch
-from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.columns import json_members
 from operators.reader.columns.compiled_objects import read_compiled
-from operators.reader.columns.flat_objects import LEAST_LINES, ReadObjects
-from operators.reader.columns.uniform_objects import read_uniform
+from operators.reader.columns.uniform_objects import LEAST_LINES, ReadObjects, read_uniform
 from operators.reader.formats import RECORD_FORMATS
+from operators.reader.formats.base import ByteAccounting
 from operators.testing import URL, MemorySource, block_of
 from tests.nightly import by_day
 
@@ -265,7 +264,7 @@ def test_columns_have_the_values_that_another_parser_finds(
     columns = {"a": "int64", "b": "double", "c": "string", "d": "bool"}
     made = RECORD_FORMATS.make({"type": "json_lines", "columns": columns})
     rejects: list[bytes] = []
-    accounting = BlockAccounting(URL, Counter(), rejects.append)
+    accounting = ByteAccounting(URL, Counter(), rejects.append)
     rows: list[dict[str, Any]] = []
     with mock.patch.object(json_members, "read_flat_objects", read):
         for batch in made.read(MemorySource(content), block_of(content, 0, len(content)), accounting):

@@ -19,12 +19,10 @@ from dagflow.metrics.names import RESUMED_BYTES, WAITING_BYTES
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
 from operators.files.metadata import BlockMetadata, Continuation, FileVersion
-from operators.reader.byte_accounting import BlockAccounting
-from operators.reader.byte_source import ByteSource
+from operators.reader.byte_source import ByteSource, read_exactly
+from operators.reader.content import ContentReader, resumed_block
 from operators.reader.formats import RECORD_FORMATS
-from operators.reader.formats.base import ByteAccounting, RecordFormat
-from operators.reader.growing import GrowingFileReader, resumed_block
-from operators.reader.scanning.file_view import read_exactly
+from operators.reader.formats.base import ByteAccounting, RecordFormat, scanned_before
 from operators.reader.scanning.framing import frame_one
 from operators.testing import URL, MemorySource, Records, read_cut
 from tests.nightly import examples
@@ -54,7 +52,7 @@ FORMATS: list[tuple[Any, list[bytes]]] = [
 
 
 def read_version(
-    made: RecordFormat, content: bytes, start: int, block_size: int, accounting: BlockAccounting
+    made: RecordFormat, content: bytes, start: int, block_size: int, accounting: ByteAccounting
 ) -> Records:
     """What the blocks of one version give, cut at multiples from where the version before ended."""
     records: Records = []
@@ -67,9 +65,9 @@ def read_version(
             entry_state=state,
             continuation=Continuation(is_open=True, resumes=0 < position == start),
         )
-        if made.needs_prescan and not block.is_last:
-            state = made.exit_state(state, made.prescan(source, resumed_block(made, source, block)))
-        for batch in GrowingFileReader(made).read(source, block, accounting):
+        if (scanned := scanned_before(made)) and not block.is_last:
+            state = scanned.exit_state(state, scanned.prescan(source, resumed_block(made, source, block)))
+        for batch in ContentReader(made, "none").read(source, block, accounting):
             raw = made.parse(batch, accounting).raw
             records += zip(raw.offsets().tolist(), raw.to_pylist(), strict=True)
         position = end
@@ -88,7 +86,7 @@ def test_a_growing_file_gives_each_record_once(data: st.DataObject) -> None:
     sizes = sorted(data.draw(st.sets(st.integers(1, max(1, len(content))), max_size=6)) | {len(content)})
     made = RECORD_FORMATS.make(options)
     made.chunk_bytes = data.draw(st.sampled_from([4, 7, 1 << 20]))
-    accounting = BlockAccounting(URL, Counter(), lambda reject: None)
+    accounting = ByteAccounting(URL, Counter(), lambda reject: None)
     records: Records = []
     start = 0
     for size in sizes:
@@ -110,7 +108,7 @@ def test_a_growing_file_gives_each_record_once(data: st.DataObject) -> None:
 def test_what_was_kept_is_read_again_with_its_end(before: bytes, added: bytes) -> None:
     """A version that was read to its end as if complete: nothing is lost, and every record of the new one is there."""
     made = RECORD_FORMATS.make("lines")
-    accounting = BlockAccounting(URL, Counter(), None)
+    accounting = ByteAccounting(URL, Counter(), None)
     content = before + added
     kept = read_cut(made, before, max(1, len(before)))[0]
     tail = read_version(made, content, len(before), 1 << 20, accounting) if added else []
@@ -163,9 +161,9 @@ def test_a_record_in_progress_is_found_from_the_end() -> None:
 def test_a_format_that_has_no_place_to_go_on_from_begins_again() -> None:
     """A file that is one record cannot be continued: the longer one is a new record, and its bytes add up."""
     block = BlockMetadata(0, URL, FileVersion(8), 4, 8, True).continued(resumes=True)
-    accounting = BlockAccounting(URL, Counter(), None)
+    accounting = ByteAccounting(URL, Counter(), None)
     made = RECORD_FORMATS.make("whole_file")
-    batches = GrowingFileReader(made).read(MemorySource(b"12345678"), block, accounting)
+    batches = ContentReader(made, "none").read(MemorySource(b"12345678"), block, accounting)
     assert [record for batch in batches for record in accounting.parse(made, batch).raw.to_pylist()] == [b"12345678"]
     assert (accounting.due, accounting.covered, accounting.counters[RESUMED_BYTES]) == (8, 8, 0)
 
@@ -182,8 +180,8 @@ class ThreeByteRecords(RecordFormat):
 def test_a_format_without_a_complete_end_refuses_appended_files() -> None:
     """Its records would be there twice, or a part of one would be lost; a file that has not grown is read."""
     whole = BlockMetadata(0, URL, FileVersion(6), 0, 6, True)
-    reader = GrowingFileReader(ThreeByteRecords())
-    batches = reader.read(MemorySource(b"aaabbb"), whole, BlockAccounting(URL, Counter(), None))
+    reader = ContentReader(ThreeByteRecords(), "none")
+    batches = reader.read(MemorySource(b"aaabbb"), whole, ByteAccounting(URL, Counter(), None))
     assert [record for batch in batches for record in batch.to_pylist()] == [b"aaa", b"bbb"]
     with pytest.raises(RecordError, match=r"appended to, and ThreeByteRecords has no complete_end\(\)") as caught:
         later = replace(whole, start=6, end=9).continued(resumes=True)

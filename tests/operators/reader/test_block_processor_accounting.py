@@ -29,7 +29,7 @@ from operators.reader.formats.base import ByteAccounting, Parsed
 from operators.reader.formats.lines import Lines
 from operators.reader.scanning.framing import frame_one
 from tests.nightly import by_day, examples
-from tests.operators.reader.compression.test_opening import COMPRESS, SUFFIX
+from tests.operators.reader.test_content_compression import COMPRESS, SUFFIX
 
 APP = """
 name: account

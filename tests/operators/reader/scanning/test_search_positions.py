@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.reader.scanning.positions import MIN_POSITIONS, contains, positions_of
+from operators.reader.scanning.search import MIN_POSITIONS, contains, positions_of
 
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 20)), max_size=20))
