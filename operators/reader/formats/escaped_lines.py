@@ -68,7 +68,7 @@ class EscapedLines(Lines):
     def anchor(self, source: ByteSource, position: int, floor: int) -> int:
         """A position at or before the given one from which a scan finds every delimiter that ends there or later."""
         backward = BackwardSearch(source, floor, self._unit, min(64, self.chunk_bytes))
-        length = self._unit.size if self.delimiter is None else len(self._table[0])
+        length = self._unit.size if self.delimiter is None else len(self.table[0])
         place = backward.aligned(backward.aligned(position) - length)
         if self._overlaps:
             place = backward.before_overlaps(place, self._pattern, self._escape)

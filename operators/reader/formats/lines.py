@@ -82,17 +82,12 @@ class Lines(Delimited):
         self._charset = charset
         texts = NEWLINES if self.delimiter is None else (self.delimiter,)
         encode = charset.encode if charset else lambda text: text.encode("utf-8", "surrogateescape")
-        self._table = tuple(map(encode, texts))
+        self.table = tuple(map(encode, texts))
         self._unit: CodeUnit = charset.unit if charset else BYTE
         self.unit_bytes = self._unit.size
-        self._pattern = self._unit.view(np.frombuffer(self._table[0], np.uint8))
-        self._returns = self._unit.view(np.frombuffer(self._table[-1], np.uint8))
-        self._overlaps = self.delimiter is not None and overlaps_itself(self._table[0], self._unit)
-
-    @property
-    def table(self) -> tuple[bytes, ...]:
-        """The delimiter, or the three newlines."""
-        return self._table
+        self._pattern = self._unit.view(np.frombuffer(self.table[0], np.uint8))
+        self._returns = self._unit.view(np.frombuffer(self.table[-1], np.uint8))
+        self._overlaps = self.delimiter is not None and overlaps_itself(self.table[0], self._unit)
 
     def begin(self, source: ByteSource) -> int:
         """The length of the byte order mark, which may also set the byte order of the charset."""
@@ -124,7 +119,7 @@ class Lines(Delimited):
         """A position at or before the given one from which a scan finds every delimiter that ends there or later."""
         backward = BackwardSearch(source, floor, self._unit, min(64, self.chunk_bytes))
         # A scan that begins between CR and LF takes the LF alone, which ends where the pair does.
-        length = self._unit.size if self.delimiter is None else len(self._table[0])
+        length = self._unit.size if self.delimiter is None else len(self.table[0])
         place = backward.aligned(backward.aligned(position) - length)
         return backward.before_overlaps(place, self._pattern) if self._overlaps else place
 

@@ -55,6 +55,8 @@ class Delimited(RecordFormat):
     is_narrow = True  # files in UTF-16 and UTF-32 are refused, whose newlines are more than one byte each
     wide_remedy = "convert such files to UTF-8 first, as with iconv"  # for such files; {} stands for their encoding
     unit_bytes = 1  # in a code unit of the text
+    table = tuple[bytes, ...]()
+    """The bytes of each kind of terminator; the first is added to a last record that has none."""
 
     keep_delimiter: Annotated[bool, Field(description="whether records keep the delimiter that ends them")] = False
     max_record: Annotated[
@@ -373,11 +375,6 @@ class Delimited(RecordFormat):
         return f"the record is longer than max_record, {self.max_record} bytes{cause}"
 
     _hole: tuple[ByteSource, int] | None = None  # the file that was read last, and the NULs at its head
-
-    @property
-    @abstractmethod
-    def table(self) -> tuple[bytes, ...]:
-        """The bytes of each kind of terminator; the first is added to a last record that has none."""
 
     @property
     def probe_bytes(self) -> int:
