@@ -27,13 +27,11 @@ from dagflow.plan.physical import PhysicalPlan
 from dagflow.plan.placement import place
 from dagflow.plan.render.explain import Format, explain
 from dagflow.runtime.task_server import usable_cores
-from dagflow.spec.app_reader import Overrides, read
+from dagflow.spec.app_reader import CodeReader, Overrides, read
 from dagflow.spec.app_spec import AppSpec, Endpoint, StreamSpec
-from dagflow.spec.class_lookup import search_path_of
-from dagflow.spec.code_reader import CodeReader
+from dagflow.spec.class_lookup import folder_of_module, search_path_of
 from dagflow.spec.problems import Place, Problems, place_in_code
 from dagflow.spec.spark_master import MASTER_SETTING
-from dagflow.spec.user_modules import folder_of_module
 
 
 class App:

@@ -7,20 +7,19 @@ import logging
 import os
 import shlex
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import NoReturn
 
 from dagflow.cli import output
-from dagflow.cli.display import Display
-from dagflow.cli.json_log import error_fields, json_line
+from dagflow.cli.commands.run import RunRequest
+from dagflow.cli.display import Display, display_for, logging_to
 from dagflow.cli.locations import load, require_directory
 from dagflow.cli.prestart import PrestartedProcesses
-from dagflow.cli.progress import display_for, logging_to
-from dagflow.cli.run_log import RunLog, attached, open_run_log
-from dagflow.cli.shared_options import LogFormat, Redact, Settings
+from dagflow.cli.run_log import RunLog, attached, error_fields, json_line, open_run_log
+from dagflow.cli.shared_options import Redact, Settings
 from dagflow.cli.signals import on_driver_thread, stop_on_signals
 from dagflow.engine.limited_run import limited_run
 from dagflow.engine.live_run import app_url_of
@@ -45,25 +44,6 @@ from dagflow.storage.location import absolute, redacted
 from dagflow.telemetry.run_signals import MetricsAddress
 from dagflow.web.checkpoints import CheckpointLocation
 from dagflow.web.server import Server
-
-
-@dataclass(frozen=True, slots=True)
-class RunRequest:
-    app: str
-    overrides: tuple[str, ...]
-    checkpoint: str | None
-    workers: int | None
-    limit: int | None
-    master: str | None
-    conf: Mapping[str, str]
-    follow: bool
-    fresh: bool
-    take_over: bool
-    as_json: bool
-    quiet: bool
-    metrics: tuple[str, int] | None
-    log_format: LogFormat
-    ui_port: int | None = None
 
 
 def run_app(settings: Settings, asked: RunRequest, started: PrestartedProcesses) -> int:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from dagflow.api.properties import parse_size
 from dagflow.cli import output
 from dagflow.cli.shared_options import Settings
 from dagflow.errors import MissingError, MissingJournalError
@@ -131,3 +132,10 @@ def is_app_file(location: str) -> bool:
     """A checkpoint is a directory."""
     path = Path(location)
     return path.is_file() or (path.suffix in (".yaml", ".yml") and not path.exists() and is_local(location))
+
+
+def size_in_bytes(context: click.Context, option: click.Parameter, value: str) -> int:
+    try:
+        return parse_size(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error

@@ -87,7 +87,7 @@ class CommandLine(click.Group):
             return None
         module = importlib.import_module(f"dagflow.cli.commands.{cmd_name}")
         command: click.Command = module.command
-        return _with_help(command)
+        return _with_help(verbose_option(command) if command.add_help_option else command)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

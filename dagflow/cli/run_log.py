@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
@@ -11,9 +12,8 @@ from datetime import UTC, datetime
 from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from dagflow.cli.json_log import error_fields, json_line
 from dagflow.errors import trace_of
 
 DIRECTORY: Final = Path(".dagflow") / "logs"
@@ -109,3 +109,34 @@ def _remove_old(app: str) -> None:
         for file in (DIRECTORY / name, DIRECTORY / f"{name}.1"):
             with suppress(OSError):
                 file.unlink()
+
+
+_WINDOW: Final = re.compile(r"\bwindow[ =](\d+)")
+_OPERATOR: Final = re.compile(r"\boperator '([^']+)'")
+_FILE: Final = re.compile(r"\b(?:url|path)=(\S+)")
+
+
+def json_line(app: str, level: str, text: str, **fields: Any) -> str:
+    """Format one log message as a line of JSON.
+
+    Args:
+        text: The message; its window, operator and file become fields of their own where it names them.
+    """
+    window, operator, file = (pattern.search(text) for pattern in (_WINDOW, _OPERATOR, _FILE))
+    known = {
+        "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "level": level,
+        "app": app,
+        "window": int(window[1]) if window else None,
+        "operator": operator[1] if operator else None,
+        "file": file[1] if file else None,
+    }
+    given = {name: value for name, value in {**known, **fields}.items() if value not in (None, "")}
+    # Characters outside of ASCII are escaped, so that any terminal or pipe takes the line, and so are ends of lines.
+    return json.dumps({**given, "message": text})
+
+
+def error_fields(error: BaseException, redact: Callable[[str], str]) -> dict[str, str]:
+    """The operator and the file of an error, where it knows them."""
+    found = {"operator": getattr(error, "operator", None), "file": getattr(error, "url", None)}
+    return {name: redact(text) for name, text in found.items() if isinstance(text, str)}

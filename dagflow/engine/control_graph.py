@@ -21,7 +21,7 @@ from dagflow.execution.task_outputs import TaskOutputs
 from dagflow.journal.journal import now_ms
 from dagflow.journal.saved_state import CommittedState, ControlState, SavedState
 from dagflow.metrics.counters import Counters
-from dagflow.plan.groups import grouper_name, holder_of
+from dagflow.plan.added_operators import grouper_name, holder_of
 from dagflow.plan.physical import PhysicalPlan, PortRef, Stage
 from dagflow.storage.pending import PendingFile
 

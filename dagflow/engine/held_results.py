@@ -23,8 +23,8 @@ from dagflow.journal.journal import now_ms
 from dagflow.journal.saved_state import SavedPart, SavedParts
 from dagflow.journal.windows import WindowPlan
 from dagflow.plan.accumulators import accumulators
+from dagflow.plan.added_operators import unifier_name
 from dagflow.plan.description import without_limits
-from dagflow.plan.unifiers import unifier_name
 from dagflow.report.app_changes import operator_changes
 
 FAN_IN = 8

@@ -22,8 +22,7 @@ from dagflow.engine.preview_port import PreviewPort, find_port, part_before
 from dagflow.engine.preview_source import PreviewInput
 from dagflow.errors import DagflowError, OperatorError, PlanError, Problem, own_name
 from dagflow.execution.program import Program
-from dagflow.plan.logical import LogicalPlan
-from dagflow.plan.own_operators import own_port
+from dagflow.plan.logical import LogicalPlan, own_port
 from dagflow.plan.physical import PortRef
 from dagflow.storage.location import redacted
 

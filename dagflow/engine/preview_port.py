@@ -10,8 +10,7 @@ from dagflow.api.control import ControlOperator
 from dagflow.api.operator import defines
 from dagflow.api.rejects.reject import REJECTS
 from dagflow.errors import PlanError, Problem, own_name
-from dagflow.plan.logical import LogicalPlan
-from dagflow.plan.own_operators import own_port
+from dagflow.plan.logical import LogicalPlan, own_port
 from dagflow.plan.physical import Edge, PortRef
 from dagflow.spec.problems import listed, quoted
 from dagflow.suggestions import did_you_mean

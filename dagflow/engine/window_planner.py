@@ -19,7 +19,7 @@ from dagflow.journal.journal import now_ms
 from dagflow.journal.saved_state import ControlState
 from dagflow.journal.windows import WindowPlan
 from dagflow.metrics.counters import Counters
-from dagflow.plan.groups import merger_name
+from dagflow.plan.added_operators import merger_name
 
 
 class WindowSource(Protocol):

@@ -17,7 +17,7 @@ from dagflow.errors import DagflowError, StorageError
 from dagflow.execution.messages import TaskResult
 from dagflow.journal.run_progress import RunningWindow
 from dagflow.journal.windows import WindowPlan
-from dagflow.metrics.operator_report import OperatorReport, sum_of
+from dagflow.metrics.counters import OperatorReport, sum_of
 from dagflow.runtime.base import Runtime
 from dagflow.storage.publishing import discard_all
 

@@ -38,8 +38,7 @@ from dagflow.execution.port_buffer import Consumer, PortBuffer
 from dagflow.execution.state_codec import StateCodec
 from dagflow.execution.task_process import end_if_forked
 from dagflow.journal.saved_state import SavedState
-from dagflow.metrics.counters import Counters, OperatorCounters
-from dagflow.metrics.operator_report import OperatorReport
+from dagflow.metrics.counters import Counters, OperatorCounters, OperatorReport
 from dagflow.plan.physical import Edge, PortRef
 
 _FRAMES_OF_AN_OPERATOR = 16

@@ -34,7 +34,7 @@ from dagflow.execution.task_progress import OutputReport, TaskActivity, TaskMess
 from dagflow.execution.task_watch import SHARED_HOST, TaskHost, TaskWatch
 from dagflow.journal.saved_state import SavedState
 from dagflow.metrics.counters import Counters
-from dagflow.plan.groups import grouper_name, targets_owner
+from dagflow.plan.added_operators import grouper_name, targets_owner
 from dagflow.plan.physical import Edge, PortRef, Stage
 from dagflow.storage.pending import PendingFile
 

@@ -17,7 +17,7 @@ from msgspec import structs
 
 from dagflow.api.context import Progress
 from dagflow.errors import own_name
-from dagflow.metrics.operator_report import OperatorReport
+from dagflow.metrics.counters import OperatorReport
 
 REPORT_EVERY_S = 0.2
 """A task reports at most this often, and once at its end."""

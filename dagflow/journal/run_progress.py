@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dagflow.metrics.operator_report import OperatorReport, sum_of
+from dagflow.metrics.counters import OperatorReport, sum_of
 
 
 @dataclass(frozen=True, slots=True)

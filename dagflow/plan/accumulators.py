@@ -9,8 +9,8 @@ from dagflow.api.control import InputOperator
 from dagflow.api.operator import Operator
 from dagflow.api.rejects.reject import REJECTS
 from dagflow.errors import PlanError, Problem, own_name
+from dagflow.plan.added_operators import unifier_name
 from dagflow.plan.logical import LogicalPlan
-from dagflow.plan.unifiers import unifier_name
 
 
 def accumulators(operators: Mapping[str, Operator]) -> dict[str, Accumulator]:

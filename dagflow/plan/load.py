@@ -15,13 +15,10 @@ from dagflow.api.partitioning import ByName
 from dagflow.api.ports import InputPort, OutputPort, Port, fits
 from dagflow.errors import AppError, PlanError, Problem, SpecError
 from dagflow.plan.accumulators import require_ends, wants_to_follow
-from dagflow.plan.composites import expanded
-from dagflow.plan.fusing import fuse, in_topological_order
-from dagflow.plan.groups import grouped
-from dagflow.plan.logical import LogicalPlan, OperatorNode
+from dagflow.plan.added_operators import expanded, grouped, unified
+from dagflow.plan.logical import LogicalPlan, OperatorNode, fuse, in_topological_order
 from dagflow.plan.physical import Edge, PortRef
 from dagflow.plan.stream_columns import stream_columns
-from dagflow.plan.unifiers import unified
 from dagflow.spec.app_reader import Overrides, read
 from dagflow.spec.app_spec import AppSpec, Endpoint, KeyedPartition, OperatorSpec, StreamSpec
 from dagflow.spec.problems import Place, Problems, in_file_order, listed, quoted

@@ -2,19 +2,86 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from dagflow.api.control import ControlOperator
 from dagflow.api.operator import Operator
 from dagflow.api.partitioning import Partitioner
-from dagflow.plan.fusing import Fusion, fuse
+from dagflow.errors import own_name
 from dagflow.plan.physical import Edge, PortRef
 from dagflow.spec.app_spec import AppSpec, Attributes, Partition
 
 if TYPE_CHECKING:
     import networkx as nx
+
+
+def in_topological_order(names: Sequence[str], arcs: Iterable[tuple[str, str]]) -> list[str]:
+    """The operators upstream first; among those that may go next, the first of the file.
+
+    Operators on a cycle, and all after them, are left out.
+    """
+    downstream: dict[str, list[str]] = {name: [] for name in names}
+    missing = dict.fromkeys(names, 0)
+    for source, target in arcs:
+        downstream[source].append(target)
+        missing[target] += 1
+    ordered: list[str] = []
+    waiting = {name: None for name in names if not missing[name]}
+    while waiting:
+        name = next(iter(waiting))
+        del waiting[name]
+        ordered.append(name)
+        for target in downstream[name]:
+            missing[target] -= 1
+            if not missing[target]:
+                waiting[target] = None
+    return ordered
+
+
+@dataclass(frozen=True, slots=True)
+class Fusion:
+    """Which operators share a stage.
+
+    Attributes:
+        ordered: All operators, upstream first; without operators on a cycle, and all after them.
+        refused: The reason for each parallel operator that cannot be fused. It heads a stage of its own.
+    """
+
+    ordered: list[str]
+    heads: dict[str, str]
+    refused: dict[str, str]
+
+
+def fuse(names: Sequence[str], edges: Iterable[Edge], control: Collection[str], parallel: Collection[str]) -> Fusion:
+    arcs = [(edge.source.operator, edge.target.operator) for edge in edges]
+    upstream: dict[str, set[str]] = {name: set() for name in names}
+    for source, target in arcs:
+        upstream[target].add(source)
+    fusion = Fusion(in_topological_order(names, arcs), {}, {})
+    for name in fusion.ordered:
+        if name in control:
+            continue
+        head, reason = _head_of(sorted(upstream[name]), fusion.heads, control) if name in parallel else (name, "")
+        fusion.heads[name] = head or name
+        if reason:
+            fusion.refused[name] = reason
+    return fusion
+
+
+def _head_of(sources: Sequence[str], heads: Mapping[str, str], control: Collection[str]) -> tuple[str, str]:
+    """The stage that a parallel operator joins; or "", and why it cannot join one."""
+    from_driver = [source for source in sources if source in control]
+    stages = sorted({heads[source] for source in sources if source in heads})
+    if not stages:
+        return "", "needs an upstream operator that has partitions, and has none"
+    if from_driver:
+        return "", f"takes in from the driver as well, from '{own_name(from_driver[0])}'; it cannot run in two places"
+    if len(stages) > 1:
+        words = " and ".join(f"'{own_name(head)}'" for head in stages)
+        return "", f"takes in from different stages, those of {words}; leave partition out to exchange records"
+    return stages[0], ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,3 +142,46 @@ class LogicalPlan:
         for edge in self.edges:
             graph.add_edge(edge.source.operator, edge.target.operator, key=f"{edge.source}>{edge.target}", edge=edge)
         return graph
+
+
+def own_port(port: PortRef, own_ports: Mapping[PortRef, PortRef]) -> PortRef | None:
+    """The port that a port is to the author of the app; None for one inside of an operator."""
+    if port in own_ports:
+        return own_ports[port]
+    # What stands behind a port of the app has taken its place, as a unifier does.
+    is_inside = own_name(port.operator) != port.operator or port in own_ports.values()
+    return None if is_inside else port
+
+
+def own_edge(edge: Edge, own_ports: Mapping[PortRef, PortRef]) -> Edge | None:
+    """The stream of the app that an edge is, or a part of; None for an edge inside of an operator."""
+    source, target = own_port(edge.source, own_ports), own_port(edge.target, own_ports)
+    return None if source is None or target is None else replace(edge, source=source, target=target)
+
+
+def own_operators(plan: LogicalPlan) -> dict[str, OperatorNode]:
+    """The operators of the app by name, composite ones as the app declares them."""
+    names = dict.fromkeys(map(own_name, plan.operators))
+    return {name: plan.composites.get(name) or plan.operators[name] for name in names}
+
+
+def own_stages(heads: Mapping[str, str]) -> dict[str, str]:
+    """The head of the stage in which each operator of the app, or its first part, runs; "" for one in the driver.
+
+    Args:
+        heads: The same for all operators of the plan, upstream first.
+    """
+    stages: dict[str, str] = {}
+    for name, head in heads.items():
+        own = own_name(name)
+        if name == own or (own not in heads and own not in stages):
+            stages[own] = head
+    return stages
+
+
+def own_heads(plan: LogicalPlan) -> dict[str, str]:
+    """The first operator of the app in each stage whose head is a part; "" where there is none."""
+    fusion = plan.fusion()
+    stages = own_stages({name: fusion.heads.get(name, "") for name in fusion.ordered})
+    first = {head: name for name, head in reversed(stages.items())}
+    return {head: first.get(head, "") for head in dict.fromkeys(fusion.heads.values()) if own_name(head) != head}

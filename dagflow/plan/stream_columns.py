@@ -9,9 +9,7 @@ from dagflow.api.columns.column_typing import ColumnTyped, StreamColumns
 from dagflow.api.partitioning import ByName
 from dagflow.api.properties import PropertyTextError
 from dagflow.errors import own_name
-from dagflow.plan.fusing import in_topological_order
-from dagflow.plan.logical import LogicalPlan, OperatorNode
-from dagflow.plan.own_operators import own_operators
+from dagflow.plan.logical import LogicalPlan, OperatorNode, in_topological_order, own_operators
 from dagflow.plan.physical import PortRef
 from dagflow.spec.app_spec import KeyedPartition
 from dagflow.spec.problems import Place, Problems

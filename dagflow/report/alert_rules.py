@@ -12,7 +12,7 @@ from dagflow.journal.reader import committed_windows
 from dagflow.metrics import names
 from dagflow.metrics.counters import Counters
 from dagflow.report.reading import CheckpointReading
-from dagflow.spec.signal_settings import AlertSettings
+from dagflow.spec.app_spec import AlertSettings
 from dagflow.storage.context import StorageContext
 
 REJECT_WINDOWS: Final = 100

@@ -8,9 +8,8 @@ from typing import TypeVar
 
 from dagflow.errors import own_name
 from dagflow.journal.app_facts import AppFacts
-from dagflow.metrics.counters import Counters, OperatorCounters
-from dagflow.metrics.operator_report import OperatorReport, sum_of
-from dagflow.plan.own_operators import own_edge, own_port
+from dagflow.metrics.counters import Counters, OperatorCounters, OperatorReport, sum_of
+from dagflow.plan.logical import own_edge, own_port
 from dagflow.plan.physical import Edge, PortRef
 
 _STREAM = re.compile(r"(?P<source>.+) -> (?P<target>.+?)(?P<all> \(to all\))?")

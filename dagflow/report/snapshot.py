@@ -13,8 +13,7 @@ from dagflow.journal.run_progress import RunningWindow, RunProgress, RunRates
 from dagflow.journal.state import JournalState, PartitionCounts
 from dagflow.journal.windows import PartitionDecision, Receipt
 from dagflow.metrics import names
-from dagflow.metrics.counters import Counters
-from dagflow.metrics.operator_report import OperatorReport
+from dagflow.metrics.counters import Counters, OperatorReport
 from dagflow.report.driver_report import DriverReport
 from dagflow.report.own_figures import OwnFigures, own_sums
 from dagflow.storage.location import redacted

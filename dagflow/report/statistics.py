@@ -14,7 +14,7 @@ from dagflow.journal.state import JournalState, PartitionCounts, note_partitions
 from dagflow.journal.windows import WindowIntent, WindowPlan
 from dagflow.metrics import names
 from dagflow.metrics.counters import Counters
-from dagflow.plan.own_operators import own_stages
+from dagflow.plan.logical import own_stages
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.report.own_figures import OwnFigures, own_sums
 from dagflow.report.snapshot import (

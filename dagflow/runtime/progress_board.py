@@ -25,7 +25,7 @@ from dagflow.execution.task_progress import (
     TaskMessage,
     TaskReport,
 )
-from dagflow.metrics.operator_report import OperatorReport, sum_of
+from dagflow.metrics.counters import OperatorReport, sum_of
 
 logger = logging.getLogger(__name__)
 

@@ -9,20 +9,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dagflow.api.operator import Operator
+from dagflow.api.partitioning import PartitionPolicy
 from dagflow.errors import Problem
 from dagflow.secret_names import HIDDEN, is_secret_option
-from dagflow.spec.app_spec import RETAINED_WINDOWS, STALL_WARNING_MILLIS, AppSpec, Attributes
+from dagflow.spec.app_spec import RETAINED_WINDOWS, STALL_WARNING_MILLIS, AppSpec, Attributes, OperatorSpec, PolicySpec
 from dagflow.spec.case_reader import CaseReader
 from dagflow.spec.class_lookup import BACKEND, UnknownClassError, find_class, search_path_of
 from dagflow.spec.environment import Environment
-from dagflow.spec.graph_reader import GraphReader
+from dagflow.spec.graph_reader import NAME, GraphReader, apply
 from dagflow.spec.head_reader import APP_NAME, AppHead, HeadReader
-from dagflow.spec.overrides import apply
-from dagflow.spec.problems import Problems, quoted
+from dagflow.spec.operator_reader import OperatorReader
+from dagflow.spec.problems import Place, Problems, quoted
 from dagflow.spec.signal_reader import SignalReader
 from dagflow.spec.step_reader import StepReader
 from dagflow.spec.yaml_parser import parse_file
-from dagflow.spec.yaml_tree import Items, Mapping, Node, Scalar, kind_of, plain
+from dagflow.spec.yaml_tree import Items, Mapping, MappingEntry, Node, Scalar, kind_of, plain
 from dagflow.storage.options import secrets_of
 from dagflow.storage.pending import Durability
 from dagflow.storage.registry import known_protocols
@@ -213,3 +215,54 @@ def _value(name: str, node: Node) -> Any:
     if isinstance(node, Scalar) and isinstance(node.value, int | float) and is_secret_option(name):
         return node.text  # a password of digits is a text all the same
     return plain(node)
+
+
+@dataclass(frozen=True, slots=True)
+class CodeReader:
+    search_path: tuple[str, ...]
+    problems: Problems
+
+    def app(self, name: str, attributes: MappingType[str, Any], place: Place) -> AppSpec:
+        reader = AppReader(self.search_path, Environment(os.environ), self.problems, "")
+        root = node_of({"name": name, "attributes": attributes}, place)
+        assert isinstance(root, Mapping)
+        name, read = reader.head(root)
+        return AppSpec("", name, read, {}, {}, self.search_path, {}, place)
+
+    def operator(
+        self, name: str, operator: Operator, partition: Any, partitioner: PartitionPolicy | None, place: Place
+    ) -> OperatorSpec:
+        """One operator given as an instance, from whose properties other instances are made later."""
+        if not NAME.fullmatch(name):
+            message = f"{quoted(name)} is no name for an operator; use at most 200 letters, digits, '_' and '-'"
+            self.problems.add(place, message)
+        reader = OperatorReader(self.search_path, Environment(os.environ), self.problems)
+        policy = None
+        if partitioner is not None:
+            policy = PolicySpec(type(partitioner), dict(partitioner.given_properties), place)
+        cls = type(operator)
+        return OperatorSpec(
+            name=name,
+            class_name=cls.__name__,
+            operator_class=cls,
+            properties=dict(operator.given_properties),
+            partition=None if partition is None else reader.partition(name, node_of(partition, place)),
+            place=place,
+            class_place=place,
+            partition_place=place,
+            partitioner=policy,
+        )
+
+
+def node_of(value: object, place: Place) -> Node:
+    """A value of Python as the node that YAML would give for it; a value that YAML cannot write becomes text."""
+    if isinstance(value, MappingType):
+        entries = {str(key): MappingEntry(place, node_of(each, place)) for key, each in value.items()}
+        return Mapping(place, entries)
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return Items(place, tuple(node_of(each, place) for each in value))
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    plain = value if value is None or isinstance(value, str | int | float) else str(value)
+    text = "" if plain is None else str(plain).lower() if isinstance(plain, bool) else str(plain)
+    return Scalar(place, plain, text, text)

@@ -6,20 +6,58 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from dagflow.api.operator import Operator
 from dagflow.api.partitioning import Partitioner, PartitionPolicy, StreamCodec
 from dagflow.api.properties import property_model
 from dagflow.errors import own_name
-from dagflow.spec.class_lookup import author_modules
+from dagflow.spec.class_lookup import author_modules, user_modules
 from dagflow.spec.problems import Place
 from dagflow.spec.redaction import redact
-from dagflow.spec.signal_settings import AlertSettings, HttpTarget, LineageSettings
-from dagflow.spec.user_modules import user_modules
 from dagflow.spec.yaml_tree import Node
 from dagflow.storage.context import StorageContext
 from dagflow.storage.options import StorageOptions
 from dagflow.storage.pending import Durability
+
+
+@dataclass(frozen=True, slots=True)
+class HttpTarget:
+    """An address that takes events over HTTP.
+
+    Attributes:
+        url: The whole URL; it may be a secret, as that of a webhook often is.
+    """
+
+    url: str = field(repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def __str__(self) -> str:
+        parts = urlsplit(self.url)
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+
+@dataclass(frozen=True, slots=True)
+class LineageSettings:
+    target: HttpTarget
+    namespace: str = "dagflow"
+
+
+@dataclass(frozen=True, slots=True)
+class AlertSettings:
+    """When a run raises an alert, and where it is sent.
+
+    Attributes:
+        freshness_millis: How long input may wait to be published; None for no limit.
+        rejects: Which share of the newest records may be refused, from 0 to 1; None for no limit.
+    """
+
+    freshness_millis: int | None = None
+    rejects: float | None = None
+    backlog_bytes: int | None = None
+    webhook: HttpTarget | None = None
+    command: tuple[str, ...] = field(default=(), repr=False)
+
 
 STALL_WARNING_MILLIS = 60_000
 """How long work may stall before a warning reports it, where the app sets no time."""

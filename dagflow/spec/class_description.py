@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import os
 import re
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union
@@ -18,7 +19,14 @@ from dagflow.api.operator import Operator
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.properties import Columns, Count, Millis, Paths, Size, Variants, property_model
 from dagflow.api.regular_expressions import Pattern
-from dagflow.spec.class_lookup import DESCRIBED, OPERATOR, POLICY, built_in, find_class
+from dagflow.errors import SpecError
+from dagflow.spec.app_spec import Endpoint
+from dagflow.spec.class_lookup import DESCRIBED, OPERATOR, POLICY, built_in, find_class, search_path_of
+from dagflow.spec.environment import Environment
+from dagflow.spec.graph_reader import GraphReader, Module
+from dagflow.spec.problems import Place, Problems
+from dagflow.spec.yaml_tree import Mapping as MappingNode
+from dagflow.spec.yaml_tree import MappingEntry, Scalar
 
 _ENTRY = re.compile(r"^ {4}(\w+)(?: \([^)]*\))?: +(.*(?:\n {6,}.*)*)", re.MULTILINE)
 _ENTRIES = re.compile(r"(?:Args|Attributes|Ports):\n {4}")
@@ -271,3 +279,62 @@ def _yaml_text(value: object) -> str:
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key}: {_yaml_text(item)}" for key, item in value.items()) + "}"
     return str(value)
+
+
+def describe_module(path: str) -> ClassInfo:
+    """Describe a module as an app sees it.
+
+    Raises:
+        SpecError: The file cannot be read as a module. Values that its user gives, such as properties, may be missing.
+    """
+    problems = Problems()
+    place = Place(path)
+    use = MappingNode(place, {"module": MappingEntry(place, Scalar(place, path, path, path))})
+    reader = GraphReader(search_path_of(path), Environment(os.environ), problems, "")
+    module = reader.read_module("module", use)
+    if module is None:
+        raise SpecError(problems.found)
+    return describe_use(module, "module", path)
+
+
+def describe_use(module: Module, operator: str, name: str) -> ClassInfo:
+    return ClassInfo(
+        name=name,
+        kind="module",
+        summary=" ".join(module.description.split()),
+        details=module.description,
+        inputs=tuple(_exposed_port(module, name, ends, "inputs") for name, ends in module.inputs.items()),
+        outputs=tuple(_exposed_port(module, name, ends, "outputs") for name, ends in module.outputs.items()),
+        properties=tuple(
+            found
+            for name, paths in module.properties.items()
+            for found in _exposed_properties(module, f"{operator}/", name, paths)
+        ),
+    )
+
+
+def _exposed_port(module: Module, name: str, ends: Iterable[Endpoint], side: Literal["inputs", "outputs"]) -> PortInfo:
+    inside: list[PortInfo] = []
+    for end in ends:
+        cls = module.graph.operators[end.operator].operator_class
+        ports = () if cls is None else getattr(describe(cls), side)
+        inside += [port for port in ports if port.name == end.port]
+    first = next(iter(inside), PortInfo(name, "?", False, ""))
+    return replace(first, name=name, is_required=any(port.is_required for port in inside))
+
+
+def _exposed_properties(module: Module, prefix: str, name: str, paths: list[list[str]]) -> list[PropertyInfo]:
+    """One exposed property, as the first of the properties that it stands for describes it; empty if none is known."""
+    for operator, *steps in paths:
+        nested = module.graph.modules.get(operator)
+        if nested is not None:
+            inner = nested.properties.get(steps[0], [])
+            return _exposed_properties(nested, f"{prefix}{operator}/", name, inner)
+        spec = module.graph.operators.get(prefix + operator)
+        if spec is None or spec.operator_class is None:
+            continue
+        known = describe(spec.operator_class).properties
+        for step in steps[:-1]:
+            known = next((found.choices for found in known if found.name == step), ())
+        return [replace(found, name=name) for found in known if found.name == steps[-1]]
+    return []

@@ -11,13 +11,72 @@ from pathlib import Path
 from typing import Literal
 
 from dagflow.spec.app_spec import Endpoint, OperatorSpec, StreamSpec
+from dagflow.spec.environment import Environment
 from dagflow.spec.node_reader import NodeReader
 from dagflow.spec.operator_reader import OperatorReader
-from dagflow.spec.overrides import put
-from dagflow.spec.problems import Place, quoted
-from dagflow.spec.yaml_parser import parse_file
+from dagflow.spec.problems import Place, Problems, quoted
+from dagflow.spec.yaml_parser import MAX_DEPTH, parse_file, parse_text
 from dagflow.spec.yaml_tree import Items, Mapping, MappingEntry, Node, Scalar, kind_of
 from dagflow.suggestions import did_you_mean, nearest
+
+
+def apply(
+    operators: Mapping,
+    overrides: MappingType[str, str] | Sequence[str],
+    environment: Environment,
+    problems: Problems,
+) -> Mapping:
+    """Put properties into the operators of an app.
+
+    Args:
+        overrides: "op.property=VALUE" each, or VALUE by "op.property"; a property of a property is
+            reached by a further dot.
+    """
+    if isinstance(overrides, MappingType):
+        overrides = [f"{name}={value}" for name, value in overrides.items()]
+    for pair in overrides:
+        operators = _apply_one(operators, pair, environment, problems)
+    return operators
+
+
+def _apply_one(operators: Mapping, pair: str, environment: Environment, problems: Problems) -> Mapping:
+    target, equals, text = pair.partition("=")
+    place = Place(f"--set {quoted(target)[1:-1]}")
+    operator, *path = target.strip().split(".")
+    if not equals or not path or not all([operator, *path]):
+        problems.add(place, f"expected op.property=VALUE, such as reader.max_readers=4; got {quoted(pair)}")
+        return operators
+    if len(path) > MAX_DEPTH:
+        problems.add(place, f"nested more than {MAX_DEPTH} levels deep")
+        return operators
+    if operator not in operators.entries:
+        hint = did_you_mean(operator, operators.entries)
+        problems.add(place, f"the app has no operator {quoted(operator)}{hint}")
+        return operators
+    value = parse_text(text or "''", place.file, environment, problems, has_lines=False)
+    found = operators.entries[operator]
+    if value is None or not isinstance(found.value, Mapping):
+        return operators
+    changed = put(found.value, ["properties", *path], value, place, problems)
+    return replace(operators, entries={**operators.entries, operator: MappingEntry(found.key_place, changed)})
+
+
+def put(mapping: Mapping, path: Sequence[str], value: Node, place: Place, problems: Problems) -> Mapping:
+    name, *rest = path
+    entry = mapping.entries.get(name)
+    if rest:
+        inner = entry.value if entry else None
+        if inner is None or (isinstance(inner, Scalar) and inner.value is None):
+            inner = Mapping(place, {})
+        if not isinstance(inner, Mapping):
+            problems.add(place, f"'{name}' is {kind_of(inner)}, and has no '{rest[0]}' to set")
+            return mapping
+        value = put(inner, rest, value, place, problems)
+        key_place = entry.key_place if entry else place
+    else:
+        key_place = place
+    return replace(mapping, entries={**mapping.entries, name: MappingEntry(key_place, value)})
+
 
 Direction = Literal["input", "output"]
 STREAM_KEYS = ("from", "to", "broadcast")
@@ -235,7 +294,7 @@ class GraphReader(NodeReader):
 
 MODULE_KEYS = ("description", "inputs", "outputs", "properties", "operators", "streams")
 USE_KEYS = ("module", "properties")
-MAX_DEPTH = 16
+MAX_MODULE_DEPTH = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +333,7 @@ class ModuleFileReader(NodeReader):
         if file is None or node is None:
             return None
         chain = (*self.using, file)
-        if os.path.realpath(file) in map(os.path.realpath, self.using) or len(chain) > MAX_DEPTH:
+        if os.path.realpath(file) in map(os.path.realpath, self.using) or len(chain) > MAX_MODULE_DEPTH:
             self.problems.add(node.place, f"operator '{name}': a module cannot use itself: {' -> '.join(chain)}")
             return None
         root = parse_file(file, self.environment, self.problems)

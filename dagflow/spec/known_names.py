@@ -12,11 +12,10 @@ from dagflow.api.operator import Operator
 from dagflow.api.properties import property_model
 from dagflow.errors import SpecError
 from dagflow.spec.app_spec import OperatorSpec
-from dagflow.spec.class_description import ClassInfo, describe
+from dagflow.spec.class_description import ClassInfo, describe, describe_use
 from dagflow.spec.class_lookup import OPERATOR, search_path_of
 from dagflow.spec.environment import Environment
 from dagflow.spec.graph_reader import Graph, GraphReader
-from dagflow.spec.module_description import describe_use
 from dagflow.spec.problems import Problems
 from dagflow.spec.property_schema import variants_of
 from dagflow.spec.step_reader import StepReader

@@ -19,7 +19,7 @@ from dagflow.journal.windows import WindowPlan
 from dagflow.metrics.counters import Counters
 from dagflow.report.alert_rules import Cause, Finding, RecentRejects, figures_of
 from dagflow.report.reading import CheckpointReading, Source
-from dagflow.spec.signal_settings import AlertSettings
+from dagflow.spec.app_spec import AlertSettings
 from dagflow.storage.location import redacted
 from dagflow.storage.objects import ObjectStore
 from dagflow.telemetry.http_post import post

@@ -7,7 +7,7 @@ import urllib.error
 import urllib.request
 from typing import Final
 
-from dagflow.spec.signal_settings import HttpTarget
+from dagflow.spec.app_spec import HttpTarget
 
 TIMEOUT_S: Final = 5.0
 """Seconds that a connection, and each answer, may take."""

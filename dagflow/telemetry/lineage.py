@@ -29,8 +29,8 @@ from dagflow.plan.physical import Edge, PortRef
 from dagflow.plan.stream_columns import stream_columns
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.report.statistics import is_record_source
+from dagflow.spec.app_spec import HttpTarget, LineageSettings
 from dagflow.spec.problems import Problems
-from dagflow.spec.signal_settings import HttpTarget, LineageSettings
 from dagflow.storage.location import absolute, is_local, redacted
 from dagflow.telemetry.event_queue import EventQueue
 from dagflow.telemetry.http_post import post

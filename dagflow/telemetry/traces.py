@@ -19,7 +19,7 @@ from opentelemetry.trace import SpanContext
 
 from dagflow.journal.windows import PHASES, Window
 from dagflow.metrics import names
-from dagflow.spec.signal_settings import HttpTarget
+from dagflow.spec.app_spec import HttpTarget
 from dagflow.telemetry.event_queue import EventQueue
 from dagflow.telemetry.http_post import post
 

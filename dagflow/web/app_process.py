@@ -28,8 +28,7 @@ from dagflow.journal.app_facts import without_checksums
 from dagflow.journal.reader import read_state_with_roots
 from dagflow.plan.description import property_fact
 from dagflow.plan.load import load_app
-from dagflow.plan.logical import LogicalPlan, OperatorNode
-from dagflow.plan.own_operators import own_edge, own_operators
+from dagflow.plan.logical import LogicalPlan, OperatorNode, own_edge, own_operators
 from dagflow.report.app_changes import app_changes
 from dagflow.spec.redaction import Redactor
 from dagflow.spec.shown_text import shown_value

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from dagflow.cli import run_log
-from dagflow.cli.json_log import json_line
-from dagflow.cli.run_log import KEPT_RUNS, attached, open_run_log
+from dagflow.cli.run_log import KEPT_RUNS, attached, json_line, open_run_log
 from tests.cli.commands.inspected_app import APP, folder, invoke
 
 __all__ = ["folder"]

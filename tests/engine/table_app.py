@@ -18,7 +18,7 @@ from dagflow import Operator
 from dagflow.api.transactions import Target
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
-from dagflow.plan.groups import grouped
+from dagflow.plan.added_operators import grouped
 from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext

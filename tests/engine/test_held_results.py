@@ -29,9 +29,9 @@ from dagflow.journal.reader import read_state
 from dagflow.journal.saved_state import SavedPart
 from dagflow.journal.windows import WindowPlan
 from dagflow.metrics.counters import Counters
+from dagflow.plan.added_operators import unified
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan, OperatorNode
-from dagflow.plan.unifiers import unified
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.report.status import status
 from dagflow.runtime.inline import InlineRuntime

@@ -16,8 +16,8 @@ from dagflow.engine.window_committer import OutputDirectories
 from dagflow.errors import MissingJournalError, OperatorError
 from dagflow.execution.messages import WindowJob
 from dagflow.journal.reader import read_state
+from dagflow.plan.added_operators import unified
 from dagflow.plan.logical import LogicalPlan
-from dagflow.plan.unifiers import unified
 from dagflow.report.manifest import manifests
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext

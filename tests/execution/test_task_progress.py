@@ -16,7 +16,7 @@ from dagflow.execution.task_progress import (
     TaskProgress,
     TaskReport,
 )
-from dagflow.metrics.operator_report import OperatorReport
+from dagflow.metrics.counters import OperatorReport
 from tests.cli.processes import PATIENCE_S
 
 

@@ -11,8 +11,8 @@ import pytest
 from dagflow import InputPort, Operator, OutputPort, RecordBatch
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RuntimeFactory
+from dagflow.plan.added_operators import unified
 from dagflow.plan.logical import LogicalPlan
-from dagflow.plan.unifiers import unified
 from operators.aggregate.count_by import CountBy
 from operators.aggregate.top_n import TopN
 from operators.sink.record_writer import RecordWriter

@@ -14,7 +14,7 @@ from dagflow.execution.task_progress import (
     TaskMessage,
     TaskReport,
 )
-from dagflow.metrics.operator_report import OperatorReport
+from dagflow.metrics.counters import OperatorReport
 from dagflow.runtime.progress_board import LastReport, ProgressBoard, ProgressReceiver, WindowProgress
 
 

@@ -17,8 +17,8 @@ from dagflow.spec.class_lookup import (
     built_in,
     find_class,
     search_path_of,
+    user_modules,
 )
-from dagflow.spec.user_modules import user_modules
 
 MINE = "from dagflow import Operator\n\n\nclass Mine(Operator):\n    pass\n"
 

@@ -11,7 +11,7 @@ from dagflow.errors import SpecError
 from dagflow.plan.load import check, load_app
 from dagflow.plan.placement import place
 from dagflow.runtime.inline import InlineRuntime
-from dagflow.spec.module_description import describe_module
+from dagflow.spec.class_description import describe_module
 from tests.engine.dags import lines
 
 APP = """\

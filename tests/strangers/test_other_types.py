@@ -18,7 +18,7 @@ from dagflow.plan.load import load_app
 from dagflow.report.alert_rules import figures_of, recent_rejects
 from dagflow.report.reading import read_checkpoint
 from dagflow.runtime.inline import InlineRuntime
-from dagflow.spec.signal_settings import AlertSettings
+from dagflow.spec.app_spec import AlertSettings
 from dagflow.storage.context import StorageContext
 from tests.cli.commands.inspected_app import invoke
 

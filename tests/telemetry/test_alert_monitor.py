@@ -14,7 +14,7 @@ from dagflow.report.alert_rules import REJECT_WINDOWS, RecentRejects, exceeded_l
 from dagflow.report.driver_report import DriverReport
 from dagflow.report.reading import CheckpointReading
 from dagflow.report.snapshot import RunSnapshot
-from dagflow.spec.signal_settings import AlertSettings, HttpTarget
+from dagflow.spec.app_spec import AlertSettings, HttpTarget
 from dagflow.storage.context import StorageContext
 from dagflow.telemetry.alert_monitor import AlertMonitor
 from tests.telemetry.http_receiver import HttpReceiver, closed_address, receiving

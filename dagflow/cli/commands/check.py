@@ -9,14 +9,14 @@ import click
 from dagflow.api.properties import parse_size
 from dagflow.cli import output
 from dagflow.cli.locations import is_app_file, load, require_no_file_above
-from dagflow.cli.shared_options import Seconds, Settings, store_option, verbose_option
+from dagflow.cli.shared_options import Seconds, Settings, store_option
 from dagflow.errors import DagflowError
 from dagflow.report.alert_rules import RecentRejects, exceeded_limits, recent_rejects
 from dagflow.report.endpoints import reason_against
 from dagflow.report.reading import WAIT_S, CheckpointReading, read_checkpoint
+from dagflow.spec.app_spec import AlertSettings
 from dagflow.spec.problems import quoted
 from dagflow.spec.signal_reader import share_of
-from dagflow.spec.signal_settings import AlertSettings
 from dagflow.storage.context import StorageContext
 
 
@@ -50,7 +50,6 @@ def _size(context: click.Context, parameter: click.Parameter, value: str | None)
     help="Maximum size of input that is not committed, such as 10GiB.",
 )
 @store_option
-@verbose_option
 @click.pass_obj
 def command(
     settings: Settings,

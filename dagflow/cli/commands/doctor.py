@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from dagflow.cli import output
+from dagflow.cli.display import operators_silenced
 from dagflow.cli.locations import load
-from dagflow.cli.progress import operators_silenced
-from dagflow.cli.shared_options import Settings, set_option, verbose_option
+from dagflow.cli.shared_options import Settings, set_option
 from dagflow.engine.app_checks import app_checks
 from dagflow.engine.machine_checks import MachineCheck, machine_checks
 from dagflow.errors import DagflowError
@@ -17,7 +17,6 @@ from dagflow.errors import DagflowError
 @click.argument("app", metavar="[APP]", required=False)
 @set_option
 @click.option("--spark/--no-spark", "starts_spark", default=True, help="Whether to start Spark for APP.")
-@verbose_option
 @click.pass_obj
 def command(settings: Settings, app: str | None, overrides: tuple[str, ...], starts_spark: bool) -> int:
     """Check this machine: packages, Java, open files, space; and what APP needs.

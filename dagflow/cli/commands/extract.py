@@ -13,7 +13,7 @@ import click
 
 from dagflow.cli import output
 from dagflow.cli.locations import is_app_file, load
-from dagflow.cli.shared_options import Settings, verbose_option
+from dagflow.cli.shared_options import Settings
 from dagflow.engine.preparation import output_locations
 from dagflow.errors import MissingError
 from dagflow.plan.logical import LogicalPlan
@@ -29,7 +29,6 @@ from dagflow.storage.context import StorageContext
 @click.option(
     "--list", "is_list", is_flag=True, help="List the merged source files: length, file, offset and path of each."
 )
-@verbose_option
 @click.pass_obj
 def command(settings: Settings, directory: str, path: str | None, target: str | None, is_list: bool) -> int:
     """Print the source file PATH as it was before it was merged into a file below DIRECTORY, or into one of APP.

@@ -13,18 +13,16 @@ from typing import Any
 import click
 
 from dagflow.cli import output
+from dagflow.cli.display import operators_silenced
 from dagflow.cli.locations import load
 from dagflow.cli.number_format import count
-from dagflow.cli.progress import operators_silenced
 from dagflow.cli.record_table import place
 from dagflow.cli.scaffold.app_columns import COLUMNED, RECORDS, AppColumns
-from dagflow.cli.scaffold.app_guess import guess_app
+from dagflow.cli.scaffold.app_guess import guess_app, plan_of, read_heads, require_read
 from dagflow.cli.scaffold.app_text import app_text
 from dagflow.cli.scaffold.column_evidence import ColumnEvidence, evidence_of
-from dagflow.cli.scaffold.column_text import column_lines, comment, value_text
-from dagflow.cli.scaffold.column_types import ColumnGuess
-from dagflow.cli.scaffold.file_heads import plan_of, read_heads, require_read
-from dagflow.cli.shared_options import Settings, verbose_option
+from dagflow.cli.scaffold.column_types import ColumnGuess, column_lines, comment, value_text
+from dagflow.cli.shared_options import Settings
 from dagflow.engine.preview import Preview, PreviewOptions, preview
 from dagflow.errors import DagflowError
 from dagflow.plan.logical import LogicalPlan
@@ -47,7 +45,6 @@ _ROWS = 100_000
     metavar="N",
     help="Number of records to look at, 0 for all; they are held in memory.",
 )
-@verbose_option
 @click.pass_obj
 def command(settings: Settings, files: str, write: bool, rows: int) -> int:
     """Propose the columns of CSV and of lines of JSON: names and types, each with its evidence as a comment.

@@ -10,13 +10,11 @@ from pathlib import Path
 import click
 
 from dagflow.cli import output
-from dagflow.cli.progress import operators_silenced
-from dagflow.cli.scaffold.app_guess import AppGuess, guess_app
-from dagflow.cli.scaffold.app_text import SCHEMA_FILE, app_text, target_of
+from dagflow.cli.display import operators_silenced
+from dagflow.cli.scaffold.app_guess import AppGuess, guess_app, plan_of, read_heads
+from dagflow.cli.scaffold.app_text import MODULE_FILE, SCHEMA_FILE, app_text, operator_name, operator_text, target_of
 from dagflow.cli.scaffold.case_text import CASES_FILE, FirstRecords, write_case
-from dagflow.cli.scaffold.file_heads import plan_of, read_heads
-from dagflow.cli.scaffold.operator_text import MODULE_FILE, operator_name, operator_text
-from dagflow.cli.shared_options import Settings, verbose_option
+from dagflow.cli.shared_options import Settings
 from dagflow.errors import DagflowError
 from dagflow.spec.json_schema import json_schema
 from dagflow.spec.known_names import known_names
@@ -49,7 +47,6 @@ _IGNORED = "/journal/\n/rejects/\n/.dagflow/\n__pycache__/\n"
     metavar="NAME",
     help=f"Add an operator of your own, the class NAME in {MODULE_FILE}: it passes records on unchanged.",
 )
-@verbose_option
 @click.pass_obj
 def command(settings: Settings, directory: str, location: str | None, to: str, operator: str | None) -> int:
     """Write an app into DIR that reads files; their format, columns and types are detected.

@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 
 from dagflow.cli import output
-from dagflow.cli.atomic_text import write_whole
 from dagflow.cli.locations import locate
-from dagflow.cli.shared_options import Settings, store_option, verbose_option
+from dagflow.cli.output import write_whole
+from dagflow.cli.shared_options import Settings, store_option
 from dagflow.report.prometheus import metrics_text
 from dagflow.report.reading import read_checkpoint
 
@@ -25,7 +25,6 @@ from dagflow.report.reading import read_checkpoint
     help="Write to FILE instead, whole or not at all, as the textfile collector of node_exporter needs it.",
 )
 @store_option
-@verbose_option
 @click.pass_obj
 def command(settings: Settings, checkpoint: str, file: Path | None, app: str | None) -> int:
     """Print the metrics of the journal at CHECKPOINT, or that of the app file APP, in Prometheus' text format.

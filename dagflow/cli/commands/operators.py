@@ -9,17 +9,16 @@ import click
 
 from dagflow.cli import output
 from dagflow.cli.output import definitions, paragraphs
-from dagflow.cli.shared_options import verbose_option
 from dagflow.spec.class_description import (
     ClassInfo,
     PortInfo,
     PropertyInfo,
+    describe_module,
     describe_named,
     describe_operators,
     describe_partitioners,
 )
 from dagflow.spec.class_lookup import UnknownClassError
-from dagflow.spec.module_description import describe_module
 
 _KINDS = {
     "input": "runs once, in the driver, and begins an app",
@@ -32,7 +31,6 @@ _KINDS = {
 
 @click.command("operators")
 @click.argument("name", metavar="[NAME]", required=False)
-@verbose_option
 def command(name: str | None) -> int:
     """List the built-in operators and partitioners, or show the ports and properties of one.
 

@@ -8,11 +8,10 @@ import click
 
 from dagflow.api.partitioning import MAX_PARTITIONS, BacklogStats, Partitioner
 from dagflow.cli import output
-from dagflow.cli.locations import load
+from dagflow.cli.locations import load, size_in_bytes
 from dagflow.cli.number_format import duration
 from dagflow.cli.output import definitions
-from dagflow.cli.shared_options import Settings, set_option, verbose_option
-from dagflow.cli.size_option import size_in_bytes
+from dagflow.cli.shared_options import Settings, set_option
 from dagflow.engine.estimate import estimate
 from dagflow.engine.scaling import asked_for, defined
 from dagflow.engine.scaling_simulation import SimulationStep, read_trace, simulate
@@ -49,7 +48,6 @@ WIDTH = 64
     callback=size_in_bytes,
     help="With --simulate: the speed of one partition, if the trace has no speed.",
 )
-@verbose_option
 @click.pass_obj
 def command(
     settings: Settings, app: str, overrides: tuple[str, ...], form: Format, trace: str | None, rate: int

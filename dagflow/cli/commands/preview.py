@@ -14,13 +14,11 @@ from typing import Any
 import click
 
 from dagflow.cli import output
-from dagflow.cli.display import LineDisplay
-from dagflow.cli.locations import load
+from dagflow.cli.display import LineDisplay, logging_to, operators_silenced
+from dagflow.cli.locations import load, size_in_bytes
 from dagflow.cli.number_format import count, size
-from dagflow.cli.progress import logging_to, operators_silenced
 from dagflow.cli.record_table import Column, listed_columns, place, table
-from dagflow.cli.shared_options import Settings, set_option, verbose_option
-from dagflow.cli.size_option import size_in_bytes
+from dagflow.cli.shared_options import Settings, set_option
 from dagflow.engine.preview import (
     DEFAULT_READ_BYTES,
     DEFAULT_RECORDS,
@@ -64,7 +62,6 @@ _MOST_BYTES = 72
     help="Read at most this much, even if fewer records arrive.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@verbose_option
 @click.pass_obj
 def command(
     settings: Settings,

@@ -13,10 +13,10 @@ import click
 
 from dagflow.cli import output
 from dagflow.cli.commands.status import NOT_READ
+from dagflow.cli.display import display_for, logging_to
 from dagflow.cli.locations import is_app_file, journal_required, load, locate
 from dagflow.cli.number_format import count
 from dagflow.cli.output import on_one_line
-from dagflow.cli.progress import display_for, logging_to
 from dagflow.cli.shared_options import (
     Settings,
     conf_option,
@@ -25,7 +25,6 @@ from dagflow.cli.shared_options import (
     set_option,
     take_over_option,
     unknown,
-    verbose_option,
 )
 from dagflow.cli.signals import on_driver_thread, stop_requested_by_signals
 from dagflow.engine.placed_app import PlacedApp
@@ -64,7 +63,6 @@ STOPPING = "stopping: windows that are not committed publish nothing; a second s
 @conf_option
 @take_over_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
-@verbose_option
 @click.pass_obj
 def command(
     settings: Settings,

@@ -12,7 +12,7 @@ import click
 from dagflow.cli import output
 from dagflow.cli.locations import load, require_no_file_above, storage_of
 from dagflow.cli.number_format import count
-from dagflow.cli.shared_options import Settings, store_option, verbose_option
+from dagflow.cli.shared_options import Settings, store_option
 from dagflow.engine.window_repair import RepairedWindow, repair
 from dagflow.errors import MissingError
 from dagflow.journal.reader import read_state
@@ -26,7 +26,6 @@ from dagflow.storage.context import StorageContext
 )
 @store_option
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object on stdout.")
-@verbose_option
 @click.pass_obj
 def command(settings: Settings, checkpoint: str, window_id: int, app: str | None, as_json: bool) -> int:
     """Let the next run plan window N of CHECKPOINT, or of APP, again.

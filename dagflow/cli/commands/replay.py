@@ -19,7 +19,6 @@ from dagflow.cli.shared_options import (
     master_option,
     set_option,
     take_over_option,
-    verbose_option,
 )
 from dagflow.cli.signals import on_driver_thread, stop_requested_by_signals
 from dagflow.engine.replayer import ReplayedWindow
@@ -60,7 +59,6 @@ def _window_ranges(context: click.Context, parameter: click.Parameter, values: t
 @conf_option
 @take_over_option
 @click.option("--json", "as_json", is_flag=True, help="Print the changes as one JSON object on stdout.")
-@verbose_option
 @click.pass_obj
 def command(
     settings: Settings,

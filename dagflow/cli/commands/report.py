@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 
 from dagflow.cli import output
-from dagflow.cli.atomic_text import write_whole
 from dagflow.cli.locations import is_app_file, locate, require_journal
 from dagflow.cli.number_format import size
-from dagflow.cli.shared_options import Settings, store_option, verbose_option
+from dagflow.cli.output import write_whole
+from dagflow.cli.shared_options import Settings, store_option
 from dagflow.web.checkpoints import CheckpointLocation
 from dagflow.web.report_data import report_data
 from dagflow.web.single_page import single_page
@@ -28,7 +28,6 @@ from dagflow.web.single_page import single_page
     help="The HTML file to write.",
 )
 @store_option
-@verbose_option
 @click.pass_obj
 def command(settings: Settings, checkpoint: str, file: Path, app: str | None) -> int:
     """Write the pages of `dagflow ui` about CHECKPOINT, or that of the app file APP, into one FILE.

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
 import click
 
 from dagflow.cli.prestart import prestarted
@@ -16,7 +20,6 @@ from dagflow.cli.shared_options import (
     set_option,
     take_over_option,
     ui_option,
-    verbose_option,
 )
 
 
@@ -25,6 +28,27 @@ def _not_empty(context: click.Context, parameter: click.Parameter, value: str | 
     if value == "":
         raise click.BadParameter("it is empty; expected a path or URL")
     return value
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """The arguments of the command, by their names."""
+
+    app: str
+    overrides: tuple[str, ...]
+    checkpoint: str | None
+    workers: int | None
+    limit: int | None
+    master: str | None
+    conf: Mapping[str, str]
+    follow: bool
+    fresh: bool
+    take_over: bool
+    as_json: bool
+    quiet: bool
+    metrics: tuple[str, int] | None
+    log_format: LogFormat
+    ui_port: int | None = None
 
 
 @click.command("run")
@@ -50,53 +74,21 @@ def _not_empty(context: click.Context, parameter: click.Parameter, value: str | 
 @log_format_option
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as one JSON object on stdout.")
 @click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
-@verbose_option
 @click.pass_obj
-def command(
-    settings: Settings,
-    app: str,
-    overrides: tuple[str, ...],
-    checkpoint: str | None,
-    workers: int | None,
-    limit: int | None,
-    master: str | None,
-    conf: dict[str, str],
-    follow: bool,
-    fresh: bool,
-    take_over: bool,
-    ui_port: int | None,
-    metrics: tuple[str, int] | None,
-    log_format: LogFormat,
-    as_json: bool,
-    quiet: bool,
-) -> int:
+def command(settings: Settings, **arguments: Any) -> int:
     """Run APP until all input is processed and published.
 
     Started again, it continues: processed files are not read again, and a window that was planned but
     not committed is run again. The first SIGINT (Ctrl-C), SIGTERM or SIGHUP stops it cleanly, a second one
     at once. A run is refused while another one is active on the checkpoint; a killed run does not block it.
     """
-    if limit is not None and (workers is None or checkpoint is not None or follow or fresh):
+    asked = RunRequest(**arguments)
+    is_limited = asked.limit is not None
+    if is_limited and (asked.workers is None or asked.checkpoint is not None or asked.follow or asked.fresh):
         raise click.UsageError("--limit goes with --local, and takes neither --checkpoint, --follow nor --fresh")
-    with prestarted(app, workers if limit is None else 1, master, conf, checkpoint, is_fresh=fresh) as started:
+    workers = 1 if is_limited else asked.workers
+    with prestarted(asked.app, workers, asked.master, asked.conf, asked.checkpoint, is_fresh=asked.fresh) as started:
         # Heavy: imported beside the process that was started.
-        from dagflow.cli.app_run import RunRequest, run_app
+        from dagflow.cli.app_run import run_app
 
-        asked = RunRequest(
-            app=app,
-            overrides=overrides,
-            checkpoint=checkpoint,
-            workers=workers,
-            limit=limit,
-            master=master,
-            conf=conf,
-            follow=follow,
-            fresh=fresh,
-            take_over=take_over,
-            as_json=as_json,
-            quiet=quiet,
-            metrics=metrics,
-            log_format=log_format,
-            ui_port=ui_port,
-        )
         return run_app(settings, asked, started)

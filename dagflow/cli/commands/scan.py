@@ -8,7 +8,7 @@ import click
 
 from dagflow.cli import output
 from dagflow.cli.locations import journal_required, locate
-from dagflow.cli.shared_options import Seconds, Settings, store_option, verbose_option
+from dagflow.cli.shared_options import Seconds, Settings, store_option
 from dagflow.engine.scan_requests import is_waiting, request_scan
 from dagflow.errors import DagflowError
 from dagflow.storage.context import StorageContext
@@ -27,7 +27,6 @@ _LOOK_S = 0.2
     help="Wait at most this many seconds for a run to take the request; exit code 1 if none does.",
 )
 @store_option
-@verbose_option
 @click.pass_obj
 def command(settings: Settings, checkpoint: str, wait_s: float, app: str | None) -> int:
     """Ask the following run on CHECKPOINT, or that of the app file APP, to scan now, not after its interval.

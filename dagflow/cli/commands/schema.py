@@ -13,7 +13,7 @@ from dagflow.api.columns.column_typing import type_name
 from dagflow.api.transactions import ColumnChange
 from dagflow.cli import output
 from dagflow.cli.locations import journal_required, locate
-from dagflow.cli.shared_options import Settings, store_option, verbose_option
+from dagflow.cli.shared_options import Settings, store_option
 from dagflow.journal.reader import read_state_with_roots
 from dagflow.journal.windows import ColumnHistory
 from dagflow.spec.json_schema import json_schema, module_schema
@@ -28,7 +28,6 @@ _HISTORY = "history"
 @click.option("--module", "of_module", is_flag=True, help="The schema of a module's file.")
 @click.option("--json", "as_json", is_flag=True, help="With history: print one JSON object.")
 @store_option
-@verbose_option
 @click.pass_obj
 def command(
     settings: Settings, what: str | None, checkpoint: str | None, of_module: bool, as_json: bool, app: str | None

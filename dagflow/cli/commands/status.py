@@ -9,15 +9,16 @@ from datetime import UTC, datetime
 import click
 
 from dagflow.cli import output
-from dagflow.cli.driver_text import describe_driver
 from dagflow.cli.locations import journal_required, locate
 from dagflow.cli.number_format import brief, clock, count, duration, part, size
 from dagflow.cli.output import definitions, on_one_line
 from dagflow.cli.render import described_range, left_out_lines, rescued_lines, waiting_lines
-from dagflow.cli.shared_options import Settings, store_option, verbose_option
+from dagflow.cli.shared_options import Settings, store_option
 from dagflow.errors import own_name
+from dagflow.journal.heartbeat import time_text
 from dagflow.journal.reader import read_state
 from dagflow.journal.run_progress import RunProgress
+from dagflow.report.driver_report import DriverReport
 from dagflow.report.input_ranges import InputRange
 from dagflow.report.manifest import Provenance, TrackedFile, WindowManifest, tracked_files, unmatched, window_manifest
 from dagflow.report.snapshot import RunSnapshot
@@ -41,7 +42,6 @@ from dagflow.storage.location import redacted
 )
 @store_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@verbose_option
 @click.pass_obj
 def command(
     settings: Settings,
@@ -240,3 +240,33 @@ def _describe(summary: RunSnapshot) -> str:
     urls = [f"output: {on_one_line(url)}" for url in summary.outputs]
     lines = [*rescued_lines(summary), *left_out_lines(summary), *waiting_lines(summary)]
     return "\n".join([definitions(rows), *lines, *urls, *stalls, *failure])
+
+
+_AT_WORK = {
+    "starting": "starts",
+    "running": "at work",
+    "waiting": "waits for new files",
+    "stopping": "stops",
+}
+
+
+def describe_driver(driver: DriverReport) -> str:
+    who = f"process {driver.pid} of {driver.user} on {driver.host}, since {time_text(driver.since_ms)}"
+    moment = time_text(driver.last_beat_ms)
+    if driver.is_at_work:
+        return f"{_AT_WORK[driver.state]}: {who}, last beat {_ago(driver)}"
+    if driver.state == "stalled":
+        return f"no heartbeat for {count(round(max(driver.beat_age_s, 0)), 'second')}{_clocks(driver)}: {who}"
+    if driver.state == "killed":
+        return f"killed, it left no final status: {who}, last beat {moment}"
+    return f"{driver.state} {moment}: {who}"
+
+
+def _ago(driver: DriverReport) -> str:
+    if driver.beat_age_s < -1:
+        return f"{-driver.beat_age_s:.0f} s from now by the clock of its machine, which is ahead of this one"
+    return f"{max(driver.beat_age_s, 0):.0f} s ago{_clocks(driver)}"
+
+
+def _clocks(driver: DriverReport) -> str:
+    return "" if driver.is_same_machine else " by the clocks of two machines"

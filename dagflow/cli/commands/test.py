@@ -12,7 +12,6 @@ import click
 
 from dagflow.cli import output
 from dagflow.cli.number_format import count, duration
-from dagflow.cli.shared_options import verbose_option
 from dagflow.spec.case_reader import AppCase
 from dagflow.testing.app_cases import FILE_PREFIX, CaseFailure, failures_of, is_case_file, read_cases
 from dagflow.testing.case_update import update_file
@@ -26,7 +25,6 @@ _OF_APPS_WITH_TESTS = re.compile(rb"^operators:", re.MULTILINE), re.compile(rb"^
 @click.command("test")
 @click.argument("files", metavar="[FILE…]", nargs=-1)
 @click.option("--update", is_flag=True, help="Write the published output into the tests that expect other output.")
-@verbose_option
 def command(files: tuple[str, ...], update: bool) -> int:
     """Run the tests in FILE, or all tests in and below the working directory: in files test_*.yaml, and in apps.
 

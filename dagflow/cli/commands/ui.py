@@ -10,7 +10,7 @@ import click
 from dagflow.cli import output
 from dagflow.cli.locations import is_app_file, locate, require_journal
 from dagflow.cli.number_format import count
-from dagflow.cli.shared_options import Settings, store_option, verbose_option
+from dagflow.cli.shared_options import Settings, store_option
 from dagflow.errors import JournalError, StorageError
 from dagflow.storage.context import StorageContext
 from dagflow.web import UI_PORT, require_packages
@@ -30,7 +30,6 @@ from dagflow.web.server import Server
     help="Port to listen on; 0 for any free one.",
 )
 @store_option
-@verbose_option
 @click.pass_obj
 def command(settings: Settings, checkpoints: tuple[str, ...], host: str, port: int, app: str | None) -> int:
     """Show pages about the journals at each CHECKPOINT, or of each app file APP, until Ctrl-C.

@@ -15,7 +15,7 @@ from dagflow.api.rejects.reject import REJECTS
 from dagflow.cli import output
 from dagflow.cli.locations import load, note_beside
 from dagflow.cli.number_format import count
-from dagflow.cli.shared_options import Settings, set_option, verbose_option
+from dagflow.cli.shared_options import Settings, set_option
 from dagflow.engine.estimate import estimate
 from dagflow.engine.header_columns import header_problems
 from dagflow.engine.preparation import require_outside, require_paths_apart, target_problems
@@ -39,7 +39,6 @@ T = TypeVar("T")
 @click.command("validate")
 @click.argument("app", metavar="APP")
 @set_option
-@verbose_option
 @click.pass_obj
 def command(settings: Settings, app: str, overrides: tuple[str, ...]) -> int:
     """Check the whole app, also against its output tables and the headers of its input; report all mistakes at once.

@@ -7,11 +7,9 @@ import time
 import click
 
 from dagflow.cli import output
-from dagflow.cli.shared_options import verbose_option
 
 
 @click.command("warm")
-@verbose_option
 def command() -> int:
     """Make local runs on Spark start faster: store Spark's Java classes as a memory image.
 

@@ -10,9 +10,9 @@ from typing import Any
 from dagflow.cli import output
 from dagflow.errors import AppError, DagflowError
 from dagflow.spec.class_description import ClassInfo
-from dagflow.spec.column_files import COLUMNS, is_column_file, path_of
 from dagflow.spec.environment import Environment
 from dagflow.spec.known_names import known_names
+from dagflow.spec.operator_reader import COLUMNS, is_column_file, path_of
 from dagflow.spec.problems import Place, Problems
 from dagflow.spec.yaml_parser import parse_file
 from dagflow.spec.yaml_text import scalar

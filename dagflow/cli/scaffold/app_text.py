@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import keyword
 import posixpath
+import re
 from collections.abc import Iterator, Sequence
 
-from dagflow.cli.scaffold.column_text import column_lines, comment, value_text
+from dagflow.cli.scaffold.column_types import column_lines, comment, value_text
 from dagflow.cli.scaffold.format_guess import FormatGuess
-from dagflow.cli.scaffold.operator_text import MODULE_FILE, operator_name
 from dagflow.errors import DagflowError
 from dagflow.spec.yaml_text import scalar
 
@@ -123,3 +124,58 @@ def target_of(to: str) -> tuple[str, str]:
         what = "its rejects" if place == _REJECTS else "its checkpoint"
         raise DagflowError(f"--to: the app has {what} in {place}", hint="give another directory")
     return kind, path.rstrip("/") or "/"
+
+
+MODULE_FILE = "my_ops.py"
+
+_NAME = re.compile(r"[A-Z][A-Za-z0-9]{0,99}")
+_TAKEN = ("splitter", "reader", "writer", "rejects")
+
+_COLUMNS = '''\
+"""Operators of this app."""
+
+from dagflow import InputPort, Operator, OutputPort, RecordBatch
+
+
+class {name}(Operator):
+    """Passes all records on."""
+
+    input = InputPort()
+    output = OutputPort()
+
+    @input.batch
+    def process(self, batch: RecordBatch) -> None:
+        """Take some records; emitted records go to the next operator."""
+        columns = batch.to_arrow()  # a pyarrow.RecordBatch, such as for columns.append_column("name", values)
+        self.output.emit(batch.with_columns(columns))
+'''
+
+_BYTES = '''\
+"""Operators of this app."""
+
+from dagflow import InputPort, Operator, OutputPort
+
+
+class {name}(Operator):
+    """Passes all records on."""
+
+    input = InputPort()
+    output = OutputPort()
+
+    @input.each
+    def process(self, record: bytes) -> None:
+        """Take a record; a record that is not emitted is dropped."""
+        self.output.emit(record)
+'''
+
+
+def operator_text(name: str, *, has_columns: bool) -> str:
+    return (_COLUMNS if has_columns else _BYTES).format(name=name)
+
+
+def operator_name(name: str) -> str:
+    found = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+    if not _NAME.fullmatch(name) or keyword.iskeyword(name) or found in _TAKEN:
+        reason = "the app has such an operator" if found in _TAKEN else "a class has a name such as DropEmpty"
+        raise DagflowError(f"--operator {name}: {reason}", hint="give another name")
+    return found

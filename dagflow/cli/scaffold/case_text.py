@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from dagflow.cli.scaffold.app_guess import FileHead, plan_of, require_read
 from dagflow.cli.scaffold.app_text import target_of
-from dagflow.cli.scaffold.file_heads import FileHead, plan_of, require_read
 from dagflow.cli.scaffold.format_guess import FormatGuess
 from dagflow.engine.preview import PreviewOptions, preview
 from dagflow.spec.yaml_text import behind_key, scalar

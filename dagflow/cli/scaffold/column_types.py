@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+from dagflow.spec.yaml_text import flow, scalar
+
 NULL_WORDS = ("NA", "N/A", "n/a", "NULL", "null", "None", "#N/A", "-")
 """Words that stand for no value where all other values of a column are numbers, times or truth values."""
 
@@ -190,3 +192,25 @@ def _example(values: Sequence[str]) -> str:
     shortest = min(values[:100], key=len)
     text = shortest if len(shortest) <= 30 else shortest[:29] + "…"
     return f"such as {' '.join(text.split())}"
+
+
+def column_lines(columns: Sequence[ColumnGuess], indent: str = "") -> Iterator[str]:
+    """A line for each column: its name, its type and the evidence. One without a type is left out, by a comment."""
+    entries = [f"{scalar(each.name)}: {value_text(each.type)}" for each in columns if each.type is not None]
+    width = max(map(len, entries), default=0)
+    left = iter(entries)
+    for each in columns:
+        if each.type is None:
+            yield f"{indent}# {comment(f'{scalar(each.name)} is left out, it has no type: {each.evidence}')}"
+        else:
+            yield f"{indent}{next(left):<{width}}  # {comment(each.evidence)}".rstrip(" #")
+
+
+def value_text(value: Any) -> str:
+    # Types such as decimal(18, 2) need no quotes where nothing stands around them.
+    return value if isinstance(value, str) and value.startswith("decimal(") else flow(value)
+
+
+def comment(text: str) -> str:
+    """A text as a comment can hold it: names of files may have line ends and bytes that are no UTF-8."""
+    return "".join(char if char.isprintable() else "?" for char in text)

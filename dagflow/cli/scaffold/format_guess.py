@@ -11,8 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dagflow.cli.scaffold.column_types import ColumnGuess
-from dagflow.cli.scaffold.csv_guess import guess_csv, uneven
-from dagflow.cli.scaffold.row_guess import NEARLY_ALL
+from dagflow.cli.scaffold.csv_guess import NEARLY_ALL, guess_csv, uneven
 from dagflow.errors import DagflowError
 from dagflow.storage.file_kinds import kind_of_content, wide_encoding
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
 from dagflow.errors import own_name
-from dagflow.plan.logical import LogicalPlan
-from dagflow.plan.own_operators import own_edge, own_operators, own_stages
+from dagflow.plan.logical import LogicalPlan, own_edge, own_operators, own_stages
 from dagflow.plan.physical import Edge, Exchange, PhysicalPlan, Routing, Stage
 
 FrameKey = TypeVar("FrameKey", bound=Hashable)

@@ -8,7 +8,6 @@ from typing import Literal, get_args
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.plan.render.drawing import Drawing, drawing_of, node_ids
-from dagflow.plan.render.mermaid import mermaid
 from dagflow.plan.render.svg import svg
 from dagflow.plan.render.text import text
 
@@ -42,10 +41,10 @@ _STYLES = {"call": "solid", "assigned": "dashed", "shuffle": "bold", "report": "
 
 
 def dot(drawing: Drawing) -> str:
-    return "\n".join(_lines(drawing)) + "\n"
+    return "\n".join(_dot_lines(drawing)) + "\n"
 
 
-def _lines(drawing: Drawing) -> Iterator[str]:
+def _dot_lines(drawing: Drawing) -> Iterator[str]:
     ids = node_ids(drawing)
     yield f"digraph {_string(drawing.app)} {{"
     yield '    graph [rankdir=LR, fontname="sans-serif", style=rounded, color="#9aa5b1"]'
@@ -69,3 +68,29 @@ def _lines(drawing: Drawing) -> Iterator[str]:
 def _string(*lines: str) -> str:
     escaped = (line.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ") for line in lines)
     return '"' + "\\n".join(escaped) + '"'
+
+
+_ARROWS = {"call": "-->", "assigned": "-.->", "shuffle": "==>", "report": "-.->"}
+
+
+def mermaid(drawing: Drawing) -> str:
+    return "\n".join(_mermaid_lines(drawing)) + "\n"
+
+
+def _mermaid_lines(drawing: Drawing) -> Iterator[str]:
+    ids = node_ids(drawing)
+    yield "flowchart LR"
+    yield f"    %% app {drawing.app}" + (f": {drawing.caption}" if drawing.caption else "")
+    for index, frame in enumerate(drawing.frames):
+        title = f"{frame.title}: {frame.subtitle}" if frame.subtitle else frame.title
+        yield f'    subgraph f{index}["{_entities(title)}"]'
+        for name in frame.operators:
+            yield f'        {ids[name]}["{_entities(name)}<br/><i>{_entities(drawing.classes[name])}</i>"]'
+        yield "    end"
+    for arrow in drawing.arrows:
+        source, target = ids[arrow.edge.source.operator], ids[arrow.edge.target.operator]
+        yield f'    {source} {_ARROWS[arrow.style]}|"{_entities(arrow.label)}"| {target}'
+
+
+def _entities(text: str) -> str:
+    return "".join(char if char.isalnum() or char in " _-.,:()'" else f"#{ord(char)};" for char in text)

@@ -10,8 +10,7 @@ from dagflow.api.capabilities.composite import Composite
 from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.errors import own_name
 from dagflow.plan.accumulators import accumulators, over_text
-from dagflow.plan.logical import LogicalPlan, OperatorNode
-from dagflow.plan.own_operators import own_operators, own_port
+from dagflow.plan.logical import LogicalPlan, OperatorNode, own_operators, own_port
 from dagflow.plan.physical import PortRef
 from dagflow.plan.render.drawing import Arrow, ArrowStyle, Drawing, Frame
 from dagflow.plan.stream_columns import stream_columns

@@ -15,8 +15,7 @@ from dagflow.journal.app_facts import AppFacts, OperatorFacts, without_checksums
 from dagflow.journal.retention import newest_windows
 from dagflow.journal.windows import Window
 from dagflow.metrics import names
-from dagflow.plan.fusing import Fusion, fuse
-from dagflow.plan.own_operators import own_stages
+from dagflow.plan.logical import Fusion, fuse, own_stages
 from dagflow.plan.physical import Edge, PortRef
 from dagflow.plan.render.drawing import columns_of
 from dagflow.plan.render.layout import Group, Parts, place

@@ -17,7 +17,7 @@ from pyiceberg.exceptions import NoSuchTableError
 from dagflow.engine.run import run
 from dagflow.errors import DagflowError
 from dagflow.execution.messages import WindowJob
-from dagflow.plan.groups import grouped
+from dagflow.plan.added_operators import grouped
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.testing.faults import InjectedCrash

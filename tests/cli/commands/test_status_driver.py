@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dagflow.cli.driver_text import describe_driver
+from dagflow.cli.commands.status import describe_driver
 from dagflow.report.driver_report import DriverReport
 
 REPORT = DriverReport("running", "run", "mill7", "ann", 7, 0, 60_000, 2.2, is_same_machine=True)

@@ -1,4 +1,4 @@
-"""Adds unifiers after the operators that request them."""
+"""Puts parts in the place of composite operators, and adds unifiers, groupers and mergers where they are needed."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from dagflow.api.capabilities.composite import Composite
+from dagflow.api.transactions import TransactionalSink
 from dagflow.api.operator import Operator, Unified
 from dagflow.api.ports import Port
 from dagflow.errors import PlanError, Problem, part_name, text_of
-from dagflow.plan.fusing import in_topological_order
-from dagflow.plan.logical import LogicalPlan, OperatorNode
-from dagflow.plan.own_operators import own_port
+from dagflow.plan.logical import LogicalPlan, OperatorNode, in_topological_order, own_port
 from dagflow.plan.physical import Edge, PortRef
+from dagflow.spec.app_spec import KeyedPartition, Partition
 
 
 def unifier_name(operator: str, port: str) -> str:
@@ -106,3 +107,75 @@ def _problem(plan: LogicalPlan, name: str, message: str) -> Problem:
         return Problem("", 0, 0, text)
     place = spec.partition_place
     return Problem(place.file, place.line, place.column, text)
+
+
+def grouper_name(operator: str) -> str:
+    return part_name(operator, "groups")
+
+
+def merger_name(operator: str) -> str:
+    return part_name(operator, "merger")
+
+
+def targets_owner(operator: str) -> str:
+    """The operator that has the target of an operator's files: of a merger, the one whose files it merges."""
+    return operator.removesuffix(merger_name(""))
+
+
+def holder_of(grouper: str) -> str:
+    return grouper.removesuffix(grouper_name(""))
+
+
+def grouped(logical: LogicalPlan) -> LogicalPlan:
+    nodes, edges = dict(logical.operators), list(logical.edges)
+    for name, node in logical.operators.items():
+        if isinstance(node.operator, TransactionalSink) and (grouper := node.operator.grouper()) is not None:
+            groups, merger = grouper_name(name), merger_name(name)
+            nodes[groups] = OperatorNode(groups, grouper)
+            nodes[merger] = OperatorNode(merger, node.operator.merger())
+            edges.append(Edge(name, PortRef(groups, "jobs"), PortRef(merger, "jobs")))
+    return replace(logical, operators=nodes, edges=tuple(edges))
+
+
+def expanded(logical: LogicalPlan) -> LogicalPlan:
+    nodes: dict[str, OperatorNode] = {}
+    ports: dict[PortRef, list[PortRef]] = {}
+    inner: list[Edge] = []
+    for name, node in logical.operators.items():
+        found = node.operator.expand() if isinstance(node.operator, Composite) else None
+        if found is None:
+            nodes[name] = node
+            continue
+        for number, (part, operator) in enumerate(found.parts.items()):
+            own = part_name(name, part)
+            first = replace(node, name=own, operator=operator)
+            placed = OperatorNode(own, operator, "parallel") if number else first
+            # One partition has all keys.
+            if part in found.codecs and node.partition != 1:
+                placed = replace(placed, partition=KeyedPartition(found.codecs[part], _count(node.partition)))
+            nodes[own] = placed
+        for port, inside in found.ports.items():
+            ports[PortRef(name, port)] = [_port(name, each) for each in inside]
+        inner += [Edge(name, _port(name, source), _port(name, to)) for source, to in found.streams]
+    if not ports:
+        return logical
+    own_ports = {part: own for own, parts in ports.items() for part in parts}
+    composites = {name: node for name, node in logical.operators.items() if name not in nodes}
+    edges = [
+        replace(edge, source=source, target=target)
+        for edge in logical.edges
+        for source in ports.get(edge.source, [edge.source])
+        for target in ports.get(edge.target, [edge.target])
+    ]
+    return replace(logical, operators=nodes, edges=(*edges, *inner), composites=composites, own_ports=own_ports)
+
+
+def _count(partition: Partition) -> int | None:
+    if isinstance(partition, KeyedPartition):
+        return partition.count
+    return partition if isinstance(partition, int) else None
+
+
+def _port(composite: str, inside: str) -> PortRef:
+    part, _, port = inside.partition(".")
+    return PortRef(part_name(composite, part), port)
