@@ -370,7 +370,7 @@ class AppOperator:
             f"no output port of operator '{self.name}' ({', '.join(outputs) or 'it has none'}) fits an input port of "
             f"operator '{target.name}' ({', '.join(inputs) or 'it has none'})"
         )
-        raise PlanError([Problem(place.file, place.line, 0, message)])
+        raise PlanError([place.problem(message)])
 
 
 def _snake_case(name: str) -> str:
@@ -403,8 +403,7 @@ class AppPlan:
     def show(self, format: Format = "text") -> str:
         """The plan as `dagflow plan` shows it: text, mermaid, dot or svg."""
         counts = partitions(self.logical, self.physical)
-        redact = str if self.logical.spec is None else self.logical.spec.redact
-        return explain(self.logical, self.physical, format=format, partitions=counts, redact=redact)
+        return explain(self.logical, self.physical, format=format, partitions=counts, redact=self.logical.redact)
 
     def __str__(self) -> str:
         return self.show()

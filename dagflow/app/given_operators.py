@@ -27,7 +27,7 @@ def require_instance(given: object, kind: type[Operator] | type[PartitionPolicy]
     else:
         found = f"the class {given.__name__}" if isinstance(given, type) else f"a {type(given).__name__}"
     message = f"an instance of {kind.__name__} is expected, and this is {found}"
-    raise PlanError([Problem(place.file, place.line, 0, message)])
+    raise PlanError([place.problem(message)])
 
 
 def lost_values(owner: str, given: Operator | PartitionPolicy, place: Place) -> list[Problem]:
@@ -49,10 +49,7 @@ def lost_values(owner: str, given: Operator | PartitionPolicy, place: Place) -> 
         return [_kept_back(owner, cls, each, each.name in names, place) for each in own]
     changed = [each for each in names if difference(getattr(constructed, each), getattr(given, each)) is not None]
     return [
-        Problem(
-            place.file,
-            place.line,
-            0,
+        place.problem(
             f"{owner}: its property '{each}' was set after {cls.__name__}(…) had made it, and the app makes "
             f"instances of its own: give it to {cls.__name__}({each}=…)",
         )
@@ -75,7 +72,7 @@ def _kept_back(owner: str, cls: type[Any], argument: inspect.Parameter, is_prope
         f"{owner}: {cls.__name__}.__init__() was given '{argument.name}' and {what}, and the app makes "
         f"instances of its own with the properties alone: {advice}"
     )
-    return Problem(place.file, place.line, 0, message)
+    return place.problem(message)
 
 
 def _declared(argument: inspect.Parameter) -> str:

@@ -48,10 +48,9 @@ class NotebookDisplay(Display):
 
 def run_watched(app: LogicalPlan, options: RunOptions, *, is_quiet: bool) -> RunSnapshot:
     """Raises KeyboardInterrupt if the run was interrupted, after it has stopped in order."""
-    redact = str if app.spec is None else app.spec.redact
     notebook = None if is_quiet else _notebook()
-    display = NotebookDisplay(app.name, notebook) if notebook else display_for(app.name, redact, is_quiet=is_quiet)
-    display.redact = redact
+    display = NotebookDisplay(app.name, notebook) if notebook else display_for(app.name, app.redact, is_quiet=is_quiet)
+    display.redact = app.redact
     stop = StopRequest()
     is_interrupted = False
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -13,7 +13,7 @@ from types import TracebackType
 from dagflow.api.operator import OPERATOR_LOGGER
 from dagflow.cli import output
 from dagflow.cli.render import progress_line, summary
-from dagflow.cli.run_log import json_line
+from dagflow.cli.run_log import OWN_LOGGERS, json_line, levels_set
 from dagflow.cli.shared_options import Redact
 from dagflow.execution.breakpoints import is_debugging
 from dagflow.report.snapshot import RunSnapshot
@@ -159,35 +159,21 @@ def logging_to(display: Display, *, is_verbose: bool) -> Iterator[None]:
         # The log file of a run takes more.
         handler.addFilter(lambda record: record.levelno >= logging.WARNING or record.name == OPERATOR_LOGGER)
     handler.setFormatter(_NoticeFormatter("%(levelname)s %(name)s: %(message)s"))
-    root, own = logging.getLogger(), (logging.getLogger("dagflow"), logging.getLogger("operators"))
-    levels = [logger.level for logger in own]
-    root.addHandler(handler)
-    if is_verbose:
-        for logger in own:
-            logger.setLevel(logging.DEBUG)
+    logging.getLogger().addHandler(handler)
     try:
-        yield
+        with levels_set(dict.fromkeys(OWN_LOGGERS, logging.DEBUG) if is_verbose else {}):
+            yield
     finally:
-        root.removeHandler(handler)
-        for logger, level in zip(own, levels, strict=True):
-            logger.setLevel(level)
+        logging.getLogger().removeHandler(handler)
 
 
-@contextmanager
-def operators_silenced(*, is_verbose: bool) -> Iterator[None]:
+def operators_silenced(*, is_verbose: bool) -> AbstractContextManager[None]:
     """Show only errors of what lists files and leaves some out, for a command whose result shows the rest.
 
     Warnings about the content of files are shown. With is_verbose nothing changes.
     """
-    loggers = [logging.getLogger(name) for name in ("operators.splitter", "operators.reader.on_error")]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers if not is_verbose else ():
-        logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
+    loggers = ("operators.splitter", "operators.reader.on_error")
+    return levels_set({} if is_verbose else dict.fromkeys(loggers, logging.ERROR))
 
 
 class _NoticeFormatter(logging.Formatter):

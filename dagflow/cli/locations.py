@@ -134,8 +134,8 @@ def is_app_file(location: str) -> bool:
     return path.is_file() or (path.suffix in (".yaml", ".yml") and not path.exists() and is_local(location))
 
 
-def size_in_bytes(context: click.Context, option: click.Parameter, value: str) -> int:
+def size_in_bytes(context: click.Context, option: click.Parameter, value: str | None) -> int | None:
     try:
-        return parse_size(value)
+        return None if value is None else parse_size(value)
     except ValueError as error:
         raise click.BadParameter(str(error)) from error

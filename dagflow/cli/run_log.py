@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from io import TextIOWrapper
@@ -23,7 +23,7 @@ MOST_BYTES: Final = 8 << 20
 KEPT_RUNS: Final = 20
 """Number of logs of an app that are kept, this one included."""
 
-_OWN = ("dagflow", "operators")
+OWN_LOGGERS = ("dagflow", "operators")
 
 
 class RunLog:
@@ -54,17 +54,26 @@ def attached(log: RunLog | None) -> Iterator[None]:
     if log is None:
         yield
         return
-    root, own = logging.getLogger(), [logging.getLogger(name) for name in _OWN]
-    levels = [logger.level for logger in own]
-    for logger in own:
-        logger.setLevel(min(logger.level or logging.INFO, logging.INFO))
-    root.addHandler(log.handler)
+    levels = {name: logging.getLogger(name).level or logging.INFO for name in OWN_LOGGERS}
+    logging.getLogger().addHandler(log.handler)
     try:
+        with levels_set({name: min(level, logging.INFO) for name, level in levels.items()}):
+            yield
+    finally:
+        logging.getLogger().removeHandler(log.handler)
+
+
+@contextmanager
+def levels_set(level_by_logger: Mapping[str, int]) -> Iterator[None]:
+    """Give loggers another level for as long as the block lasts."""
+    before = {name: logging.getLogger(name).level for name in level_by_logger}
+    try:
+        for name, level in level_by_logger.items():
+            logging.getLogger(name).setLevel(level)
         yield
     finally:
-        root.removeHandler(log.handler)
-        for logger, level in zip(own, levels, strict=True):
-            logger.setLevel(level)
+        for name, level in before.items():
+            logging.getLogger(name).setLevel(level)
 
 
 class _PrivateFileHandler(RotatingFileHandler):

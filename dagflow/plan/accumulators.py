@@ -76,8 +76,4 @@ def _problem(plan: LogicalPlan, name: str) -> Problem:
         f"operator '{owner}': its result over the run is published at the end, and a run that follows has none; "
         "say over: window, or over: {millis: 60000} for a result each minute"
     )
-    spec = None if plan.spec is None else plan.spec.written(name)
-    if spec is None:
-        return Problem("", 0, 0, text)
-    place = spec.place
-    return Problem(place.file, place.line, place.column, text)
+    return plan.written(name).place.problem(text)

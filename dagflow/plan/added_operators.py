@@ -101,12 +101,7 @@ def _fits(port: Port, unifier: Operator) -> bool:
 
 
 def _problem(plan: LogicalPlan, name: str, message: str) -> Problem:
-    text = f"operator '{name}': {message}"
-    spec = None if plan.spec is None else plan.spec.written(name)
-    if spec is None:
-        return Problem("", 0, 0, text)
-    place = spec.partition_place
-    return Problem(place.file, place.line, place.column, text)
+    return plan.written(name).partition_place.problem(f"operator '{name}': {message}")
 
 
 def grouper_name(operator: str) -> str:

@@ -11,7 +11,8 @@ from dagflow.api.operator import Operator
 from dagflow.api.partitioning import Partitioner
 from dagflow.errors import own_name
 from dagflow.plan.physical import Edge, PortRef
-from dagflow.spec.app_spec import AppSpec, Attributes, Partition
+from dagflow.spec.app_spec import AppSpec, Attributes, OperatorSpec, Partition
+from dagflow.spec.problems import Place
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -124,6 +125,16 @@ class LogicalPlan:
     @property
     def instances(self) -> dict[str, Operator]:
         return {name: node.operator for name, node in self.operators.items()}
+
+    def written(self, operator: str) -> OperatorSpec:
+        """An operator as it was written, or the one that it is a part of; without a place where no file has it."""
+        spec = None if self.spec is None else self.spec.written(operator)
+        nowhere = Place("")
+        return spec or OperatorSpec(operator, "", None, {}, None, nowhere, nowhere, nowhere)
+
+    def redact(self, text: str) -> str:
+        """The text without values from the environment."""
+        return text if self.spec is None else self.spec.redact(text)
 
     def fusion(self) -> Fusion:
         control = {name for name, node in self.operators.items() if node.is_control}

@@ -46,7 +46,7 @@ def stream_columns(
             reason = error.reason if isinstance(error, PropertyTextError) else str(error.args[0])
             own = own_operators(plan)[own_name(name)]
             text = f"operator '{own.name}' ({type(own.operator).__name__}): {reason}"
-            problems.add(_place_of(plan, name, error), _redacted(plan, text))
+            problems.add(_place_of(plan, name, error), plan.redact(text))
         else:
             _check_key(plan, name, found, problems)
     return found
@@ -71,21 +71,13 @@ def _check_key(plan: LogicalPlan, name: str, found: Mapping[PortRef, StreamColum
         try:
             key.require_in(arriving.with_names([key.name]))
         except LookupError as error:
-            spec = None if plan.spec is None else plan.spec.written(name)
-            place = Place("") if spec is None else spec.partition_place
-            problems.add(place, _redacted(plan, f"operator '{own_name(name)}': {error.args[0]}"))
+            text = plan.redact(f"operator '{own_name(name)}': {error.args[0]}")
+            problems.add(plan.written(name).partition_place, text)
             return
 
 
-def _redacted(plan: LogicalPlan, text: str) -> str:
-    """Names of columns may contain values from the environment."""
-    return text if plan.spec is None else plan.spec.redact(text)
-
-
 def _place_of(plan: LogicalPlan, name: str, error: Exception) -> Place:
-    spec = None if plan.spec is None else plan.spec.written(name)
-    if spec is None:
-        return Place("")
+    spec = plan.written(name)
     if isinstance(error, PropertyTextError) and spec.properties_node is not None:
         return place_of_text(spec.properties_node, error) or spec.place
     return spec.place

@@ -27,6 +27,9 @@ class Place:
     line: int = 0
     column: int = 0
 
+    def problem(self, message: str) -> Problem:
+        return Problem(self.file, self.line, self.column, message)
+
 
 def place_in_code(file: str, line: int) -> Place:
     """The place of a line of Python code; a file below the working directory is named relative to it."""
@@ -42,7 +45,7 @@ class Problems:
 
     def add(self, place: Place, message: str) -> None:
         """Note one mistake; the same one at the same place counts once."""
-        self._found[Problem(place.file, place.line, place.column, message)] = None
+        self._found[place.problem(message)] = None
 
     def __bool__(self) -> bool:
         return bool(self._found)
@@ -74,6 +77,6 @@ def shortened(text: str) -> str:
     return text if len(text) <= _REASON_CHARACTERS else f"{text[: _REASON_CHARACTERS - 150]} … {text[-150:]}"
 
 
-def listed(names: Collection[str], *, last: str = "and") -> str:
+def listed(names: Collection[str]) -> str:
     words = [f"'{name}'" for name in names]
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}" if words else "nothing"
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else "nothing"

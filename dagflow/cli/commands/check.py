@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import click
 
-from dagflow.api.properties import parse_size
 from dagflow.cli import output
-from dagflow.cli.locations import is_app_file, load, require_no_file_above
+from dagflow.cli.locations import is_app_file, load, require_no_file_above, size_in_bytes
 from dagflow.cli.shared_options import Seconds, Settings, store_option
 from dagflow.errors import DagflowError
 from dagflow.report.alert_rules import RecentRejects, exceeded_limits, recent_rejects
@@ -27,13 +26,6 @@ def _share(context: click.Context, parameter: click.Parameter, value: str | None
     return share
 
 
-def _size(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
-    try:
-        return None if value is None else parse_size(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from error
-
-
 @click.command("check")
 @click.argument("checkpoint", metavar="CHECKPOINT|APP")
 @click.option(
@@ -45,7 +37,7 @@ def _size(context: click.Context, parameter: click.Parameter, value: str | None)
 @click.option("--max-rejects", callback=_share, metavar="SHARE", help="Maximum share of refused records, such as 1%.")
 @click.option(
     "--max-backlog",
-    callback=_size,
+    callback=size_in_bytes,
     metavar="SIZE",
     help="Maximum size of input that is not committed, such as 10GiB.",
 )

@@ -75,7 +75,7 @@ class RunRequest:
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as one JSON object on stdout.")
 @click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
 @click.pass_obj
-def command(settings: Settings, **arguments: Any) -> int:
+def command(settings: Settings, /, **arguments: Any) -> int:
     """Run APP until all input is processed and published.
 
     Started again, it continues: processed files are not read again, and a window that was planned but
