@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from dagflow.api.capabilities.composite import Composite
-from dagflow.api.transactions import TransactionalSink
 from dagflow.api.operator import Operator, Unified
 from dagflow.api.ports import Port
+from dagflow.api.transactions import TransactionalSink
 from dagflow.errors import PlanError, Problem, part_name, text_of
 from dagflow.plan.logical import LogicalPlan, OperatorNode, in_topological_order, own_port
 from dagflow.plan.physical import Edge, PortRef
