@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -59,6 +59,27 @@ class Settings:
     redact_document: Redact = str
     note: Callable[[BaseException], None] = lambda error: None
     line: Callable[[str, BaseException | None], str] = lambda text, error: text
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """The arguments of `dagflow run`, by their names."""
+
+    app: str
+    overrides: tuple[str, ...]
+    checkpoint: str | None
+    workers: int | None
+    limit: int | None
+    master: str | None
+    conf: Mapping[str, str]
+    follow: bool
+    fresh: bool
+    take_over: bool
+    as_json: bool
+    quiet: bool
+    metrics: tuple[str, int] | None
+    log_format: LogFormat
+    ui_port: int | None = None
 
 
 def verbose_option(function: F) -> F:

@@ -13,9 +13,9 @@ from typing import Any
 import click
 
 from dagflow.cli import output
-from dagflow.cli.display import operators_silenced
 from dagflow.cli.locations import load
 from dagflow.cli.number_format import count
+from dagflow.cli.progress import operators_silenced
 from dagflow.cli.record_table import place
 from dagflow.cli.scaffold.app_columns import COLUMNED, RECORDS, AppColumns
 from dagflow.cli.scaffold.app_guess import guess_app, plan_of, read_heads, require_read

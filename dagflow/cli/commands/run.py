@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import click
 
 from dagflow.cli.prestart import prestarted
 from dagflow.cli.shared_options import (
-    LogFormat,
+    RunRequest,
     Settings,
     conf_option,
     local_options,
@@ -28,27 +26,6 @@ def _not_empty(context: click.Context, parameter: click.Parameter, value: str | 
     if value == "":
         raise click.BadParameter("it is empty; expected a path or URL")
     return value
-
-
-@dataclass(frozen=True, slots=True)
-class RunRequest:
-    """The arguments of the command, by their names."""
-
-    app: str
-    overrides: tuple[str, ...]
-    checkpoint: str | None
-    workers: int | None
-    limit: int | None
-    master: str | None
-    conf: Mapping[str, str]
-    follow: bool
-    fresh: bool
-    take_over: bool
-    as_json: bool
-    quiet: bool
-    metrics: tuple[str, int] | None
-    log_format: LogFormat
-    ui_port: int | None = None
 
 
 @click.command("run")
