@@ -18,7 +18,7 @@ from dagflow.execution.chain import torn_down
 from dagflow.execution.operator_output import OperatorOutput, captured, named_records
 from dagflow.execution.task_outputs import TaskOutputs
 from dagflow.execution.task_process import end_if_forked
-from dagflow.plan.groups import holder_of
+from dagflow.plan.added_operators import holder_of
 from dagflow.storage.pending import HeldFile, pending_tag
 
 

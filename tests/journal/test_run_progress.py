@@ -9,7 +9,7 @@ from dagflow.journal.frames import decode, from_json, to_json
 from dagflow.journal.heartbeat import Heartbeat, beating
 from dagflow.journal.process_identity import ProcessIdentity
 from dagflow.journal.run_progress import RunningWindow, RunProgress, RunRates
-from dagflow.metrics.operator_report import OperatorReport
+from dagflow.metrics.counters import OperatorReport
 
 BEAT = Heartbeat(ProcessIdentity("mill7", "ann", 7), "n", "run", "app", "/app.yaml", 0, "running")
 WINDOW = RunningWindow(
