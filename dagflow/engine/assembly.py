@@ -11,8 +11,8 @@ from dagflow.engine.side_inputs import SideInputs
 from dagflow.engine.window_codec import WindowCodec
 from dagflow.engine.window_sizing import WindowSizing
 from dagflow.journal.journal import Journal
+from dagflow.plan.key_columns import arriving_key_families
 from dagflow.plan.logical import LogicalPlan
-from dagflow.plan.stream_columns import arriving_key_families
 from dagflow.runtime.base import LazyRuntime
 from dagflow.storage.objects import ObjectStore
 from dagflow.storage.pending import pending_tag
