@@ -163,8 +163,8 @@ def commits(work: Path, count: int) -> None:
     import pyarrow.parquet as pq
 
     from dagflow.api.transactions import DecidedWindow
+    from operators.sink.columns.table_columns import schema_text
     from operators.sink.tables.delta_table import DeltaTable as Kind
-    from operators.sink.tables.table_columns import schema_text
 
     root = work / "table"
     root.mkdir()

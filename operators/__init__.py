@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from operators.files.metadata import FileMetadata as FileMetadata
     from operators.files.metadata import FileVersion as FileVersion
     from operators.partitioning.deadline import DeadlinePartitioner as DeadlinePartitioner
-    from operators.partitioning.stateless import StatelessPartitioner as StatelessPartitioner
+    from operators.partitioning.deadline import StatelessPartitioner as StatelessPartitioner
     from operators.reader.block_reader import BlockReader as BlockReader
     from operators.reader.formats.base import RecordFormat as RecordFormat
     from operators.reader.read_block import read_block as read_block

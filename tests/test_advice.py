@@ -226,14 +226,14 @@ FOLLOWED = {
     "test_a_name_of_several_columns_is_an_error_where_it_is_taken",
     "take fewer columns with the property columns": AGAIN,
     "write it elsewhere, and put it in its place": BEFORE,
-    "write the files again, with one type in all of them": "operators/lookup/test_united_columns.py::"
+    "write the files again, with one type in all of them": "operators/lookup/test_kinds_united_columns.py::"
     "test_types_of_which_none_takes_all_values_are_named_with_their_files",
     # tables and checks
     "add the column to the table, or drop it": f"{TABLES}"
     "test_a_new_column_that_a_table_does_not_get_is_added_or_dropped",
     "give the column a type upstream, or make the table": f"{UPSERTS}"
     "test_a_key_without_any_value_is_refused_before_the_intent",
-    "give the column a type upstream, or let partition_by": "operators/sink/tables/test_table_partitions.py::"
+    "give the column a type upstream, or let partition_by": "operators/sink/tables/test_partition_fields_rows.py::"
     "test_a_table_is_not_made_without_the_type_of_a_column",
     "leave partition_by out": f"{TABLES}test_a_table_that_is_partitioned_otherwise_says_by_what",
     "let table name a": ANOTHER_DIRECTORY,
@@ -351,12 +351,12 @@ FOLLOWED = {
     "name one as operator.port": BEFORE,
     "use table: delta:PATH": BEFORE,
     "add '…' to upsert_by": BEFORE,
-    "take another column for partition_by": "operators/sink/tables/test_delta_upserts.py::"
+    "take another column for partition_by": "operators/sink/tables/test_delta_target_upserts.py::"
     "test_partitions_by_numbers_with_a_fraction_are_refused",
     "give each query an operator": BEFORE,
     "take it out": BEFORE,
     "give it another name with as": BEFORE,
-    "give the entry another name with as": "operators/sql/test_query_groups.py::"
+    "give the entry another name with as": "operators/sql/test_query_planner.py::"
     "test_a_name_in_group_by_is_that_of_a_column_first",
     "say which rows belong together": BEFORE,
     "name the columns": BEFORE,

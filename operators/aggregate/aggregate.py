@@ -16,11 +16,9 @@ from dagflow.api.ports import InputPort
 from dagflow.api.records import RecordBatch
 from operators.aggregate.aggregate_base import AggregateBase, PartMerger
 from operators.aggregate.aggregate_calls import COMBINED_BY, Aggregation, combined_schema, kind_of, with_room
-from operators.aggregate.ordering import with_equal_keys
-from operators.expressions.bound import Bound
 from operators.expressions.expression import Expression
 from operators.expressions.syntax import ColumnName, Node, columns_in
-from operators.expressions.vectors import Rows, merged
+from operators.expressions.vectors import Bound, Rows, merged, with_equal_keys
 from operators.transform.column_operator import ColumnOperator
 
 
@@ -53,20 +51,13 @@ Keys = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class _Grouping:
-    """The expressions that are computed of records with certain columns.
-
-    Attributes:
-        keys: Expressions of the keys, by name.
-        arguments: Arguments of the aggregate functions, by the names of their parts.
-    """
+    """The expressions that are computed of records with certain columns."""
 
     keys: Mapping[str, Bound]
     arguments: Mapping[str, Bound | None]
 
 
 class _Grouped(AggregateBase):
-    """Combines the parts of groups."""
-
     by: Annotated[
         Keys, Field(description="columns to group by, or {name: expression}; without them all records are one group")
     ] = {}  # noqa: RUF012  # a default, which pydantic copies
@@ -83,7 +74,6 @@ class _Grouped(AggregateBase):
     ]
 
     def check_properties(self) -> None:
-        """Refuse a name that is there twice, and columns that have many values in a group."""
         twice = [name for name in self.columns if name in self.by]
         if twice:
             raise ValueError(f"columns: '{twice[0]}' is one of the columns in by as well")
@@ -91,7 +81,6 @@ class _Grouped(AggregateBase):
             aggregation.require_keys(self.by)
 
     def combined(self, partial: pa.Table) -> pa.Table:
-        """Each group once, with its parts combined."""
         keys = list(self.by)
         parts = [name for name in partial.schema.names if name not in self.by]
         partial = with_room(partial.select([*keys, *parts]), parts)
@@ -103,11 +92,6 @@ class _Grouped(AggregateBase):
         return found.select([*keys, *parts]).cast(combined_schema(partial.schema, parts))
 
     def finished(self, combined: pa.Table) -> pa.Table:
-        """Keys and results, in order of keys.
-
-        Raises:
-            ValueError: A result cannot be computed.
-        """
         # Each key is there once, so no other column decides the order.
         order = pc.sort_indices(combined, [(name, "ascending") for name in self.by]) if self.by else [0]
         table = combined.take(order).combine_chunks()
@@ -128,7 +112,6 @@ class AggregateMerger(_Grouped, PartMerger):
     """Combines the groups of the partitions of an Aggregate."""
 
     def result(self, combined: pa.Table) -> pa.Table:
-        """The results of all groups."""
         return self.finished(combined)
 
 
@@ -147,7 +130,6 @@ class Aggregate(_Grouped, ColumnOperator[_Grouping], Unified):
     _is_partial = False
 
     def expressions(self) -> Iterable[Node]:
-        """The keys, the arguments, and what is computed of results."""
         calls = [call.call for each in self.columns.values() for call in each.calls]
         return [*(key.tree for key in self.by.values()), *(each.tree for each in self.columns.values()), *calls]
 
@@ -175,7 +157,6 @@ class Aggregate(_Grouped, ColumnOperator[_Grouping], Unified):
             self.add(table)
 
     def resulting_columns(self, arriving: StreamColumns) -> StreamColumns:
-        """Keys and results."""
         self.require_not_raw(arriving)
         calls = [call for aggregation in self.columns.values() for call in aggregation.calls]
         known = arriving.schema.names
@@ -193,7 +174,6 @@ class Aggregate(_Grouped, ColumnOperator[_Grouping], Unified):
         return StreamColumns(pa.schema([*((name, schema.field(name).type) for name in self.by), *results]))
 
     def columns_used(self, port: str, column: str, arriving: StreamColumns) -> Iterable[str]:
-        """The columns in the expression of its key or result."""
         known = arriving.schema.names
         if port == "output" and column in self.by:
             key: Expression = self.by[column]
@@ -203,11 +183,6 @@ class Aggregate(_Grouped, ColumnOperator[_Grouping], Unified):
         return super().columns_used(port, column, arriving)
 
     def plan(self, schema: pa.Schema) -> _Grouping:
-        """Check keys and arguments against the columns of records.
-
-        Raises:
-            ExpressionError: A key or an argument does not fit the columns.
-        """
         calls = [call for aggregation in self.columns.values() for call in aggregation.calls]
         return _Grouping(
             {name: key.bind(schema) for name, key in self.by.items()},
@@ -215,7 +190,6 @@ class Aggregate(_Grouped, ColumnOperator[_Grouping], Unified):
         )
 
     def result(self, combined: pa.Table) -> pa.Table:
-        """The results of all groups, or the groups for the merger that comes after this operator."""
         return combined if self._is_partial else self.finished(combined)
 
     def unifier(self, port: str) -> Operator | None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from abc import abstractmethod
+from collections.abc import Collection, Sequence
 from typing import Annotated
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import Field
 
 from dagflow.api.capabilities.accumulator import Accumulator, Over
@@ -13,7 +16,8 @@ from dagflow.api.columns.column_typing import ColumnTraced, StreamColumns
 from dagflow.api.operator import Operator
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.records import RecordBatch
-from operators.aggregate.ordering import concatenated
+from dagflow.errors import START_OVER
+from operators.expressions.sql_types import common_type, normal_type
 
 _COMPACT_ROWS = 1 << 16
 """Number of rows at which partial results are combined: memory grows with the results, not with the records."""
@@ -47,7 +51,6 @@ class AggregateBase(Operator, Accumulator, ColumnTraced):
         """The rows that are emitted, in an order that depends on nothing but the rows."""
 
     def begin_window(self, window_id: int) -> None:
-        """Start without partial results."""
         self._partial: list[pa.Table] = []
         self._is_combined = False
         self._begin_compaction(0)
@@ -59,12 +62,6 @@ class AggregateBase(Operator, Accumulator, ColumnTraced):
         self._least_bytes = least_bytes
 
     def add(self, partial: pa.Table, *, is_combined: bool = False) -> None:
-        """Take in a partial result.
-
-        Args:
-            partial: The result.
-            is_combined: Whether combining it alone would change nothing.
-        """
         self._is_combined = is_combined and not self._partial
         self._partial.append(partial)
         self._rows += partial.num_rows
@@ -80,18 +77,15 @@ class AggregateBase(Operator, Accumulator, ColumnTraced):
         return self._partial[0] if self._is_combined else self.combined(concatenated(self._partial))
 
     def end_window(self) -> None:
-        """Emit the result."""
         if self._partial:
             for batch in self.result(self._combined()).combine_chunks().to_batches():
                 self.output.emit(RecordBatch(batch))
 
     def add_part(self, part: bytes) -> None:
-        """Take in the partial result of earlier windows."""
         with pa.ipc.open_stream(part) as reader:
             self.add(reader.read_all(), is_combined=True)
 
     def take_part(self) -> bytes | None:
-        """The combined result as an Arrow stream."""
         if not self._partial:
             return None
         table = self._combined().combine_chunks()
@@ -113,5 +107,60 @@ class PartMerger(AggregateBase):
             self.add(pa.Table.from_batches([batch.to_arrow()]))
 
     def columns_at(self, port: str, arriving: StreamColumns | None) -> StreamColumns | None:
-        """The columns that the operator before it gives."""
         return arriving
+
+
+def concatenated(tables: Sequence[pa.Table]) -> pa.Table:
+    """Join the rows of all tables; a column that a table lacks is null in its rows."""
+    try:
+        return pa.concat_tables(tables, promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        pass  # Arrow does not convert whole numbers to a decimal of more digits than the decimals that are there
+    try:
+        return pa.concat_tables(_with_common_decimals(tables), promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise ValueError(
+            f"the batches do not go together: {error}; give the column one type, as by a cast to text, and {START_OVER}"
+        ) from error
+
+
+def _with_common_decimals(tables: Sequence[pa.Table]) -> list[pa.Table]:
+    """The tables with one decimal type for each column that has whole numbers in some and decimals in others.
+
+    Raises:
+        pa.ArrowInvalid: A value has more digits than a decimal.
+    """
+    types: dict[str, set[pa.DataType]] = {}
+    for table in tables:
+        for field in table.schema:
+            types.setdefault(field.name, set()).add(field.type)
+    common = {name: _common_decimal(found) for name, found in types.items()}
+    return [
+        table.cast(pa.schema([field.with_type(common[field.name] or field.type) for field in table.schema]))
+        for table in tables
+    ]
+
+
+def _common_decimal(types: Collection[pa.DataType]) -> pa.DataType | None:
+    """The decimal type for whole numbers and decimals; None if not both occur, or another type does."""
+    numbers = [kind for kind in types if not pa.types.is_null(kind)]
+    if not all(pa.types.is_integer(kind) or pa.types.is_decimal128(kind) for kind in numbers):
+        return None
+    if len({pa.types.is_integer(kind) for kind in numbers}) != 2:
+        return None
+    return functools.reduce(common_type, map(normal_type, numbers))
+
+
+def ordered(table: pa.Table, first: Sequence[tuple[str, str]]) -> pa.Table:
+    """Sort rows by the given columns, then by all others; nulls come last.
+
+    Rows that are still equal then differ in nothing that can be sorted, so the result does not depend on the order
+    in which the rows came.
+    """
+    named = {name for name, _ in first}
+    rest = [(field.name, "ascending") for field in table.schema if field.name not in named and _is_sortable(field.type)]
+    return table.take(pc.sort_indices(table, [*first, *rest]))
+
+
+def _is_sortable(kind: pa.DataType) -> bool:
+    return not pa.types.is_nested(kind) and not pa.types.is_dictionary(kind)

@@ -10,10 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.expressions.binding import bind
-from operators.expressions.bound import Bound
-from operators.expressions.expression import text_and_tree
-from operators.expressions.expression_error import ExpressionError
+from operators.expressions.expression import bind, text_and_tree
 from operators.expressions.functions.available import AGGREGATES
 from operators.expressions.sql_types import (
     BIGINT,
@@ -25,8 +22,8 @@ from operators.expressions.sql_types import (
     is_whole,
     name_of,
 )
-from operators.expressions.syntax import Call, Case, Cast, ColumnName, Constant, Node, walk, with_parts
-from operators.expressions.vectors import Rows, Vector, merged
+from operators.expressions.syntax import Call, Case, Cast, ColumnName, Constant, ExpressionError, Node, walk, with_parts
+from operators.expressions.vectors import Bound, Rows, Vector, merged
 
 COMBINED_BY: Mapping[str, str] = MappingProxyType(
     {"count": "sum", "whole": "sum", "decimal": "sum", "double": "sum", "nan": "sum", "min": "min", "max": "max"}
@@ -58,11 +55,7 @@ class AggregateCall:
     name: str
 
     def bind(self, schema: pa.Schema) -> Bound | None:
-        """The argument, checked against the columns of records; None for count(*).
-
-        Raises:
-            ExpressionError: The argument does not fit the columns.
-        """
+        """The argument, checked against the columns of records; None for count(*)."""
         argument = self.call.arguments[0]
         if isinstance(argument, Call) and argument.is_star:
             return None
@@ -159,7 +152,6 @@ def _summand(values: Any) -> tuple[str, Any]:
 
 
 def kind_of(part: str) -> str:
-    """The kind of a part, by its name."""
     return part.rpartition(":")[2]
 
 
@@ -177,7 +169,6 @@ def with_room(partial: pa.Table, parts: Iterable[str]) -> pa.Table:
 
 
 def combined_schema(schema: pa.Schema, parts: Iterable[str]) -> pa.Schema:
-    """The columns that combined parts have."""
     for name in parts:
         at = schema.get_field_index(name)
         if COMBINED_BY[kind_of(name)] == "sum" and pa.types.is_integer(schema.field(at).type):
@@ -187,13 +178,7 @@ def combined_schema(schema: pa.Schema, parts: Iterable[str]) -> pa.Schema:
 
 @dataclass(frozen=True, slots=True)
 class Aggregation:
-    """An expression with aggregate functions.
-
-    Attributes:
-        text: As it is written.
-        calls: The functions.
-        tree: The expression, with the name of a call in its place.
-    """
+    """An expression with aggregate functions."""
 
     text: str
     calls: tuple[AggregateCall, ...]
@@ -201,12 +186,6 @@ class Aggregation:
 
     @classmethod
     def of(cls, value: object) -> Aggregation:
-        """The expression that an app gives.
-
-        Raises:
-            ExpressionError: The text is no expression, or names a function that does not exist.
-            ValueError: The value is no text.
-        """
         if isinstance(value, cls):
             return value
         text, tree = text_and_tree(value, aggregates=True)
@@ -215,16 +194,7 @@ class Aggregation:
 
     @classmethod
     def of_tree(cls, text: str, tree: Node, label: str) -> Aggregation:
-        """The aggregation that a part of a text stands for.
-
-        Args:
-            text: The whole text.
-            tree: The part.
-            label: Names the columns of its parts.
-
-        Raises:
-            ExpressionError: An aggregate function is used as it cannot be.
-        """
+        """The aggregation that a part of a text stands for."""
         calls: list[AggregateCall] = []
 
         def replaced(node: Node) -> Node:
@@ -238,11 +208,7 @@ class Aggregation:
         return cls(text, tuple(calls), changed)
 
     def require_keys(self, keys: Collection[str]) -> None:
-        """Refuse columns outside of functions that have no single value in a group.
-
-        Raises:
-            ExpressionError: A column outside of functions is none that records are grouped by.
-        """
+        """Refuse columns outside of functions that have no single value in a group."""
         allowed = {*keys, *(call.name for call in self.calls)}
         for node in walk(self.tree):
             if isinstance(node, ColumnName) and node.name not in allowed:
@@ -252,11 +218,7 @@ class Aggregation:
         return self.text
 
     def bind(self, schema: pa.Schema) -> Bound:
-        """The value of a group, bound to the columns of keys and parts.
-
-        Raises:
-            ExpressionError: The values of the functions have the wrong types.
-        """
+        """The value of a group, bound to the columns of keys and parts."""
         results = {call.name: call.result(schema) for call in self.calls}
 
         def filled(node: Node) -> Node:
@@ -267,12 +229,7 @@ class Aggregation:
         return bind(self.text, filled(self.tree), schema)
 
     def contributed(self, rows: Rows, arguments: Mapping[str, Bound | None]) -> tuple[dict[str, Any], Vector]:
-        """The parts that records contribute, and for which records they cannot be computed.
-
-        Args:
-            rows: The records.
-            arguments: The bound argument of each call, by its name.
-        """
+        """The parts that records contribute, and for which records they cannot be computed."""
         found: dict[str, Any] = {}
         failures = []
         for call in self.calls:

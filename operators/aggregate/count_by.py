@@ -13,8 +13,8 @@ from dagflow.api.operator import Operator, Unified
 from dagflow.api.ports import InputPort
 from dagflow.api.properties import Columns
 from dagflow.api.records import RecordBatch
-from operators.aggregate.aggregate_base import AggregateBase, PartMerger
-from operators.aggregate.ordering import ordered, with_equal_keys
+from operators.aggregate.aggregate_base import AggregateBase, PartMerger, ordered
+from operators.expressions.vectors import with_equal_keys
 from operators.required_columns import require_columns, require_names
 
 COUNT = "count"
@@ -22,24 +22,19 @@ COUNT = "count"
 
 
 class _Summing(AggregateBase):
-    """Adds up partial counts by key."""
-
     by: Annotated[Columns, Field(description="the column, or columns, whose values are counted")]
 
     def check_properties(self) -> None:
-        """Refuse a column that is there twice, or has the name of the counts."""
         if len(set(self.by)) < len(self.by):
             raise ValueError("by names a column twice")
         if COUNT in self.by:
             raise ValueError(f"by: a column of the name '{COUNT}' would be hidden by the counts")
 
     def combined(self, partial: pa.Table) -> pa.Table:
-        """Each key once, with the sum of its counts."""
         summed = partial.group_by(self.by, use_threads=False).aggregate([(COUNT, "sum")])
         return summed.rename_columns([*self.by, COUNT]).select([*self.by, COUNT])
 
     def result(self, combined: pa.Table) -> pa.Table:
-        """Keys and counts, in order of keys."""
         return ordered(combined, [(name, "ascending") for name in self.by])
 
 
@@ -68,11 +63,6 @@ class CountBy(_Summing, Unified):
             self.add(counted.rename_columns([*self.by, COUNT]), is_combined=True)
 
     def columns_at(self, port: str, arriving: StreamColumns | None) -> StreamColumns | None:
-        """The columns that are counted by, and the counts.
-
-        Raises:
-            LookupError: A column that is counted by does not arrive.
-        """
         if arriving is None:
             return None
         schema = arriving.with_names(self.by)
@@ -84,5 +74,4 @@ class CountBy(_Summing, Unified):
         return [column] if column in self.by else []
 
     def unifier(self, port: str) -> Operator:
-        """The operator that adds up the counts of all partitions."""
         return CountMerger(by=self.by, over=self.over)

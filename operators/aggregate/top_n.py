@@ -14,8 +14,7 @@ from dagflow.api.operator import Unified
 from dagflow.api.ports import InputPort
 from dagflow.api.properties import Count
 from dagflow.api.records import RecordBatch
-from operators.aggregate.aggregate_base import AggregateBase
-from operators.aggregate.ordering import ordered
+from operators.aggregate.aggregate_base import AggregateBase, ordered
 from operators.required_columns import require_columns, require_names
 
 Order = Literal["ascending", "descending"]
@@ -45,17 +44,12 @@ class TopN(AggregateBase, Unified):
 
     @property
     def _order(self) -> list[tuple[str, Order]]:
-        """The columns that are compared, each with its direction."""
         if isinstance(self.by, dict):
             return list(self.by.items())
         return [(self.by, "descending" if self.largest else "ascending")]
 
     def columns_at(self, port: str, arriving: StreamColumns | None) -> StreamColumns | None:
-        """The columns that arrive; the compared column must be among them.
-
-        Raises:
-            LookupError: The compared column does not arrive.
-        """
+        """The columns that arrive; the compared column must be among them."""
         if arriving is not None:
             names = [name for name, _ in self._order]
             require_names(arriving.with_names(names), names)
@@ -70,7 +64,6 @@ class TopN(AggregateBase, Unified):
             self.add(arrived)
 
     def add(self, partial: pa.Table, *, is_combined: bool = False) -> None:
-        """Take in records, and keep only the best of them."""
         super().add(self._candidates(partial, self._partial[0]) if self._partial else partial)
         self._partial = [self._combined()]
 
@@ -87,15 +80,12 @@ class TopN(AggregateBase, Unified):
         return arrived.filter(pc.greater_equal(values, worst) if is_largest else pc.less_equal(values, worst))
 
     def combined(self, partial: pa.Table) -> pa.Table:
-        """The best rows, in order."""
         return ordered(partial, self._order).slice(0, self.n)
 
     def result(self, combined: pa.Table) -> pa.Table:
-        """The best rows, as they are."""
         return combined
 
     def unifier(self, port: str) -> TopN:
-        """Find the best of the partitions' best records."""
         return TopN(by=self.by, n=self.n, largest=self.largest, over=self.over)
 
 

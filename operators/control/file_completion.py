@@ -13,12 +13,7 @@ from operators.files.metadata import BlockMetadata, FileMetadata
 
 @dataclass(frozen=True, slots=True)
 class FileInProgress:
-    """A file that is begun and not completely read.
-
-    Attributes:
-        file: The file.
-        blocks_left: How many of its blocks were not read yet.
-    """
+    """A file that is begun and not completely read."""
 
     file: FileMetadata
     blocks_left: int
@@ -94,20 +89,17 @@ class FileCompletion(ControlOperator):
             self._done.append(self._files.pop(first_id))
 
     def end_window(self) -> None:
-        """Emit the files that this window has completed."""
         # An empty file shares its id with the next file, and was found first.
         for file in sorted(self._done, key=lambda file: (file.first_block_id, file.block_count)):
             self.output.emit(file)
         self._done.clear()
 
     def snapshot(self) -> FileCompletionState:
-        """The files that are begun."""
         return FileCompletionState(
             [FileInProgress(file, self._remaining[first_id]) for first_id, file in self._files.items()]
         )
 
     def restore(self, state: FileCompletionState) -> None:
-        """Continue to wait for the blocks of the files in a snapshot."""
         self._files = {each.file.first_block_id: each.file for each in state.files}
         self._remaining = {each.file.first_block_id: each.blocks_left for each in state.files}
         self._first_ids = sorted(self._files)

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from operators.expressions.expression_error import ExpressionError
+from operators.expressions.syntax import ExpressionError
 
 OPERATORS: dict[type[exp.Expression], str] = {
     exp.Add: "+",
@@ -107,9 +107,6 @@ def require_read(tree: Any, text: str) -> None:
     """Refuse arguments that sqlglot parsed and nothing reads, in a tree and all that it holds.
 
     Classes that nothing reads at all are refused where they are converted.
-
-    Raises:
-        ExpressionError: The tree has such an argument.
     """
     for found in tree.walk():
         read = READ.get(type(found))
@@ -123,11 +120,7 @@ def require_read(tree: Any, text: str) -> None:
 
 
 def note_positions(tree: Any, text: str) -> None:
-    """Note for a tree and all that it holds where it begins, and refuse a tree that is nested too deep.
-
-    Raises:
-        ExpressionError: The tree is nested too deep.
-    """
+    """Note for a tree and all that it holds where it begins, and refuse a tree that is nested too deep."""
     depths: dict[int, int] = {}
     for found in reversed(list(tree.walk())):
         parts = [part for part in found.iter_expressions()]

@@ -8,7 +8,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.expressions.bound import Bound, CallSite, applied, attempted, shared, typed
 from operators.expressions.exact_decimals import as_floating, fitted, rescaled, whole_part
 from operators.expressions.sql_types import (
     BOOLEAN,
@@ -20,7 +19,7 @@ from operators.expressions.sql_types import (
     is_whole,
     name_of,
 )
-from operators.expressions.vectors import Rows, Vector
+from operators.expressions.vectors import Bound, CallSite, Rows, Vector, applied, attempted, shared, typed
 from operators.reader.columns.decimal_texts import WIDE_DIGITS, decimals_of
 from operators.reader.columns.literals import is_written_as, values_of, why_not
 from operators.reader.columns.types import ColumnType
@@ -33,11 +32,7 @@ _LARGEST = 1e38
 
 
 def cast(site: CallSite, value: Bound, kind: pa.DataType) -> Bound:
-    """The value in another type; a value that cannot be converted fails.
-
-    Raises:
-        ExpressionError: The types cannot be converted into each other.
-    """
+    """The value in another type; a value that cannot be converted fails."""
     if value.type == kind:
         return value
     if pa.types.is_null(value.type):
@@ -68,7 +63,6 @@ def lenient_cast(site: CallSite, value: Bound, kind: pa.DataType) -> Bound:
 
 
 def _why_no(kind: pa.DataType) -> Callable[[str], str]:
-    """A function that says why a text is no value of a type."""
     column = ColumnType(name_of(kind), kind)
     is_decimal = pa.types.is_decimal(kind)
 
@@ -194,7 +188,6 @@ def _wide(target: pa.DataType) -> pa.DataType:
 
 
 def _read(texts: Any, column: ColumnType, *, cuts: bool = False) -> Any:
-    """The values of texts, with null for texts that are none."""
     return values_of(pc.utf8_trim_whitespace(texts), column, cuts=cuts)
 
 

@@ -129,9 +129,6 @@ def quotient(dividend: Any, divisor: Any, kind: pa.DataType) -> Any:
         dividend: With digits enough that Arrow's quotient has one more behind the point than kind.
         divisor: An array or a scalar, as the dividend is.
         kind: A decimal type.
-
-    Returns:
-        Null where the divisor is zero, or the quotient has too many digits.
     """
     divisor = unless_zero(divisor)
     if dividend.type.precision + 2 * divisor.type.precision + 3 <= WIDE_DIGITS:

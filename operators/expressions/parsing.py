@@ -28,7 +28,6 @@ from operators.expressions.arguments import (
     position_of,
     require_read,
 )
-from operators.expressions.expression_error import ExpressionError
 from operators.expressions.sql_types import (
     BIGINT,
     BOOLEAN,
@@ -42,7 +41,7 @@ from operators.expressions.sql_types import (
     TIMESTAMP,
     is_number,
 )
-from operators.expressions.syntax import Call, Case, Cast, ColumnName, Constant, Node
+from operators.expressions.syntax import Call, Case, Cast, ColumnName, Constant, ExpressionError, Node
 
 _CALLS_OF_A_LEVEL = 50
 """More than the calls by which sqlglot reads a level of nesting, which are within those of the level around it."""
@@ -77,7 +76,6 @@ class SqlDialect(sqlglot.Dialect):
         }
 
         def reset(self) -> None:
-            """Count steps anew."""
             super().reset()
             self._steps = 0
 
@@ -111,11 +109,6 @@ _CHANGING = ("now", "current_date", "current_time", "current_timestamp", "random
 
 
 def parsed(text: str) -> Node:
-    """The tree of an expression.
-
-    Raises:
-        ExpressionError: The text is no expression, or uses SQL that expressions do not have.
-    """
     # Not parsed as a statement, which a column such as comment or set would begin.
     return Converter(text).node(parsed_as(text, exp.Condition))
 
@@ -126,9 +119,6 @@ def parsed_as(text: str, kind: Any = None) -> Any:
     Args:
         text: The text.
         kind: The class of sqlglot that it should be; None for a statement.
-
-    Raises:
-        ExpressionError: The text is not SQL, or has parts that nothing reads.
     """
     try:
         return _read(text, kind)
@@ -185,11 +175,7 @@ def _offset(text: str, line: int, column: int) -> int:
 
 
 class Converter:
-    """Makes the tree of an expression from that of sqlglot.
-
-    Args:
-        text: The expression.
-    """
+    """Makes the tree of an expression from that of sqlglot."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -222,11 +208,6 @@ class Converter:
         }
 
     def node(self, found: Any) -> Node:
-        """The node of an expression of sqlglot.
-
-        Raises:
-            ExpressionError: Expressions have no such node.
-        """
         at = position_of(found)
         special = self._special.get(type(found))
         if special is not None:
@@ -241,7 +222,6 @@ class Converter:
         return self._call(at, name, found.this, found.expression)
 
     def error(self, reason: str, at: int) -> ExpressionError:
-        """A mistake at a place of the text."""
         return ExpressionError(reason, self.text, at)
 
     def _call(self, at: int, name: str, *arguments: Any) -> Call:
@@ -264,11 +244,6 @@ class Converter:
         return ExpressionError(f"{shown_name(found.sql())} is not available in expressions", self.text, at)
 
     def column(self, found: Any, at: int) -> Node:
-        """The column that a name stands for.
-
-        Raises:
-            ExpressionError: The name is no column.
-        """
         if len(found.parts) > 1:
             reason = "members of structs are not available; put a name that has a point in double quotes"
             raise ExpressionError(reason, self.text, at)
@@ -395,13 +370,6 @@ class Converter:
 
 
 def _added_months(found: Any, number: str, months: int) -> str:
-    """The call that adds an interval of whole months to a date.
-
-    Args:
-        found: The expression of sqlglot that adds or subtracts the interval.
-        number: The number of units, if it is written as a number.
-        months: The months of its unit.
-    """
     around = found.parent
     sign = -1 if isinstance(around, exp.Sub) else 1
     others = [each for each in (around.this, around.expression) if each is not found] if around is not None else []
@@ -420,13 +388,7 @@ _LEAST_LETTERS = 2
 
 
 def with_keyword(error: ExpressionError, text: str, read: Callable[[str], object]) -> ExpressionError:
-    """The error, or one that names a misspelt keyword: one with which the text can be read, or be read further.
-
-    Args:
-        error: The mistake.
-        text: The text.
-        read: Reads a text, or raises an ExpressionError.
-    """
+    """The error, or one that names a misspelt keyword: one with which the text can be read, or be read further."""
     try:
         words = [token for token in tokens.Tokenizer().tokenize(text) if token.token_type.name == "VAR"]
     except Exception:  # sqlglot refuses what is no SQL at all

@@ -8,6 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from dagflow.api.properties import PropertyTextError
+
 
 @dataclass(frozen=True, slots=True)
 class Node:
@@ -21,7 +23,6 @@ class Node:
 
     @property
     def parts(self) -> tuple[Node, ...]:
-        """The nodes directly below."""
         return ()
 
 
@@ -62,7 +63,6 @@ class Call(Node):
 
     @property
     def parts(self) -> tuple[Node, ...]:
-        """The arguments."""
         return self.arguments
 
     @property
@@ -87,19 +87,12 @@ class Cast(Node):
 
     @property
     def parts(self) -> tuple[Node, ...]:
-        """The argument."""
         return (self.argument,)
 
 
 @dataclass(frozen=True, slots=True)
 class Case(Node):
-    """The value of the first branch whose condition is true, or whose condition is equal to an operand.
-
-    Attributes:
-        branches: Pairs of condition and value.
-        default: The value where no condition is true.
-        operand: What the conditions are compared with, if there is one.
-    """
+    """The value of the first branch whose condition is true, or whose condition is equal to an operand."""
 
     branches: tuple[tuple[Node, Node], ...]
     default: Node
@@ -107,7 +100,6 @@ class Case(Node):
 
     @property
     def parts(self) -> tuple[Node, ...]:
-        """The operand, conditions and values, and the default."""
         operand = () if self.operand is None else (self.operand,)
         return (*operand, *(part for branch in self.branches for part in branch), self.default)
 
@@ -126,12 +118,10 @@ class Alias(Node):
 
     @property
     def parts(self) -> tuple[Node, ...]:
-        """The argument."""
         return (self.argument,)
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """The node and all below it."""
     yield node
     for part in node.parts:
         yield from walk(part)
@@ -149,7 +139,6 @@ def columns_in(node: Node, known: Collection[str] = ()) -> list[str]:
 
 
 def with_parts(node: Node, change: Callable[[Node], Node]) -> Node:
-    """The node with each part changed."""
     if isinstance(node, Call):
         return replace(node, arguments=tuple(change(part) for part in node.arguments))
     if isinstance(node, Cast | Alias):
@@ -159,3 +148,7 @@ def with_parts(node: Node, change: Callable[[Node], Node]) -> Node:
         operand = None if node.operand is None else change(node.operand)
         return replace(node, branches=branches, default=change(node.default), operand=operand)
     return node
+
+
+class ExpressionError(PropertyTextError):
+    """An expression is wrong, or does not fit the columns that it is computed of."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,8 @@ import pyarrow.compute as pc
 
 from dagflow.api.columns.json_values import readable_value
 from dagflow.storage.columns import parts_of
+from operators.expressions.sql_types import TEXT, is_whole, name_of
+from operators.expressions.syntax import Constant, ExpressionError, Node
 
 Codes = npt.NDArray[np.int32]
 Kernel = Callable[..., Any]
@@ -35,23 +38,14 @@ class Vector:
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """A reason why values failed, and the arguments with which they did.
-
-    Attributes:
-        why: Gives the reason for the arguments of one record.
-        arguments: Arrays or scalars.
-    """
+    """A reason why values failed, and the arguments with which they did."""
 
     why: Why
     arguments: tuple[Any, ...]
 
 
 class Rows:
-    """The records that an expression is computed of.
-
-    Args:
-        columns: The records.
-    """
+    """The records that an expression is computed of."""
 
     def __init__(self, columns: pa.RecordBatch) -> None:
         self.columns = columns
@@ -62,12 +56,6 @@ class Rows:
         return int(self.columns.num_rows)
 
     def reason(self, code: int, row: int) -> str:
-        """Why a record has no value, as a clause.
-
-        Args:
-            code: As in Vector.failures.
-            row: Position of the record.
-        """
         return self.reasons(np.where(np.arange(row + 1) == row, np.int32(code), np.int32(0)))[row]
 
     def reasons(self, failures: Codes) -> dict[int, str]:
@@ -135,7 +123,6 @@ class Rows:
 
 
 def merged(*failures: Codes | None) -> Codes | None:
-    """For each record the first of its failures."""
     found = [codes for codes in failures if codes is not None]
     if not found:
         return None
@@ -174,7 +161,6 @@ def _each_possible(kernel: Kernel, inputs: tuple[Any, ...]) -> Any:
 
 
 def _null_like(kernel: Kernel, inputs: tuple[Any, ...]) -> Any:
-    """One null of the type that the kernel gives."""
     kind = kernel(*(_slice(each, range(0)) for each in inputs)).type
     return pa.nulls(1, kind)
 
@@ -191,3 +177,101 @@ def _some(values: Any, rows: npt.NDArray[np.int64]) -> list[Any]:
         return [*taken.to_pylist()]
     except (ValueError, OverflowError):
         return [*map(readable_value, taken)]
+
+
+def with_equal_keys(keys: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Give equal values of columns equal bits, by which they are grouped: one zero and one NaN."""
+    for index, field in enumerate(keys.schema):
+        if field.name in names and (pa.types.is_float32(field.type) or pa.types.is_float64(field.type)):
+            column = keys.column(index)
+            # Adding zero makes a negative zero a positive one.
+            same = pc.if_else(pc.is_nan(column), pa.scalar(math.nan, field.type), pc.add(column, 0.0))
+            keys = keys.set_column(index, field, same.cast(field.type))
+    return keys
+
+
+Compute = Callable[[Rows], Vector]
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """An expression with its type."""
+
+    node: Node
+    type: pa.DataType
+    compute: Compute
+
+    @property
+    def constant(self) -> Any:
+        """The value of a written constant, else None."""
+        return self.node.value if isinstance(self.node, Constant) else None
+
+
+@dataclass(frozen=True, slots=True)
+class CallSite:
+    """A place in an expression where a function is used."""
+
+    text: str
+    node: Node
+    name: str
+
+    def error(self, reason: str, where: Bound | None = None) -> ExpressionError:
+        """A mistake at an argument, or at the function itself."""
+        return ExpressionError(reason, self.text, (self.node if where is None else where.node).position)
+
+    def require(
+        self, argument: Bound, fits: Callable[[Any], bool], what: str, kind: pa.DataType | None = None
+    ) -> Bound:
+        """The argument, where it has a type that the function takes.
+
+        Args:
+            argument: The argument.
+            fits: Whether the function takes a type.
+            what: The types that it takes, in words.
+            kind: The type of a null without a type; None leaves it without one.
+        """
+        if pa.types.is_null(argument.type):
+            return argument if kind is None else typed(argument, kind)
+        if not fits(argument.type):
+            hint = ""
+            if argument.type == TEXT:
+                hint = "; cast it, or give the column a type where it is read"
+            raise self.error(f"{self.name} takes {what}, and this is {name_of(argument.type)}{hint}", argument)
+        return argument
+
+    def text_of(self, argument: Bound) -> Bound:
+        return self.require(argument, pa.types.is_string, "text", TEXT)
+
+    def written_text(self, argument: Bound, what: str) -> str:
+        """The text of an argument that must be written in the expression."""
+        if not isinstance(argument.constant, str):
+            raise self.error(f"{what} of {self.name} must be a text in quotes, not computed", argument)
+        return argument.constant
+
+    def written_number(self, argument: Bound, what: str) -> int:
+        """The whole number of an argument that must be written in the expression."""
+        value = argument.constant
+        if not (isinstance(value, int) and is_whole(argument.type)):
+            raise self.error(f"{what} of {self.name} must be a whole number, not computed", argument)
+        return value
+
+
+def typed(null: Bound, kind: pa.DataType) -> Bound:
+    """A null constant with a type."""
+    scalar = pa.scalar(None, kind)
+    return Bound(null.node, kind, lambda rows: Vector(scalar))
+
+
+def shared(value: Bound) -> Bound:
+    """An expression that others read several times, and that is computed once: nested ones would double the work."""
+    return Bound(value.node, value.type, lambda rows: rows.once(value.compute))
+
+
+def applied(site: CallSite, kind: pa.DataType, kernel: Callable[..., Any], *arguments: Bound) -> Bound:
+    """An expression whose kernel has a value for all arguments."""
+    return Bound(site.node, kind, lambda rows: rows.apply(kernel, *(each.compute(rows) for each in arguments)))
+
+
+def attempted(site: CallSite, kind: pa.DataType, kernel: Callable[..., Any], why: Why, *arguments: Bound) -> Bound:
+    """An expression whose kernel has no value for some arguments; see Rows.attempt."""
+    return Bound(site.node, kind, lambda rows: rows.attempt(kernel, why, *(each.compute(rows) for each in arguments)))

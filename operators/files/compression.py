@@ -47,8 +47,6 @@ class Decompressor(Protocol):
 
 
 class _Deflated:
-    """A gzip member."""
-
     def __init__(self) -> None:
         self._object = isal_zlib.decompressobj(wbits=31)
 
@@ -118,11 +116,6 @@ class Compression:
     start: Callable[[], Any]
 
     def decompressor(self) -> Decompressor:
-        """A decompressor for one stream.
-
-        Raises:
-            DagflowError: The package that it needs is not installed.
-        """
         try:
             made: Decompressor = self.start()
         except ImportError as error:

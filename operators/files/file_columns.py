@@ -16,11 +16,7 @@ _SEPARATOR = "\0"  # no path has this character
 
 
 class NameColumn(Sequence[str]):
-    """Names in one text, a third of their size as objects: the driver holds the names of several windows.
-
-    Args:
-        text: The names, each followed by a NUL.
-    """
+    """Names in one text, a third of their size as objects: the driver holds the names of several windows."""
 
     __slots__ = ("_borders", "_text")
 
@@ -30,16 +26,13 @@ class NameColumn(Sequence[str]):
 
     @classmethod
     def of(cls, names: Sequence[str]) -> NameColumn:
-        """Make a column of names."""
         return cls(_SEPARATOR.join([*names, ""]))
 
     @property
     def text(self) -> str:
-        """The names, each followed by a NUL."""
         return self._text
 
     def take(self, positions: Column) -> NameColumn:
-        """The names at some positions."""
         if not len(positions):
             return NameColumn("")
         if (np.diff(positions) == 1).all():
@@ -56,7 +49,6 @@ class NameColumn(Sequence[str]):
     @overload
     def __getitem__(self, index: slice) -> NameColumn: ...
     def __getitem__(self, index: int | slice) -> str | NameColumn:
-        """One name, or the names of a range."""
         borders = self._found_borders()
         if isinstance(index, slice):
             start, end, step = index.indices(len(borders) - 1)

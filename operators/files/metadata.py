@@ -85,7 +85,6 @@ class FileMetadata(RowTuple):
 
     @classmethod
     def to_rows(cls, tuples: Iterable[FileMetadata]) -> Iterator[list[Any]]:
-        """A row for each file."""
         for file in tuples:
             version = file.version
             yield [
@@ -96,7 +95,6 @@ class FileMetadata(RowTuple):
 
     @classmethod
     def from_rows(cls, rows: Iterable[_FileRow]) -> Iterator[FileMetadata]:
-        """The files that to_rows was given."""
         for url, path, size, mtime_ns, etag, file_id, block_size, first_id, count, is_directory, discovered_ms in rows:
             version = FileVersion(size, mtime_ns, etag, file_id)
             yield cls(url, path, version, block_size, first_id, count, is_directory, discovered_ms)
@@ -106,14 +104,6 @@ class DecompressedRange(NamedTuple):
     """The part of the content of a cut compressed file that is in a block, as a pre-scan found it.
 
     Positions are those of the compression: bits for bzip2, bytes for others. Offsets count decompressed bytes.
-
-    Attributes:
-        start: Offset of the first byte in the units that begin in the block.
-        end: Offset one past its last byte.
-        entry: Position of the first such unit, or of the next one.
-        exit: Position one past the last such unit.
-        near_place: Position of a unit somewhat before, for formats that look back.
-        near_start: Offset of its first byte.
     """
 
     start: int
@@ -222,7 +212,6 @@ class BlockMetadata(RowTuple):
 
     @property
     def size_bytes(self) -> int:
-        """Length of the range."""
         return self.end - self.start
 
     @property
@@ -254,7 +243,6 @@ class BlockMetadata(RowTuple):
 
     @classmethod
     def from_rows(cls, rows: Iterable[_BlockRow]) -> Iterator[BlockMetadata]:
-        """The blocks that to_rows was given."""
         for row in rows:
             version = FileVersion(row.size_bytes, row.mtime_ns, row.etag, row.file_id)
             for index in range(row.block_count):

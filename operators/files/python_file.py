@@ -35,7 +35,6 @@ class PythonFile(io.RawIOBase):
         return self._at
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # any buffer
-        """Fill a buffer."""
         count = self._file.read_into(self._at, memoryview(buffer))
         self._at += count
         return count

@@ -75,7 +75,6 @@ class RefusedBlocks(TupleBatch):
 
     @property
     def weights(self) -> npt.NDArray[np.int64]:
-        """The sizes of the blocks."""
         return np.array([block.size_bytes for block in self.blocks], np.int64)
 
     def of_block(self, index: int) -> tuple[BlockMetadata, RefusedRecords, npt.NDArray[np.bool_]]:
@@ -84,12 +83,10 @@ class RefusedBlocks(TupleBatch):
         return self.blocks[index], self.records.slice(start, end), self.is_tried[start:end]
 
     def slice(self, start: int, end: int) -> RefusedBlocks:
-        """The blocks [start, end)."""
         first, last = self._rows(start, end)
         return RefusedBlocks(self.blocks[start:end], self.records.slice(first, last), self.is_tried[first:last])
 
     def _rows(self, start: int, end: int) -> tuple[int, int]:
-        """Where the records of the blocks [start, end) are."""
         if start == end:
             return 0, 0
         ids = self.records.numbers("block_id")
@@ -97,11 +94,9 @@ class RefusedBlocks(TupleBatch):
         return int(np.searchsorted(ids, first, side="left")), int(np.searchsorted(ids, last, side="right"))
 
     def __iter__(self) -> Iterator[BlockMetadata]:
-        """The blocks."""
         return iter(self.blocks)
 
     def to_json(self) -> dict[str, Any]:
-        """See TupleBatch."""
         return {
             "blocks": asdict(BlockMetadata.to_table(self.blocks)),
             "records": base64.b64encode(self.records.to_bytes()).decode(),
@@ -110,11 +105,6 @@ class RefusedBlocks(TupleBatch):
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> RefusedBlocks:
-        """See TupleBatch.
-
-        Raises:
-            JournalError: The fields are others than this program knows.
-        """
         require_fields(cls, value, ("blocks", "records", "is_tried"))
         records = RefusedRecords.from_bytes(base64.b64decode(value["records"]))
         bits = np.unpackbits(np.frombuffer(base64.b64decode(value["is_tried"]), np.uint8), count=len(records))

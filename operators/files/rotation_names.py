@@ -98,10 +98,6 @@ def rotated(paths: Sequence[bytes], are_known: Callable[[Sequence[bytes]], set[b
     Earlier paths are those of earlier_paths(), but lower numbers count only for compressed files: other files seldom
     get another inode when they are given a higher number, and then the log is known as well. Only the lowest numbers of
     farther_paths() are looked for.
-
-    Args:
-        paths: The paths.
-        are_known: Gives those of some paths that are known.
     """
     every = binary_column(paths)
     compressed = np.flatnonzero(_matches(every, f"[^/]{_COMPRESSED_END}"))
@@ -146,7 +142,6 @@ class _Names:
         self._positions = positions
 
     def derived(self, rows: npt.NDArray[np.integer], names: pa.Array | pa.ChunkedArray) -> _Names:
-        """The names derived from some rows, one from each."""
         distinct = pc.unique(names)
         return _Names(distinct, self, rows, positions_in(names, distinct)[1])
 

@@ -86,16 +86,13 @@ class SmallFileBatch(TupleBatch):
 
     @property
     def is_divisible(self) -> bool:
-        """Whether tasks may share the batch."""
         return not self.is_whole
 
     @property
     def weights(self) -> Column:
-        """The members' sizes."""
         return self.sizes
 
     def url(self, index: int) -> str:
-        """URL of a member."""
         return self.base + self.names[index]
 
     def block(self, index: int) -> BlockMetadata:
@@ -123,7 +120,6 @@ class SmallFileBatch(TupleBatch):
         return (self.block(index) for index in np.flatnonzero(self.sizes).tolist())
 
     def slice(self, start: int, end: int) -> SmallFileBatch:
-        """The members [start, end)."""
         return replace(
             self,
             first_id=self.first_id + start,
@@ -149,7 +145,6 @@ class SmallFileBatch(TupleBatch):
             start += len(urls)
 
     def to_json(self) -> dict[str, Any]:
-        """See TupleBatch."""
         return {
             "first_id": self.first_id,
             "base": self.base,
@@ -167,11 +162,6 @@ class SmallFileBatch(TupleBatch):
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> SmallFileBatch:
-        """See TupleBatch.
-
-        Raises:
-            JournalError: The fields are others than this program knows.
-        """
         require_fields(cls, value, _JSON_FIELDS)
         return cls(
             first_id=value["first_id"],
@@ -203,12 +193,7 @@ def _split(urls: Sequence[str]) -> tuple[str, NameColumn]:
 
 
 class SmallFileBlocks(Sequence[BlockMetadata]):
-    """Some blocks of a small-file batch, made when they are asked for: most records are written without their block.
-
-    Args:
-        batch: The batch.
-        indices: Indices of the members of the batch.
-    """
+    """Some blocks of a small-file batch, made when they are asked for: most records are written without their block."""
 
     __slots__ = ("_batch", "_indices")
 
@@ -224,19 +209,16 @@ class SmallFileBlocks(Sequence[BlockMetadata]):
     @overload
     def __getitem__(self, index: slice) -> SmallFileBlocks: ...
     def __getitem__(self, index: int | slice) -> BlockMetadata | SmallFileBlocks:
-        """One block, or some."""
         if isinstance(index, slice):
             return SmallFileBlocks(self._batch, self._indices[index])
         return self._batch.block(int(self._indices[index]))
 
     @property
     def block_ids(self) -> Column:
-        """Ids of the blocks."""
         return self._batch.first_id + self._indices
 
     @property
     def urls(self) -> list[str]:
-        """URL of each block."""
         base = self._batch.base
         return [base + name for name in self._batch.names.take(self._indices)]
 

@@ -95,7 +95,6 @@ class FileFingerprints:
         fingerprints: Sequence[int],
         waiting: Sequence[int] | None = None,
     ) -> FileFingerprints:
-        """The event for files, column by column."""
         rows = sizes, mtimes, fingerprints, waiting or [0] * len(sizes)
         size, mtime, fingerprint, left = (np.array(column, np.int64) for column in rows)
         # The driver holds the events of several windows: a column of a million numbers takes less memory than objects.

@@ -1,8 +1,10 @@
-"""Finds the rows of a table by their keys, for whole columns at once; built once, asked for each batch."""
+"""Finds the rows of a table by their keys, for whole columns at once; built once in a process, asked for each batch."""
 
 from __future__ import annotations
 
 import math
+import threading
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from dagflow.api.context import SideData
+from operators.expressions.exact_decimals import as_floating
+from operators.expressions.sql_types import DOUBLE, as_decimal, common_type, is_whole, normal_type
 
 Positions = npt.NDArray[np.int64]
 _Words = npt.NDArray[np.uint64]
@@ -25,9 +31,6 @@ class KeyIndex:
     """The rows of a table by the values of some columns.
 
     Keys are equal as in SQL, but NaN equals NaN; a null equals nothing.
-
-    Args:
-        keys: The columns, at least one, in their normal types.
 
     Attributes:
         rows: The rows that have a key, those of one key together, in the order of the table.
@@ -50,11 +53,7 @@ class KeyIndex:
         self.counts: Positions = np.diff(self.starts, append=len(found))
 
     def find(self, keys: Sequence[pa.Array]) -> Positions:
-        """The number of the key of each record, by which starts and counts are asked; ABSENT where there is none.
-
-        Args:
-            keys: Columns of the types that the table's have.
-        """
+        """The number of the key of each record, by which starts and counts are asked; ABSENT where there is none."""
         codes = self._columns[0].find(keys[0])
         for column, pairs, values in zip(self._columns[1:], self._pairs, keys[1:], strict=True):
             codes = _position(pairs, _paired(codes, column.find(values), len(column)))
@@ -75,11 +74,7 @@ def _position(ascending: Any, wanted: Any) -> Positions:
 
 
 class _Distinct:
-    """The different values of a column, each with a number from 0 on.
-
-    Args:
-        values: The column.
-    """
+    """The different values of a column, each with a number from 0 on."""
 
     def __init__(self, values: pa.Array) -> None:
         known = _normal(values).unique().drop_null()
@@ -176,3 +171,102 @@ def _text_words(values: pa.Array, seed: int) -> _Words:
 
 def _factors(count: int, seed: int) -> _Words:
     return np.random.default_rng(seed).integers(0, 1 << 64, count, np.uint64) | np.uint64(1)
+
+
+def compared_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
+    """The type in which keys of two types are compared; None where they cannot be.
+
+    The type holds each value that both types have, though not each value that one of them has. Decimals with digits
+    behind the point are compared with doubles as doubles, which round them.
+    """
+    for whole, other in ((left, right), (right, left)):
+        # A double holds no whole number beyond 2^53 for sure.
+        if pa.types.is_floating(other) and (is_whole(whole) or (pa.types.is_decimal(whole) and whole.scale == 0)):
+            return whole
+    return common_type(left, right)
+
+
+def compared_keys(values: pa.Array, kind: pa.DataType) -> Any:
+    """Keys in the type in which they are compared; null, which matches nothing, for one that the type does not have."""
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if values.type == kind:
+        return values
+    if pa.types.is_floating(values.type) and not pa.types.is_floating(kind):
+        return _whole(pc.cast(values, DOUBLE), kind)
+    if pa.types.is_decimal(values.type) and pa.types.is_floating(kind):
+        return as_floating(values, kind)
+    if not pa.types.is_decimal(kind):
+        try:
+            return pc.cast(values, kind)
+        except pa.ArrowInvalid:
+            return _where_equal(values, kind)
+    # Arrow checks the type of a whole number instead of its value.
+    if pa.types.is_integer(values.type):
+        values = pc.cast(values, as_decimal(normal_type(values.type)))
+    # Arrow accepts a decimal that is too large: 2^63 as decimal(38, 30) is 46826544.8.
+    return _where_equal(values, kind)
+
+
+def _whole(values: pa.Array, kind: pa.DataType) -> Any:
+    if pa.types.is_decimal(kind):
+        most = 10.0**kind.precision
+        fits = pc.and_(pc.greater(values, -most), pc.less(values, most))
+    else:
+        most = 2.0 ** (kind.bit_width - 1)
+        fits = pc.and_(pc.greater_equal(values, -most), pc.less(values, most))
+    fits = pc.and_(fits, pc.equal(pc.floor(values), values))
+    return pc.cast(pc.if_else(fits, values, None), kind)
+
+
+def _where_equal(values: pa.Array, kind: pa.DataType) -> Any:
+    """Values that stay the same when they are cast back; null for the others."""
+    found = pc.cast(values, kind, safe=False)
+    return pc.if_else(pc.equal(pc.cast(found, values.type, safe=False), values), found, None)
+
+
+_KEPT = 4
+"""Number of tables that a process keeps: those of windows that run at the same time, and of the operators of an app."""
+
+
+class LookupTable:
+    """The rows of one version of a table."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.columns = table.combine_chunks()
+        self._indices: dict[tuple[Any, ...], KeyIndex] = {}
+
+    def column(self, name: str) -> Any:
+        chunks = self.columns.column(name).chunks
+        return chunks[0] if chunks else pa.array([], self.columns.schema.field(name).type)
+
+    def index(self, names: Sequence[str], kinds: Sequence[pa.DataType]) -> KeyIndex:
+        """The index by some columns, each cast to the type in which it is compared."""
+        key = (*names, *kinds)
+        if key not in self._indices:
+            columns = [compared_keys(self.column(name), kind) for name, kind in zip(names, kinds, strict=True)]
+            self._indices[key] = KeyIndex(columns)
+        return self._indices[key]
+
+
+_tables: OrderedDict[str, LookupTable] = OrderedDict()
+_lock = threading.Lock()
+
+
+def lookup_table(data: SideData) -> LookupTable:
+    # Tasks may be threads of one process: only one of them reads a table.
+    with _lock:
+        found = _tables.pop(data.name, None)
+        if found is None:
+            found = LookupTable(pa.ipc.open_stream(data.read()).read_all())
+        _tables[data.name] = found
+        while len(_tables) > _KEPT:
+            _tables.popitem(last=False)
+        return found
+
+
+def as_bytes(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())

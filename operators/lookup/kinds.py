@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol, cast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,23 +16,19 @@ from dagflow.storage.context import StorageContext
 from dagflow.storage.file_stat import FileStat
 from dagflow.storage.location import absolute, is_local, name_of, redacted
 from dagflow.suggestions import did_you_mean
+from operators.expressions.sql_types import as_decimal, normal_type
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.files.python_file import PythonFile
-from operators.lookup.united_columns import UnitedColumns
 from operators.reader.content import ContentReader
 from operators.reader.formats import RECORD_FORMATS
 from operators.reader.formats.base import ByteAccounting
 from operators.reader.formats.csv import Csv
-from operators.sink.tables.delta_table import DeltaTable
-from operators.sink.tables.iceberg_table import IcebergTable
+from operators.sink.columns.nested_types import common_type, nulls_of, of_parts, parts_of, table_type
+from operators.sink.tables.base import table_class
 
 
 class LookupSource(ABC):
-    """A table that records are joined with. An operator holds it, so it is pickled, and holds no connection.
-
-    Attributes:
-        name: Its name in messages.
-    """
+    """A table that records are joined with. An operator holds it, so it is pickled, and holds no connection."""
 
     name: str
 
@@ -43,31 +39,15 @@ class LookupSource(ABC):
 
     @abstractmethod
     def version(self, storage: StorageContext) -> str:
-        """A text that differs for each state of the table.
-
-        Raises:
-            DagflowError: The table does not exist.
-        """
+        """A text that differs for each state of the table."""
 
     @abstractmethod
     def columns(self, storage: StorageContext) -> pa.Schema:
-        """The columns of the table.
-
-        Raises:
-            DagflowError: The table does not exist, or cannot be read.
-        """
+        """The columns of the table."""
 
     @abstractmethod
     def batches(self, storage: StorageContext, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The rows of the table.
-
-        Args:
-            storage: Reaches the stores of the app.
-            names: The columns to read, all of which the table has.
-
-        Raises:
-            DagflowError: The table cannot be read.
-        """
+        """The rows of the table."""
 
 
 class FilesSource(LookupSource):
@@ -86,15 +66,9 @@ class FilesSource(LookupSource):
 
     @property
     def is_near(self) -> bool:
-        """Whether the location is on a disk of this machine."""
         return is_local(self._location)
 
     def files(self, storage: StorageContext) -> list[FileStat]:
-        """The files, by name.
-
-        Raises:
-            DagflowError: The location does not exist, or its directory has no files, or something else in it.
-        """
         found = storage.stat(self._location)
         if not found.is_directory:
             return [found]
@@ -115,7 +89,6 @@ class FilesSource(LookupSource):
         return files
 
     def version(self, storage: StorageContext) -> str:
-        """The versions of the files."""
         files = self.files(storage)
         facts = [(name_of(each.url), each.size_bytes, each.mtime_ns, each.etag, each.file_id) for each in files]
         digest = hashlib.blake2b(repr(facts).encode(), digest_size=6).hexdigest()
@@ -126,16 +99,6 @@ _KINDS = ("csv", "parquet", "delta", "iceberg")
 
 
 def lookup_source(table: str, csv: Mapping[str, Any], catalog: Mapping[str, str]) -> LookupSource:
-    """The table that an operator names.
-
-    Args:
-        table: Kind and location.
-        csv: Options of the format csv.
-        catalog: Options of a catalog of Iceberg.
-
-    Raises:
-        ValueError: The kind does not exist, its package is missing, or its options are wrong.
-    """
     kind, colon, location = table.partition(":")
     if kind not in _KINDS or not colon or not location:
         kinds = "csv:PATH, as in csv:data/rates.csv, parquet:PATH, delta:PATH or iceberg:NAMESPACE.NAME"
@@ -148,19 +111,11 @@ def lookup_source(table: str, csv: Mapping[str, Any], catalog: Mapping[str, str]
         return CsvSource(location, csv)
     if kind == "parquet":
         return ParquetSource(location)
-    return DeltaSource(location) if kind == "delta" else IcebergSource(location, catalog)
+    return TableSource(kind, location, catalog)
 
 
 class CsvSource(FilesSource):
-    """Files of CSV, whose columns are joined by name.
-
-    Args:
-        location: The file or directory.
-        options: Options of the format csv.
-
-    Raises:
-        ValueError: The options are wrong.
-    """
+    """Files of CSV, whose columns are joined by name."""
 
     def __init__(self, location: str, options: Mapping[str, Any]) -> None:
         super().__init__("csv", location)
@@ -176,7 +131,6 @@ class CsvSource(FilesSource):
         return schema if len(schema) else self._format().declared_columns().schema
 
     def batches(self, storage: StorageContext, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The rows of all files, with nulls where a file lacks a column."""
         files = self.files(storage)
         united = self._united(storage, files)
         united.require_united(names)
@@ -191,7 +145,6 @@ class CsvSource(FilesSource):
         return UnitedColumns(self.name, ((file, schema) for file, schema, each in found if each or not has_rows))
 
     def _columns_of(self, storage: StorageContext, found: FileStat) -> tuple[pa.Schema, bool]:
-        """The columns of a file, and whether it has rows."""
         format = self._format()
         first = next(self._rows_of(storage, found, format), None)
         return (format.headed_columns(), False) if first is None else (first.schema, True)
@@ -209,21 +162,15 @@ class CsvSource(FilesSource):
 
 
 class ParquetSource(FilesSource):
-    """Files of Parquet, whose columns are joined by name.
-
-    Args:
-        location: The file or directory.
-    """
+    """Files of Parquet, whose columns are joined by name."""
 
     def __init__(self, location: str) -> None:
         super().__init__("parquet", location, ".parquet")
 
     def columns(self, storage: StorageContext) -> pa.Schema:
-        """The columns of all files."""
         return self._united(storage, self.files(storage)).schema
 
     def batches(self, storage: StorageContext, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The rows of all files, with nulls where a file lacks a column."""
         files = self.files(storage)
         united = self._united(storage, files)
         united.require_united(names)
@@ -243,104 +190,130 @@ def _columns(storage: StorageContext, found: FileStat) -> pa.Schema:
 
 
 def _opened(storage: StorageContext, found: FileStat) -> pq.ParquetFile:
-    """A file of Parquet.
-
-    Raises:
-        DagflowError: The file is no Parquet file.
-    """
     try:
         return pq.ParquetFile(pa.PythonFile(PythonFile(storage.open_file(found.url, found)), mode="r"))
     except pa.ArrowInvalid as error:
         raise DagflowError(f"{redacted(found.url)} is no file of Parquet: {error}") from error
 
 
-class TableReader(Protocol):
-    """One version of a table."""
-
-    def version(self) -> str:
-        """Name of the version."""
-
-    def columns(self) -> pa.Schema:
-        """Columns of the version."""
-
-    def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Rows of the version."""
-
-
-class VersionedSource(LookupSource):
+class TableSource(LookupSource):
     """A table that has versions of its own."""
 
-    @abstractmethod
-    def reader(self, storage: StorageContext) -> TableReader:
-        """Reads the newest version.
+    def __init__(self, kind: str, location: str, catalog: Mapping[str, str]) -> None:
+        self._table = table_class(kind)(location, (), catalog=catalog)
+        self.name = self._table.name
 
-        Raises:
-            DagflowError: The table is not there.
-        """
+    @property
+    def is_near(self) -> bool:
+        return self._table.is_near
 
     def version(self, storage: StorageContext) -> str:
-        """The newest version."""
-        return self.reader(storage).version()
+        return self._table.reader(storage).version()
 
     def columns(self, storage: StorageContext) -> pa.Schema:
-        """The columns of the newest version."""
-        return self.reader(storage).columns()
+        return self._table.reader(storage).columns()
 
     def batches(self, storage: StorageContext, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The rows of the newest version."""
-        return self.reader(storage).batches(names)
+        return self._table.reader(storage).batches(names)
 
 
-class DeltaSource(VersionedSource):
-    """A table of Delta Lake.
+class UnitedColumns:
+    """Converts the rows of each file to the columns of all files."""
 
-    Args:
-        location: Its directory, on a local disk or in a bucket of S3.
+    def __init__(self, table: str, files: Iterable[tuple[str, pa.Schema]]) -> None:
+        self._table = table
+        self._types: dict[str, pa.DataType] = {}
+        self._files: dict[str, str] = {}
+        self._clashes: dict[str, str] = {}
+        self._counts: dict[str, int] = {}
+        for file, schema in files:
+            for field in schema:
+                self._include(file, field)
+                self._counts[field.name] = max(self._counts.get(field.name, 0), schema.names.count(field.name))
 
-    Raises:
-        ValueError: The package is missing, or the location is elsewhere.
-    """
-
-    def __init__(self, location: str) -> None:
-        self._table = DeltaTable(location, ())
-        self.name = self._table.name
-
-    @property
-    def is_near(self) -> bool:
-        """Whether the location is on a disk of this machine."""
-        return is_local(self._table.location)
-
-    def reader(self, storage: StorageContext) -> TableReader:
-        """Reads the newest version."""
-        # Optional, and only for the driver: tasks get the rows.
-        from operators.lookup.delta_reader import DeltaReader
-
-        return DeltaReader(self._table, storage)
-
-
-class IcebergSource(VersionedSource):
-    """A table of Iceberg.
-
-    Args:
-        location: Namespace and name.
-        catalog: The options of its catalog.
-
-    Raises:
-        ValueError: A package is missing, or the catalog cannot be used.
-    """
-
-    def __init__(self, location: str, catalog: Mapping[str, str]) -> None:
-        self._table = IcebergTable(location, (), catalog=catalog)
-        self.name = self._table.name
+    def _include(self, file: str, field: pa.Field) -> None:
+        name, kind = field.name, field.type
+        there = self._types.setdefault(name, kind)
+        if (united := _united(there, kind)) is None:
+            first = self._files[name]
+            self._clashes.setdefault(name, f"column '{name}' is {there} in {first} and {kind} in {file}")
+        elif name not in self._files or united != there:
+            self._types[name], self._files[name] = united, file
 
     @property
-    def is_near(self) -> bool:
-        """Whether the catalog is a database in a file."""
-        return self._table.catalog.get("uri", "").startswith("sqlite")
+    def schema(self) -> pa.Schema:
+        """The columns; a name occurs as often as in the file that has it most often."""
+        fields = [[pa.field(name, kind)] * self._counts[name] for name, kind in self._types.items()]
+        return pa.schema([field for same in fields for field in same])
 
-    def reader(self, storage: StorageContext) -> TableReader:
-        """Reads the current snapshot."""
-        # Optional, and only for the driver, as above.
-        from operators.lookup.iceberg_reader import IcebergReader
+    def require_united(self, names: Sequence[str]) -> None:
+        """Refuse columns without a type for the values of all files."""
+        for name in names:
+            if name in self._clashes:
+                raise _refusal(f"{self._table}: {self._clashes[name]}")
 
-        return IcebergReader(self._table, storage)
+    def fitted(self, file: str, rows: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
+        """Rows of a file with some of the columns, with nulls for those that the file lacks."""
+        columns = [
+            self._cast(file, name, rows.column(name)) if name in rows.schema.names else nulls_of(len(rows), kind)
+            for name, kind in ((name, self._types[name]) for name in names)
+        ]
+        return pa.RecordBatch.from_arrays(columns, names=list(names))
+
+    def _cast(self, file: str, name: str, values: pa.Array) -> Any:
+        kind = self._types[name]
+        if values.type == kind:
+            return values
+        try:
+            return values.cast(kind)
+        except pa.ArrowInvalid as error:
+            raise _refusal(
+                f"{self._table}: column '{name}' is {values.type} in {file}, with values that {kind} does not have, "
+                f"the type that takes those of the other files: {error}"
+            ) from error
+
+
+def _refusal(message: str) -> DagflowError:
+    return DagflowError(message, hint="write the files again, with one type in all of them")
+
+
+def _united(kind: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+    """The type for the values of two types; None where there is none, or only one that rounds them."""
+    if kind == other:
+        return kind
+    kind, other = table_type(kind, plain_type), table_type(other, plain_type)
+    own, others = ({part.name: part.type for part in parts_of(each)} for each in (kind, other))
+    if not own or not others or kind.id != other.id:
+        return _united_values(kind, other)
+    parts = []
+    for name in {**own, **others}:
+        if (found := _united(own.get(name, pa.null()), others.get(name, pa.null()))) is None:
+            return None
+        parts.append(pa.field(name, found))
+    return of_parts(kind, parts)
+
+
+def _united_values(kind: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+    if (common := common_type(kind, other)) is not None:
+        return common
+    for digits, number in ((kind, other), (other, kind)):
+        # Arrow would convert decimals to doubles, which rounds them, and gives whole numbers too few digits.
+        if pa.types.is_decimal(digits) and not pa.types.is_null(number):
+            return common_type(digits, as_decimal(normal_type(number))) if pa.types.is_integer(number) else None
+    try:
+        schemas = [pa.schema([pa.field("", each)]) for each in (kind, other)]
+        return pa.unify_schemas(schemas, promote_options="permissive").field(0).type
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return None
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """The type of a column in records, without dictionaries and large types."""
+    if pa.types.is_dictionary(kind):
+        return plain_type(kind.value_type)
+    plain: dict[pa.DataType, pa.DataType] = {
+        pa.large_string(): pa.string(),
+        pa.string_view(): pa.string(),
+        pa.large_binary(): pa.binary(),
+    }
+    return plain.get(kind, kind)

@@ -71,7 +71,6 @@ class DeadlinePartitioner(PartitionPolicy):
         self._cohorts = deque()
 
     def process_stats(self, stats: BacklogStats) -> StatsResponse:
-        """Request a repartition when another count is needed and the cool-down is over."""
         self._follow_arrivals(stats)
         wanted, why = self._wanted(stats)
         if wanted == stats.partitions:
@@ -109,7 +108,6 @@ class DeadlinePartitioner(PartitionPolicy):
         return self.target_millis * _GRAIN_SHARE
 
     def _wanted(self, stats: BacklogStats) -> tuple[int, str]:
-        """The count that is needed, within all limits, and why."""
         current = stats.partitions
         if not stats.known_bytes:
             need, why = 0.0, "the backlog is empty"
@@ -138,3 +136,16 @@ class DeadlinePartitioner(PartitionPolicy):
 
     def _limited(self, need: float) -> int:
         return min(max(math.ceil(need), self.min_partitions), self.max_partitions)
+
+
+class StatelessPartitioner(PartitionPolicy):
+    """Always the same number of partitions; `partition: N` of an operator is the short form.
+
+    Source:
+        com.datatorrent.common.partitioner.StatelessPartitioner of Apache Apex.
+    """
+
+    count: Annotated[Count, Field(ge=1, description="the number of partitions")]
+
+    def define_partitions(self, stats: BacklogStats) -> int:
+        return self.count

@@ -46,7 +46,7 @@ from operators.reader.path_values import PathSetting, PathValues
 from operators.reader.prescan import BlockPreScan, PreScanState
 from operators.reader.rate_limit import RateLimiter
 from operators.reader.small_file_batch_reader import SmallFileBatchReader
-from operators.rejects.reject_limit import RejectLimited
+from operators.rejects.record_refusing import RejectLimited
 
 
 def readers_for(backlog: int, min_readers: int, max_readers: int) -> int:

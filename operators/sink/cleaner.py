@@ -45,13 +45,7 @@ class ReadBytes:
 
 @dataclass(frozen=True, slots=True)
 class WindowReports:
-    """The reports of a window that is not known to be published.
-
-    Attributes:
-        window_id: The window.
-        blocks: The blocks, as BlockMetadata.to_table gives them.
-        batches: The batches of small files, as SmallFileBatch.to_json gives them.
-    """
+    """The reports of a window that is not known to be published."""
 
     window_id: int
     blocks: RowTable
@@ -112,11 +106,6 @@ class SourceCleaner(ControlOperator, CommitListener):
     _context: OperatorContext
 
     def check_properties(self) -> None:
-        """Check that an archive is given exactly if one is needed.
-
-        Raises:
-            ValueError: The archive is missing, is given without action: archive, or is not on a local disk.
-        """
         if (self.action == "archive") != bool(self.archive):
             raise ValueError("give archive, a directory, together with action: archive, and only then")
         if not is_local(self.archive):
@@ -125,12 +114,10 @@ class SourceCleaner(ControlOperator, CommitListener):
         self._below = join(absolute(self.below), "") if self.below else "/"
 
     def prepare(self, run: RunPreparation) -> None:
-        """Create the archive directory, and refuse one that no file can be moved to."""
         if self._archive:
             run.storage.backend(self._archive).sources.require_archive(self._archive)
 
     def setup(self, context: OperatorContext) -> None:
-        """Called once before the first window."""
         self._context = context
         self._window_id = 0
         self._reports: dict[int, list[BlockMetadata | SmallFileBatch]] = {}
@@ -141,17 +128,12 @@ class SourceCleaner(ControlOperator, CommitListener):
         self._replaced: dict[str, ReadBytes] = {}
 
     def begin_window(self, window_id: int) -> None:
-        """Called before the reports of a window arrive."""
         self._window_id = window_id
         self._first_ids: set[int] = set()
 
     @input.each
     def take(self, block: BlockMetadata | SmallFileBatch) -> None:
-        """Note which blocks were read; no file is touched before the window is published.
-
-        Raises:
-            ValueError: Two readers report the same block.
-        """
+        """Note which blocks were read; no file is touched before the window is published."""
         if _first_id(block) in self._first_ids:
             # If two readers report a file, one may have left a block out, and the blocks would add up too soon.
             raise ValueError("two readers report the same files; feed the cleaner from one of them, and none other")
@@ -159,11 +141,6 @@ class SourceCleaner(ControlOperator, CommitListener):
         self._reports.setdefault(self._window_id, []).append(block)
 
     def committed(self, window_id: int) -> None:
-        """Remove or archive the files that were read in the windows that are published.
-
-        Raises:
-            StorageError: The store refused; the next run tries again.
-        """
         is_durable = False
         self._other_names = OtherNames(self._context.storage, self._reports)
         # In order, and up to the first that waits: many may wait for one result, and committed() is called for each.
@@ -280,12 +257,10 @@ class SourceCleaner(ControlOperator, CommitListener):
         return sources.archive_version(expected, join(self._archive, expected.url.removeprefix(self._below)))
 
     def snapshot(self) -> CleanerState:
-        """The reports of windows that are not known to be published, and the files that are read in part."""
         reports = [WindowReports.of(window_id, reports) for window_id, reports in self._reports.items()]
         return CleanerState(reports, dict(self._read_bytes), dict(self._replaced))
 
     def restore(self, state: CleanerState) -> None:
-        """Take back a snapshot."""
         self._reports = {each.window_id: each.reports() for each in state.reports}
         self._begun = frozenset(self._reports)
         self._read_bytes = dict(state.read_bytes)
@@ -297,12 +272,7 @@ def _first_id(report: BlockMetadata | SmallFileBatch) -> int:
 
 
 class OtherNames:
-    """Finds versions that are gone from their URLs under other names in their directories; each is listed once.
-
-    Args:
-        storage: Reaches the files.
-        reports: Reports by window: no other files are looked for.
-    """
+    """Finds versions that are gone from their URLs under other names in their directories; each is listed once."""
 
     def __init__(
         self, storage: StorageContext, reports: Mapping[int, Sequence[BlockMetadata | SmallFileBatch]]

@@ -46,11 +46,6 @@ def window_name(prefix: str, window_id: int) -> str:
 def claim_directory(run: RunPreparation, root: str, names: re.Pattern[str]) -> None:
     """Take a directory for one writer of this run.
 
-    Args:
-        run: The run that begins.
-        root: The directory.
-        names: The names that the writer gives to files.
-
     Raises:
         StorageError: Another writer has it, or a file that this checkpoint did not publish has such a name.
     """
@@ -61,17 +56,7 @@ def claim_directory(run: RunPreparation, root: str, names: re.Pattern[str]) -> N
 
 
 def require_own(run: RunPreparation, root: str, files: Iterable[str], names: re.Pattern[str]) -> None:
-    """Refuse files that this checkpoint did not publish, and whose names a writer of this run may use.
-
-    Args:
-        run: The run that begins.
-        root: The directory that the files are in.
-        files: The files that are there.
-        names: The names that the writer gives to files.
-
-    Raises:
-        StorageError: A file that this checkpoint did not publish has one of the names.
-    """
+    """Refuse files that this checkpoint did not publish, and whose names a writer of this run may use."""
     urls = {url for url in files if names.fullmatch(name_of(url))}
     if urls:
         urls.difference_update(run.published)
@@ -99,14 +84,6 @@ def _place_before(run: RunPreparation, root: str, url: str) -> str:
 
     In that case none of its published files is below the root, and the directory has kept its name. The file's name
     alone proves little: all writers with files of their own number them alike.
-
-    Args:
-        run: The run that begins.
-        root: The directory of a writer.
-        url: A file below the root that this checkpoint did not publish.
-
-    Returns:
-        The directory, without credentials.
     """
     root = absolute(root)
     kept = f"/{name_of(root)}{url.removeprefix(root)}"
@@ -261,11 +238,6 @@ class FileSink:
 
 
 def _format_for(batch: RecordBatch, format: SinkFormat) -> SinkFormat:
-    """The format that writes a batch.
-
-    Raises:
-        ValueError: Two columns have one name: files would hold one of them, or readers would keep one.
-    """
     format = format.for_batch(batch)
     if not batch.is_raw and len(set(names := batch.to_arrow().schema.names)) < len(names):
         format.check_columns(StreamColumns(batch.to_arrow().schema))
@@ -274,11 +246,7 @@ def _format_for(batch: RecordBatch, format: SinkFormat) -> SinkFormat:
 
 
 def _require_all(format: SinkFormat, count: int, batch: RecordBatch) -> None:
-    """Refuse a format that made more or fewer rows than there are records: records would be lost, or counted wrongly.
-
-    Raises:
-        ValueError: The number of rows is not that of the records.
-    """
+    """Refuse a format that made more or fewer rows than records: some would be lost, or counted wrongly."""
     if count != len(batch):
         raise ValueError(
             f"format '{format.name or type(format).__name__}' made {count} rows of {len(batch)} records; "

@@ -82,28 +82,20 @@ class FileMerger(Operator):
         self._grouping = Grouping(self.group_by)
 
     def properties_below(self, directory: str) -> dict[str, str]:
-        """The path for the operator inside of another one's directory."""
         return {"path": relocated(self.path, directory)}
 
     def prepare(self, run: RunPreparation) -> None:
-        """Refuse a directory in which a name that this run may publish is taken."""
         claim_directory(run, self._root, numbered_names(_PREFIX))
 
     def setup(self, context: OperatorContext) -> None:
-        """Called once before the first window."""
         self._sink = FileSink(context, self._root, prefix=_PREFIX, max_bytes=self.max_bytes, max_open=self.max_open)
 
     def begin_window(self, window_id: int) -> None:
-        """Start the window's files."""
         self._sink.begin_window(window_id)
 
     @input.batch
     def merge(self, batch: RecordBatch) -> None:
-        """Append whole files.
-
-        Raises:
-            ValueError: The records are not whole files with a known path.
-        """
+        """Append whole files."""
         if not len(batch):
             return
         if not batch.is_raw:
@@ -131,7 +123,6 @@ class FileMerger(Operator):
         return [url.removeprefix(self._below) for url in chosen]
 
     def end_window(self) -> None:
-        """End the window's files."""
         self._sink.end_window()
 
 
@@ -222,7 +213,6 @@ class MergedFile(FileEncoder):
         self._content_bytes = 0
 
     def write(self, rows: pa.RecordBatch) -> int:
-        """Take in the files that fit."""
         contents = rows.column(1)
         count = len(contents)
         if self._max_bytes is not None:
@@ -319,12 +309,7 @@ def _shown(path: bytes) -> str:
 
 
 class MergeFormat(SinkFormat):
-    """A format of merged files, whose records are those of files_batch.
-
-    Args:
-        extension: Suffix of the names of files.
-        file: Class of the files.
-    """
+    """A format of merged files, whose records are those of files_batch."""
 
     def __init__(self, extension: str, file: type[MergedFile]) -> None:
         super().__init__()
@@ -333,11 +318,9 @@ class MergeFormat(SinkFormat):
 
     @property
     def extension(self) -> str:
-        """Suffix of the names of files."""
         return self._extension
 
     def start(self, stream: FileStream, batch: RecordBatch, max_bytes: int | None) -> FileEncoder:
-        """Begin a file."""
         return self._file(stream, max_bytes)
 
 

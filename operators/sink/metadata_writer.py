@@ -40,23 +40,18 @@ class MetadataWriter(ControlOperator):
     _sink: FileSink
 
     def check_properties(self) -> None:
-        """Make the directory absolute, independent of the working directory."""
         self._root = absolute(self.path)
 
     def properties_below(self, directory: str) -> dict[str, str]:
-        """Another path."""
         return {"path": relocated(self.path, directory)}
 
     def prepare(self, run: RunPreparation) -> None:
-        """Refuse a directory in which a name that this run may publish is taken."""
         claim_directory(run, self._root, window_names(_PREFIX))
 
     def setup(self, context: OperatorContext) -> None:
-        """Called once before the first window."""
         self._sink = FileSink(context, self._root)
 
     def begin_window(self, window_id: int) -> None:
-        """Start the window's file."""
         self._name = window_name(_PREFIX, window_id)
         self._lines: list[bytes] = []
 
@@ -75,6 +70,5 @@ class MetadataWriter(ControlOperator):
         self._lines = []
 
     def end_window(self) -> None:
-        """End the file."""
         self._write_lines()
         self._sink.end_window()

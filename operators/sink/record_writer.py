@@ -63,27 +63,18 @@ class RecordWriter(Operator, ColumnTyped):
         self._root = absolute(self.path)
 
     def check_arriving(self, arriving: StreamColumns) -> None:
-        """Refuse columns that the format does not write.
-
-        Raises:
-            ValueError: The format does not write these columns.
-        """
         self.format.check_columns(arriving)
 
     def properties_below(self, directory: str) -> dict[str, str]:
-        """Another path."""
         return {"path": relocated(self.path, directory)}
 
     def prepare(self, run: RunPreparation) -> None:
-        """Refuse a directory in which a name that this run may publish is taken."""
         claim_directory(run, self._root, BLOCK_NAMES if self.file_name == "block" else numbered_names(_PREFIX))
 
     def setup(self, context: OperatorContext) -> None:
-        """Called once before the first window."""
         self._sink = FileSink(context, self._root, prefix=_PREFIX, max_bytes=self.max_bytes, max_open=_MAX_LAYOUTS)
 
     def begin_window(self, window_id: int) -> None:
-        """Start the window's files."""
         self._sink.begin_window(window_id)
 
     @input.batch
@@ -105,5 +96,4 @@ class RecordWriter(Operator, ColumnTyped):
             self._sink.write_named(records, self.format, block_name(block.block_id))
 
     def end_window(self) -> None:
-        """End the window's files."""
         self._sink.end_window()

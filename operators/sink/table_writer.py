@@ -15,6 +15,7 @@ from pydantic import Field
 from dagflow.api.columns.column_typing import StreamColumns, type_name
 from dagflow.api.context import OperatorContext, RunPreparation
 from dagflow.api.control import Grouper
+from dagflow.api.operator import Operator
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.properties import ClientOptions, OneOrMany, OutputName, Size, Tuning
 from dagflow.api.records import RecordBatch
@@ -28,17 +29,9 @@ from operators.reader.columns.typing import shown
 from operators.rejects.record_refusing import RecordRefusing
 from operators.required_columns import require_names
 from operators.rescued_values import RESCUED, require_text_of_rescued, rescued_values
-from operators.sink.file_sink import numbered_names, require_own
-from operators.sink.tables.base import Table, TableShape
-from operators.sink.tables.delta_table import DeltaTable
-from operators.sink.tables.expected_columns import require_takes, require_types
-from operators.sink.tables.fitted_rows import fitted_to
-from operators.sink.tables.fragments import FragmentFiles, united
-from operators.sink.tables.iceberg_table import IcebergTable
-from operators.sink.tables.parquet_dataset import ParquetDataset
-from operators.sink.tables.record_origins import files_of, offsets_of, place_of
-from operators.sink.tables.rescued_column import with_rescued
-from operators.sink.tables.table_columns import (
+from operators.sink.columns.nested_types import with_columns
+from operators.sink.columns.record_origins import files_of, offsets_of, place_of
+from operators.sink.columns.table_columns import (
     REFUSED,
     OnNewColumn,
     OnTypeChange,
@@ -46,16 +39,22 @@ from operators.sink.tables.table_columns import (
     TableColumns,
     schema_of_text,
     schema_text,
+    with_rescued,
 )
-from operators.sink.tables.table_files import TableFiles
-from operators.sink.tables.table_groups import UPSERT_BYTES, GroupLimits, TableGroups, TableMerger
-from operators.sink.tables.table_partitions import unheld_values, with_empty_as_null
+from operators.sink.file_sink import numbered_names, require_own
+from operators.sink.tables import TABLE_KINDS
+from operators.sink.tables.base import DataFiles, Table, TableShape, require_takes, require_types, table_class
+from operators.sink.tables.fragments import FragmentFiles, fitted_to, read_piece, united
+from operators.sink.tables.partition_fields import unheld_values, with_empty_as_null
+from operators.sink.tables.table_files import FactOrigin
+from operators.sink.tables.table_groups import UPSERT_BYTES, GroupLimits, MergeJob, TableGroups
+from operators.sink.tables.upserted_rows import newest_of
 
 MetadataColumn = Literal["file", "offset", "window"]
 
 _METADATA = {"file": pa.string(), "offset": pa.int64(), "window": pa.int64()}
 
-_KINDS: dict[str, type[Table]] = {"delta": DeltaTable, "iceberg": IcebergTable, "parquet": ParquetDataset}
+*_FORMS, _LAST_FORM = TABLE_KINDS
 
 
 class TableWriter(RecordRefusing, TransactionalSink):
@@ -69,9 +68,7 @@ class TableWriter(RecordRefusing, TransactionalSink):
     where other programs write to the table.
     """
 
-    table: Annotated[
-        OutputName, Field(description="kind and location: delta:PATH, iceberg:NAMESPACE.NAME or parquet:PATH")
-    ]
+    table: Annotated[OutputName, Field(description=f"kind and location: {', '.join(_FORMS)} or {_LAST_FORM}")]
     catalog: Annotated[
         ClientOptions,
         Field(
@@ -140,30 +137,26 @@ class TableWriter(RecordRefusing, TransactionalSink):
 
     _table: Table
     _shape: TableShape | None = None
-    _files: TableFiles | FragmentFiles
+    _files: DataFiles
     _columns: TableColumns
 
     def check_properties(self) -> None:
-        """Find the kind of table, and make its location absolute now: executors have another working directory.
-
-        Raises:
-            ValueError: The kind does not exist, or its package is missing.
-        """
+        """Find the kind of table, and make its location absolute now: executors have another working directory."""
         kind, colon, location = self.table.partition(":")
-        if kind not in _KINDS or not colon or not location:
-            kinds = "delta:PATH, as in delta:out/orders, iceberg:NAMESPACE.NAME or parquet:PATH"
+        if not any(form.startswith(f"{kind}:") for form in TABLE_KINDS) or not colon or not location:
+            first, *others = _FORMS
+            kinds = f"{', '.join([f'{first}, as in delta:out/orders', *others])} or {_LAST_FORM}"
             raise ValueError(f"table takes {kinds}; got {self.table!r}")
         if len(set(self.partition_by)) < len(self.partition_by):
             raise ValueError("partition_by names a column twice")
         may_grow = self.on_new_column == "add"
-        self._table = _KINDS[kind](location, self.partition_by, may_grow=may_grow, catalog=self.catalog)
+        self._table = table_class(kind)(location, self.partition_by, may_grow=may_grow, catalog=self.catalog)
         self._table.on_new_column, self._table.on_type_change = self.on_new_column, self.on_type_change
         self._table.replace_by(self.upsert_by)
         if self._table.is_named and self.commit is not None:
             raise ValueError(f"commit: {kind} has no transactions, so that each window is visible by itself")
 
     def properties_below(self, directory: str) -> dict[str, Any]:
-        """A table of its own, in a catalog of its own where it needs one."""
         if self.catalog:
             database = {
                 "type": "sql",
@@ -175,12 +168,6 @@ class TableWriter(RecordRefusing, TransactionalSink):
         return {"table": f"{kind}:{relocated(location, directory)}"}
 
     def check_arriving(self, arriving: StreamColumns) -> None:
-        """Refuse columns that lack a key, and, once the table was read, those with which it cannot be created or grow.
-
-        Raises:
-            LookupError: A column is missing.
-            ValueError: A column is of a type that does not fit.
-        """
         self._require_keys(arriving.with_names(self.upsert_by))
         require_text_of_rescued(arriving.schema)
         if self._shape is not None:
@@ -195,7 +182,6 @@ class TableWriter(RecordRefusing, TransactionalSink):
         require_takes(self._table, self._shape, pa.schema([*arriving.schema, *more]))
 
     def columns_at(self, port: str, arriving: StreamColumns | None) -> StreamColumns:
-        """Rejects are raw."""
         return StreamColumns.raw()
 
     def columns_used(self, port: str, column: str, arriving: StreamColumns) -> tuple[str, ...]:
@@ -203,7 +189,6 @@ class TableWriter(RecordRefusing, TransactionalSink):
         return ()
 
     def prepare(self, run: RunPreparation) -> None:
-        """Take the table for this writer, and read its columns, which tasks write."""
         shape = self._table.shape(run.storage)
         run.claim(shape.location)
         if self._table.is_named:
@@ -231,7 +216,6 @@ class TableWriter(RecordRefusing, TransactionalSink):
                 )
 
     def setup(self, context: OperatorContext) -> None:
-        """Called once before the first window."""
         super().setup(context)
         table, shape = self._table, self.shape
         self._partition_by = shape.partition_by
@@ -239,28 +223,15 @@ class TableWriter(RecordRefusing, TransactionalSink):
         self._columns = self._columns_as(context.decided)
         decided = schema_of_text(context.decided).metadata if context.decided else None
         self._why_refused_all = (decided or {}).get(REFUSED, b"").decode()
+        operator = "" if table.is_named else context.operator
+        origin = FactOrigin(operator, self._columns.causes, self._columns.take_proposal, self.upsert_by)
         if context.may_hold and self._limits.every_millis != 0:
+            stores = table.stores_partition_columns
             self._files = FragmentFiles(
-                context,
-                shape.location,
-                shape.partition_by,
-                stores_partition_columns=table.stores_partition_columns,
-                causes=self._columns.causes,
-                proposal=self._columns.take_proposal,
-                keys=self.upsert_by,
+                context, shape.location, shape.partition_by, origin, stores_partition_columns=stores
             )
         else:
-            self._files = TableFiles(
-                context,
-                shape.location,
-                shape.partition_by,
-                self.target_file_bytes,
-                stores_partition_columns=table.stores_partition_columns,
-                is_named=table.is_named,
-                causes=self._columns.causes,
-                proposal=self._columns.take_proposal,
-                keys=self.upsert_by,
-            )
+            self._files = self.data_files(context, self.target_file_bytes, origin)
 
     def _columns_as(self, decided: str) -> TableColumns:
         """The table's columns, as decided; "" for those that it had when the run began."""
@@ -281,7 +252,6 @@ class TableWriter(RecordRefusing, TransactionalSink):
         )
 
     def begin_window(self, window_id: int) -> None:
-        """Start the window's files."""
         self._window_id = window_id
         self._files.begin_window(window_id)
 
@@ -335,10 +305,6 @@ class TableWriter(RecordRefusing, TransactionalSink):
         """Refuse records whose keys are missing, or have values that engines compare in different ways.
 
         Columns whose types a reader has found depend on the batch, and say nothing of a record.
-
-        Raises:
-            LookupError: A key is missing.
-            ValueError: A key is a floating-point number, or nested.
         """
         if not any(map(is_found, schema)):
             require_names(schema, self.upsert_by)
@@ -376,7 +342,6 @@ class TableWriter(RecordRefusing, TransactionalSink):
         return rows
 
     def end_window(self) -> None:
-        """End the window's files."""
         if self._columns.ignored:
             self._counters[IGNORED_VALUES] += self._columns.ignored
         self._files.end_window()
@@ -397,13 +362,16 @@ class TableWriter(RecordRefusing, TransactionalSink):
         )
 
     def merger(self) -> TableMerger:
-        """The operator that merges the fragments of a group."""
-        return TableMerger.of(self, stores_partition_columns=self._table.stores_partition_columns)
+        return TableMerger.of(self)
 
     @property
     def shape(self) -> TableShape:
         """The shape of the table when the run began."""
         return self._shape or TableShape(self._table.location, None, self._table.partition_by)
+
+    def data_files(self, context: OperatorContext, target_bytes: int | None, origin: FactOrigin) -> DataFiles:
+        """The files of the table; see Table.files()."""
+        return self._table.files(context, self.shape, target_bytes, origin)
 
     def fitting(self, context: OperatorContext, names: Collection[str]) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
         """Gives rows that have waited the columns that the table has now; what it cannot take is rescued."""
@@ -411,5 +379,58 @@ class TableWriter(RecordRefusing, TransactionalSink):
         return functools.partial(fitted_to, self._table, columns, partition_by, names, context.counters)
 
     def transaction_target(self, storage: StorageContext) -> Target | None:
-        """The table."""
         return self._table.target(storage)
+
+
+class TableMerger(Operator):
+    """Merges fragments to data files, one for each job.
+
+    Another program may have changed the table since the fragments were written, or the app may name another one: rows
+    are made to fit it as it is now.
+
+    Guarantee: a job gives the same rows in the same order, whenever it runs.
+    """
+
+    jobs = InputPort(MergeJob)
+
+    _context: OperatorContext
+    _writer: TableWriter
+
+    @classmethod
+    def of(cls, writer: TableWriter) -> TableMerger:
+        """The merger of the fragments of a writer."""
+        merger = cls()
+        merger._writer = writer
+        return merger
+
+    def setup(self, context: OperatorContext) -> None:
+        self._context = context
+
+    def begin_window(self, window_id: int) -> None:
+        self._window_id = window_id
+
+    @jobs.each
+    def merge(self, job: MergeJob) -> None:
+        """Make a file.
+
+        Raises:
+            LostOutputError: A fragment is gone, or not what was written.
+            StorageError: The store failed.
+        """
+        fit = self._writer.fitting(self._context, job.columns)
+        files = self._writer.data_files(self._context, None, FactOrigin(job.operator, keys=job.keys))
+        files.begin_window(self._window_id)
+        found = map(fit, self._pieces(job))
+        if job.keys:
+            batches = list(found)
+            columns = united([schema_text(rows.schema) for rows in batches])
+            rows = pa.Table.from_batches([with_columns(rows, columns) for rows in batches], columns)
+            found = iter(newest_of(rows, job.keys).combine_chunks().to_batches())
+        for rows in found:
+            files.write(RecordBatch(rows))
+        files.end_window()
+
+    def _pieces(self, job: MergeJob) -> Iterator[pa.RecordBatch]:
+        for url, pieces in job.parts():
+            for piece in pieces:
+                yield from read_piece(self._context.storage, url, piece)

@@ -18,14 +18,18 @@ from operators.aggregate.aggregate import Aggregate
 from operators.aggregate.aggregate_calls import Aggregation, many_values
 from operators.aggregate.top_n import TopN
 from operators.expressions.arguments import position_of
-from operators.expressions.binding import check_functions
-from operators.expressions.expression import Expression
-from operators.expressions.expression_error import ExpressionError
+from operators.expressions.expression import Expression, check_functions
 from operators.expressions.functions.available import AGGREGATES
 from operators.expressions.parsing import Converter, parsed_as
-from operators.expressions.syntax import Alias, Call, ColumnName, Constant, Node, with_parts
-from operators.sql.clauses import (
+from operators.expressions.syntax import Alias, Call, ColumnName, Constant, ExpressionError, Node, with_parts
+from operators.sql.scope import (
+    COLUMN,
+    STAR,
     Item,
+    QueryConverter,
+    Scope,
+    SelectList,
+    SqlTable,
     columns_read,
     conjuncts,
     has_aggregates,
@@ -33,9 +37,6 @@ from operators.sql.clauses import (
     require_select,
     without_positions,
 )
-from operators.sql.scope import QueryConverter, Scope
-from operators.sql.select_list import COLUMN, STAR, SelectList
-from operators.sql.sql_table import SqlTable
 from operators.transform.enrich import Enrich
 from operators.transform.select import Select
 
@@ -45,16 +46,7 @@ _COUNT = Call(0, "count", (Call(0, "*", ()),))
 
 
 class QueryPlanner:
-    """Plans one query.
-
-    Args:
-        text: The query.
-        tables: The tables that it may join with, by name.
-        over: The scope of one result of an aggregation: a run, a window or a time.
-
-    Raises:
-        ExpressionError: The text is no query, or uses SQL that no operator computes.
-    """
+    """Plans one query."""
 
     def __init__(self, text: str, tables: Mapping[str, SqlTable], over: Over | None) -> None:
         self._text = text
@@ -78,7 +70,6 @@ class QueryPlanner:
             raise ValueError(f"tables: the query does not join '{unused[0]}'{did_you_mean(unused[0], self._joined)}")
 
     def steps(self) -> dict[str, Operator]:
-        """The operators by name, upstream first."""
         counts: Counter[str] = Counter()
         found: dict[str, Operator] = {}
         for name, operator in self._steps:
@@ -111,11 +102,7 @@ class QueryPlanner:
             self._plain(found, scope, items, where)
 
     def _inner(self, found: exp.Select) -> exp.Select | None:
-        """The query that a query selects from; None where that is the input.
-
-        Raises:
-            ExpressionError: It selects from something else.
-        """
+        """The query that a query selects from; None where that is the input."""
         clause = found.args.get("from_")
         source = None if clause is None else clause.this
         if isinstance(source, exp.Subquery):
@@ -191,11 +178,6 @@ class QueryPlanner:
         return list(dict.fromkeys(pairs))
 
     def _items(self, found: exp.Select, scope: Scope) -> Iterator[Item]:
-        """The entries of the select list.
-
-        Raises:
-            ExpressionError: An entry lacks a name, or has that of another.
-        """
         converter = QueryConverter(self._text, scope)
         taken: set[str] = set()
         for each in found.expressions:
@@ -268,7 +250,6 @@ class QueryPlanner:
             self._add("select", Select(drop=list(hidden)))
 
     def _grouped(self, found: exp.Select, scope: Scope, items: list[Item], where: Expression | None) -> None:
-        """Plan a query whose result has a record for each group."""
         if star := next((item for item in items if item.tree is None), None):
             raise self._error("groups have no *; name the columns", star.position)
         if where is not None:
@@ -307,7 +288,6 @@ class QueryPlanner:
             self._add("select", self._list(Scope(set()), results, condition))
 
     def _keys(self, found: exp.Select, scope: Scope, items: list[Item]) -> list[Node]:
-        """The expressions that records are grouped by."""
         clause = found.args.get("group")
         if found.args.get("distinct") is not None:
             if clause is not None or any(item.tree is not None and has_aggregates(item.tree) for item in items):
@@ -343,7 +323,6 @@ class QueryPlanner:
         return keys
 
     def _numbered(self, tree: Constant, items: list[Item]) -> Node:
-        """The entry of the select list at a position."""
         if type(tree.value) is not int or not 1 <= tree.value <= len(items):
             raise self._error(f"a number refers to an entry of the select list, 1 to {len(items)}", tree.position)
         found = items[tree.value - 1].tree
@@ -352,7 +331,6 @@ class QueryPlanner:
         return found
 
     def _order(self, found: exp.Select, scope: Scope, items: list[Item]) -> list[tuple[Node, str]]:
-        """The sort order of the result, with directions."""
         clause = found.args.get("order")
         aliases = {item.name: item.tree for item in items if item.tree is not None}
         order: list[tuple[Node, str]] = []
@@ -401,16 +379,10 @@ class JoinedTable(Enrich):
         return [*super().compared(), *(self.further or ())]
 
     def _added(self, schema: pa.Schema) -> dict[str, str]:
-        """The columns that the query may name."""
         names = schema.names if self.wanted is None else [name for name in schema.names if name in self.wanted]
         return {f"{self.alias}.{name}": name for name in names}
 
     def require_named(self, table: pa.Schema) -> None:
-        """Refuse a column that the query takes from the table, and that the table lacks.
-
-        Raises:
-            ExpressionError: The table lacks a named column.
-        """
         for name, offset in self.named.items():
             if name not in table.names:
                 hint = did_you_mean(name, table.names) or f"; there are {', '.join(table.names)}"
@@ -418,18 +390,7 @@ class JoinedTable(Enrich):
 
 
 class Groups:
-    """The keys and the results of groups.
-
-    Args:
-        text: The query.
-        keys: The expressions that records are grouped by.
-        items: The select list.
-
-    Attributes:
-        keys: The expressions by the names of columns.
-        columns: The aggregations by the names of columns.
-        sources: For each entry of the select list its column.
-    """
+    """The keys and the results of groups."""
 
     def __init__(self, text: str, keys: list[Node], items: list[Item]) -> None:
         self._text = text
@@ -468,19 +429,9 @@ class Groups:
         return self._names[plain]
 
     def add(self, name: str, tree: Node) -> None:
-        """Add a result.
-
-        Raises:
-            ExpressionError: An aggregate function is used as it cannot be, or a column has many values in a group.
-        """
         self.columns[name] = Aggregation.of_tree(self._text, self._over_keys(tree), name)
 
     def _over_keys(self, tree: Node) -> Node:
-        """The expression with the name of each key in its place.
-
-        Raises:
-            ExpressionError: A column has many values in a group, although a key may have its name.
-        """
         if isinstance(tree, Call) and tree.name in AGGREGATES:
             return tree
         name = self._names.get(without_positions(tree))

@@ -1,17 +1,23 @@
-"""Resolves the names in a query."""
+"""The tables, the names and the select list of a query."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Literal
 
+import pyarrow as pa
+from pydantic import BaseModel, ConfigDict, Field
 from sqlglot import exp
 
+from dagflow.api.columns.column_typing import StreamColumns
+from dagflow.api.properties import Limit, Location, Size
 from dagflow.suggestions import did_you_mean
+from operators.expressions.arguments import position_of
 from operators.expressions.functions.available import AGGREGATES
 from operators.expressions.parsing import Converter
-from operators.expressions.syntax import ColumnName, Node
+from operators.expressions.syntax import Call, ColumnName, ExpressionError, Node, walk, with_parts
+from operators.transform.select import Select, SelectPlan
 
 
 @dataclass(slots=True)
@@ -40,9 +46,6 @@ class QueryConverter(Converter):
         scope: The tables whose columns names may be.
         aliases: Entries of the select list with a name of their own; tried first, in clauses that see them. The
             argument of an aggregate function is computed of single records, and sees none.
-
-    Attributes:
-        hidden: Columns that names would refer to, if they were no aliases.
     """
 
     def __init__(self, text: str, scope: Scope, aliases: Mapping[str, Node] | None = None) -> None:
@@ -52,21 +55,11 @@ class QueryConverter(Converter):
         self.hidden: list[str] = []
 
     def node(self, found: Any) -> Node:
-        """The node of an expression of sqlglot.
-
-        Raises:
-            ExpressionError: Expressions have no such node.
-        """
         if self._aliases and isinstance(found, exp.Anonymous) and found.name.lower() in AGGREGATES:
             return QueryConverter(self.text, self._scope).node(found)
         return super().node(found)
 
     def column(self, found: Any, at: int) -> Node:
-        """The column of a table, or of the only one that has it.
-
-        Raises:
-            ExpressionError: The query has no such table, or the name has more than two parts.
-        """
         if isinstance(found.this, exp.Star):
             return super().column(found, at)
         if len(found.parts) > 2:
@@ -89,3 +82,151 @@ class QueryConverter(Converter):
         hint = did_you_mean(found.table, tables) or f"; there are {', '.join(tables)}"
         reason = f"there is no table '{found.table}' in from{hint}; members of structs cannot be taken out"
         raise self.error(reason, at)
+
+
+class SqlTable(BaseModel):
+    """A table that a query joins with; its properties mean the same as for Enrich."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    table: Annotated[Location, Field(description="csv:PATH, parquet:PATH, delta:PATH or iceberg:NAMESPACE.NAME")]
+    duplicates: Annotated[
+        Literal["fail", "reject", "all"],
+        Field(description="a key that several rows have: refuse the table, refuse such records, or give all rows"),
+    ] = "fail"
+    csv: Annotated[dict[str, Any], Field(description="options of the format csv")] = {}  # copied
+    catalog: Annotated[dict[str, Any], Field(description="catalog of an iceberg table")] = {}
+    max_size: Annotated[Size, Limit(), Field(ge=1, description="maximum memory of the columns")] = 256 << 20
+
+
+COLUMN, STAR = "column", "star"
+
+
+class SelectList(Select):
+    """Computes the columns of a query, after keeping the records for which its condition is true."""
+
+    items: Annotated[
+        list[tuple[str, str]],
+        Field(description="column and a name in columns, or star and a table, empty for all"),
+    ]
+    tables: Annotated[tuple[str, ...], Field(description="tables whose columns are called `table.column`")] = ()
+    common: Annotated[tuple[str, ...], Field(description="such columns that * leaves out: the records have them")] = ()
+
+    def check_properties(self) -> None:
+        """Nothing to check: the query was checked."""
+
+    def resulting_columns(self, arriving: StreamColumns) -> StreamColumns:
+        """The columns of the select list; others only if a star takes them."""
+        found = super().resulting_columns(arriving)
+        takes_all = any(kind == STAR and table in ("", "input") for kind, table in self.items)
+        return found if takes_all else StreamColumns(found.schema)
+
+    def columns_used(self, port: str, column: str, arriving: StreamColumns) -> Iterable[str]:
+        names = arriving.schema.names
+        if port != "output" or column in self.columns or column in names:
+            return super().columns_used(port, column, arriving)
+        tables = [f"{table}.{column}" for table in self.tables]
+        return [name for name in tables if name in names] or super().columns_used(port, column, arriving)
+
+    def plan(self, schema: pa.Schema) -> SelectPlan:
+        where = None if self.where is None else self.where.bind_condition(schema)
+        computed = {name: expression.bind(schema) for name, expression in self.columns.items()}
+        layout: list[tuple[str, int | None]] = []
+        for kind, name in self.items:
+            layout += [(name, None)] if kind == COLUMN else self._star(schema, name)
+        return SelectPlan.of(schema, where, computed, layout)
+
+    def _star(self, schema: pa.Schema, table: str) -> list[tuple[str, int | None]]:
+        found: list[tuple[str, int | None]] = []
+        for index, name in enumerate(schema.names):
+            prefix, _, short = name.partition(".")
+            owner = prefix if prefix in self.tables else "input"
+            if table in ("", owner) and not (table == "" and name in self.common):
+                found.append((short if owner != "input" else name, index))
+        return found
+
+
+Refusal = Callable[[str, int], ExpressionError]
+
+_PLANNED = {"expressions", "from_", "joins", "where", "group", "having", "order", "limit", "distinct", "with_"}
+_INSTEAD = {
+    "offset": "offset is not available; keep more with limit",
+    "qualify": "qualify is not available, as windows are not; group by, and order by with limit, are",
+    "windows": "windows (over) are not available; group by is",
+    "laterals": "lateral is not available",
+    "into": "into is not available; a writer behind the operator keeps the result",
+    "kind": "select as struct is not available",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """An entry of a select list.
+
+    Attributes:
+        name: Name of its column; for a star, of the table, "" for all.
+        tree: Its expression; None for a star.
+        position: Where it begins.
+    """
+
+    name: str
+    tree: Node | None
+    position: int
+
+
+def require_select(found: Any, refuse: Refusal) -> exp.Select:
+    """The query, where it is one that operators can compute."""
+    if isinstance(found, exp.SetOperation):
+        name = type(found).__name__.lower()
+        reason = f"{name} is not available; give each query an operator, and let both streams go to one port"
+        raise refuse(reason, position_of(found.expression))
+    if not isinstance(found, exp.Select):
+        raise refuse("a query is expected, as select country, count(*) as n from input group by country", 0)
+    for key, value in found.args.items():
+        if value and key not in _PLANNED:
+            raise refuse(_INSTEAD.get(key, f"{key.strip('_')} is not available in a query"), _place(value, found))
+    return found
+
+
+def _place(value: Any, found: exp.Select) -> int:
+    return position_of(value if isinstance(value, exp.Expression) else value[0] if isinstance(value, list) else found)
+
+
+def without_positions(node: Node) -> Node:
+    """The node as it would be at the beginning of a text, so that equal expressions compare equal."""
+    return replace(with_parts(node, without_positions), position=0)
+
+
+def names_of(items: Iterable[Item]) -> dict[Node, str]:
+    """The name of the first entry of a select list with each expression, without its position."""
+    found: dict[Node, str] = {}
+    for item in items:
+        if item.tree is not None:
+            found.setdefault(without_positions(item.tree), item.name)
+    return found
+
+
+def has_aggregates(node: Node) -> bool:
+    return any(isinstance(part, Call) and part.name in AGGREGATES for part in walk(node))
+
+
+def columns_read(found: exp.Select) -> dict[str, list[exp.Column]]:
+    """The input columns that are read where a query sees no entries of its select list, by name."""
+    parts = [*found.expressions, *(found.args.get("joins") or ()), found.args.get("where")]
+    for clause in (found.args.get("having"), found.args.get("order")):
+        calls = () if clause is None else clause.find_all(exp.Anonymous)
+        parts += [call for call in calls if call.name.lower() in AGGREGATES]
+    read: dict[str, list[exp.Column]] = {}
+    for column in (column for part in parts if part is not None for column in part.find_all(exp.Column)):
+        read.setdefault(column.name, []).append(column)
+    return read
+
+
+def conjuncts(found: Any) -> Iterator[Any]:
+    pending = [found]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, exp.Paren | exp.And):
+            pending += filter(None, (part.args.get("expression"), part.this))
+        else:
+            yield part

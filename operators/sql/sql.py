@@ -10,9 +10,9 @@ from dagflow.api.capabilities.accumulator import Over
 from dagflow.api.capabilities.composite import Composite, Expansion
 from dagflow.api.operator import Operator, Unified
 from dagflow.api.ports import InputPort, OutputPort
-from operators.rejects.reject_limit import MaxRejects, RejectLimited
+from operators.rejects.record_refusing import MaxRejects, RejectLimited
 from operators.sql.query_planner import QueryPlanner
-from operators.sql.sql_table import SqlTable
+from operators.sql.scope import SqlTable
 
 
 class Sql(Operator, Composite):
@@ -40,16 +40,9 @@ class Sql(Operator, Composite):
     errors = OutputPort()
 
     def check_properties(self) -> None:
-        """Plan the query.
-
-        Raises:
-            ExpressionError: The query is wrong, or uses SQL that no operator computes.
-            ValueError: The tables are not those of the query.
-        """
         self.expand()
 
     def expand(self) -> Expansion:
-        """The operators of the query."""
         parts = QueryPlanner(self.query, self.tables, self.over).steps()
         names = list(parts)
         # Results of groups come from no single record, and are in another stage: a value that cannot be computed of

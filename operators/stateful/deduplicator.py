@@ -41,7 +41,6 @@ class Deduplicator(RememberedKeys):
     output = OutputPort()
 
     def begin_window(self, window_id: int) -> None:
-        """Forget the keys of windows before the horizon."""
         super().begin_window(window_id)
         if self.horizon_windows is not None:
             horizon = window_id - self.horizon_windows

@@ -41,7 +41,6 @@ class KeyCounter(KeyedOperator):
     _touched: dict[Key, None]
 
     def begin_window(self, window_id: int) -> None:
-        """Start without changes."""
         self._touched = {}
 
     @input.batch
@@ -54,7 +53,6 @@ class KeyCounter(KeyedOperator):
             self._touched[key] = None
 
     def end_window(self) -> None:
-        """Emit the counts that have changed."""
         separator = self.separator.encode()
         for key in self._touched:
             self.output.emit(b"%s%s%d" % (key_bytes(key), separator, self.state[key]))

@@ -35,16 +35,13 @@ class RememberedKeys(KeyedOperator):
     _context: OperatorContext
 
     def setup(self, context: OperatorContext) -> None:
-        """Called once before the first window."""
         super().setup(context)
         self._context = context
 
     def begin_window(self, window_id: int) -> None:
-        """Keep the number of the window, for keys that first come in it."""
         self._window_id = window_id
 
     def end_window(self) -> None:
-        """Forget the oldest keys if there are too many."""
         # Not a share of max_keys: keys are never spread evenly, and the fullest partition would forget some too early.
         surplus = len(self.state) - self.max_keys
         if surplus > 0:

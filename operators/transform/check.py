@@ -19,15 +19,12 @@ from dagflow.api.partitioning import ByName
 from dagflow.api.properties import Count, OneOrMany
 from dagflow.api.records import RecordBatch
 from dagflow.errors import DagflowError
-from operators.expressions.binding import bind
-from operators.expressions.bound import Bound
-from operators.expressions.expression import Expression
-from operators.expressions.expression_error import ExpressionError
+from operators.expressions.expression import Expression, bind
 from operators.expressions.parsing import parsed
 from operators.expressions.sql_types import name_of
-from operators.expressions.syntax import ColumnName, Node
-from operators.expressions.vectors import Rows
-from operators.rejects.reject_limit import Share, is_over
+from operators.expressions.syntax import ColumnName, ExpressionError, Node
+from operators.expressions.vectors import Bound, Rows
+from operators.rejects.record_refusing import Share, is_over
 from operators.stateful.remembered_keys import RememberedKeys
 from operators.transform.column_operator import ColumnOperator, Plan
 
@@ -39,23 +36,13 @@ _UNIQUE = re.compile(r"\s*unique\b", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class UniqueColumn:
-    """The expectation that a value occurs in a column once: `unique(order_id)`.
-
-    Attributes:
-        text: As it is written.
-        column: The column.
-    """
+    """The expectation that a value occurs in a column once: `unique(order_id)`."""
 
     text: str
     column: ColumnName = field(repr=False, compare=False)
 
     @classmethod
     def of(cls, text: str) -> UniqueColumn:
-        """Parse the expectation of a text.
-
-        Raises:
-            ExpressionError: The text is no unique() of one column.
-        """
         try:
             # Blanks for the word keep the positions of the rest of the text.
             tree = parsed(_UNIQUE.sub(lambda found: " " * len(found[0]), text, count=1))
@@ -100,20 +87,11 @@ class ExpectingOperator(ColumnOperator[Plan]):
     ] = None
 
     def count(self, name: str, count: int) -> None:
-        """Add to a counter."""
         if count and self._context is not None:
             self._context.counters[name] += count
 
     def pass_on(self, batch: RecordBatch, failed: Mapping[int, str]) -> None:
-        """Emit the records of a batch, except those that fail and are refused.
-
-        Args:
-            batch: The records.
-            failed: Why a record fails, by its position.
-
-        Raises:
-            RecordError: A record fails, and on_fail ends the run, or no stream takes rejects.
-        """
+        """Emit the records of a batch, except those that fail and are refused."""
         self.count(FAILED, len(failed))
         if failed and self.on_fail == "fail":
             raise self.error_of(batch, failed, "fix the record, or set on_fail to reject or warn")
@@ -123,7 +101,6 @@ class ExpectingOperator(ColumnOperator[Plan]):
         self.output.emit(batch)
 
     def check_limits(self, totals: Mapping[str, int]) -> None:
-        """End a run in which too many records were refused, or failed."""
         super().check_limits(totals)
         most = self.max_failed
         if most is None:
@@ -182,7 +159,6 @@ class Check(ExpectingOperator[tuple[Bound, ...]], Composite):
         return Expansion.chain(parts, parts, codecs)
 
     def expressions(self) -> Iterable[Node]:
-        """The expectations."""
         return (each.tree for each in self._conditions)
 
     @property
@@ -214,18 +190,12 @@ class Check(ExpectingOperator[tuple[Bound, ...]], Composite):
         self.pass_on(batch, reasons)
 
     def resulting_columns(self, arriving: StreamColumns) -> StreamColumns:
-        """The columns that arrive."""
         self.require_not_raw(arriving)
         known = arriving.schema.names
         self.plan(arriving.with_names(name for each in self._conditions for name in each.columns(known)))
         return arriving
 
     def plan(self, schema: pa.Schema) -> tuple[Bound, ...]:
-        """Check the expectations against the columns of records.
-
-        Raises:
-            ExpressionError: An expectation does not fit the columns.
-        """
         return tuple(each.bind_condition(schema) for each in self._conditions)
 
 
@@ -233,9 +203,6 @@ class UniqueCheck(ExpectingOperator[None], RememberedKeys):
     """A part of Check: passes on the first record of each value of a column, in the order of windows.
 
     Needs all records of a value in one partition. Nulls are not compared, as in SQL.
-
-    Args:
-        expectation: The expectation.
     """
 
     _context: OperatorContext
@@ -245,15 +212,12 @@ class UniqueCheck(ExpectingOperator[None], RememberedKeys):
         self.expectation = expectation
 
     def keyed_by(self) -> dict[str, str]:
-        """The column whose values must be unique."""
         return {"column": self.expectation.column.name}
 
     def key_column(self) -> str:
-        """The column whose values must be unique."""
         return self.expectation.column.name
 
     def setup(self, context: OperatorContext) -> None:
-        """Called once before the first window."""
         ExpectingOperator.setup(self, context)
         RememberedKeys.setup(self, context)
 
@@ -276,17 +240,11 @@ class UniqueCheck(ExpectingOperator[None], RememberedKeys):
         self.pass_on(batch, failed)
 
     def resulting_columns(self, arriving: StreamColumns) -> StreamColumns:
-        """The columns that arrive."""
         self.require_not_raw(arriving)
         self.plan(arriving.with_names([self.expectation.column.name]))
         return arriving
 
     def plan(self, schema: pa.Schema) -> None:
-        """Check that the column exists, and has values that can be compared.
-
-        Raises:
-            ExpressionError: The column does not exist, or has lists or structs.
-        """
         text, column = self.expectation.text, self.expectation.column
         type = bind(text, column, schema).type
         if pa.types.is_nested(type):

@@ -13,7 +13,7 @@ from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.context import OperatorContext
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.records import RecordBatch
-from operators.expressions.binding import functions_in_duckdb
+from operators.expressions.expression import functions_in_duckdb
 from operators.expressions.syntax import Node, columns_in
 from operators.found_values import FOUND, is_found
 from operators.rejects.record_refusing import RecordRefusing
@@ -49,7 +49,6 @@ class ColumnOperator(RecordRefusing, Generic[Plan]):
     _plans: dict[tuple[pa.Schema | bool, ...], Plan] | None = None
 
     def setup(self, context: OperatorContext) -> None:
-        """Take the counters, and which ports are connected."""
         super().setup(context)
         self._plans = {}
 
@@ -58,7 +57,6 @@ class ColumnOperator(RecordRefusing, Generic[Plan]):
         return ()
 
     def explanation(self) -> list[str]:
-        """The functions that Arrow does not compute, in words."""
         names = functions_in_duckdb(self.expressions())
         return [f"DuckDB computes {', '.join(f'{name}()' for name in names)}, Arrow the rest"] if names else []
 
@@ -71,7 +69,6 @@ class ColumnOperator(RecordRefusing, Generic[Plan]):
         """
 
     def plan_of(self, schema: pa.Schema) -> Plan:
-        """The plan for these columns, made once."""
         if self._plans is None:
             self._plans = {}
         key = schema, *map(is_found, schema)
@@ -92,7 +89,6 @@ class ColumnOperator(RecordRefusing, Generic[Plan]):
         return None if arriving is None else self.resulting_columns(arriving)
 
     def columns_used(self, port: str, column: str, arriving: StreamColumns) -> Iterable[str]:
-        """A reject is made of all columns of its record."""
         return arriving.schema.names if port == "errors" else super().columns_used(port, column, arriving)
 
     @abstractmethod
@@ -105,11 +101,6 @@ class ColumnOperator(RecordRefusing, Generic[Plan]):
         """
 
     def require_not_raw(self, arriving: StreamColumns) -> None:
-        """Refuse raw records.
-
-        Raises:
-            LookupError: The records are raw.
-        """
         if arriving.is_raw:
             raise LookupError(_RAW)
 

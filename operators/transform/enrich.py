@@ -20,13 +20,19 @@ from dagflow.api.records import RecordBatch
 from dagflow.errors import DagflowError
 from dagflow.storage.context import StorageContext
 from dagflow.suggestions import did_you_mean
-from operators.aggregate.ordering import with_equal_keys
 from operators.expressions.sql_types import MAX_DIGITS, name_of, normal_type
-from operators.lookup.compared_keys import compared_keys, compared_type
-from operators.lookup.key_index import ABSENT, KeyIndex, Positions
-from operators.lookup.kinds import lookup_source
-from operators.lookup.lookup_table import LookupTable, as_bytes, lookup_table
-from operators.lookup.united_columns import plain_type
+from operators.expressions.vectors import with_equal_keys
+from operators.lookup.key_index import (
+    ABSENT,
+    KeyIndex,
+    LookupTable,
+    Positions,
+    as_bytes,
+    compared_keys,
+    compared_type,
+    lookup_table,
+)
+from operators.lookup.kinds import lookup_source, plain_type
 from operators.transform.column_operator import ColumnOperator
 
 _SHOWN_CHARACTERS = 60
@@ -45,15 +51,6 @@ Names = Annotated[dict[str, str], BeforeValidator(_names), Field(min_length=1)]
 
 @dataclass(frozen=True, slots=True)
 class _Join:
-    """How records with certain columns are joined.
-
-    Attributes:
-        keys: Positions of the columns that are compared.
-        kinds: The types in which the columns are compared.
-        index: Finds rows of the table.
-        schema: The columns of the emitted records.
-    """
-
     keys: tuple[int, ...]
     kinds: tuple[pa.DataType, ...]
     index: KeyIndex
@@ -109,31 +106,15 @@ class Enrich(ColumnOperator[_Join], SideInput):
     _lookup: LookupTable | None = None
 
     def check_properties(self) -> None:
-        """Find the kind of table, and make its location absolute now.
-
-        Raises:
-            ValueError: The kind does not exist, its package is missing, or its options are wrong.
-        """
         self._source = lookup_source(self.table, self.csv, self.catalog)
 
     def prepare(self, run: RunPreparation) -> None:
-        """Check the columns of the table.
-
-        Raises:
-            DagflowError: The table does not exist, or lacks a column.
-        """
         self._checked_added(self._source.columns(run.storage))
 
     def side_input_version(self, storage: StorageContext) -> str:
-        """The current version of the table."""
         return self._source.version(storage)
 
     def read_side_input(self, storage: StorageContext) -> bytes:
-        """The columns that are compared or added.
-
-        Raises:
-            DagflowError: The table cannot be read, is too large, or has a key twice.
-        """
         schema = self._source.columns(storage)
         names = list(dict.fromkeys([*self._table_keys, *self._checked_added(schema).values()]))
         read: list[pa.RecordBatch] = []
@@ -176,11 +157,7 @@ class Enrich(ColumnOperator[_Join], SideInput):
             )
 
     def _checked_added(self, schema: pa.Schema) -> dict[str, str]:
-        """The columns of the table that are added, by their new names.
-
-        Raises:
-            DagflowError: The table lacks a column or a key, or has several columns of one name.
-        """
+        """The columns of the table that are added, by their new names."""
         self._require_once_each(schema, "on", self._table_keys)
         self._require_once_each(schema, "columns", (self.columns or {}).values())
         added = self._added(schema)
@@ -206,7 +183,6 @@ class Enrich(ColumnOperator[_Join], SideInput):
         return {name: name for name in schema.names if name not in self.on.values()}
 
     def setup(self, context: OperatorContext) -> None:
-        """Take the table that the window sees."""
         super().setup(context)
         if context.side_input is not None:
             self._lookup = lookup_table(context.side_input)
@@ -241,11 +217,7 @@ class Enrich(ColumnOperator[_Join], SideInput):
     def _without_refused(
         self, batch: RecordBatch, columns: pa.RecordBatch, found: Positions, join: _Join
     ) -> tuple[Positions, RecordBatch]:
-        """The keys and the records that are not refused, nor dropped.
-
-        Raises:
-            RecordError: A record is refused, and no stream takes it in; or it ends the run.
-        """
+        """The keys and the records that are not refused, nor dropped."""
         is_absent = found == ABSENT
         refused: dict[int, str] = {}
         if self.unmatched in ("reject", "fail"):
@@ -275,12 +247,6 @@ class Enrich(ColumnOperator[_Join], SideInput):
         return self._lookup
 
     def plan(self, schema: pa.Schema) -> _Join:
-        """Fix how the keys of records are compared with those of the table.
-
-        Raises:
-            LookupError: The records lack a column.
-            ValueError: Keys cannot be compared, or two columns would have one name.
-        """
         table = self._table
         kinds = self._key_types(schema, table.columns.schema)
         index = table.index(self._table_keys, kinds)
@@ -352,11 +318,7 @@ class Enrich(ColumnOperator[_Join], SideInput):
         return (self.columns or {}) if table is None else self._checked_added(table)
 
     def _table_schema(self) -> pa.Schema | None:
-        """The columns of the table, in plain types; None if it does not exist, or is not near.
-
-        Raises:
-            LookupError: The table lacks a column that is compared or added.
-        """
+        """The columns of the table, in plain types; None if it does not exist, or is not near."""
         if not self._source.is_near:
             return None
         try:
@@ -371,11 +333,7 @@ class Enrich(ColumnOperator[_Join], SideInput):
         return pa.schema([(field.name, plain_type(field.type)) for field in found])
 
     def require_named(self, table: pa.Schema) -> None:
-        """Called before a run with the columns of the table: refuse names in the text of a property that it lacks.
-
-        Raises:
-            PropertyTextError: The table lacks such a column.
-        """
+        """Called before a run with the columns of the table: refuse names in the text of a property that it lacks."""
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -62,7 +62,6 @@ class KeyValue(BaseModel):
         return [pc.if_else(pa.array(is_refused), pa.scalar(None, pa.string()), column) for column in columns]
 
     def why_not(self, text: str) -> str:
-        """Why a text has no values."""
         return why_refused(text, self.separator, self.assignment) or "none of the keys is there"
 
     def _values(self, key: str, texts: pa.StringArray, marked: pa.BinaryArray | None) -> pa.StringArray:
@@ -101,15 +100,12 @@ class _RowRejects(ByteAccounting):
         self.reasons: dict[int, str] = {}
 
     def reject(self, offset: int, length: int, reason: str, raw: bytes) -> None:
-        """Note why a record is refused."""
         self.reasons[offset] = reason
 
     def skip_records(self, offsets: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], reason: str) -> None:
-        """Refuse records that a reader would skip."""
         self.reasons.update(dict.fromkeys(offsets.tolist(), reason))
 
     def reject_all(self, offsets: Sequence[int], raws: Sequence[bytes], reasons: Sequence[str]) -> None:
-        """Note why records are refused."""
         self.reasons.update(zip(offsets, reasons, strict=True))
 
 
@@ -144,7 +140,6 @@ class Parse(ColumnOperator[None]):
     ] = "reject"
 
     def check_properties(self) -> None:
-        """Require exactly one way, and types for the new columns."""
         ways = {"regex": self.regex, "split": self.split, "key_value": self.key_value, "json": self.json}
         given = [name for name, value in ways.items() if value]
         if len(given) != 1:
@@ -187,7 +182,6 @@ class Parse(ColumnOperator[None]):
         self.output.emit(kept.with_columns(self._beside(kept, parsed.columns)))
 
     def resulting_columns(self, arriving: StreamColumns) -> StreamColumns:
-        """The parsed columns, after the other columns of the records."""
         parsed = [(name, self.columns[name].arrow if name in self.columns else pa.string()) for name in self._names]
         if self.column is None:
             if not arriving.is_raw:
@@ -248,7 +242,6 @@ class Parse(ColumnOperator[None]):
         return self.key_value.why_not(text) if self.key_value is not None else "the record does not match regex"
 
     def _fields(self, values: Any) -> tuple[Any, list[Any]]:
-        """Which records match, and the text of each column."""
         if self.regex is not None:
             groups = pc.extract_regex(values, _whole(self.regex))
             return _bools(pc.is_valid(groups)), [pc.struct_field(groups, name) for name in self._names]
@@ -294,11 +287,6 @@ def _whole(regex: str) -> str:
 
 
 def _groups_of(regex: str) -> list[str]:
-    """The names of the groups of an expression.
-
-    Raises:
-        ValueError: The expression is not valid, or has no groups.
-    """
     try:
         found = pc.extract_regex(pa.array([""]), _whole(regex))
     except pa.ArrowInvalid as error:

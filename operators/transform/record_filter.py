@@ -33,11 +33,7 @@ class RecordMatch(BaseModel):
         return self
 
     def mask(self, batch: RecordBatch) -> pa.BooleanArray:
-        """For each record whether it matches; a null never does.
-
-        Raises:
-            ValueError: The records are not raw, and have no column record of text or bytes.
-        """
+        """For each record whether it matches; a null never does."""
         mask = self._matches(batch)
         return pc.fill_null(mask, False) if mask.null_count else mask
 
@@ -70,11 +66,6 @@ def _text_of(batch: RecordBatch) -> pa.Array:
 
 
 def _require_text(schema: pa.Schema) -> None:
-    """Refuse columns that cannot be matched.
-
-    Raises:
-        ValueError: No column record of text or bytes exists.
-    """
     kind = schema.field(RECORD).type if RECORD in schema.names else None
     if kind is None or not (pa.types.is_binary(kind) or pa.types.is_string(kind)):
         has = ", ".join(f"{field.name}: {type_name(field.type)}" for field in schema)
@@ -100,16 +91,10 @@ class RecordFilter(Operator, ColumnTraced):
     output = OutputPort()
 
     def check_properties(self) -> None:
-        """Require exactly one of keep and drop."""
         if (self.keep is None) == (self.drop is None):
             raise ValueError("give exactly one of keep and drop, such as drop: {prefix: '#'}")
 
     def columns_at(self, port: str, arriving: StreamColumns | None) -> StreamColumns | None:
-        """The columns that arrive.
-
-        Raises:
-            ValueError: No column can be matched.
-        """
         if arriving is not None:
             _require_text(arriving.with_names([RECORD]))
         return arriving

@@ -14,10 +14,9 @@ from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.properties import Columns
 from dagflow.api.records import RecordBatch
 from dagflow.suggestions import did_you_mean
-from operators.expressions.bound import Bound
 from operators.expressions.expression import ExpressionText, OptionalExpression
 from operators.expressions.syntax import ColumnName, Node, columns_in
-from operators.expressions.vectors import Rows
+from operators.expressions.vectors import Bound, Rows
 from operators.found_values import FOUND, is_found
 from operators.rescued_values import RESCUED, renamed_values
 from operators.transform.column_operator import ColumnOperator, is_absent
@@ -47,9 +46,6 @@ class SelectPlan:
         """The plan for a layout of names, in which columns whose types a reader has found remain such columns.
 
         A value that the reader has put aside is passed on if its column is, or if another one is computed of that.
-
-        Raises:
-            ValueError: Two columns would have one name.
         """
         found = {field.name: index for index, field in enumerate(schema) if is_found(field)}
         fields: list[tuple[pa.Field, int | None]] = []
@@ -74,7 +70,6 @@ class SelectPlan:
         return cls(where, computed, tuple(fields), tuple(rescued))
 
     def passed_on(self, columns: pa.RecordBatch, index: int) -> pa.Array:
-        """A column that is not computed."""
         column = columns.column(index)
         field = columns.schema.field(index)
         if field.name != RESCUED or not is_found(field):
@@ -106,7 +101,6 @@ class Select(ColumnOperator[SelectPlan]):
     ] = {}  # noqa: RUF012  # a default, which pydantic copies
 
     def check_properties(self) -> None:
-        """Refuse properties that contradict each other, and an operator that does nothing."""
         if not (self.columns or self.where or self.keep or self.drop or self.rename):
             raise ValueError("give columns, where, keep, drop or rename, such as where: qty > 0")
         if self.keep is not None and self.drop is not None:
@@ -116,7 +110,6 @@ class Select(ColumnOperator[SelectPlan]):
             raise ValueError(f"rename: '{twice[0]}' is dropped as well")
 
     def expressions(self) -> Iterable[Node]:
-        """The condition and the columns."""
         return (each.tree for each in [*self.columns.values(), *([self.where] if self.where is not None else [])])
 
     @ColumnOperator.input.batch
@@ -149,7 +142,6 @@ class Select(ColumnOperator[SelectPlan]):
         self.output.emit(selected)
 
     def _kept(self, batch: RecordBatch, plan: SelectPlan) -> RecordBatch:
-        """The records for which the condition is true."""
         if plan.where is None:
             return batch
         rows = Rows(batch.to_arrow())
@@ -161,7 +153,6 @@ class Select(ColumnOperator[SelectPlan]):
         return batch.filter(mask)
 
     def resulting_columns(self, arriving: StreamColumns) -> StreamColumns:
-        """The columns that are passed on, and those that are computed."""
         self.require_not_raw(arriving)
         expressions = [*self.columns.values(), *([self.where] if self.where is not None else [])]
         known = arriving.schema.names
@@ -179,13 +170,6 @@ class Select(ColumnOperator[SelectPlan]):
         return before if port == "output" and before else super().columns_used(port, column, arriving)
 
     def plan(self, schema: pa.Schema) -> SelectPlan:
-        """Check expressions and names against the columns of records.
-
-        Raises:
-            ExpressionError: An expression does not fit the columns.
-            LookupError: keep, drop or rename names a column that does not arrive.
-            ValueError: Two columns would have one name.
-        """
         where = None if self.where is None else self.where.bind_condition(schema)
         computed = {name: expression.bind(schema) for name, expression in self.columns.items()}
         for what, names in (("keep", self.keep), ("drop", self.drop), ("rename", list(self.rename))):
@@ -212,11 +196,6 @@ def _require(has: Sequence[str], names: Sequence[str], what: str) -> None:
 
 
 def require_once(names: Sequence[str]) -> None:
-    """Refuse a name that two columns would have.
-
-    Raises:
-        ValueError: Two columns would have one name.
-    """
     for name in names:
         if names.count(name) > 1:
             raise ValueError(f"two columns would be called '{name}'; rename or drop one of them")

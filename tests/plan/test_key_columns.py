@@ -8,8 +8,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 
-from dagflow.api.partitioning import canonical
-from dagflow.plan.key_columns import family_of_type
+from dagflow.api.partitioning import canonical, family_of_type
 
 COLUMNS = [
     pa.array([1, 0], pa.int8()),

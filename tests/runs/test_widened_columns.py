@@ -17,7 +17,7 @@ from dagflow import InputPort, Operator, OutputPort, RecordBatch
 from dagflow.engine.run import run
 from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.inline import InlineRuntime
-from operators.sink.tables.type_widening import common_type
+from operators.sink.columns.nested_types import common_type
 from tests.engine.dags import Given, dag
 from tests.engine.sample_app import TextSource
 from tests.execution.sample_operators import SampleWords

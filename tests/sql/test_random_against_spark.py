@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from operators.expressions.expression_error import ExpressionError
+from operators.expressions.syntax import ExpressionError
 from tests.sql.cases import RefusedRecord, computed, is_same
 from tests.sql.random_expressions import SPARKS_DIGITS, RandomExpressions, random_records
 from tests.sql.test_against_spark import SETTINGS

@@ -13,8 +13,8 @@ import pytest
 
 from dagflow.testing.row_values import with_types_of
 from operators.expressions.expression import Expression
-from operators.expressions.expression_error import ExpressionError
 from operators.expressions.functions.available import FUNCTIONS, OPERATORS
+from operators.expressions.syntax import ExpressionError
 from operators.expressions.vectors import Rows
 from tests.sql.cases import computed
 

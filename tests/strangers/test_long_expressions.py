@@ -13,9 +13,9 @@ import pytest
 from operators import Sql
 from operators.expressions.arguments import MOST_LEVELS
 from operators.expressions.expression import Expression
-from operators.expressions.expression_error import ExpressionError
+from operators.expressions.syntax import ExpressionError
 from operators.expressions.vectors import Rows
-from operators.sql.sql_table import SqlTable
+from operators.sql.scope import SqlTable
 from tests.sql.cases import computed
 from tests.strangers.test_many_rejects import calls
 

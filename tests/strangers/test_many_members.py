@@ -13,8 +13,8 @@ from operators.reader.columns.json_members import members_of_type
 from operators.reader.formats import RECORD_FORMATS
 from operators.reader.formats.base import ByteAccounting, Inferring
 from operators.reader.formats.json_lines import MOST_CELLS
-from operators.sink.tables.table_columns import TableColumns
-from operators.sink.tables.table_names import MOST_NAMES
+from operators.sink.columns.table_columns import TableColumns
+from operators.sink.columns.table_names import MOST_NAMES
 from operators.testing import URL, MemorySource, block_of
 
 

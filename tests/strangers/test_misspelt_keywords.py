@@ -6,7 +6,7 @@ import pytest
 
 from operators import Sql
 from operators.expressions.expression import Expression
-from operators.expressions.expression_error import ExpressionError
+from operators.expressions.syntax import ExpressionError
 
 QUERIES = {
     "selct a, b from input": ("selct", "select"),

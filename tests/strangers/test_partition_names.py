@@ -19,8 +19,7 @@ from pyiceberg.table import Table as IcebergTable
 from dagflow.engine.run import run
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.partition_names import column_of, partition_name
-from operators.sink.tables.partition_fields import PartitionField
-from operators.sink.tables.table_partitions import unheld_values
+from operators.sink.tables.partition_fields import PartitionField, unheld_values
 from tests.nightly import by_day
 from tests.operators.sink.test_table_writer import app
 from tests.runs.table_kinds import catalog

@@ -19,8 +19,7 @@ from dagflow.errors import DagflowError
 from dagflow.plan.load import load_app
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.inline import InlineRuntime
-from operators.sink.tables.partition_fields import PartitionField
-from operators.sink.tables.table_partitions import unheld_values
+from operators.sink.tables.partition_fields import PartitionField, unheld_values
 from tests.runs.table_kinds import catalog, rows_of
 
 APP = """

@@ -12,10 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators.expressions import exact_decimals, rounded_doubles
-from operators.expressions.bound import Bound, CallSite, applied, attempted
 from operators.expressions.casting import cast
 from operators.expressions.exact_decimals import fitted, quotient, rescaled, unless_zero, with_room
-from operators.expressions.expression_error import ExpressionError
 from operators.expressions.functions.moments import moved, subtracted
 from operators.expressions.sql_types import (
     BIGINT,
@@ -30,7 +28,8 @@ from operators.expressions.sql_types import (
     is_whole,
     name_of,
 )
-from operators.expressions.syntax import Constant
+from operators.expressions.syntax import Constant, ExpressionError
+from operators.expressions.vectors import Bound, CallSite, applied, attempted
 from operators.reader.columns.decimal_texts import WIDE_DIGITS
 
 
@@ -130,7 +129,6 @@ def _of_decimals(
 
 
 def multiply(site: CallSite, left: Bound, right: Bound) -> Bound:
-    """Left * right."""
     left, right = _numbers(site, left, right)
     if not _is_decimal_sum(left, right):
         return _of_equals(site, left, right, with_room(pc.multiply_checked), "*")
@@ -178,7 +176,6 @@ def _quotient(dividend: Any, divisor: Any) -> Any:
 
 
 def modulo(site: CallSite, left: Bound, right: Bound) -> Bound:
-    """Left % right, with the sign of left."""
     for each in (left, right):
         site.require(each, lambda kind: is_whole(kind) or pa.types.is_floating(kind), "whole numbers and doubles")
     left, right = _numbers(site, left, right)
@@ -211,7 +208,6 @@ def _numpy(values: Any) -> Any:
 
 
 def negative(site: CallSite, value: Bound) -> Bound:
-    """-value."""
     site.require(value, lambda kind: is_number(kind) or pa.types.is_duration(kind), "numbers")
     if pa.types.is_null(value.type):
         return value
@@ -220,7 +216,6 @@ def negative(site: CallSite, value: Bound) -> Bound:
 
 
 def absolute(site: CallSite, value: Bound) -> Bound:
-    """abs(value)."""
     value = _number(site, value)
     if not is_whole(value.type):
         return applied(site, value.type, pc.abs, value)
@@ -228,18 +223,15 @@ def absolute(site: CallSite, value: Bound) -> Bound:
 
 
 def sign(site: CallSite, value: Bound) -> Bound:
-    """-1, 0 or 1, as a double."""
     value = _number(site, value)
     return applied(site, DOUBLE, pc.sign, cast(site, value, DOUBLE))
 
 
 def floor(site: CallSite, value: Bound) -> Bound:
-    """The largest whole number that is not larger."""
     return _whole(site, value, pc.floor, exact_decimals.floor)
 
 
 def ceil(site: CallSite, value: Bound) -> Bound:
-    """The smallest whole number that is not smaller."""
     return _whole(site, value, pc.ceil, exact_decimals.ceil)
 
 
@@ -299,7 +291,6 @@ def _from(values: Any, least: float) -> Any:
 
 
 def power(site: CallSite, base: Bound, exponent: Bound) -> Bound:
-    """Base to the power of exponent, as a double."""
     base, exponent = _numbers(site, base, exponent)
     return applied(site, DOUBLE, _power, cast(site, base, DOUBLE), cast(site, exponent, DOUBLE))
 

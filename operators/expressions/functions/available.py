@@ -9,9 +9,9 @@ from types import MappingProxyType
 
 import pyarrow.compute as pc
 
-from operators.expressions.bound import Bound
 from operators.expressions.functions import arithmetic, in_duckdb, logic, moments, texts
 from operators.expressions.sql_types import INTEGER
+from operators.expressions.vectors import Bound
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.expressions.bound import Bound, CallSite, attempted
 from operators.expressions.sql_types import DATE, DOUBLE, INTEGER, TEXT, is_number, is_whole
+from operators.expressions.vectors import Bound, CallSite, attempted
 from operators.reader.columns.calendar import in_calendar
 
 _connections = threading.local()
@@ -25,34 +25,22 @@ def is_installed() -> bool:
 
 
 def text(site: CallSite, argument: Bound) -> Bound:
-    """An argument that is text."""
     return site.text_of(argument)
 
 
 def whole(site: CallSite, argument: Bound) -> Bound:
-    """An argument that is a whole number."""
     return site.require(argument, is_whole, "whole numbers", INTEGER)
 
 
 def number(site: CallSite, argument: Bound) -> Bound:
-    """An argument that is a number."""
     return site.require(argument, is_number, "numbers", DOUBLE)
 
 
 def day(site: CallSite, argument: Bound) -> Bound:
-    """An argument that is a date."""
     return site.require(argument, pa.types.is_date, "a date", DATE)
 
 
 def computed(sql: str, kind: pa.DataType, *checks: Callable[[CallSite, Bound], Bound]) -> Callable[..., Bound]:
-    """A function that DuckDB computes.
-
-    Args:
-        sql: The expression of DuckDB, over the columns a0, a1 and so on.
-        kind: The type of its values.
-        checks: For each argument the function that checks its type.
-    """
-
     def bind(site: CallSite, *arguments: Bound) -> Bound:
         checked = [check(site, argument) for check, argument in zip(checks, arguments, strict=True)]
 

@@ -10,11 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.expressions.bound import Bound, CallSite, applied, shared, typed
 from operators.expressions.casting import cast
-from operators.expressions.expression_error import ExpressionError
 from operators.expressions.sql_types import BOOLEAN, TEXT, chosen_type, compared_type, name_of
-from operators.expressions.vectors import Rows, Vector, merged
+from operators.expressions.syntax import ExpressionError
+from operators.expressions.vectors import Bound, CallSite, Rows, Vector, applied, merged, shared, typed
 
 
 def truth(site: CallSite, value: Bound) -> Bound:
@@ -27,16 +26,6 @@ CommonType = Callable[[pa.DataType, pa.DataType], pa.DataType | None]
 
 
 def unified(site: CallSite, values: list[Bound], common: CommonType = chosen_type) -> list[Bound]:
-    """The values in the one type that they have in common.
-
-    Args:
-        site: Where the values stand.
-        values: The values.
-        common: Gives the common type of two.
-
-    Raises:
-        ExpressionError: The values have no type in common.
-    """
     kind = pa.null()
     written = [each for each in values if isinstance(each.constant, str)]
     for value in values:
@@ -84,7 +73,6 @@ def _any(mask: Any) -> bool:
 
 
 def equal(left: Any, right: Any) -> Any:
-    """Equality in which NaN is equal to NaN."""
     found = pc.equal(left, right)
     if pa.types.is_floating(left.type) and _has_nan(left, right):
         return pc.or_(found, pc.and_(_is_nan(left), _is_nan(right)))
@@ -92,7 +80,6 @@ def equal(left: Any, right: Any) -> Any:
 
 
 def less(left: Any, right: Any) -> Any:
-    """Order in which NaN is larger than every number."""
     found = pc.less(left, right)
     if pa.types.is_floating(left.type) and _has_nan(left, right):
         return pc.or_(found, pc.and_(pc.invert(_is_nan(left)), _is_nan(right)))
@@ -115,8 +102,6 @@ def _require_comparable(site: CallSite, value: Bound) -> None:
 
 
 def comparison(sign: str) -> Callable[[CallSite, Bound, Bound], Bound]:
-    """A comparison operator."""
-
     def bind(site: CallSite, left: Bound, right: Bound) -> Bound:
         first, second = unified(site, [left, right], compared_type)
         _require_comparable(site, first)
@@ -147,7 +132,6 @@ def distinct(site: CallSite, left: Bound, right: Bound) -> Bound:
 
 
 def invert(site: CallSite, value: Bound) -> Bound:
-    """Not value."""
     return applied(site, BOOLEAN, pc.invert, truth(site, value))
 
 
@@ -179,7 +163,6 @@ def _short_circuit(site: CallSite, values: Sequence[Bound], kernel: Any, *, deci
 
 
 def among(site: CallSite, value: Bound, *options: Bound) -> Bound:
-    """Whether a value is equal to one of several."""
     value, equals = shared(value), comparison("=")
     return disjunction(site, *(equals(site, value, option) for option in options))
 
@@ -191,12 +174,10 @@ def between(site: CallSite, value: Bound, low: Bound, high: Bound) -> Bound:
 
 
 def is_null(site: CallSite, value: Bound) -> Bound:
-    """Whether there is no value."""
     return applied(site, BOOLEAN, pc.is_null, value)
 
 
 def is_not_null(site: CallSite, value: Bound) -> Bound:
-    """Whether there is a value."""
     return applied(site, BOOLEAN, pc.is_valid, value)
 
 
@@ -227,7 +208,6 @@ def coalesce(site: CallSite, *values: Bound) -> Bound:
 
 
 def null_if(site: CallSite, value: Bound, other: Bound) -> Bound:
-    """Null where both are equal, else value."""
     value = shared(value)
     same = comparison("=")(site, value, other)
     nothing = typed(value, value.type)
@@ -239,7 +219,6 @@ def null_if(site: CallSite, value: Bound, other: Bound) -> Bound:
 
 
 def case(site: CallSite, branches: list[tuple[Bound, Bound]], default: Bound) -> Bound:
-    """The value of the first branch whose condition is true."""
     conditions = [truth(site, condition) for condition, _ in branches]
     *values, otherwise = unified(site, [*(value for _, value in branches), default])
 

@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.expressions.bound import Bound, CallSite, applied, attempted
 from operators.expressions.casting import cast
 from operators.expressions.sql_types import BIGINT, DATE, INTEGER, INTERVAL, TIMESTAMP, is_whole, name_of
+from operators.expressions.vectors import Bound, CallSite, applied, attempted
 from operators.reader.columns.calendar import EARLIEST, LATEST, in_calendar
 
 _DAY_US = 86_400_000_000
@@ -93,8 +93,6 @@ def days_between(site: CallSite, end: Bound, start: Bound) -> Bound:
 
 
 def add_days(direction: int) -> Callable[[CallSite, Bound, Bound], Bound]:
-    """date_add and date_sub."""
-
     def bind(site: CallSite, start: Bound, days: Bound) -> Bound:
         days = site.require(days, is_whole, "a date and a number of days", INTEGER)
         return moved(site, cast(site, moment_of(site, start), DATE), days, direction)
@@ -124,7 +122,6 @@ def clock_part(kernel: Callable[[Any], Any]) -> Callable[[CallSite, Bound], Boun
 
 
 def day_of_week(values: Any) -> Any:
-    """1 for Sunday to 7 for Saturday, as Spark counts."""
     return pc.day_of_week(values, count_from_zero=False, week_start=7)
 
 
@@ -161,8 +158,6 @@ def _instants(clock: Any, zone: str) -> Any:
 
 
 def last_day(site: CallSite, moment: Bound) -> Bound:
-    """The last day of the month."""
-
     def compute(values: Any) -> Any:
         # 31 days after a 1st lie in the next month.
         one = pa.scalar(1, INTEGER)

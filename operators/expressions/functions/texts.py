@@ -11,16 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagflow.api.regular_expressions import closed, pieces_of, why_refused
-from operators.expressions.bound import Bound, CallSite, applied, typed
 from operators.expressions.sql_types import BOOLEAN, INTEGER, TEXT, is_whole, name_of
+from operators.expressions.vectors import Bound, CallSite, applied, typed
 
 _FAR = 1 << 31
 """More characters, and more parts, than a text can have."""
 
 
 def of_text(kernel: Callable[[Any], Any], kind: pa.DataType = TEXT) -> Callable[[CallSite, Bound], Bound]:
-    """A function of one text."""
-
     def bind(site: CallSite, text: Bound) -> Bound:
         return applied(site, kind, kernel, site.text_of(text))
 
@@ -28,7 +26,6 @@ def of_text(kernel: Callable[[Any], Any], kind: pa.DataType = TEXT) -> Callable[
 
 
 def length(values: Any) -> Any:
-    """The number of characters."""
     return pc.cast(pc.utf8_length(values), INTEGER)
 
 
@@ -57,11 +54,7 @@ def trimmed(kernel: Callable[..., Any]) -> Callable[..., Bound]:
 
 
 def _written_place(site: CallSite, argument: Bound, what: str) -> int:
-    """The written number of a character or a part, or how many; beyond _FAR none is there, so that _FAR says the same.
-
-    Raises:
-        ExpressionError: The argument is computed, or no whole number.
-    """
+    """The written number of a character or a part; one beyond _FAR is cut to it, because no text has so many."""
     return min(max(site.written_number(argument, what), -_FAR), _FAR)
 
 
@@ -87,13 +80,11 @@ def _sliced(values: Any, start: int, stop: int | None) -> Any:
 
 
 def left(site: CallSite, text: Bound, count: Bound) -> Bound:
-    """The first characters."""
     size = max(_written_place(site, count, "the length"), 0)
     return applied(site, TEXT, lambda values: _sliced(values, 0, size), site.text_of(text))
 
 
 def right(site: CallSite, text: Bound, count: Bound) -> Bound:
-    """The last characters."""
     size = max(_written_place(site, count, "the length"), 0)
 
     def kernel(values: Any) -> Any:
@@ -125,7 +116,6 @@ def replace(site: CallSite, text: Bound, search: Bound, replacement: Bound | Non
 
 
 def repeat(site: CallSite, text: Bound, count: Bound) -> Bound:
-    """The text repeated a number of times."""
     site.require(count, is_whole, "a number of times")
     if pa.types.is_null(count.type):
         return typed(text, TEXT)
@@ -137,8 +127,6 @@ def repeat(site: CallSite, text: Bound, count: Bound) -> Bound:
 
 
 def matching(kernel: Callable[..., Any]) -> Callable[[CallSite, Bound, Bound], Bound]:
-    """starts_with, ends_with and contains."""
-
     def bind(site: CallSite, text: Bound, part: Bound) -> Bound:
         pattern = site.written_text(part, "the text to search for")
         return applied(site, BOOLEAN, lambda values: kernel(values, pattern=pattern), site.text_of(text))

@@ -26,7 +26,7 @@ from dagflow.metrics.names import (
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource, read_exactly, size_read_from
 from operators.reader.scanning.multi_file import MultiFileReader
-from operators.rejects.refusal import not_taken
+from operators.rejects.record_refusing import not_taken
 
 CHUNK_BYTES = 1 << 20
 """Bytes that are read at a time: a chunk stays in the second-level cache from the read to the write."""

@@ -13,7 +13,7 @@ from operators.sink.formats.base import SinkFormat
 SINK_FORMATS = FormatRegistry(
     SinkFormat,  # type: ignore[type-abstract]  # only classes that extend it are made
     {
-        "auto": "operators.sink.formats.auto.AutoSink",
+        "auto": "operators.sink.formats.raw.AutoSink",
         "raw": "operators.sink.formats.raw.RawSink",
         "json_lines": "operators.sink.formats.json_lines.JsonLinesSink",
         "csv": "operators.sink.formats.csv.CsvSink",

@@ -11,9 +11,9 @@ from pydantic import Field
 
 from dagflow.api.columns.json_values import json_values
 from dagflow.api.records import RecordBatch
+from operators.sink.columns.table_names import lower_case
 from operators.sink.formats.held_names import NamesInHeader, with_held_names
 from operators.sink.formats.text_format import TextFormat
-from operators.sink.tables.table_names import lower_case
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -44,7 +44,6 @@ class CsvSink(TextFormat):
     null_value: Annotated[str, Field(description="text of a missing value, never quoted")] = ""
 
     def check_properties(self) -> None:
-        """Refuse a delimiter that cannot be distinguished from values, and a null_value that would need quotes."""
         if len(self.delimiter) != 1 or not "\x01" <= self.delimiter <= "\x7e":
             raise ValueError(
                 f'delimiter {self.delimiter!r} is not one character of ASCII; a tab is "\\t", in double quotes'
@@ -57,16 +56,13 @@ class CsvSink(TextFormat):
         self._special = f'["\r\n{escaped}]'
 
     def held(self, batch: RecordBatch) -> RecordBatch:
-        """Any names without a NUL."""
         return with_held_names(batch, lambda: NamesInHeader(lower_case))
 
     def layout_of(self, batch: RecordBatch) -> list[str]:
-        """A file has rows of the same columns."""
         names: list[str] = batch.to_arrow().schema.names
         return names
 
     def heading(self, batch: RecordBatch) -> bytes:
-        """The row of names."""
         if not self.header:
             return b""
         row = self._rows([pa.array([name.encode()], pa.binary()) for name in batch.to_arrow().schema.names])
@@ -74,7 +70,6 @@ class CsvSink(TextFormat):
         return heading
 
     def encode(self, batch: RecordBatch) -> pa.BinaryArray:
-        """The rows."""
         columns = batch.to_arrow().columns
         if not columns:
             raise ValueError("records without columns cannot be written as CSV")
@@ -139,7 +134,6 @@ def _text_of(column: pa.Array) -> pa.Array:
 
 
 def _json_of(value: object) -> bytes | None:
-    """A value as JSON, a text without its quotes."""
     if value is None:
         return None
     encoded: bytes = msgspec.json.encode(value)

@@ -7,19 +7,13 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from dagflow.api.records import RecordBatch
-from operators.sink.tables.record_origins import files_of, offsets_of
-from operators.sink.tables.rescued_column import with_rescued
-from operators.sink.tables.table_columns import TableColumns
-from operators.sink.tables.table_names import TableNames
+from operators.sink.columns.record_origins import files_of, offsets_of
+from operators.sink.columns.table_columns import TableColumns, with_rescued
+from operators.sink.columns.table_names import TableNames
 
 
 def with_held_names(batch: RecordBatch, names: Callable[[], TableNames]) -> RecordBatch:
-    """Records with the values of columns and members that a file cannot hold in the column of rescued values.
-
-    Args:
-        batch: The records.
-        names: Gives the names of a file without columns.
-    """
+    """Records with the values of columns and members that a file cannot hold in the column of rescued values."""
     rows, empty = batch.to_arrow(), names()
     if all(empty.takes(field) for field in rows.schema):
         return batch

@@ -24,7 +24,6 @@ class JsonLinesSink(TextFormat):
     suffix: ClassVar[str] = ".jsonl"
 
     def encode(self, batch: RecordBatch) -> pa.BinaryArray:
-        """The lines."""
         lines = json_lines(batch.to_arrow())
         # Within a line newlines are escaped.
         ends = np.flatnonzero(np.frombuffer(lines, np.uint8) == ord("\n")).astype(np.int32) + 1

@@ -12,10 +12,9 @@ from typing_extensions import Buffer
 
 from dagflow.api.properties import Size
 from dagflow.api.records import RecordBatch
-from operators.sink.formats.base import FileEncoder, FileStream, SinkFormat
-from operators.sink.formats.chunks import ChunkedEncoder
+from operators.sink.columns.table_names import TableNames, lower_case
+from operators.sink.formats.base import ChunkedEncoder, FileEncoder, FileStream, SinkFormat
 from operators.sink.formats.held_names import with_held_names
-from operators.sink.tables.table_names import TableNames, lower_case
 
 _ZSTD_LEVEL = 2
 """Compared with level 3, writing takes a tenth less time, and files of the benchmarks' columns are 1 % larger."""
@@ -55,7 +54,6 @@ class ParquetSink(SinkFormat):
         return ".parquet"
 
     def held(self, batch: RecordBatch) -> RecordBatch:
-        """The names that tables can have."""
         return with_held_names(batch, lambda: TableNames(lower_case))
 
     def layout_of(self, batch: RecordBatch) -> pa.Schema:
@@ -70,7 +68,6 @@ class ParquetSink(SinkFormat):
         )
 
     def start(self, stream: FileStream, batch: RecordBatch, max_bytes: int | None) -> FileEncoder:
-        """Begin a file whose schema is that of the batch."""
         return ParquetEncoder(self, stream, self.layout_of(batch), max_bytes)
 
 
@@ -82,10 +79,6 @@ class ParquetEncoder(ChunkedEncoder):
         stream: Takes the bytes.
         schema: The columns.
         max_bytes: The size that the file should have; None for no limit.
-
-    Attributes:
-        schema: The columns.
-        footers: The file's footer, once it is finished.
     """
 
     def __init__(self, format: ParquetSink, stream: FileStream, schema: pa.Schema, max_bytes: int | None) -> None:
@@ -100,7 +93,6 @@ class ParquetEncoder(ChunkedEncoder):
         self._writer: Any = None
 
     def measure(self, rows: pa.RecordBatch, room: int) -> tuple[int, int]:
-        """A part of the rows, by their average size."""
         size_bytes = max(1, rows.nbytes)
         if size_bytes <= room:
             return rows.num_rows, size_bytes
@@ -118,7 +110,6 @@ class ParquetEncoder(ChunkedEncoder):
             self._row_groups += 1
 
     def _open(self, rows: pa.Table) -> Any:
-        """The writer of the file that begins with these rows."""
         return pq.ParquetWriter(
             self._file,
             self.schema,
@@ -131,12 +122,10 @@ class ParquetEncoder(ChunkedEncoder):
         )
 
     def end_bytes(self) -> int:
-        """The size of the footer, about."""
         columns = len(self.schema.names)
         return _FOOTER_BYTES + columns * (_FOOTER_BYTES_PER_COLUMN + _FOOTER_BYTES_PER_CHUNK * self._row_groups)
 
     def finish(self) -> None:
-        """Write the last row group and the footer."""
         super().finish()
         self._writer.close()
 
@@ -174,7 +163,6 @@ class _ArrowFile(io.RawIOBase):
         return memoryview(data).nbytes
 
     def tell(self) -> int:
-        """How many bytes were written."""
         return self._stream.size_bytes
 
     def writable(self) -> bool:

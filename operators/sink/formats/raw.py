@@ -9,6 +9,8 @@ import pyarrow as pa
 
 from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.records import RecordBatch
+from operators.sink.formats.base import SinkFormat
+from operators.sink.formats.json_lines import JsonLinesSink
 from operators.sink.formats.text_format import TextFormat
 
 
@@ -21,16 +23,10 @@ class RawSink(TextFormat):
     name: ClassVar[str] = "raw"
 
     def check_columns(self, arriving: StreamColumns) -> None:
-        """Refuse columns.
-
-        Raises:
-            ValueError: The records have columns.
-        """
         if not arriving.is_raw:
             self._refuse(arriving.schema)
 
     def encode(self, batch: RecordBatch) -> pa.BinaryArray:
-        """The records with their delimiters, as they are in memory."""
         if not batch.is_raw:
             self._refuse(batch.to_arrow().schema)
         return batch.framed()
@@ -42,3 +38,18 @@ class RawSink(TextFormat):
     def _refuse(self, schema: pa.Schema) -> NoReturn:
         names = ", ".join(schema.names)
         raise ValueError(f"format: {self.name} writes raw records, not columns ({names}); say format: json_lines")
+
+
+class AutoSink(RawSink):
+    """Raw records as raw, records with columns as json_lines."""
+
+    name: ClassVar[str] = "auto"
+
+    def check_properties(self) -> None:
+        self._json_lines = JsonLinesSink(compression=self.compression)
+
+    def check_columns(self, arriving: StreamColumns) -> None:
+        """Take any."""
+
+    def for_batch(self, batch: RecordBatch) -> SinkFormat:
+        return self if batch.is_raw else self._json_lines

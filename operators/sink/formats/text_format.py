@@ -13,8 +13,7 @@ from pydantic import Field
 
 from dagflow.api.records import RecordBatch
 from dagflow.storage.columns import borders_of
-from operators.sink.formats.base import FileEncoder, FileStream, SinkFormat
-from operators.sink.formats.chunks import ChunkedEncoder
+from operators.sink.formats.base import ChunkedEncoder, FileEncoder, FileStream, SinkFormat
 
 _PIECE_ROWS = 1 << 16
 _PIECE_BYTES = 64 << 20
@@ -45,7 +44,6 @@ class TextFormat(SinkFormat):
 
     @property
     def extension(self) -> str:
-        """The format's suffix, and that of the compression."""
         return self.suffix + _EXTENSIONS[self.compression]
 
     @abstractmethod
@@ -57,11 +55,6 @@ class TextFormat(SinkFormat):
         return b""
 
     def rows_of(self, batch: RecordBatch) -> Iterator[Any]:
-        """The encoded records.
-
-        Raises:
-            ValueError: The format cannot hold such records, or encode gave another type or number of values.
-        """
         return map(self._encoded, _pieces_of(batch))
 
     def _encoded(self, batch: RecordBatch) -> pa.BinaryArray:
@@ -77,7 +70,6 @@ class TextFormat(SinkFormat):
         return rows
 
     def start(self, stream: FileStream, batch: RecordBatch, max_bytes: int | None) -> FileEncoder:
-        """Begin a file, with its heading."""
         if self.compression == "none":
             return _PlainEncoder(self, stream, batch, max_bytes)
         return _CompressedEncoder(self, stream, batch, max_bytes)

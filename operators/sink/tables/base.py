@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Protocol, cast
 
 import pyarrow as pa
 
+from dagflow.api.context import OperatorContext
+from dagflow.api.records import RecordBatch
 from dagflow.api.transactions import Target
+from dagflow.errors import DagflowError
 from dagflow.storage.context import StorageContext
+from dagflow.storage.location import is_local
 from dagflow.storage.partition_names import NAME_BYTES, partition_name
 from operators.column_names import shown_name, why_no_name
-from operators.sink.tables.partition_fields import IDENTITY, PartitionField
-from operators.sink.tables.table_columns import OnNewColumn, OnTypeChange
-from operators.sink.tables.table_names import Path, TableNames, lower_case
+from operators.dotted_paths import imported
+from operators.required_columns import require_columns
+from operators.sink.columns.fitted_columns import goes_into
+from operators.sink.columns.nested_types import nullable_type, stored_type, table_type
+from operators.sink.columns.table_columns import OnNewColumn, OnTypeChange, TableColumns
+from operators.sink.columns.table_names import Path, TableNames, lower_case, require_names
+from operators.sink.tables import TABLE_KINDS
+from operators.sink.tables.partition_fields import IDENTITY, PartitionField, require_partition_type
+from operators.sink.tables.table_files import FactOrigin, TableFiles, stored_columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +45,33 @@ class TableShape:
     columns: pa.Schema | None
     partition_by: tuple[PartitionField, ...]
     files: tuple[str, ...] = ()
-    taken: Mapping[str, str] = field(default_factory=dict)
+    taken: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+class DataFiles(Protocol):
+    """Writes the rows of windows into files, which end with their window."""
+
+    def begin_window(self, window_id: int) -> None: ...
+
+    def write(self, batch: RecordBatch) -> None: ...
+
+    def end_window(self) -> None: ...
+
+
+class TableReader(ABC):
+    """One version of a table, which stays the same for this object."""
+
+    @abstractmethod
+    def version(self) -> str:
+        """A text that differs for each state of the table."""
+
+    @abstractmethod
+    def columns(self) -> pa.Schema:
+        """The columns of the version."""
+
+    @abstractmethod
+    def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The rows of the version, with the given columns."""
 
 
 class Table(ABC):
@@ -48,6 +85,10 @@ class Table(ABC):
         catalog: The catalog that knows the table, for kinds that have one.
 
     Attributes:
+        format_name: The format's name in messages.
+        least_bits: Bits of its narrowest whole numbers.
+        time_type: Its type for times of day.
+        why_no_type: What a message about a type that it lacks goes on with.
         stores_partition_columns: Whether data files hold the columns by which the table is partitioned.
         is_named: Whether the names of its files make them visible, instead of a transaction.
         takes_upserts: Whether rows may replace others with the same keys.
@@ -57,6 +98,10 @@ class Table(ABC):
         on_type_change: The app's policy for values that are not of their column's type.
     """
 
+    format_name: ClassVar[str]
+    least_bits: ClassVar[int] = 8
+    time_type: ClassVar[pa.DataType] = pa.time64("us")
+    why_no_type: ClassVar[str] = ""
     stores_partition_columns: ClassVar[bool] = False
     is_named: ClassVar[bool] = False
     takes_upserts: ClassVar[bool] = False
@@ -89,13 +134,15 @@ class Table(ABC):
     def name(self) -> str:
         """The table's name in messages."""
 
-    @abstractmethod
     def column_type(self, kind: pa.DataType) -> pa.DataType:
         """The type of a column, for one of Arrow's that is not nested.
 
         Raises:
             ValueError: The kind of table has no such type.
         """
+        if (stored := stored_type(kind, self.least_bits, self.time_type)) is None:
+            raise ValueError(f"{self.format_name} has no type for {kind}{self.why_no_type}")
+        return stored
 
     def wider_type(self, there: pa.DataType, given: pa.DataType) -> pa.DataType | None:
         """The type that a column of an existing table can be widened to, so that it takes all values of another type.
@@ -116,6 +163,39 @@ class Table(ABC):
         Raises:
             DagflowError: The table cannot be read, or not be written to.
         """
+
+    @property
+    def is_near(self) -> bool:
+        """Whether the table can be read without a network, so that its columns are known before a run."""
+        return is_local(self.location)
+
+    def reader(self, storage: StorageContext) -> TableReader:
+        """Reads the newest version; called in the driver.
+
+        Raises:
+            DagflowError: The table does not exist, or records are joined with such files in another way.
+        """
+        raise DagflowError(f"{self.name} has no versions to read")
+
+    def files(
+        self,
+        context: OperatorContext,
+        shape: TableShape,
+        target_bytes: int | None,
+        origin: FactOrigin,
+    ) -> DataFiles:
+        """The data files of a window in a task: of Parquet, unless the kind of table has others.
+
+        Args:
+            context: The context of the operator that writes them.
+            shape: The shape of the table.
+            target_bytes: The size at which a file ends and the next one begins; None for no limit.
+            origin: What their facts say beside their rows.
+        """
+        stores = self.stores_partition_columns
+        return TableFiles(
+            context, shape.location, shape.partition_by, target_bytes, origin, stores_partition_columns=stores
+        )
 
     @abstractmethod
     def target(self, storage: StorageContext) -> Target:
@@ -138,11 +218,7 @@ class Table(ABC):
         self.require_keys_of(self.partition_by)
 
     def require_keys_of(self, partition_by: Sequence[PartitionField]) -> None:
-        """Refuse keys that may be in several partitions of the table: the rows of one key would have no order.
-
-        Raises:
-            ValueError: A partition field is of a column that is no key.
-        """
+        """Refuse keys that may be in several partitions of the table: the rows of one key would have no order."""
         others = [each.column for each in partition_by if each.column not in self.upsert_by]
         if self.upsert_by and others:
             raise ValueError(
@@ -178,11 +254,7 @@ class Table(ABC):
         return TableNames(self.spelled, shape.columns or (), kept, shape.taken)
 
     def require_plain(self, kind: str) -> None:
-        """Refuse partitioning by anything but columns.
-
-        Raises:
-            ValueError: The app asks for a transform.
-        """
+        """Refuse partitioning by anything but columns."""
         for each in self.partition_by:
             if each.transform != IDENTITY:
                 raise ValueError(
@@ -191,3 +263,77 @@ class Table(ABC):
                 )
         if self.catalog:
             raise ValueError(f"catalog: {kind} has none; it is for iceberg:NAMESPACE.NAME")
+
+
+def table_class(kind: str) -> type[Table]:
+    """The class of a kind of table; it is imported when it is asked for.
+
+    Raises:
+        LookupError: There is no such kind.
+    """
+    paths = {form.partition(":")[0]: path for form, path in TABLE_KINDS.items()}
+    return cast(type[Table], imported("table", paths[kind]))
+
+
+def require_types(table: Table, shape: TableShape, expected: pa.Schema) -> None:
+    """Refuse columns of which an existing table could take no value."""
+    there = {} if shape.columns is None else {field.name: nullable_type(field.type) for field in shape.columns}
+    others = [
+        f"'{field.name}' is {there[field.name]} there, and {field.type} in the records"
+        for field in expected
+        if field.name in there and not _may_fit(table, field.type, there[field.name])
+    ]
+    if others:
+        raise ValueError(
+            f"{table.name} could take no value of some columns: {'; '.join(others)}. give them the types of the table, "
+            "with columns of the reader or a cast in a Select, or other names"
+        )
+
+
+def _may_fit(table: Table, kind: pa.DataType, there: pa.DataType) -> bool:
+    """Whether a value of a type may fit into a column of another one, or widen it."""
+    if pa.types.is_null(kind) or (pa.types.is_nested(kind) and pa.types.is_nested(there)):
+        return True
+    try:
+        kind = table_type(kind, table.column_type)
+    except ValueError:
+        return True  # no table of the kind has such a column, which is reported when it arrives
+    return goes_into(kind, there) or table.wider_type(there, kind) is not None
+
+
+def require_takes(table: Table, shape: TableShape, expected: pa.Schema) -> None:
+    """Refuse columns with which no record could be written to a table.
+
+    Args:
+        table: The table.
+        shape: The shape of the table.
+        expected: The columns that all records will have, those that the writer adds included.
+    """
+    given = [field for field in expected if not pa.types.is_null(field.type)]
+    if (shape.columns is None or table.may_grow) and table.on_new_column not in ("rescue", "ignore"):
+        there = () if shape.columns is None else shape.columns.names
+        try:
+            require_names(table.names(shape), table.name, [each for each in given if each.name not in there], {})
+        except DagflowError as error:
+            raise ValueError(str(error)) from error
+    if shape.columns is not None:
+        if missing := [each.name for each in shape.columns if not each.nullable and each.name not in expected.names]:
+            raise ValueError(
+                f"{table.name} allows no null in column '{missing[0]}', which no record has; "
+                "give it a value in a Select, or let the column allow nulls"
+            )
+        return
+    fields = shape.partition_by
+    # No rows, so that only the columns are checked.
+    columns = TableColumns(
+        table.name, table.column_type, None, on_new_column=table.on_new_column, names=table.names(shape)
+    )
+    rows, _ = columns.fit(pa.RecordBatch.from_pylist([], schema=expected))
+    require_columns(rows, [field.column for field in fields])
+    table.require_replaceable(rows.schema, fields)
+    for field in fields:
+        field.values(rows.column(field.column))
+        if field.transform == IDENTITY:
+            require_partition_type(rows.schema.field(field.column))
+    if not (table.stores_partition_columns or table.upsert_by):
+        stored_columns(rows.schema, [field.column for field in fields])

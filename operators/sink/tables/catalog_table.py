@@ -27,9 +27,6 @@ class CatalogTable(Table):
     Attributes:
         namespace: The table's namespace in the catalog.
         table: The table's name in the namespace.
-
-    Raises:
-        ValueError: A package is missing, or the catalog cannot be used.
     """
 
     def __init__(
@@ -68,7 +65,6 @@ class CatalogTable(Table):
 
     @property
     def name(self) -> str:
-        """The kind, the namespace and the name."""
         return f"table iceberg:{self.namespace}.{self.table}"
 
 

@@ -16,10 +16,10 @@ from dagflow.errors import DagflowError, MissingError, StorageError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.file_stat import FileStat
 from dagflow.storage.location import is_local, join, name_of, parent
+from operators.sink.columns.nested_types import with_types
+from operators.sink.columns.table_columns import has_fraction, plain_schema
 from operators.sink.tables.base import Table
-from operators.sink.tables.nested_types import with_types
 from operators.sink.tables.partition_fields import PartitionField
-from operators.sink.tables.table_columns import has_fraction, plain_schema
 from operators.sink.tables.table_target import require_keys, require_same_partitioning
 
 logger = logging.getLogger(__name__)
@@ -59,19 +59,7 @@ def refusals(table: Table) -> Iterator[None]:
 
 
 class DeltaLog:
-    """The log of a table, and the options by which it is reached.
-
-    Args:
-        table: The table.
-        storage: Reaches its store.
-
-    Attributes:
-        table: The table.
-        storage: Reaches its store.
-
-    Raises:
-        DagflowError: deltalake cannot reach the store.
-    """
+    """The log of a table, and the options by which it is reached."""
 
     def __init__(self, table: Table, storage: StorageContext) -> None:
         self.table = table
@@ -80,11 +68,7 @@ class DeltaLog:
         self.options()
 
     def options(self) -> dict[str, str]:
-        """Options by which deltalake reaches the store, with current credentials, since those of a role expire.
-
-        Raises:
-            DagflowError: deltalake cannot reach the store.
-        """
+        """Options by which deltalake reaches the store, with current credentials, since those of a role expire."""
         found = self.storage.backend(self.table.location).object_store_options(self.table.location)
         if found is None:
             raise DagflowError(f"{self.table.name}: deltalake does not reach this store as dagflow does")
@@ -165,7 +149,6 @@ class DeltaLog:
 
 
 def columns_of(handle: DeltaTable) -> pa.Schema:
-    """The columns of a table, in plain types."""
     found = pa.schema(handle.schema().to_arrow())
     plain = plain_schema(found)
     return pa.schema([field.with_nullable(found.field(field.name).nullable) for field in plain])
@@ -191,11 +174,7 @@ def rows_of(handle: DeltaTable, names: Sequence[str] | None = None) -> pa.Table:
 
 
 def require_writable(table: Table, handle: DeltaTable) -> None:
-    """Refuse a table in which added files would break a rule that only its own writers know.
-
-    Raises:
-        DagflowError: The table has such a rule; the message names it.
-    """
+    """Refuse a table in which added files would break a rule that only its own writers know."""
     protocol, configuration = handle.protocol(), handle.metadata().configuration
     needs = [f"the feature {each}" for each in sorted({*(protocol.writer_features or ())} - _RESPECTED - _UNUSED)]
     if protocol.min_reader_version > _READER_VERSION or protocol.min_writer_version > _WRITER_VERSION:
@@ -235,11 +214,7 @@ def require_writable(table: Table, handle: DeltaTable) -> None:
 
 
 def _require_replaceable(table: Table, handle: DeltaTable) -> None:
-    """Refuse a table whose rows must not be replaced, or cannot be.
-
-    Raises:
-        DagflowError: Rows of the table cannot be replaced; the message says why.
-    """
+    """Refuse a table whose rows must not be replaced, or cannot be."""
     features, configuration = handle.protocol().writer_features or (), handle.metadata().configuration
     rules = [key for key in ("delta.appendOnly",) if configuration.get(key) == "true"]
     if configuration.get("delta.enableDeletionVectors") == "true" or "deletionVectors" in features:

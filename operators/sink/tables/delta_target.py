@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -19,14 +19,13 @@ from dagflow.storage.file_facts import FileFacts
 from dagflow.storage.file_stat import FileStat
 from dagflow.storage.location import join, name_of, redacted
 from dagflow.storage.pending import PendingFile
-from operators.sink.tables.base import Table, TableShape
+from operators.sink.columns.nested_types import nulls_of
+from operators.sink.columns.table_columns import schema_of_text
+from operators.sink.tables.base import Table, TableReader, TableShape
 from operators.sink.tables.delta_log import CONFIGURATION, DeltaLog, columns_of, refusals, require_writable, rows_of
-from operators.sink.tables.merged_columns import facts_of_file, merged_columns
-from operators.sink.tables.nested_types import nulls_of
 from operators.sink.tables.partition_fields import PartitionField
-from operators.sink.tables.table_columns import schema_of_text
-from operators.sink.tables.table_statistics import has_bounds
-from operators.sink.tables.table_target import TableTarget, require_decided_for
+from operators.sink.tables.table_files import has_bounds
+from operators.sink.tables.table_target import TableTarget, facts_of_file, merged_columns, require_decided_for
 from operators.sink.tables.upserted_rows import newest_rows, remove
 
 
@@ -65,7 +64,6 @@ class DeltaTarget(TableTarget):
         self._entry: FileStat | None = None
 
     def open(self, writer: str) -> TargetState:
-        """Read the newest version."""
         handle = self._handle = self._newest()
         self._entry = None if handle is None else self._log.entry(handle.version())
         self._columns = None if handle is None else columns_of(handle)
@@ -81,16 +79,13 @@ class DeltaTarget(TableTarget):
         return self._handle
 
     def known(self, files: Sequence[PendingFile]) -> pa.Schema | None:
-        """The columns of that version."""
         return self._columns
 
     def rows(self) -> pa.Table | None:
-        """The rows of the newest version."""
         handle = self._log.opened()
         return None if handle is None else rows_of(handle)
 
     def sync(self) -> None:
-        """Sync the newest entry of the log, which deltalake leaves to the system."""
         if self._handle is not None:
             self._log.sync(self._handle.version())
 
@@ -120,12 +115,10 @@ class DeltaState(ReplayableState):
 
     @property
     def marker(self) -> int:
-        """The version of the writer's transactions."""
         return self._marker
 
     @property
     def version(self) -> str:
-        """The version of the table."""
         return "" if self._handle is None else f"version {self._version}"
 
     def decision(self) -> str | None:
@@ -202,14 +195,12 @@ class DeltaState(ReplayableState):
         return 0 if self._handle is None else self._handle.transaction_version(replays_of(self._writer)) or 0
 
     def missing(self, files: Sequence[PendingFile]) -> list[PendingFile]:
-        """The files that the version lacks, or that have another length or deleted rows there."""
         if self._handle is None:
             return list(files)
         with refusals(self._table):
             return missing_in(self._table, self._handle, files)
 
     def replace(self, replay: DecidedReplay) -> None:
-        """Replace the files in one version."""
         table, files = self._table, list(replay.added)
         self._require_unmoved()
         known = pa.schema([]) if self._handle is None else columns_of(self._handle)
@@ -277,11 +268,7 @@ def _append(
 
 
 def _add_action(table: Table, file: PendingFile, columns: pa.Schema) -> AddAction:
-    """The log's add action for a file of a table with these columns.
-
-    Raises:
-        DagflowError: The file is outside of the table.
-    """
+    """The log's add action for a file of a table with these columns."""
     root, facts = join(table.location, ""), facts_of_file(file)
     if not file.final_url.startswith(root):
         raise DagflowError(
@@ -347,11 +334,6 @@ def statistics_text(file: PendingFile, facts: FileFacts, columns: pa.Schema) -> 
 
     The datasets of pyarrow that deltalake makes take a missing bound for one that no value is within, if the file has
     bounds of other columns. So a file has bounds of all columns for which readers expect them, or none at all.
-
-    Args:
-        file: The file.
-        facts: Its facts.
-        columns: The columns of the table, some of which the file may lack.
     """
     own = schema_of_text(facts.schema)
     there = {*own.names, *facts.partition}
@@ -419,5 +401,33 @@ def upsert(handle: DeltaTable, rows: pa.Table, keys: Sequence[str], properties: 
 
 
 def _quoted(name: str) -> str:
-    """A name as expressions of deltalake take it."""
     return '"' + name.replace('"', '""') + '"'
+
+
+class DeltaReader(TableReader):
+    """The newest version of a table, which stays the same for this object.
+
+    Raises:
+        DagflowError: The table does not exist.
+        StorageError: The table cannot be read.
+    """
+
+    def __init__(self, table: Table, storage: StorageContext) -> None:
+        self._table = table
+        options = DeltaLog(table, storage).options()
+        with refusals(table):
+            if not DeltaTable.is_deltatable(table.location, options):
+                raise DagflowError(
+                    f"{table.name} is not there", hint="check the path: something must have written to it"
+                )
+            self._handle = DeltaTable(table.location, storage_options=options)
+
+    def version(self) -> str:
+        return f"version {self._handle.version()} of {self._handle.metadata().id}"
+
+    def columns(self) -> pa.Schema:
+        return columns_of(self._handle)
+
+    def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        with refusals(self._table):
+            yield from rows_of(self._handle, names).to_batches()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,17 +13,17 @@ import pyarrow.parquet as pq
 from dagflow.api.context import OperatorContext, OutputFile
 from dagflow.api.records import RecordBatch
 from dagflow.errors import LostOutputError, MissingError
+from dagflow.metrics.names import RESCUED_VALUES
 from dagflow.storage.context import StorageContext
 from dagflow.storage.file_facts import FileFacts
 from dagflow.storage.fingerprint import updated_crc32
 from dagflow.storage.location import join, redacted
-from operators.sink.tables.nested_types import joined_type, with_columns
-from operators.sink.tables.partition_fields import PartitionField
-from operators.sink.tables.record_origins import ORIGINS, with_origins
-from operators.sink.tables.table_columns import schema_of_text, schema_text
-from operators.sink.tables.table_files import nothing, stored_columns
-from operators.sink.tables.table_partitions import partitions_of
-from operators.sink.tables.type_widening import common_type
+from operators.sink.columns.nested_types import common_type, joined_type, with_columns
+from operators.sink.columns.record_origins import ORIGINS, parted_from_origins, with_origins
+from operators.sink.columns.table_columns import TableColumns, schema_of_text, schema_text, with_rescued
+from operators.sink.tables.base import Table
+from operators.sink.tables.partition_fields import PartitionField, partitions_of, unheld_values, with_empty_as_null
+from operators.sink.tables.table_files import FactOrigin, stored_columns
 
 _PIECE_BYTES = 8 << 20
 """Most bytes of rows of a partition that are held in memory."""
@@ -68,10 +68,8 @@ class FragmentFiles:
         context: The writer's context.
         location: Location of the table's files; fragments are never published there.
         partition_by: The fields that the table is partitioned by.
+        origin: What the facts of the fragments say.
         stores_partition_columns: See TableFiles.
-        causes: See TableFiles.
-        proposal: See TableFiles.
-        keys: See TableFiles.
     """
 
     def __init__(
@@ -79,24 +77,19 @@ class FragmentFiles:
         context: OperatorContext,
         location: str,
         partition_by: tuple[PartitionField, ...],
+        origin: FactOrigin,
         *,
-        stores_partition_columns: bool = False,
-        causes: Mapping[str, str] | None = None,
-        proposal: Callable[[], Any] = nothing,
-        keys: Sequence[str] = (),
+        stores_partition_columns: bool,
     ) -> None:
         self._context = context
         self._location = location
-        self._keys = keys
+        self._origin = origin
         self._partition_by = partition_by
         self._left_out = () if stores_partition_columns else tuple(field.column for field in partition_by)
-        self._causes = {} if causes is None else causes
-        self._proposal = proposal
         self._open: list[_Fragment] = []
         self._known: set[pa.Schema] = set()
 
     def begin_window(self, window_id: int) -> None:
-        """Start the window's fragment."""
         self._window_id = window_id
 
     def write(self, batch: RecordBatch) -> None:
@@ -129,26 +122,19 @@ class FragmentFiles:
         return fragment
 
     def end_window(self) -> None:
-        """Hold the fragment back."""
         for fragment in self._open:
             fragment.close(self._facts())
         self._open.clear()
 
     def _facts(self) -> FileFacts:
-        partition_by = [str(field) for field in self._partition_by]
+        origin, partition = self._origin, dict.fromkeys(map(str, self._partition_by))
+        proposal = origin.proposal()
         return FileFacts(
-            self._context.operator,
-            "",
-            dict.fromkeys(partition_by),
-            causes={**self._causes},
-            keys=[*self._keys],
-            proposal=self._proposal(),
+            origin.operator, "", partition, causes={**origin.causes}, keys=[*origin.keys], proposal=proposal
         )
 
 
 class _Fragment:
-    """A file of pieces."""
-
     def __init__(self, file: OutputFile) -> None:
         self._file = file
         self._columns: dict[str, pa.Field] = {}
@@ -167,7 +153,6 @@ class _Fragment:
         return True
 
     def add(self, values: PartitionValues, rows: pa.RecordBatch) -> None:
-        """Append rows of a partition."""
         self._records += rows.num_rows
         self._rows.setdefault(values, []).append(rows)
         self._bytes[values] = self._bytes.get(values, 0) + rows.nbytes
@@ -240,3 +225,51 @@ def united(texts: Sequence[str]) -> pa.Schema:
             wider = joined_type(there.type, field.type, common_type)
             fields[field.name] = there.with_type(wider or there.type)
     return pa.schema(list(fields.values()))
+
+
+def fitted_to(
+    table: Table,
+    columns: TableColumns,
+    partition_by: Sequence[PartitionField],
+    names: Collection[str],
+    counters: MutableMapping[str, int],
+    rows: pa.RecordBatch,
+) -> pa.RecordBatch:
+    """Rows that have waited, as the table takes them now; what it cannot take is rescued.
+
+    Args:
+        table: The table.
+        columns: Its columns.
+        partition_by: The fields that it is partitioned by.
+        names: Columns of all rows, in the order in which the rows get them.
+        counters: Counts the rescued values.
+        rows: The rows.
+    """
+    rows, files, offsets = parted_from_origins(rows)
+    fitted, rescued = columns.fit(rows)
+    in_files = table.stores_partition_columns
+    fitted = with_empty_as_null(fitted, partition_by, columns.required, in_files=in_files)
+    unheld = unheld_values(fitted, partition_by, in_files=in_files)
+    for name, reasons in unheld.items():
+        fitted = rescued.take(fitted, name, reasons)
+    lost = {
+        row: f"column '{name}': {values[name]!r} does not fit into {table.name}, and is a key of upsert_by"
+        for row, values in rescued.values.items()
+        for name in values
+        if name in table.upsert_by
+    } | rescued.refused
+    if lost:
+        row = min(lost)
+        raise ValueError(
+            f"{len(lost)} of the rows that wait cannot be written; that of {files[row]}:{offsets[row]}: {lost[row]}. "
+            "change the table, or let the app write into another one"
+        )
+    if rescued.values:
+        fitted = with_rescued(fitted, rescued, files, offsets)
+        counters[RESCUED_VALUES] += rescued.count
+    wanted = {*names, *(field.column for field in partition_by)}
+    order = [*names]
+    known = [field for field in columns.known if field.name in wanted]
+    known.sort(key=lambda field: order.index(field.name) if field.name in order else len(order))
+    others = [field for field in fitted.schema if field.name not in {each.name for each in known}]
+    return with_columns(fitted, pa.schema([*known, *others]))

@@ -13,6 +13,7 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.catalog.memory import InMemoryCatalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.io import PY_IO_IMPL, FileIO, InputFile, InputStream, OutputFile, OutputStream
+from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table as Handle
 from pyiceberg.typedef import Identifier
@@ -24,7 +25,7 @@ from dagflow.storage.location import is_local, name_of, parent
 from operators.files.python_file import PythonFile
 from operators.sink.tables.catalog_table import CATALOG_TYPES, CatalogTable
 
-_DURABLE_IO = "operators.sink.tables.durable_io.DurableFileIO"
+_DURABLE_IO = "operators.sink.tables.iceberg_catalog.DurableFileIO"
 _STORAGE_IO = "operators.sink.tables.iceberg_catalog.StorageFileIO"
 _CLASSES = {"SqlCatalog", "RestCatalog", "GlueCatalog", "HiveCatalog"}
 
@@ -55,10 +56,6 @@ def refusals_before(table: CatalogTable) -> Iterator[None]:
 
 class TableCatalog:
     """The catalog of a table.
-
-    Args:
-        table: The table.
-        storage: Reaches the files of tables in a store.
 
     Raises:
         DagflowError: The catalog changes tables without a check of their state.
@@ -154,8 +151,6 @@ class StorageFileIO(FileIO):
 
 
 class _Stored:
-    """The common interface of both kinds of files."""
-
     location: str
 
     def __init__(self, location: str, storage: StorageContext) -> None:
@@ -209,3 +204,40 @@ class _Created(io.BytesIO):
             data = self.getvalue()
             super().close()
             self._storage.objects(parent(self._url)).create(name_of(self._url), data)
+
+
+class DurableFileIO(PyArrowFileIO):
+    """Syncs each local file when it is closed.
+
+    A catalog in a database survives a power loss; if a file that it names does not, the whole table is lost.
+    """
+
+    @override
+    def new_output(self, location: str) -> PyArrowFile:
+        scheme, netloc, path = self.parse_location(location, self.properties)
+        if scheme != "file":
+            return super().new_output(location)
+        return _DurableFile(location, path, self.fs_by_scheme(scheme, netloc))
+
+
+class _DurableFile(PyArrowFile):
+    @override
+    def create(self, overwrite: bool = False) -> OutputStream:
+        os.makedirs(os.path.dirname(self._path), exist_ok=True)
+        return _SyncedStream(io.FileIO(self._path, "w" if overwrite else "x"))
+
+
+class _SyncedStream(io.BufferedWriter):
+    @override
+    def close(self) -> None:
+        if self.closed:
+            return
+        self.flush()
+        os.fsync(self.fileno())
+        path = os.fsdecode(self.name)
+        super().close()
+        directory = os.open(os.path.dirname(path), os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
 from pyiceberg.conversions import to_bytes
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent, ManifestFile
-from pyiceberg.table import Table
-from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.partitioning import PartitionField as IcebergField
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.table import Table, TableProperties, Transaction
+from pyiceberg.table.metadata import TableMetadata, new_table_metadata
+from pyiceberg.table.name_mapping import MappedField, NameMapping
 from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+from pyiceberg.table.update.schema import UpdateSchema
+from pyiceberg.transforms import parse_transform
 from pyiceberg.typedef import Record
 from pyiceberg.types import (
     BooleanType,
@@ -32,17 +41,12 @@ from pyiceberg.utils.datetime import date_to_days, datetime_to_micros, time_to_m
 from dagflow.errors import ANOTHER_TABLE, DagflowError
 from dagflow.storage.location import name_of
 from dagflow.storage.pending import PendingFile
-from operators.sink.tables.merged_columns import facts_of_file
+from operators.sink.columns.nested_types import parts_of
+from operators.sink.tables.partition_fields import PartitionField
+from operators.sink.tables.table_target import facts_of_file
 
 
 def data_file(metadata: TableMetadata, file: PendingFile, url: str) -> DataFile:
-    """A file as an entry of a manifest.
-
-    Args:
-        metadata: The table that takes it, with all of its columns.
-        file: The file, with its facts.
-        url: The file's location, as the table names it.
-    """
     facts, spec = facts_of_file(file), metadata.spec()
     fields = {field.name: field for field in metadata.schema().fields}
 
@@ -71,30 +75,13 @@ def data_file(metadata: TableMetadata, file: PendingFile, url: str) -> DataFile:
 
 
 def partition_record(metadata: TableMetadata, texts: Iterable[str | None]) -> Record:
-    """The values of a partition as Iceberg keeps them.
-
-    Args:
-        metadata: The table.
-        texts: The values in facts, one for each field of the table's partition spec.
-
-    Raises:
-        ValueError: A table has no partitions of such values.
-    """
+    """The values of a partition as Iceberg keeps them."""
     kinds = [field.field_type for field in metadata.spec().partition_type(metadata.schema()).fields]
     return Record(*(_value(kind, text) for kind, text in zip(kinds, texts, strict=True)))
 
 
 def shown_files(name: str, handle: Table, files: Iterable[PendingFile]) -> dict[str, DataFile]:
-    """The files among some that the newest snapshot of a table has, by their names.
-
-    Args:
-        name: The table's name in messages.
-        handle: The table.
-        files: The files, whose names no other files have.
-
-    Raises:
-        DagflowError: The table has delete files: replacing data files would bring the deleted rows back.
-    """
+    """The files among some that the newest snapshot of a table has, by their names."""
     wanted = {name_of(file.final_url) for file in files}
     manifests = require_no_deletes(name, handle.current_snapshot(), handle.io) if wanted else []
     entries = (entry.data_file for each in manifests for entry in each.fetch_manifest_entry(handle.io))
@@ -108,9 +95,6 @@ def require_no_deletes(name: str, snapshot: Snapshot | None, io: FileIO) -> list
         name: The table's name in messages.
         snapshot: The snapshot; None where the table has none.
         io: Reaches its files.
-
-    Raises:
-        DagflowError: The table has delete files.
     """
     manifests = [] if snapshot is None else snapshot.manifests(io)
     if any(manifest.content == ManifestContent.DELETES for manifest in manifests):
@@ -145,8 +129,75 @@ def _value(kind: IcebergType, text: str | None) -> Any:
 
 
 def _bound(kind: IcebergType, value: Any) -> bytes:
-    """A bound of facts in Iceberg's binary form."""
     found = _value(kind, value) if isinstance(value, str) else value
     if not isinstance(kind, PrimitiveType):
         raise TypeError(f"bounds of a column of {kind}")
     return to_bytes(kind, found)
+
+
+def new_schema(columns: pa.Schema) -> Schema:
+    return assign_fresh_schema_ids(Catalog._convert_schema_if_needed(columns))
+
+
+def new_spec(schema: Schema, fields: Sequence[PartitionField]) -> PartitionSpec:
+    return PartitionSpec(
+        *(
+            IcebergField(
+                source_id=schema.find_field(field.column).field_id,
+                field_id=1000 + number,
+                transform=parse_transform(f"{field.transform}[{field.width}]" if field.width else field.transform),
+                name=field.name,
+            )
+            for number, field in enumerate(fields)
+        )
+    )
+
+
+def new_table(columns: pa.Schema, fields: Sequence[PartitionField]) -> TableMetadata:
+    schema = new_schema(columns)
+    return new_table_metadata(schema, new_spec(schema, fields), UNSORTED_SORT_ORDER, "", {})
+
+
+def widen_column(update: UpdateSchema, path: tuple[str, ...], there: pa.DataType, kind: pa.DataType) -> None:
+    """Widen a column, or a part of one, to another type, and add the members that it lacks."""
+    own = {part.name: part.type for part in parts_of(there)}
+    if not own:
+        update.update_column(path, new_schema(pa.schema([("column", kind)])).fields[0].field_type)
+    for part in (part for part in parts_of(kind) if own.get(part.name, part.type) != part.type):
+        step = "element" if pa.types.is_list(kind) else part.name
+        widen_column(update, (*path, step), own[part.name], part.type)
+    add_columns(update, path, [part for part in parts_of(kind) if part.name not in own])
+
+
+def add_columns(update: UpdateSchema, path: tuple[str, ...], columns: Sequence[pa.Field]) -> None:
+    """Add columns, or members to the column at a path; the table gives their parts their numbers."""
+    for field in new_schema(pa.schema(columns)).fields if columns else ():
+        update.add_column((*path, field.name), field.field_type)
+
+
+def with_names(transaction: Transaction) -> Transaction:
+    """Map names to columns in files: tasks write them before a column has a number."""
+    metadata = transaction.table_metadata
+    there, wanted = metadata.name_mapping(), metadata.schema().name_mapping
+    if there is not None:
+        # Programs that add columns do not all keep the mapping: columns that it lacks would be null to readers.
+        wanted = NameMapping(_named(wanted.root, there.root))
+    if there is None or wanted != there:
+        transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: wanted.model_dump_json()})
+    return transaction
+
+
+def _named(columns: list[MappedField], there: list[MappedField]) -> list[MappedField]:
+    """The current names of columns, and earlier ones that a table knows and that no other column has."""
+    taken = {name for column in columns for name in column.names}
+    earlier = {each.field_id: each for each in there}
+    found = []
+    for column in columns:
+        before = earlier.pop(column.field_id, None)
+        names = [] if before is None else [name for name in before.names if name not in taken]
+        nested = _named(column.fields, [] if before is None else before.fields)
+        found.append(column.model_copy(update={"names": [*column.names, *names], "fields": nested}))
+    for gone in earlier.values():
+        if names := [name for name in gone.names if name not in taken]:
+            found.append(gone.model_copy(update={"names": names}))
+    return found

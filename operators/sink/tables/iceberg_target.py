@@ -18,26 +18,30 @@ from dagflow.errors import DagflowError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, is_local, join, name_of, redacted, scheme_of
 from dagflow.storage.pending import PendingFile
-from operators.sink.tables.base import TableShape
+from operators.sink.columns.nested_types import exact_type
+from operators.sink.columns.table_columns import without_large
+from operators.sink.tables.base import TableReader, TableShape
 from operators.sink.tables.catalog_table import DATA, SCHEMES, CatalogTable
 from operators.sink.tables.fragments import pieces_of
 from operators.sink.tables.iceberg_catalog import TableCatalog, is_missing, refusals, refusals_before
-from operators.sink.tables.iceberg_files import data_file, partition_record, require_no_deletes, shown_files
-from operators.sink.tables.iceberg_schemas import (
+from operators.sink.tables.iceberg_files import (
     add_columns,
+    data_file,
     new_schema,
     new_spec,
     new_table,
+    partition_record,
+    require_no_deletes,
+    shown_files,
     widen_column,
     with_names,
 )
-from operators.sink.tables.iceberg_upserts import replace_files, upsert
-from operators.sink.tables.merged_columns import facts_of_file, merged_columns
-from operators.sink.tables.nested_types import exact_type
+from operators.sink.tables.iceberg_upserts import WholeScan, replace_files, upsert
 from operators.sink.tables.partition_fields import IDENTITY, PartitionField, taken_by_partition
-from operators.sink.tables.table_columns import without_large
 from operators.sink.tables.table_target import (
     TableTarget,
+    facts_of_file,
+    merged_columns,
     require_decided_for,
     require_keys,
     require_same_partitioning,
@@ -74,11 +78,7 @@ def shape_of(table: CatalogTable, storage: StorageContext) -> TableShape:
 
 
 def data_location(table: CatalogTable, handle: Handle) -> str:
-    """Location of the data files of an existing table.
-
-    Raises:
-        DagflowError: The location is neither on a local disk nor on S3.
-    """
+    """Location of the data files of an existing table."""
     properties = handle.metadata.properties
     return _reachable(table, properties.get(TableProperties.WRITE_DATA_PATH) or join(handle.location(), DATA))
 
@@ -92,17 +92,11 @@ def _reachable(table: CatalogTable, location: str) -> str:
 
 
 def columns_of(schema: Schema) -> pa.Schema:
-    """The columns of a table, in plain types."""
     found = schema_to_pyarrow(schema, include_field_ids=False)
     return pa.schema([pa.field(each.name, exact_type(each.type, without_large), each.nullable) for each in found])
 
 
 def partition_fields(table: CatalogTable, handle: Handle) -> tuple[PartitionField, ...]:
-    """The fields that a table is partitioned by.
-
-    Raises:
-        DagflowError: The table has a field that dagflow does not know.
-    """
     fields, columns = [], {field.name for field in handle.schema().fields}
     for field in handle.spec().fields:
         column, transform = handle.schema().find_column_name(field.source_id) or "?", str(field.transform)
@@ -116,11 +110,7 @@ def partition_fields(table: CatalogTable, handle: Handle) -> tuple[PartitionFiel
 
 
 def require_writable(table: CatalogTable, handle: Handle) -> None:
-    """Refuse a table in which added files would break a rule that only its own writers know.
-
-    Raises:
-        DagflowError: The table has such a rule; the message names it.
-    """
+    """Refuse a table in which added files would break a rule that only its own writers know."""
     if handle.metadata.format_version > SUPPORTED_TABLE_FORMAT_VERSION:
         raise DagflowError(
             f"{table.name} has version {handle.metadata.format_version} of the format, which pyiceberg does not write",
@@ -151,7 +141,6 @@ class IcebergTarget(TableTarget):
         self._handle: Handle | None = None
 
     def open(self, writer: str) -> TargetState:
-        """Ask the catalog for the table."""
         if self._catalog is None:
             self._catalog = TableCatalog(self.table, self._storage)
         self._handle = self._catalog.load()
@@ -160,15 +149,12 @@ class IcebergTarget(TableTarget):
         return IcebergState(self.table, writer, self._catalog, self._handle, self._storage)
 
     def known(self, files: Sequence[PendingFile]) -> pa.Schema | None:
-        """The columns that the catalog had."""
         return None if self._handle is None else columns_of(self._handle.schema())
 
     def taken(self) -> Mapping[str, str]:
-        """Names of partition fields, and earlier names of columns."""
         return taken_names(self.table, self._handle)
 
     def require_possible(self, files: Sequence[PendingFile], columns: pa.Schema, known: pa.Schema | None) -> None:
-        """Refuse files that Iceberg's own checks refuse, which run when a transaction is made."""
         fields = fields_of_file(files[-1])
         with refusals_before(self.table):
             if self._handle is None:
@@ -183,7 +169,6 @@ class IcebergTarget(TableTarget):
                     partition_record(metadata, texts)
 
     def rows(self) -> pa.Table | None:
-        """The rows of the newest snapshot."""
         handle = TableCatalog(self.table, self._storage).load()
         return None if handle is None else handle.scan().to_arrow()
 
@@ -211,12 +196,10 @@ class IcebergState(ReplayableState):
 
     @property
     def version(self) -> str:
-        """The newest snapshot."""
         found = None if self._handle is None else self._handle.current_snapshot()
         return "" if found is None else f"snapshot {found.snapshot_id}"
 
     def decision(self) -> str | None:
-        """The property of this writer."""
         return self._property("decision")
 
     def commit(self, windows: Sequence[DecidedWindow]) -> None:
@@ -254,11 +237,9 @@ class IcebergState(ReplayableState):
 
     @property
     def replays(self) -> int:
-        """The property of this writer."""
         return int(self._property("replay") or 0)
 
     def missing(self, files: Sequence[PendingFile]) -> list[PendingFile]:
-        """The files that are not in the newest snapshot."""
         if self._handle is None:
             return list(files)
         with refusals(self._table):
@@ -266,7 +247,6 @@ class IcebergState(ReplayableState):
             return [file for file in files if name_of(file.final_url) not in shown]
 
     def replace(self, replay: DecidedReplay) -> None:
-        """Replace the files in one snapshot."""
         with refusals(self._table):
             transaction = self._transaction(replay.added)
             summary = self._mark(transaction, {"replay": str(replay.number)})
@@ -286,11 +266,7 @@ class IcebergState(ReplayableState):
         return with_names(transaction)
 
     def _require_own_place(self, file: PendingFile) -> None:
-        """Refuse to create a table from files that are at the location of another one.
-
-        Raises:
-            DagflowError: The catalog puts this table elsewhere.
-        """
+        """Refuse to create a table from files that are at the location of another one."""
         table = self._table
         locations = [table.location or _reachable(table, join(self._catalog.new_location(), DATA)) for _ in range(2)]
         # For a catalog that gives a new table another location each time, this shows nothing.
@@ -320,7 +296,6 @@ def _change(table: CatalogTable, handle: Handle, columns: pa.Schema, files: Sequ
 
 
 def fields_of_file(file: PendingFile) -> list[PartitionField]:
-    """The fields by which a file was partitioned."""
     return [PartitionField.parse(text) for text in facts_of_file(file).partition]
 
 
@@ -339,7 +314,6 @@ class OneCommit(Transaction):
     """
 
     def commit_transaction(self) -> Handle:
-        """Send the transaction."""
         self._snapshot_producers = []
         return super().commit_transaction()
 
@@ -383,3 +357,33 @@ def _data_files(transaction: Transaction, files: Sequence[PendingFile]) -> Itera
 def _url(like: str, url: str) -> str:
     """A location as a table at another one names it: a path gets the scheme that the other one has."""
     return f"file://{url}" if like.startswith("file:") and is_local(url) else url
+
+
+class IcebergReader(TableReader):
+    """The current snapshot of a table, which stays the same for this object.
+
+    Raises:
+        DagflowError: The table does not exist.
+        StorageError: The catalog cannot be reached.
+    """
+
+    def __init__(self, table: CatalogTable, storage: StorageContext) -> None:
+        handle = None if is_missing(table) else TableCatalog(table, storage).load()
+        if handle is None:
+            raise DagflowError(f"{table.name} is not in its catalog", hint="check namespace and name")
+        self._table = table
+        self._handle = handle
+
+    def version(self) -> str:
+        snapshot = self._handle.current_snapshot()
+        taken = f"snapshot {snapshot.snapshot_id}" if snapshot is not None else "no snapshot"
+        return f"{taken}, schema {self._handle.schema().schema_id} of {self._handle.metadata.table_uuid}"
+
+    def columns(self) -> pa.Schema:
+        return columns_of(self._handle.schema())
+
+    def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        with refusals(self._table):
+            scan = self._handle.scan(selected_fields=tuple(names))
+            read = WholeScan(self._handle.metadata, self._handle.io, scan.projection())
+            yield from read.to_table(scan.plan_files()).select(list(names)).to_batches()

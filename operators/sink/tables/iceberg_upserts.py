@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from pyiceberg.expressions import (
     AlwaysTrue,
@@ -21,22 +24,30 @@ from pyiceberg.expressions import (
 )
 from pyiceberg.expressions.literals import literal
 from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import (
+    ArrowAccessor,
+    ArrowProjectionVisitor,
+    ArrowScan,
+    _combine_positional_deletes,
+    _get_column_projection_values,
+    _get_file_format,
+    pyarrow_to_schema,
+)
 from pyiceberg.manifest import DataFile, ManifestFile
-from pyiceberg.schema import Schema
+from pyiceberg.schema import Schema, visit_with_partner
 from pyiceberg.table import FileScanTask, ManifestGroupPlanner, TableProperties, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update.snapshot import _MergeAppendFiles, _OverwriteFiles
+from pyiceberg.types import ListType, MapType
 
 from dagflow.storage.location import join
 from dagflow.storage.pending import PendingFile
+from operators.sink.columns.nested_types import with_types
 from operators.sink.tables.catalog_table import DATA
 from operators.sink.tables.iceberg_files import data_file, require_no_deletes
-from operators.sink.tables.iceberg_scan import WholeScan
-from operators.sink.tables.nested_types import with_types
-from operators.sink.tables.partition_fields import PartitionField
-from operators.sink.tables.table_partitions import PartitionRows, partitions_of
-from operators.sink.tables.table_statistics import facts_of, names_with_nan
+from operators.sink.tables.partition_fields import PartitionField, PartitionRows, partitions_of
+from operators.sink.tables.table_files import facts_of, names_with_nan
 from operators.sink.tables.upserted_rows import rows_of_other_keys
 
 _HELD_BYTES = 128 << 20
@@ -60,9 +71,6 @@ def upsert(
         keys: The columns that are compared; a null equals a null.
         partition_by: The fields that the table is partitioned by, all of columns of the keys.
         summary: Summary of the snapshot.
-
-    Raises:
-        DagflowError: The table has delete files.
     """
     metadata, io = transaction.table_metadata, transaction._table.io
     manifests = require_no_deletes(name, metadata.current_snapshot(), io)
@@ -143,14 +151,7 @@ def _read(metadata: TableMetadata, io: FileIO, file: DataFile, names: Sequence[s
 
 
 class _NewFiles:
-    """Writes rows into data files, each of rows with the same values in the partition columns.
-
-    Args:
-        metadata: The table, with all of its columns.
-        io: Reaches its files.
-        partition_by: The fields that it is partitioned by.
-        columns: The columns of the files: all of the table's, in plain types.
-    """
+    """Writes rows into data files, each of rows with the same values in the partition columns."""
 
     def __init__(
         self, metadata: TableMetadata, io: FileIO, partition_by: Sequence[PartitionField], columns: pa.Schema
@@ -164,13 +165,11 @@ class _NewFiles:
         self._files: list[DataFile] = []
 
     def add(self, rows: pa.Table) -> None:
-        """Append rows."""
         self._held.append(with_types(rows, self._columns))
         if sum(each.nbytes for each in self._held) >= _HELD_BYTES:
             self._write()
 
     def finish(self) -> list[DataFile]:
-        """The files, as entries of a manifest."""
         if self._held:
             self._write()
         return self._files
@@ -193,3 +192,88 @@ class _NewFiles:
         values = {str(field): text for field, text in part.values.items()}
         facts = facts_of("", rows.schema, rows.schema, footers[0], values, {}, names_with_nan(rows))
         return data_file(self._metadata, PendingFile(url, "", size_bytes, len(rows), facts=facts), url)
+
+
+class WholeScan(ArrowScan):
+    """Reads all rows of data files, with the current columns of a table.
+
+    pyiceberg's own scan turns null lists of structs into empty ones, and null maps to structs as well
+    (`ArrowProjectionVisitor` of pyiceberg 0.12).
+    """
+
+    def __init__(self, metadata: TableMetadata, io: FileIO, columns: Schema) -> None:
+        super().__init__(metadata, io, columns, AlwaysTrue())
+
+    def _record_batches_from_scan_tasks_and_deletes(
+        self, tasks: Iterable[FileScanTask], deletes_per_file: dict[str, list[pa.ChunkedArray]]
+    ) -> Iterator[pa.RecordBatch]:
+        for task in tasks:
+            yield from self._batches(task, deletes_per_file.get(task.file.file_path, []))
+
+    def _batches(self, task: FileScanTask, deletes: list[pa.ChunkedArray]) -> Iterator[pa.RecordBatch]:
+        table, file = self._table_metadata, task.file
+        keeps_nanoseconds = table.format_version > 2  # earlier versions of Iceberg have microseconds only
+        if self._downcast_ns_timestamp_to_us is not None:
+            keeps_nanoseconds = not self._downcast_ns_timestamp_to_us
+        with self._io.new_input(file.file_path).open() as stream:
+            fragment = _get_file_format(file.file_format, pre_buffer=True).make_fragment(stream)
+            there = pyarrow_to_schema(
+                fragment.physical_schema,
+                table.name_mapping(),
+                downcast_ns_timestamp_to_us=not keeps_nanoseconds,
+                format_version=table.format_version,
+            )
+            projection = _Projection(
+                there,
+                downcast_ns_timestamp_to_us=not keeps_nanoseconds,
+                projected_missing_fields=_get_column_projection_values(
+                    file, self._projected_schema, table.schema(), table.specs().get(file.spec_id), there.field_ids
+                ),
+                allow_timestamp_tz_mismatch=True,
+            )
+            # Also a column none of whose fields the table still has: its nulls and lengths count.
+            names = [each.name for each in there.fields if each.field_id in self._projected_schema.field_ids]
+            scanner = ds.Scanner.from_fragment(fragment, schema=fragment.physical_schema, columns=names)
+            first = 0
+            for batch in scanner.to_batches():
+                end = first + len(batch)
+                kept = batch.take(_combine_positional_deletes(deletes, first, end)) if deletes else batch
+                first = end
+                if len(kept):
+                    rows = visit_with_partner(self._projected_schema, kept, projection, ArrowAccessor(there))
+                    yield pa.RecordBatch.from_struct_array(rows)
+
+
+class _Projection(ArrowProjectionVisitor):
+    """Projects the columns of a file to those of a table; lists and maps are built from their projected elements."""
+
+    def list(self, list_type: ListType, list_array: Any, value_array: Any) -> Any:
+        if list_array is None or value_array is None:
+            return None
+        values = self._cast_if_needed(list_type.element_field, value_array)
+        element = self._construct_field(list_type.element_field, values.type)
+        if isinstance(list_array, pa.LargeListArray):
+            made, kind = pa.LargeListArray, pa.large_list(element)
+        else:
+            made, kind = pa.ListArray, pa.list_(element)
+        return made.from_arrays(_offsets(list_array), values, type=kind, mask=list_array.is_null())
+
+    def map(self, map_type: MapType, map_array: Any, key_result: Any, value_result: Any) -> Any:
+        if map_array is None or key_result is None or value_result is None:
+            return None
+        keys = self._cast_if_needed(map_type.key_field, key_result)
+        values = self._cast_if_needed(map_type.value_field, value_result)
+        kind = pa.map_(
+            self._construct_field(map_type.key_field, keys.type),
+            self._construct_field(map_type.value_field, values.type),
+        )
+        return pa.MapArray.from_arrays(_offsets(map_array), keys, values, type=kind, mask=map_array.is_null())
+
+
+def _offsets(array: Any) -> pa.Array:
+    """Offsets of the values of each list or map of an array, and of the end of the last one."""
+    if isinstance(array, pa.FixedSizeListArray):
+        count = array.type.list_size
+        return pa.array((np.arange(len(array) + 1) + array.offset) * count, pa.int32())
+    # A copy, because Arrow accepts no mask with offsets that are a slice.
+    return pa.array(array.offsets.to_numpy(zero_copy_only=False), array.offsets.type)

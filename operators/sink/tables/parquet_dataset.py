@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,25 +14,19 @@ from dagflow.api.transactions import Target, TargetDecision
 from dagflow.errors import DagflowError, MissingError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.file_stat import FileStat
-from dagflow.storage.files import ReadableFile
 from dagflow.storage.location import absolute, join, name_of, redacted
 from dagflow.storage.partition_names import column_of
 from dagflow.storage.pending import PendingFile
+from operators.files.python_file import PythonFile
+from operators.sink.columns.nested_types import common_type_of_readers, table_type
+from operators.sink.columns.table_columns import schema_of_text, without_large
 from operators.sink.tables.base import Table, TableShape
-from operators.sink.tables.delta_table import delta_type
-from operators.sink.tables.merged_columns import facts_of_file
-from operators.sink.tables.nested_types import table_type
 from operators.sink.tables.partition_fields import PartitionField
-from operators.sink.tables.table_columns import schema_of_text, without_large
-from operators.sink.tables.table_target import TableTarget, require_same_partitioning
-from operators.sink.tables.type_widening import common_type_of_readers
+from operators.sink.tables.table_target import TableTarget, facts_of_file, require_same_partitioning
 
 _EXTENSION = ".parquet"
 _READERS = 16
 """Number of footers that are read at the same time."""
-
-_TAIL_BYTES = 64 << 10
-"""Number of bytes at the end of a file in which its footer is looked for first."""
 
 
 class ParquetDataset(Table):
@@ -41,17 +35,12 @@ class ParquetDataset(Table):
     Guarantee: readers see each file of a window as soon as it is published, whole and once.
     """
 
+    format_name: ClassVar[str] = "Parquet"
+    why_no_type: ClassVar[str] = " that all of its readers know"
     is_named: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        location: str,
-        partition_by: Sequence[str],
-        *,
-        may_grow: bool = False,
-        catalog: Mapping[str, str] | None = None,
-    ) -> None:
-        super().__init__(absolute(location), partition_by, may_grow=may_grow, catalog=catalog)
+    def __init__(self, location: str, partition_by: Sequence[str], **options: Any) -> None:
+        super().__init__(absolute(location), partition_by, **options)
         self.require_plain("parquet")
         if hidden := [field for field in self.partition_by if field.column.startswith(("_", "."))]:
             raise ValueError(
@@ -62,19 +51,12 @@ class ParquetDataset(Table):
 
     @property
     def name(self) -> str:
-        """The kind and the location."""
         return f"table parquet:{redacted(self.location)}"
 
-    def column_type(self, kind: pa.DataType) -> pa.DataType:
-        """The types that all readers of Parquet agree on."""
-        return parquet_type(kind)
-
     def wider_type(self, there: pa.DataType, given: pa.DataType) -> pa.DataType | None:
-        """The type that readers of files of both types agree on."""
         return common_type_of_readers(there, given)
 
     def shape(self, storage: StorageContext) -> TableShape:
-        """Read the footers of all files."""
         files = list(_data_files(storage, self, self.location, ()))
         if not files:
             return TableShape(self.location, None, self.partition_by)
@@ -109,7 +91,6 @@ class ParquetDataset(Table):
         return pa.schema([field for field, _ in fields.values()])
 
     def target(self, storage: StorageContext) -> Target:
-        """The directory."""
         return DatasetTarget(self)
 
 
@@ -127,7 +108,6 @@ class DatasetTarget(TableTarget):
         raise NotImplementedError
 
     def decide(self, waiting: Sequence[PendingFile], files: Sequence[PendingFile]) -> TargetDecision | None:
-        """The columns of the dataset, and those that its own files bring."""
         own = self._own(files)
         return super().decide([], own) if own else None
 
@@ -152,18 +132,13 @@ class DatasetTarget(TableTarget):
         return pa.schema([*known, *(given[name] for name in new)])
 
     def require_possible(self, files: Sequence[PendingFile], columns: pa.Schema, known: pa.Schema | None) -> None:
-        """Keep the columns, which the files have from now on."""
         self.table.known = columns
 
 
 def _data_files(
     storage: StorageContext, table: Table, url: str, partition_by: tuple[str, ...]
 ) -> Iterator[tuple[FileStat, tuple[str, ...]]]:
-    """The files below a directory, with the columns that the directories above them name.
-
-    Raises:
-        DagflowError: The directory has other files or directories.
-    """
+    """The files below a directory, with the columns that the directories above them name."""
     with contextlib.suppress(MissingError):
         for entry in storage.list_directory(url):
             name = name_of(entry.url)
@@ -189,37 +164,13 @@ def _schema_of(storage: StorageContext, file: FileStat) -> pa.Schema:
         DagflowError: The file is no Parquet file.
         StorageError: The file cannot be read.
     """
-    with storage.open_file(file.url) as opened:
-        tail = _tail(opened, min(opened.size_bytes, _TAIL_BYTES))
-        footer_bytes = int.from_bytes(tail[-8:-4], "little") + 8
-        if len(tail) < footer_bytes <= opened.size_bytes:
-            tail = _tail(opened, footer_bytes)
     try:
-        found = pq.read_schema(pa.BufferReader(tail))
+        with storage.open_file(file.url) as opened:
+            found = pq.read_schema(pa.PythonFile(PythonFile(opened), "r"))
     except pa.ArrowInvalid as error:
         raise DagflowError(f"{redacted(file.url)} is no file of Parquet: {error}") from error
     return pa.schema([pa.field(field.name, table_type(field.type, without_large)) for field in found])
 
 
-def _tail(file: ReadableFile, size_bytes: int) -> bytes:
-    buffer = bytearray(size_bytes)
-    count = file.read_into(file.size_bytes - size_bytes, memoryview(buffer))
-    return bytes(buffer[:count])
-
-
 def _listed(names: Sequence[str]) -> str:
     return ", ".join(names) or "nothing"
-
-
-def parquet_type(kind: pa.DataType) -> pa.DataType:
-    """The Arrow type in which a column is written: one that all readers of Parquet agree on.
-
-    Raises:
-        ValueError: Readers of Parquet agree on no such type.
-    """
-    if pa.types.is_time(kind):
-        return pa.time64("us")
-    try:
-        return delta_type(kind)
-    except ValueError:
-        raise ValueError(f"Parquet has no type for {kind} that all of its readers know") from None

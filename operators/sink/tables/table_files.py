@@ -2,39 +2,53 @@
 
 from __future__ import annotations
 
+import dataclasses
+import datetime
+import decimal
+import math
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dagflow.api.context import OperatorContext
 from dagflow.api.records import RecordBatch
 from dagflow.storage.file_facts import FileFacts
+from operators.sink.columns.nested_types import with_columns
+from operators.sink.columns.table_columns import schema_text
 from operators.sink.file_sink import FileSink
 from operators.sink.formats.base import FileStream
 from operators.sink.formats.parquet import ParquetEncoder, ParquetSink
-from operators.sink.tables.nested_types import with_columns
-from operators.sink.tables.partition_fields import PartitionField
-from operators.sink.tables.table_partitions import PartitionRows, partitions_of
-from operators.sink.tables.table_statistics import facts_of, names_with_nan
+from operators.sink.tables.partition_fields import PartitionField, PartitionRows, partitions_of
 
 _MAX_OPEN = 64
 """Number of files of different partitions that a task writes at the same time."""
 
 
-def nothing() -> None:
-    """No proposal."""
+@dataclass(frozen=True, slots=True)
+class FactOrigin:
+    """What the facts of a table's files say beside their rows.
+
+    Attributes:
+        operator: The writer of the table; "" where the names of files make them visible, instead of a transaction.
+        causes: Why columns are new or wider, see FileFacts; read when a file ends.
+        proposal: Gives what the driver decides about, see FileFacts; asked for when a file ends.
+        keys: Columns by whose values the rows replace others; such files hold all columns, and rows of all partitions
+            in their order.
+    """
+
+    operator: str
+    causes: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    proposal: Callable[[], Any] = lambda: None
+    keys: Sequence[str] = ()
 
 
 def stored_columns(schema: pa.Schema, partition_by: Sequence[str]) -> list[str]:
-    """The columns that data files have: all except those that the table is partitioned by.
-
-    Raises:
-        ValueError: The table is partitioned by all columns.
-    """
+    """The columns that data files have: all except those that the table is partitioned by."""
     stored = [name for name in schema.names if name not in partition_by]
     if not stored:
         raise ValueError("a table needs a column that it is not partitioned by")
@@ -51,14 +65,9 @@ class TableFiles:
         location: Location of the table's files.
         partition_by: The fields that the table is partitioned by.
         target_bytes: The size at which a file ends and the next one begins; None for no limit.
+        origin: What the facts of the files say.
         stores_partition_columns: Whether files hold the columns that the table is partitioned by; otherwise such
             columns are in the facts alone. A column that rows lack is null.
-        operator: The writer of the table, if another operator writes the files.
-        is_named: Whether the names of files make them visible, instead of a transaction.
-        causes: Why columns are new or wider, see FileFacts; read when a file ends.
-        proposal: Gives what the driver decides about, see FileFacts; asked for when a file ends.
-        keys: Columns by whose values the rows replace others; such files hold all columns, and rows of all partitions
-            in their order.
     """
 
     def __init__(
@@ -67,28 +76,20 @@ class TableFiles:
         location: str,
         partition_by: tuple[PartitionField, ...],
         target_bytes: int | None,
+        origin: FactOrigin,
         *,
-        stores_partition_columns: bool = False,
-        operator: str = "",
-        is_named: bool = False,
-        causes: Mapping[str, str] | None = None,
-        proposal: Callable[[], Any] = nothing,
-        keys: Sequence[str] = (),
+        stores_partition_columns: bool,
     ) -> None:
-        stores_partition_columns = stores_partition_columns or bool(keys)
-        self._keys = keys
-        self._operator = "" if is_named else operator or context.operator
+        self._origin = origin
         self._partition_by = partition_by
-        self._causes = {} if causes is None else causes
-        self._proposal = proposal
-        self._left_out = () if stores_partition_columns else tuple(field.column for field in partition_by)
-        suffix = "" if is_named else f"-{os.urandom(8).hex()}"
+        has_all = stores_partition_columns or origin.keys
+        self._left_out = () if has_all else tuple(field.column for field in partition_by)
+        suffix = f"-{os.urandom(8).hex()}" if origin.operator else ""
         self._sink = FileSink(context, location, max_bytes=target_bytes, max_open=_MAX_OPEN, suffix=suffix)
         self._formats: dict[tuple[str, ...], _DataFileFormat] = {}
         self._columns: dict[str, pa.Field] = {}
 
     def begin_window(self, window_id: int) -> None:
-        """Start the window's files."""
         self._formats.clear()
         self._columns.clear()
         self._sink.begin_window(window_id)
@@ -101,7 +102,7 @@ class TableFiles:
             StorageError: The store refused the rows.
         """
         rows = batch.to_arrow()
-        if self._keys:
+        if self._origin.keys:
             # A file that was begun before does not go on behind another one: the last row of a key counts.
             self._columns.update((field.name, field) for field in rows.schema)
             rows = with_columns(rows, pa.schema(list(self._columns.values())))
@@ -113,70 +114,169 @@ class TableFiles:
             fields = [columns.schema.field(name) for name in self._left_out if name in columns.schema.names]
             key = part.directory, *map(str, fields)
             values = {str(field): part.values.get(field) for field in self._partition_by}
-            made = _DataFileFormat.of(self._operator, values, fields, self._causes, self._proposal, self._keys)
+            made = _DataFileFormat.of(self._origin, values, fields)
             format = self._formats.setdefault(key, made)
             self._sink.write(RecordBatch(columns.select(stored), origin=chosen.origin), format, part.directory)
 
     def _parts_of(self, rows: pa.RecordBatch) -> Iterable[PartitionRows]:
         # The order of rows with keys counts, and the driver partitions the merged rows.
-        return [PartitionRows({}, None)] if self._keys else partitions_of(rows, self._partition_by)
+        return [PartitionRows({}, None)] if self._origin.keys else partitions_of(rows, self._partition_by)
 
     def end_window(self) -> None:
-        """End the window's files."""
         self._sink.end_window()
 
 
 class _DataFileFormat(ParquetSink):
     """Parquet files of one partition, which report their facts."""
 
-    _operator: str
+    _origin: FactOrigin
     _values: dict[str, str | None]
     _fields: list[pa.Field]
-    _causes: Mapping[str, str]
-    _proposal: Callable[[], Any]
-    _keys: Sequence[str]
 
     @classmethod
-    def of(
-        cls,
-        operator: str,
-        values: dict[str, str | None],
-        fields: list[pa.Field],
-        causes: Mapping[str, str],
-        proposal: Callable[[], Any],
-        keys: Sequence[str],
-    ) -> _DataFileFormat:
+    def of(cls, origin: FactOrigin, values: dict[str, str | None], fields: list[pa.Field]) -> _DataFileFormat:
         """The format of a partition, from its values and their columns."""
         format = cls()
-        format._operator, format._values, format._fields = operator, values, fields
-        format._causes, format._proposal, format._keys = causes, proposal, keys
+        format._origin, format._values, format._fields = origin, values, fields
         return format
 
     def facts(self, stored: pa.Schema, footer: pq.FileMetaData, with_nan: Collection[str]) -> FileFacts:
         """The facts of a file with these columns, followed by those of the partition."""
-        columns = pa.schema([*stored, *self._fields])
-        facts = facts_of(self._operator, columns, stored, footer, self._values, self._causes, with_nan)
-        return replace(facts, keys=[*self._keys], proposal=self._proposal())
+        columns, origin = pa.schema([*stored, *self._fields]), self._origin
+        facts = facts_of(origin.operator, columns, stored, footer, self._values, origin.causes, with_nan)
+        return replace(facts, keys=[*origin.keys], proposal=origin.proposal())
 
     def start(self, stream: FileStream, batch: RecordBatch, max_bytes: int | None) -> _DataFileEncoder:
-        """Begin a file."""
         return _DataFileEncoder(self, stream, self.layout_of(batch), max_bytes)
 
 
 class _DataFileEncoder(ParquetEncoder):
-    """Writes one data file."""
-
     def __init__(self, format: _DataFileFormat, stream: FileStream, schema: pa.Schema, max_bytes: int | None) -> None:
         super().__init__(format, stream, schema, max_bytes)
         self._format = format
         self._with_nan: set[str] = set()
 
     def write_chunk(self, held: list[pa.RecordBatch]) -> None:
-        """Write a row group, and note facts that its statistics lack."""
         self._with_nan.update(*map(names_with_nan, held))
         super().write_chunk(held)
 
     def finish(self) -> None:
-        """End the file, and report its facts."""
         super().finish()
         self.stream.facts = self._format.facts(self.schema, self.footers[0], self._with_nan)
+
+
+_MAX_TEXT = 64
+"""Characters of a bound, about: the beginning of a longer text is a lower bound, and with _LAST added an upper one."""
+
+_LAST = chr(0x10FFFF)
+
+
+def facts_of(
+    operator: str,
+    columns: pa.Schema,
+    stored: pa.Schema,
+    footer: pq.FileMetaData,
+    partition: dict[str, str | None],
+    causes: Mapping[str, str],
+    with_nan: Collection[str],
+) -> FileFacts:
+    """The facts of a file.
+
+    Columns with NaN have no bounds, because engines order it in different ways; nested columns have neither bounds nor
+    counts of nulls.
+
+    Args:
+        operator: The operator that writes it.
+        columns: The columns of its rows, with the partition columns.
+        stored: The columns that are in the file.
+        footer: Its footer.
+        partition: The values of the partition columns.
+        causes: Why columns are new or wider, see FileFacts.
+        with_nan: The columns with NaN, which the footer does not show; see names_with_nan().
+    """
+    own_causes = {name: causes[name] for name in columns.names if name in causes}
+    facts = FileFacts(operator, schema_text(columns), partition, causes=own_causes)
+    leaf = 0
+    for field in stored:
+        if not pa.types.is_nested(field.type):
+            _add(facts, field, footer, leaf, has_bounds=has_bounds(field.type) and field.name not in with_nan)
+        leaf += _leaves(field.type)
+    return facts
+
+
+def names_with_nan(rows: pa.RecordBatch) -> set[str]:
+    named = zip(rows.schema.names, rows.columns, strict=True)
+    return {name for name, column in named if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py()}
+
+
+def _leaves(kind: pa.DataType) -> int:
+    if not pa.types.is_nested(kind):
+        return 1
+    return sum(_leaves(kind.field(index).type) for index in range(kind.num_fields))
+
+
+def _add(facts: FileFacts, field: pa.Field, footer: pq.FileMetaData, leaf: int, *, has_bounds: bool) -> None:
+    found = [footer.row_group(index).column(leaf).statistics for index in range(footer.num_row_groups)]
+    if not found or any(each is None or not each.has_null_count for each in found):
+        return
+    facts.nulls[field.name] = sum(each.null_count for each in found)
+    # A row group of only nulls has no bounds, and needs none.
+    filled = [each for each in found if each.num_values]
+    if not filled or not all(each.has_min_max for each in filled) or not has_bounds:
+        return
+    try:
+        least, greatest = min(each.min for each in filled), max(each.max for each in filled)
+    except (ValueError, OverflowError):
+        return  # a date that Python does not have
+    bounds = _bound(least, up=False), _bound(greatest, up=True)
+    if None not in bounds:
+        # Both or neither: a reader that found only one of them was seen to skip rows.
+        facts.least[field.name], facts.greatest[field.name] = bounds
+
+
+def has_bounds(kind: pa.DataType) -> bool:
+    """Whether facts have bounds of columns of a type."""
+    types = pa.types
+    return bool(
+        types.is_boolean(kind)
+        or types.is_integer(kind)
+        or types.is_float32(kind)
+        or types.is_float64(kind)
+        or types.is_string(kind)
+        or types.is_date(kind)
+        or types.is_timestamp(kind)
+        or types.is_decimal(kind)
+    )
+
+
+def _bound(value: Any, *, up: bool) -> Any:
+    """A bound as a JSON value; None for none."""
+    match value:
+        case str():
+            return _longer_text(value) if up else value[:_MAX_TEXT]
+        case float():
+            return value if math.isfinite(value) else None  # JSON has no form for others
+        case decimal.Decimal():
+            return f"{value:f}"
+        case datetime.datetime():
+            return _milliseconds(value, up=up)
+        case datetime.date():
+            return value.isoformat()
+        case _:
+            return value
+
+
+def _longer_text(value: str) -> str:
+    rest = value[_MAX_TEXT:].lstrip(_LAST)
+    return value[: len(value) - len(rest)] + (_LAST if rest else "")
+
+
+def _milliseconds(value: datetime.datetime, *, up: bool) -> str:
+    """A time in milliseconds, as readers of tables expect it, on the safe side of the exact one."""
+    rest, precision = value.microsecond % 1000, "milliseconds"
+    try:
+        value += datetime.timedelta(microseconds=(1000 - rest) if rest and up else -rest)
+    except OverflowError:
+        precision = "microseconds"  # the last millisecond that Python has, which no other one is above
+    text = value.replace(tzinfo=None).isoformat(timespec=precision)
+    return text if value.tzinfo is None else f"{text}Z"

@@ -5,26 +5,19 @@ from __future__ import annotations
 import itertools
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Protocol
+from typing import Annotated, ClassVar
 
-import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
 from dagflow.api.context import ControlServices, OperatorContext
 from dagflow.api.control import Grouper
-from dagflow.api.operator import Operator
-from dagflow.api.ports import InputPort, OutputPort
+from dagflow.api.ports import OutputPort
 from dagflow.api.properties import Millis, Size
-from dagflow.api.records import RecordBatch
 from dagflow.storage.pending import HeldFile
-from operators.sink.tables.base import TableShape
-from operators.sink.tables.fragments import Piece, pieces_of, read_piece, united
-from operators.sink.tables.nested_types import with_columns
-from operators.sink.tables.newest_rows import newest_of
-from operators.sink.tables.table_columns import names_in_order, schema_text
-from operators.sink.tables.table_files import TableFiles
+from operators.sink.columns.table_columns import names_in_order
+from operators.sink.tables.fragments import Piece, pieces_of, united
 
 FOLLOWING_MILLIS = 60_000
 FOLLOWING_BYTES = 512 << 20
@@ -97,26 +90,22 @@ class TableGroups(Grouper):
     _taken_through = 0
 
     def setup(self, context: OperatorContext) -> None:
-        """Called once before the first window."""
         if context.control is not None:
             self._services = context.control
 
     @property
     def taken_through(self) -> int:
-        """The last window of the newest group."""
         return self._taken_through
 
     def _waiting(self) -> list[HeldFile]:
         return [held for held in self._services.held_files if held.window_id > self._taken_through]
 
     def emit_tuples(self) -> None:
-        """Emit the group, if it is due."""
         waiting = self._waiting()
         if waiting and self._is_due(waiting):
             self._emit(waiting)
 
     def emit_rest(self) -> None:
-        """Emit the group, whether it is due or not."""
         # All jobs that were emitted before are planned, or their window was dropped: none is left out.
         self._taken_through = 0
         if waiting := self._waiting():
@@ -189,90 +178,7 @@ def merge_jobs(files: Sequence[HeldFile], target_bytes: int) -> list[MergeJob]:
 
 
 def _by_fragment(share: Sequence[tuple[str, Piece]]) -> dict[str, list[Piece]]:
-    """Pieces by their fragment."""
     fragments: dict[str, list[Piece]] = defaultdict(list)
     for url, piece in share:
         fragments[url].append(piece)
     return fragments
-
-
-class RowsOfTable(Protocol):
-    """What a merger must know of the table whose rows it merges."""
-
-    @property
-    def shape(self) -> TableShape:
-        """The shape of the table, as it is now."""
-
-    def fitting(self, context: OperatorContext, names: Collection[str]) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
-        """Gives rows that have waited the columns that the table has now; what it cannot take is rescued.
-
-        Args:
-            context: The merger's context.
-            names: The columns of all rows; a row gets those that it lacks.
-        """
-
-
-class TableMerger(Operator):
-    """Merges fragments to data files, one for each job.
-
-    Another program may have changed the table since the fragments were written, or the app may name another one: rows
-    are made to fit it as it is now.
-
-    Guarantee: a job gives the same rows in the same order, whenever it runs.
-    """
-
-    stores_partition_columns: bool = False
-
-    jobs = InputPort(MergeJob)
-
-    _context: OperatorContext
-    _table: RowsOfTable
-
-    @classmethod
-    def of(cls, table: RowsOfTable, *, stores_partition_columns: bool) -> TableMerger:
-        """The merger of a table's rows."""
-        merger = cls(stores_partition_columns=stores_partition_columns)
-        merger._table = table
-        return merger
-
-    def setup(self, context: OperatorContext) -> None:
-        """Called once before the first window."""
-        self._context = context
-
-    def begin_window(self, window_id: int) -> None:
-        """Called before the jobs of a window arrive."""
-        self._window_id = window_id
-
-    @jobs.each
-    def merge(self, job: MergeJob) -> None:
-        """Make a file.
-
-        Raises:
-            LostOutputError: A fragment is gone, or not what was written.
-            StorageError: The store failed.
-        """
-        shape, fit = self._table.shape, self._table.fitting(self._context, job.columns)
-        files = TableFiles(
-            self._context,
-            shape.location,
-            shape.partition_by,
-            None,
-            stores_partition_columns=self.stores_partition_columns,
-            operator=job.operator,
-            keys=job.keys,
-        )
-        files.begin_window(self._window_id)
-        found = map(fit, self._pieces(job))
-        if job.keys:
-            batches = list(found)
-            columns = united([schema_text(rows.schema) for rows in batches])
-            rows = pa.Table.from_batches([with_columns(rows, columns) for rows in batches], columns)
-            found = iter(newest_of(rows, job.keys).combine_chunks().to_batches())
-        for rows in found:
-            files.write(RecordBatch(rows))
-        files.end_window()
-
-    def _pieces(self, job: MergeJob) -> Iterator[pa.RecordBatch]:
-        for url, pieces in job.parts():
-            for piece in pieces:
-                yield from read_piece(self._context.storage, url, piece)

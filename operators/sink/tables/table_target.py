@@ -4,30 +4,31 @@ from __future__ import annotations
 
 import contextlib
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 import pyarrow as pa
 
 from dagflow.api.transactions import ColumnChange, Target, TargetDecision
 from dagflow.errors import DagflowError
 from dagflow.metrics.names import ALL_RESCUED
+from dagflow.storage.file_facts import FileFacts
 from dagflow.storage.location import redacted
 from dagflow.storage.pending import PendingFile
 from operators.rescued_values import RESCUED
-from operators.sink.tables.base import Table, TableShape
-from operators.sink.tables.decided_types import Proposal, new_type, wider_for
-from operators.sink.tables.merged_columns import (
-    causes_of,
-    facts_of_file,
-    fields_of,
-    merged_columns,
-    partition_columns,
-    wider_type,
+from operators.sink.columns.fitted_columns import Proposal, new_type, place_key, wider_for
+from operators.sink.columns.nested_types import joined_type, nullable_type
+from operators.sink.columns.table_columns import (
+    REFUSED,
+    joined_with,
+    names_in_order,
+    plain_schema,
+    schema_of_text,
+    schema_text,
 )
-from operators.sink.tables.nested_types import nullable_type
+from operators.sink.columns.table_names import TableNames, require_names
+from operators.sink.tables.base import Table, TableShape
 from operators.sink.tables.partition_fields import PartitionField
-from operators.sink.tables.table_columns import REFUSED, joined_with, schema_text
-from operators.sink.tables.table_names import TableNames
 
 
 class TableTarget(Target):
@@ -37,9 +38,6 @@ class TableTarget(Target):
     neither the table nor a waiting file has gets the type that most values have, or a wider one that takes others as
     well. A known column is widened if the table allows it. New columns are in the order of the records that have them
     first.
-
-    Attributes:
-        table: The table.
     """
 
     def __init__(self, table: Table) -> None:
@@ -49,16 +47,11 @@ class TableTarget(Target):
 
     @property
     def name(self) -> str:
-        """The kind and the location."""
         return self.table.name
 
     @abstractmethod
     def known(self, files: Sequence[PendingFile]) -> pa.Schema | None:
-        """The columns of the table as it was opened last; None if it does not exist.
-
-        Args:
-            files: The files that are decided or checked.
-        """
+        """The columns of the table as it was opened last; None if it does not exist."""
 
     def taken(self) -> Mapping[str, str]:
         """Names that no new column may have; see TableShape."""
@@ -66,7 +59,6 @@ class TableTarget(Target):
 
     @property
     def why_not_replayed(self) -> str:
-        """Empty unless rows have keys."""
         return "with upsert_by, later windows may have taken the place of its rows" if self.table.upsert_by else ""
 
     @property
@@ -77,13 +69,12 @@ class TableTarget(Target):
         return "with upsert_by, a record that comes back would take the place of newer rows with its key"
 
     def check(self, files: Sequence[PendingFile]) -> None:
-        """Refuse files whose columns are not those of the table, or of each other."""
         if not files:
             return
         table, known = self.table, self.known(files)
         columns = merged_columns(table, files, known, may_grow=table.may_grow, causes=self._causes, taken=self.taken())
         if untyped := _untyped(table, files, columns.names, is_new=known is None):
-            raise DagflowError(untyped[0], hint=untyped[1])
+            raise untyped
         with _refusals(table):
             table.require_replaceable(
                 columns, [PartitionField.parse(text) for text in facts_of_file(files[-1]).partition]
@@ -97,9 +88,6 @@ class TableTarget(Target):
             files: The files of a window, at least one.
             columns: The columns of the table with them.
             known: Its columns now; None if it does not exist.
-
-        Raises:
-            DagflowError: The files would be refused; the message says why.
         """
 
     def decide(self, waiting: Sequence[PendingFile], files: Sequence[PendingFile]) -> TargetDecision | None:
@@ -135,7 +123,9 @@ class TableTarget(Target):
             self._to_repeat, there = None, pa.schema([fields[name] for name in before])
             text = "" if known is None and not waiting else schema_text(there)
             return TargetDecision(
-                text, fits=False, again=schema_text(there.with_metadata({REFUSED: "; ".join(untyped)}))
+                text,
+                fits=False,
+                again=schema_text(there.with_metadata({REFUSED: f"{untyped.message}; {untyped.hint}"})),
             )
         decided = pa.schema(list(fields.values()))
         self._to_repeat = None if fits or decided == self._to_repeat else decided
@@ -162,7 +152,6 @@ class TableTarget(Target):
     def _add_new(
         self, fields: dict[str, pa.Field], files: Sequence[PendingFile], proposal: Proposal, names: TableNames
     ) -> None:
-        """Add the columns that the table lacks."""
         keys = {*self.table.upsert_by, *(name for file in files for name in partition_columns(file))}
         for name in sorted(set(proposal.census) - fields.keys() - {RESCUED}, key=proposal.firsts.__getitem__):
             kind = new_type(proposal.census[name], is_key=name in keys)
@@ -174,7 +163,6 @@ class TableTarget(Target):
                 fields.update({field.name: field} if names.takes(field) else {})
 
     def _include(self, fields: dict[str, pa.Field], field: pa.Field) -> None:
-        """Make a column as wide as a file needs it."""
         there = fields.setdefault(field.name, field)
         if (wider := wider_type(self.table, there.type, field.type)) is not None:
             fields[field.name] = there.with_type(wider)
@@ -193,27 +181,26 @@ class TableTarget(Target):
 
 def _untyped(
     table: Table, files: Sequence[PendingFile], columns: Sequence[str], *, is_new: bool
-) -> tuple[str, str] | None:
-    """Why a table cannot be made, because no record gives a key or a partition column a type, and a hint."""
+) -> DagflowError | None:
+    """Why a table cannot be made: no record gives a key, or a column of its partitions, a type."""
     partition = partition_columns(files[-1]) if files and is_new else []
     if missing := [name for name in partition if name not in columns]:
-        return (
+        return DagflowError(
             f"{table.name}: no type is known yet of the column '{missing[0]}' of partition_by, because no record has a "
             f"value in it; they have {', '.join(columns)}",
-            "give the column a type upstream, or let partition_by name another one",
+            hint="give the column a type upstream, or let partition_by name another one",
         )
     if missing := [name for name in table.upsert_by if files and name not in columns]:
-        return (
+        return DagflowError(
             f"{table.name}: no type is known yet of the column '{missing[0]}' of upsert_by, because none of its values "
             "can be a key",
-            "give the column a type upstream, or make the table before",
+            hint="give the column a type upstream, or make the table before",
         )
     return None
 
 
 @contextlib.contextmanager
 def _refusals(table: Table) -> Iterator[None]:
-    """Turn errors of a table about its keys into a DagflowError."""
     try:
         yield
     except ValueError as error:
@@ -221,11 +208,7 @@ def _refusals(table: Table) -> Iterator[None]:
 
 
 def require_keys(table: Table, columns: pa.Schema, partition_by: Sequence[PartitionField]) -> None:
-    """Refuse an existing table that lacks keys, has a key in several partitions, or cannot replace its rows.
-
-    Raises:
-        DagflowError: The table lacks a key, may have one in several partitions, or cannot replace its rows.
-    """
+    """Refuse an existing table that lacks keys, has a key in several partitions, or cannot replace its rows."""
     missing = [name for name in table.upsert_by if name not in columns.names]
     if missing:
         raise DagflowError(
@@ -238,15 +221,7 @@ def require_keys(table: Table, columns: pa.Schema, partition_by: Sequence[Partit
 
 
 def require_same_partitioning(table: Table, there: Sequence[str]) -> None:
-    """Refuse an app that partitions an existing table by other fields.
-
-    Args:
-        table: The table, as the app has it.
-        there: The fields that it is partitioned by.
-
-    Raises:
-        DagflowError: The app names other fields.
-    """
+    """Refuse an app that partitions an existing table by other fields."""
     asked = [str(field) for field in table.partition_by]
     if asked and asked != list(there):
         raise DagflowError(
@@ -256,14 +231,101 @@ def require_same_partitioning(table: Table, there: Sequence[str]) -> None:
 
 
 def require_decided_for(table: Table, partition_by: Sequence[str], files: Sequence[PendingFile]) -> None:
-    """Refuse files that were decided for another partitioning than the table has.
-
-    Raises:
-        DagflowError: A file has other partition fields.
-    """
+    """Refuse files that were decided for another partitioning than the table has."""
     for file in files:
         if (decided := list(facts_of_file(file).partition)) != [*partition_by]:
             raise DagflowError(
                 f"{table.name} is partitioned by {', '.join(partition_by) or 'nothing'}, and "
                 f"{redacted(file.final_url)} was decided for {', '.join(decided) or 'nothing'}"
             )
+
+
+def merged_columns(
+    table: Table,
+    files: Sequence[PendingFile],
+    known: pa.Schema | None,
+    *,
+    may_grow: bool,
+    causes: Mapping[str, str] = MappingProxyType({}),
+    taken: Mapping[str, str] = MappingProxyType({}),
+) -> pa.Schema:
+    """The columns of a table that takes some files: its own, followed by those that it lacks.
+
+    Args:
+        table: The table.
+        files: The files, in order.
+        known: The columns of the table; None if the files create it.
+        may_grow: Whether an existing table may get more columns.
+        causes: Places of the records that asked for columns, as in FileFacts, beside those in the facts of the files.
+        taken: Names that no column may have; see TableShape.
+    """
+    fields = {field.name: field for field in known or ()}
+    for file in files:
+        for field in fields_of(file):
+            if field.name not in fields and known is not None and not may_grow and field.name != RESCUED:
+                raise DagflowError(
+                    f"{table.name} has no column '{field.name}' for {field.type}, "
+                    f"and on_new_column is {table.on_new_column}",
+                    hint="add the column to the table, or drop it from the records",
+                )
+            there = fields.setdefault(field.name, field)
+            wider = wider_type(table, there.type, field.type)
+            if wider is not None:
+                fields[field.name] = there.with_type(wider)
+            else:
+                raise DagflowError(
+                    f"{table.name} cannot take a file whose column '{field.name}' is {field.type}: it is "
+                    f"{there.type} there",
+                    hint=f"change the column in the table to {field.type}; the next run continues",
+                )
+        _require_filled(table, file, known or ())
+    before = [] if known is None else known.names
+    there = table.names(TableShape("", known, table.partition_by, taken=taken))
+    new = [field for field in fields.values() if field.name not in before]
+    require_names(there, table.name, new, {**causes_of(files), **causes})
+    names = names_in_order(fields, [facts_of_file(file).decided for file in files])
+    if not table.stores_partition_columns:
+        partition = {name for file in files for name in partition_columns(file)}
+        names.sort(key=partition.__contains__)
+    return pa.schema([fields[name] for name in dict.fromkeys([*before, *names])])
+
+
+def _require_filled(table: Table, file: PendingFile, known: Iterable[pa.Field]) -> None:
+    """Refuse a file with nulls where another program has made a column required since it was written."""
+    facts = facts_of_file(file)
+    there = schema_of_text(facts.schema).names
+    for name in (field.name for field in known if not field.nullable):
+        # Rows that wait are checked when they are merged: their partitions differ.
+        of_nulls = facts.held is None and facts.partition.get(name, "") is None
+        if name not in there or facts.nulls.get(name) or of_nulls:
+            raise DagflowError(
+                f"{table.name} allows no null in column '{name}', and {redacted(file.final_url)} has some there",
+                hint="let the column allow nulls; the next run continues",
+            )
+
+
+def wider_type(table: Table, there: pa.DataType, given: pa.DataType) -> pa.DataType | None:
+    """The type to which a column is widened for a file, whose type may allow fewer nulls; None if it does not fit."""
+    return joined_type(there, given, table.wider_type, takes_members=table.takes_members)
+
+
+def partition_columns(file: PendingFile) -> list[str]:
+    return [PartitionField.parse(text).column for text in facts_of_file(file).partition]
+
+
+def fields_of(file: PendingFile) -> pa.Schema:
+    return plain_schema(schema_of_text(facts_of_file(file).schema))
+
+
+def causes_of(files: Sequence[PendingFile]) -> dict[str, str]:
+    """The place of the first record of some files that asked for a column, by column; as in FileFacts."""
+    found: dict[str, str] = {}
+    for name, place in ((name, place) for file in files for name, place in facts_of_file(file).causes.items()):
+        found[name] = min(found.get(name, place), place, key=place_key)
+    return found
+
+
+def facts_of_file(file: PendingFile) -> FileFacts:
+    if file.facts is None:
+        raise DagflowError(f"nothing is known of {file.final_url} that a table has to know")
+    return file.facts

@@ -15,8 +15,7 @@ from dagflow.errors import StorageError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.pending import PendingFile
 from operators.files.python_file import PythonFile
-from operators.sink.tables.nested_types import nulls_of
-from operators.sink.tables.newest_rows import newest_of, rows_by_key
+from operators.sink.columns.nested_types import nulls_of
 
 
 def newest_rows(
@@ -42,7 +41,6 @@ def _read(storage: StorageContext, file: PendingFile) -> pa.Table:
 
 
 def _as_columns(rows: pa.Table, columns: pa.Schema) -> pa.Table:
-    """Rows with all columns of a table, and in their order."""
     given = {*rows.schema.names}
     found = [
         rows[field.name].cast(field.type) if field.name in given else nulls_of(len(rows), field.type)
@@ -52,15 +50,7 @@ def _as_columns(rows: pa.Table, columns: pa.Schema) -> pa.Table:
 
 
 def rows_of_other_keys(there: pa.Table, given: pa.Table) -> npt.NDArray[np.int64]:
-    """The rows that stay: those whose key is not among the given ones; a null equals a null.
-
-    Args:
-        there: The keys of rows.
-        given: The keys of the new rows, in the same columns.
-
-    Returns:
-        Indices into `there`, ascending.
-    """
+    """The rows that stay: those whose key is not among the given ones; a null equals a null."""
     numbers = np.concatenate([np.arange(len(there)), np.full(len(given), -1)])
     groups = rows_by_key(pa.concat_tables([there.cast(given.schema), given]), numbers, ["min", "list"])
     kept = groups.filter(pc.greater_equal(groups["row_min"], 0))["row_list"]
@@ -72,3 +62,17 @@ def remove(storage: StorageContext, files: Iterable[PendingFile]) -> None:
     for file in files:
         with contextlib.suppress(StorageError):
             storage.backend(file.final_url).files.remove(file.final_url)
+
+
+def newest_of(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """The last row of each key, in the order of the rows; a null equals a null."""
+    last = rows_by_key(rows.select(list(keys)), np.arange(len(rows)), ["max"])["row_max"]
+    return rows if len(last) == len(rows) else rows.take(pa.array(np.sort(last.to_numpy())))
+
+
+def rows_by_key(keys: pa.Table, numbers: npt.NDArray[np.int64], functions: Sequence[str]) -> pa.Table:
+    """Aggregates of the numbers of rows, one row for each key; a null equals a null."""
+    # Keys get names of their own here, since one could be called like a column of the result.
+    names = [f"key {position}" for position in range(keys.num_columns)]
+    numbered = keys.rename_columns(names).append_column("row", pa.array(numbers))
+    return numbered.group_by(names).aggregate([("row", function) for function in functions])

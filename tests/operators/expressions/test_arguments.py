@@ -8,8 +8,8 @@ import pytest
 from sqlglot import exp
 
 from operators.expressions.arguments import OPERATORS, READ, require_read
-from operators.expressions.expression_error import ExpressionError
 from operators.expressions.parsing import Converter
+from operators.expressions.syntax import ExpressionError
 
 
 def test_each_class_that_is_converted_says_what_is_read_of_it() -> None:

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from dagflow.testing.operators import run_operator
 from operators.expressions.expression import Expression
-from operators.expressions.expression_error import ExpressionError
 from operators.expressions.sql_types import name_of
+from operators.expressions.syntax import ExpressionError
 from operators.transform.select import Select
 from tests.sql.cases import TABLE, RefusedRecord, computed
 

@@ -17,7 +17,7 @@ from dagflow.errors import AppError, DagflowError, JournalError, OperatorError
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.testing.operators import OperatorHarness
-from operators.expressions.expression_error import ExpressionError
+from operators.expressions.syntax import ExpressionError
 from operators.sql.query_planner import Groups
 from operators.sql.sql import Sql
 from tests.engine.test_operator_state import until

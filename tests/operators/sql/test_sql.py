@@ -16,7 +16,7 @@ from dagflow.errors import AppError
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.inline import InlineRuntime
-from operators.expressions.expression_error import ExpressionError
+from operators.expressions.syntax import ExpressionError
 from operators.sql.sql import Sql
 from tests.nightly import by_day
 

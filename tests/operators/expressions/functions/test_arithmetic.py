@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from operators.expressions.expression import Expression
-from operators.expressions.expression_error import ExpressionError
+from operators.expressions.syntax import ExpressionError
 from tests.sql.cases import RefusedRecord, computed
 
 ONE = pa.RecordBatch.from_pydict(

@@ -11,7 +11,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from operators.expressions.expression import Expression
-from operators.expressions.expression_error import ExpressionError
+from operators.expressions.syntax import ExpressionError
 from tests.sql.cases import computed
 
 SUBJECT = "a(]b(b=c=xy(aa-b"

@@ -25,10 +25,10 @@ from dagflow.storage.context import StorageContext
 from dagflow.storage.file_facts import FileFacts
 from dagflow.storage.pending import PendingFile
 from dagflow.testing.target_contract import TargetContract
+from operators.sink.columns.table_columns import schema_text
 from operators.sink.tables.delta_log import DeltaLog
 from operators.sink.tables.delta_table import DeltaTable
 from operators.sink.tables.partition_fields import PartitionField
-from operators.sink.tables.table_columns import schema_text
 
 STORAGE = StorageContext.default()
 ROWS = pa.schema([("n", pa.int64()), ("text", pa.string())])

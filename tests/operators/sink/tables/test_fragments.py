@@ -16,6 +16,7 @@ from dagflow.storage.context import StorageContext
 from dagflow.storage.pending import PendingFile
 from operators.sink.tables.fragments import FragmentFiles, Piece, pieces_of, read_piece
 from operators.sink.tables.partition_fields import PartitionField
+from operators.sink.tables.table_files import FactOrigin
 
 ROWS = pa.record_batch({"id": list(range(40)), "k": ["a", "b"] * 20, "v": [f"text {n}" for n in range(40)]})
 
@@ -23,7 +24,13 @@ ROWS = pa.record_batch({"id": list(range(40)), "k": ["a", "b"] * 20, "v": [f"tex
 def fragment(root: Path) -> PendingFile:
     """Rows of two partitions."""
     outputs = TaskOutputs(StorageContext.default(), "tag", "process")
-    files = FragmentFiles(OperatorContext(outputs=outputs), str(root), (PartitionField.parse("k"),))
+    files = FragmentFiles(
+        OperatorContext(outputs=outputs),
+        str(root),
+        (PartitionField.parse("k"),),
+        FactOrigin("table"),
+        stores_partition_columns=False,
+    )
     files.begin_window(1)
     files.write(RecordBatch(ROWS))
     files.end_window()

@@ -31,8 +31,8 @@ from dagflow.storage.context import StorageContext
 from dagflow.storage.file_facts import FileFacts
 from dagflow.storage.pending import PendingFile
 from dagflow.testing.target_contract import TargetContract
+from operators.sink.columns.table_columns import schema_text
 from operators.sink.tables.iceberg_table import IcebergTable
-from operators.sink.tables.table_columns import schema_text
 
 STORAGE = StorageContext.default()
 NAME = "shop.orders"

@@ -9,7 +9,7 @@ import pyarrow as pa
 from dagflow.errors import DagflowError
 from operators.column_names import shown_name, why_no_name
 from operators.rescued_values import RESCUED
-from operators.sink.tables.nested_types import of_parts, parts_of
+from operators.sink.columns.nested_types import of_parts, parts_of
 
 METADATA_NAMES = {name: f"_dagflow_{name}" for name in ("file", "offset", "window")}
 """The columns that say where a record is from."""
@@ -58,7 +58,6 @@ class TableNames:
             self._owners.setdefault(spelled((name,)), (name,))
 
     def add(self, column: pa.Field) -> None:
-        """Take note of a column that the table has."""
         for path in _paths((column.name,), column.type):
             self._owners.setdefault(self._spelled(path), path)
 
@@ -141,9 +140,6 @@ def require_names(names: TableNames, table: str, new: Iterable[pa.Field], causes
         table: How messages call the table.
         new: The columns that it is to get.
         causes: Place of the first record that asked for a column, by column, as far as that is known.
-
-    Raises:
-        DagflowError: The table cannot have a column.
     """
     for column in new:
         if why := names.why_not(column):

@@ -1,4 +1,4 @@
-"""Types of nested columns, whose members may be required, and columns of such types."""
+"""Types of columns, also nested ones whose members may be required; columns of such types, and wider types."""
 
 from __future__ import annotations
 
@@ -9,20 +9,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dagflow.api.partitioning import BYTES, DATES, TEXT, TIMES, family_of_type
+
 ColumnTypes = Callable[[pa.DataType], pa.DataType]
 """Gives the type that a kind of table has for one of Arrow's; raises ValueError if it has none."""
 
 
 def table_type(kind: pa.DataType, leaf: ColumnTypes) -> pa.DataType:
-    """The type of a new table's column, also within lists, structs and maps: any member may be null.
-
-    Args:
-        kind: Arrow's type.
-        leaf: Gives the types of values that are not nested.
-
-    Raises:
-        ValueError: A table has no such type.
-    """
+    """The type of a new table's column, also within lists, structs and maps: any member may be null."""
     return _rebuilt(kind, leaf, lambda part: True)
 
 
@@ -103,9 +97,6 @@ def with_required(column: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
         column: The column, in `nullable_type(kind)`.
         kind: The type.
         name: The column's name in messages.
-
-    Raises:
-        ValueError: A required member is null.
     """
     if column.type == kind:
         return column
@@ -129,7 +120,6 @@ def with_required(column: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
 
 
 def _member(column: pa.Array, part: pa.Array, field: pa.Field, name: str) -> pa.Array:
-    """A member of a struct, null where the struct is null."""
     path = f"{name}.{field.name}"
     if not field.nullable and part.null_count > column.null_count:
         raise _null_error(path, part.null_count - column.null_count)
@@ -181,11 +171,7 @@ def nulls_of(count: int, kind: pa.DataType) -> pa.Array:
 
 
 def with_types(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Rows in the types of a schema, which may have required members.
-
-    Raises:
-        ValueError: A required member is null, or a column is of another type.
-    """
+    """Rows in the types of a schema, which may have required members."""
     columns = []
     for field in schema:
         chunks = rows[field.name].cast(nullable_type(field.type)).chunks
@@ -201,3 +187,66 @@ def with_columns(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         for field in schema
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+_WHOLE = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64(), 128: pa.decimal128(20, 0)}
+"""Types of whole numbers by their bits; the last one has those of uint64."""
+
+_EXACT_IN_DOUBLE = 32
+"""Bits of whole numbers that a double holds without loss."""
+
+_MOST_DIGITS = 38
+
+
+def common_type(kind: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+    """The narrowest type that takes all values of two types, or None if there is none."""
+    types = pa.types
+    if kind == other:
+        return kind
+    if types.is_decimal(kind) and types.is_decimal(other):
+        return _common_decimal(kind, other)
+    if types.is_date(kind) and types.is_timestamp(other):
+        return other if other.tz is None else None
+    if types.is_date(other) and types.is_timestamp(kind):
+        return common_type(other, kind)
+    if types.is_signed_integer(kind) and types.is_signed_integer(other):
+        return max(kind, other, key=lambda each: each.bit_width)
+    if types.is_floating(kind) and types.is_floating(other):
+        return max(kind, other, key=lambda each: each.bit_width)
+    for whole, number in ((kind, other), (other, kind)):
+        if types.is_signed_integer(whole) and whole.bit_width <= _EXACT_IN_DOUBLE and types.is_float64(number):
+            return number
+    return None
+
+
+def common_type_of_readers(kind: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+    """As common_type, where files of both types are read together: by DuckDB, polars, pyarrow and Spark.
+
+    Not all of them read dates as timestamps, and decimals with other digits behind the point.
+    """
+    if pa.types.is_date(kind) or pa.types.is_date(other):
+        return kind if kind == other else None
+    if pa.types.is_decimal(kind) and pa.types.is_decimal(other) and kind.scale != other.scale:
+        return None
+    return common_type(kind, other)
+
+
+def _common_decimal(kind: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+    scale = max(kind.scale, other.scale)
+    digits = scale + max(kind.precision - kind.scale, other.precision - other.scale)
+    return pa.decimal128(digits, scale) if digits <= _MOST_DIGITS else None
+
+
+def stored_type(kind: pa.DataType, least_bits: int, time: pa.DataType) -> pa.DataType | None:
+    """The type in which values are stored that are not nested; None where tables have no such type."""
+    types = pa.types
+    if types.is_integer(kind):
+        return _WHOLE[max(kind.bit_width * (1 if types.is_signed_integer(kind) else 2), least_bits)]
+    if types.is_boolean(kind) or types.is_floating(kind):
+        return pa.float32() if types.is_float16(kind) else kind
+    if types.is_timestamp(kind):
+        return pa.timestamp("us", None if kind.tz is None else "UTC")
+    if types.is_decimal(kind):
+        has_form = kind.precision <= _MOST_DIGITS and 0 <= kind.scale <= kind.precision
+        return pa.decimal128(kind.precision, kind.scale) if has_form else None
+    return {TEXT: pa.string(), BYTES: pa.binary(), DATES: pa.date32(), TIMES: time}.get(family_of_type(kind) or "")

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from operators.sink.tables.nested_types import (
+from operators.sink.columns.nested_types import (
     exact_type,
     forbidden_nulls,
     joined_type,

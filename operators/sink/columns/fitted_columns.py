@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,8 +11,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.found_values import Census, fitted, joined, plain
-from operators.sink.tables.nested_types import ColumnTypes, parts_of
+from dagflow.api.partitioning import (
+    BYTES,
+    DATES,
+    INSTANTS,
+    NUMBERS,
+    TEXT,
+    TIMES,
+    TIMESTAMPS,
+    family_of_type,
+)
+from operators.found_values import DOUBLE, INT64, LARGE, Census, fitted, joined, number_type, plain, type_of_most
+from operators.sink.columns.nested_types import ColumnTypes, WiderType, common_type, parts_of
 
 Rows = dict[int, Any]
 """Values by row."""
@@ -33,7 +44,6 @@ class GivenColumn:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has no type, and no value."""
         return bool(pa.types.is_null(self.values.type)) and not self.others
 
     @property
@@ -44,7 +54,6 @@ class GivenColumn:
         return min(rows, default=0)
 
     def value(self, row: int) -> Any:
-        """The value of a row in its one form."""
         return plain(self.others[row]) if row in self.others else plain_value(self.values[row])
 
     def census(self, rows: Collection[int] | None, leaf: ColumnTypes) -> Census:
@@ -66,7 +75,6 @@ class GivenColumn:
         return census
 
     def rows(self) -> Iterator[int]:
-        """The rows that have a value."""
         yield from {*np.flatnonzero(self.values.is_valid().to_numpy(zero_copy_only=False)).tolist(), *self.others}
 
     @classmethod
@@ -96,7 +104,6 @@ class FittedColumn:
 
     @property
     def misfits(self) -> list[int]:
-        """The rows whose values do not fit as a whole."""
         return [*self.refused, *self.rest]
 
 
@@ -154,7 +161,6 @@ def _fit_value(given: GivenColumn, row: int, kind: pa.DataType, made: FittedColu
 
 
 def _rest(value: Any, kind: pa.DataType) -> Any:
-    """What a type lacks of a value that fits otherwise."""
     if value is None:
         return None
     if pa.types.is_struct(kind):
@@ -168,7 +174,6 @@ def _rest(value: Any, kind: pa.DataType) -> Any:
 
 
 def _lacks(kind: pa.DataType, given: pa.DataType) -> bool:
-    """Whether a type lacks members that another one has."""
     own = {part.name: part.type for part in parts_of(kind)}
     parts = parts_of(given)
     if pa.types.is_struct(given) and any(part.name not in own for part in parts):
@@ -181,7 +186,6 @@ class _NoWayError(Exception):
 
 
 def _cast(column: pa.Array, kind: pa.DataType) -> tuple[pa.Array, list[int]]:
-    """The values that a cast keeps, and the rows with others."""
     if column.null_count == len(column):
         return pa.nulls(len(column), kind), []
     try:
@@ -237,29 +241,11 @@ def _is_list(kind: pa.DataType) -> bool:
 def _family(kind: pa.DataType) -> str:
     """The family of types among which a cast keeps every value, or fails; "" for any other type."""
     types = pa.types
-    if types.is_timestamp(kind):
-        return "instant" if kind.tz is not None else "local time"
-    tests = {"integer": types.is_integer, "decimal": types.is_decimal, "text": _is_text, "time": types.is_time}
-    more = {"bytes": _is_bytes, "float": _is_float, "double": types.is_float64, "date": types.is_date}
-    return next((name for name, test in {**tests, **more}.items() if test(kind)), "")
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
-
-
-def _is_float(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_float32(kind) or pa.types.is_float16(kind))
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    types = pa.types
-    return bool(
-        types.is_binary(kind)
-        or types.is_large_binary(kind)
-        or types.is_binary_view(kind)
-        or types.is_fixed_size_binary(kind)
-    )
+    tests = {"integer": types.is_integer, "decimal": types.is_decimal, "double": types.is_float64}
+    if number := next((name for name, is_kind in tests.items() if is_kind(kind)), ""):
+        return number
+    family = "" if types.is_dictionary(kind) else family_of_type(kind)
+    return "float" if family == NUMBERS else family if family in _CAST_FAMILIES else ""
 
 
 def goes_into(kind: pa.DataType, target: pa.DataType) -> bool:
@@ -268,11 +254,10 @@ def goes_into(kind: pa.DataType, target: pa.DataType) -> bool:
     return kind == target or families in _WIDENED or (families[0] == families[1] and bool(families[0]))
 
 
+_CAST_FAMILIES = (TEXT, BYTES, TIMES, DATES, TIMESTAMPS, INSTANTS)
 _WIDENED = {
     *(("integer", "float"), ("integer", "double"), ("float", "double"), ("integer", "decimal")),
-    ("bytes", "text"),
-    ("time", "text"),
-    ("date", "local time"),
+    *((BYTES, TEXT), (TIMES, TEXT), (DATES, TIMESTAMPS)),
 }
 """Other casts that keep every value, or fail: numbers as wider ones, dates as midnights, UTF-8 as text."""
 
@@ -282,7 +267,7 @@ def is_wider(kind: pa.DataType, other: pa.DataType) -> bool:
     types = pa.types
     if types.is_integer(kind) and types.is_integer(other):
         return bool(kind.bit_width > other.bit_width)
-    return (_family(other), _family(kind)) in _WIDENED - {("bytes", "text"), ("time", "text")}
+    return (_family(other), _family(kind)) in _WIDENED - {(BYTES, TEXT), (TIMES, TEXT)}
 
 
 def plain_value(value: pa.Scalar) -> Any:
@@ -291,3 +276,118 @@ def plain_value(value: pa.Scalar) -> Any:
         return plain(value.as_py())
     except ValueError:
         return str(value.cast(pa.string()) if not pa.types.is_nested(value.type) else value)
+
+
+First = tuple[tuple[bool, str, int], int]
+"""The key of a place, see place_key(), and a position."""
+
+
+def place_key(place: str) -> tuple[bool, str, int]:
+    """A key that orders places by file and offset; unknown ones come last."""
+    file, _, offset = place.rpartition(":")
+    return not place, file, int(offset or 0)
+
+
+@dataclass(slots=True)
+class Proposal:
+    """What a task has seen of columns that the driver decides about.
+
+    Attributes:
+        census: The values of columns that are new to the task, and those that do not fit into a known one, by column.
+        firsts: Where a column has its first value: the key of the place, and the position in the record, by column.
+        aside: The types for which values were put aside, by column; None where it had none.
+        is_bare: Whether records had no column that a file can hold.
+        rescued: How many values were rescued of a column of the table, by column.
+        filled: Columns that have a value in a row.
+    """
+
+    census: dict[str, Census] = field(default_factory=dict)
+    firsts: dict[str, First] = field(default_factory=dict)
+    aside: dict[str, set[pa.DataType | None]] = field(default_factory=dict)
+    is_bare: bool = False
+    rescued: Counter[str] = field(default_factory=Counter)
+    filled: set[str] = field(default_factory=set)
+
+    def include(self, name: str, census: Census) -> None:
+        self.census.setdefault(name, Census()).include(census)
+
+    def put_aside(self, name: str, kind: pa.DataType | None) -> None:
+        self.aside.setdefault(name, set()).add(kind)
+
+    def add(self, other: Proposal) -> None:
+        for name, census in other.census.items():
+            self.include(name, census)
+        for name, first in other.firsts.items():
+            self.firsts[name] = min(first, self.firsts.get(name, first))
+        for name, kinds in other.aside.items():
+            self.aside.setdefault(name, set()).update(kinds)
+        self.is_bare = self.is_bare or other.is_bare
+        self.rescued.update(other.rescued)
+        self.filled.update(other.filled)
+
+    def is_met_by(self, types: Mapping[str, pa.DataType]) -> bool:
+        """Whether values would be put aside with these types of columns as they were."""
+        return all(kind == types.get(name) for name, kinds in self.aside.items() for kind in kinds)
+
+
+def new_type(census: Census, *, is_key: bool = False) -> pa.DataType | None:
+    """The type of a new column: that of most of its values, or a wider one that takes others; None for none."""
+    census = census.of_keys() if is_key else census
+    kind = type_of_most(census, _joined_numbers)
+    if kind is None or pa.types.is_nested(kind):
+        return kind
+    others = Counter({written: 0 for written, _ in census.leaves})
+    return _widest(kind, others)
+
+
+def _joined_numbers(counts: Counter[pa.DataType]) -> pa.DataType:
+    if {*counts} <= {INT64, LARGE, DOUBLE}:
+        return number_type(counts)
+    most = min(counts, key=lambda kind: (-counts[kind], str(kind)))
+    return _widest(most, counts)
+
+
+def _widest(kind: pa.DataType, others: Counter[pa.DataType]) -> pa.DataType:
+    """A type that takes the values of others, as far as there is one."""
+    before = None
+    while kind != before:
+        before = kind
+        for other in sorted(others, key=str):
+            if {kind, other} != {INT64, LARGE}:
+                kind = common_type(kind, other) or (other if is_wider(other, kind) else kind)
+    return kind
+
+
+def wider_for(there: pa.DataType, census: Census, wider: WiderType | None, *, takes_members: bool) -> pa.DataType:
+    """The type to which a column is widened for values that do not fit; its own where there is no wider one.
+
+    Args:
+        there: The type of the column.
+        census: The values.
+        wider: Gives wider types for values that are not nested; None where columns keep their types.
+        takes_members: Whether structs get members that they lack, after their own and in the order of their names.
+    """
+    if pa.types.is_struct(there):
+        parts = [
+            part.with_type(wider_for(part.type, census.members[part.name], wider, takes_members=takes_members))
+            if part.name in census.members
+            else part
+            for part in there
+        ]
+        own = {part.name for part in there}
+        new = {name: new_type(member) for name, member in sorted(census.members.items()) if name not in own}
+        more = [pa.field(name, kind) for name, kind in new.items() if kind is not None and takes_members]
+        return pa.struct([*parts, *more])
+    if pa.types.is_list(there):
+        items = census.items
+        return (
+            there
+            if items is None
+            else pa.list_(pa.field("item", wider_for(there.value_type, items, wider, takes_members=takes_members)))
+        )
+    before = None
+    while wider is not None and there != before:
+        before = there
+        for kind in sorted({narrowest for _, narrowest in census.leaves}, key=str):
+            there = wider(there, kind) or there
+    return there

@@ -17,7 +17,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import ListType, LongType, MapType, StructType
 
 from dagflow.testing.operators import run_operator
-from operators.sink.tables.iceberg_scan import WholeScan
+from operators.sink.tables.iceberg_upserts import WholeScan
 from operators.transform.enrich import Enrich
 from tests.nightly import by_day
 from tests.operators.sink.tables.test_iceberg_upserts import ICEBERG, files, handle

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.expressions.sql_types import normal_type
-from operators.lookup.compared_keys import compared_keys, compared_type
+from operators.lookup.key_index import compared_keys, compared_type
 
 WHOLE = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint32(), pa.uint64())
 DECIMALS = tuple(

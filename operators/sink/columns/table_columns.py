@@ -12,10 +12,19 @@ import pyarrow.compute as pc
 
 from operators.found_values import Census, is_found, is_undecided, with_numbers
 from operators.reader.columns.typing import shown
-from operators.rescued_values import RESCUED, place_in, rescued_values
-from operators.sink.tables.decided_types import Proposal, new_type, place_key, wider_for
-from operators.sink.tables.fitted_columns import FittedColumn, GivenColumn, fit, plain_value, why_not
-from operators.sink.tables.nested_types import (
+from operators.rescued_values import RESCUED, place_in, rescued_text, rescued_values
+from operators.sink.columns.fitted_columns import (
+    FittedColumn,
+    GivenColumn,
+    Proposal,
+    fit,
+    new_type,
+    place_key,
+    plain_value,
+    why_not,
+    wider_for,
+)
+from operators.sink.columns.nested_types import (
     ColumnTypes,
     WiderType,
     exact_type,
@@ -25,7 +34,7 @@ from operators.sink.tables.nested_types import (
     table_type,
     with_required,
 )
-from operators.sink.tables.table_names import TableNames, lower_case, refusal_of
+from operators.sink.columns.table_names import TableNames, lower_case, refusal_of
 
 
 def has_fraction(kind: pa.DataType) -> bool:
@@ -44,12 +53,10 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def schema_text(schema: pa.Schema) -> str:
-    """A schema as text, for FileFacts."""
     return base64.b64encode(schema.serialize()).decode()
 
 
 def schema_of_text(text: str) -> pa.Schema:
-    """The schema that schema_text() was given."""
     return pa.ipc.read_schema(pa.BufferReader(base64.b64decode(text)))
 
 
@@ -98,10 +105,6 @@ class TableColumns:
         takes_members: Whether structs of the table can get members.
         names: The names of the known columns; None for those of a kind of table without rules of its own.
         left_out: Columns that the table's files do not hold.
-
-    Attributes:
-        ignored: How many values were left out.
-        causes: Places of the records that made columns new or wider, by column.
     """
 
     def __init__(
@@ -171,13 +174,6 @@ class TableColumns:
 
         A column of nothing but nulls, which has no type, is left out if the table does not know it. Rows without any
         column that a file can hold get another one of the table, or that of rescued values.
-
-        Args:
-            batch: The rows.
-            place: Gives the place of each row.
-
-        Raises:
-            ValueError: A column does not fit into the table, or a value not into its column.
         """
         if len({*batch.schema.names}) < batch.num_columns:
             raise ValueError(f"two columns have one name, which no table allows: {', '.join(batch.schema.names)}")
@@ -202,11 +198,7 @@ class TableColumns:
         return pa.RecordBatch.from_arrays(arrays, schema=schema), rescued
 
     def _place_unknown(self, given: dict[str, GivenColumn], rescued: Rescued, place: Place) -> None:
-        """Remove the columns from a batch that the table lacks and does not get, or cannot have.
-
-        Raises:
-            ValueError: The batch has such a column, and on_new_column is fail.
-        """
+        """Remove the columns from a batch that the table lacks and does not get, or cannot have."""
         grows = self._is_made or self._on_new_column == "add"
         for name, column in [(name, each) for name, each in given.items() if name not in self._start]:
             why = self._names.why_not(pa.field(name, pa.null()))
@@ -295,7 +287,6 @@ class TableColumns:
         return fit(column, kind)
 
     def _note(self, name: str, census: Census) -> Census:
-        """Count values of a column, and give all counts so far."""
         self._proposal.include(name, census)
         seen = self._seen.setdefault(name, Census())
         seen.include(census)
@@ -311,22 +302,13 @@ class TableColumns:
             self._proposal.firsts[name] = place_key(where), self._positions[name]
 
     def _refuse(self, name: str, column: GivenColumn, value: Any, rescued: Rescued, row: int) -> None:
-        """Put a value aside that is of another type than its column.
-
-        Raises:
-            ValueError: The app says fail, the type is decided, and all values of the column are of another type.
-        """
         if self._on_type_change == "fail" and not column.is_found and self.must_be_decided(name):
             kind = self._fields[name].type
             raise ValueError(f"column '{name}' {why_not(column, row, kind, self._name)}")
         rescued.add(row, name, value)
 
     def _put_aside(self, name: str, row: int, value: Any, rescued: Rescued, place: Place = _nowhere) -> None:
-        """Put a value aside, or a part of one, for which the table has no column and no member.
-
-        Raises:
-            ValueError: The app says fail.
-        """
+        """Put a value aside, or a part of one, for which the table has no column and no member."""
         if self._on_new_column == "ignore":
             self.ignored += 1
             return
@@ -387,13 +369,7 @@ def given_columns(batch: pa.RecordBatch) -> dict[str, GivenColumn]:
 
 
 class Rescued:
-    """Values that do not fit into their table, by row.
-
-    Attributes:
-        values: The values by column, by row.
-        refused: Why rows cannot be written without a value, as clauses about a column.
-        count: How many values there are.
-    """
+    """Values that do not fit into their table, by row."""
 
     def __init__(self) -> None:
         self.values: dict[int, dict[str, Any]] = {}
@@ -401,7 +377,6 @@ class Rescued:
         self.count = 0
 
     def add(self, row: int, name: str, value: Any) -> None:
-        """Take in a value."""
         self.values.setdefault(row, {})[name] = value
         self.count += 1
 
@@ -419,3 +394,22 @@ class Rescued:
         """Forget the values of all other rows, which are left out."""
         self.values = {number: self.values[row] for number, row in enumerate(rows) if row in self.values}
         self.count = sum(map(len, self.values.values()))
+
+
+def with_rescued(rows: pa.RecordBatch, rescued: Rescued, files: pa.Array, offsets: pa.Array) -> pa.RecordBatch:
+    """Rows with rescued values, beside those that were rescued before.
+
+    Args:
+        rows: The rows.
+        rescued: The values.
+        files: The file of each row.
+        offsets: The offset of each row in its file.
+    """
+    position = rows.schema.get_field_index(RESCUED)
+    texts = rows.column(position).to_pylist() if position >= 0 else [None] * rows.num_rows
+    for row, values in rescued.values.items():
+        texts[row] = rescued_text(values, files[row].as_py(), offsets[row].as_py(), texts[row])
+    column = pa.array(texts, pa.string())
+    if position >= 0:
+        return rows.set_column(position, RESCUED, column)
+    return rows.append_column(RESCUED, column)

@@ -10,12 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from operators.sink.table_writer import _KINDS
-from operators.sink.tables.base import Table, TableShape
-from operators.sink.tables.expected_columns import require_takes
-from operators.sink.tables.table_columns import TableColumns
+from operators.sink.columns.table_columns import TableColumns
+from operators.sink.tables.base import Table, TableShape, require_takes, table_class
+from operators.sink.tables.partition_fields import partitions_of
 from operators.sink.tables.table_files import stored_columns
-from operators.sink.tables.table_partitions import partitions_of
 
 VALUES: list[tuple[Any, pa.DataType]] = [
     (1, pa.int8()),
@@ -41,14 +39,20 @@ VALUES: list[tuple[Any, pa.DataType]] = [
     (None, pa.null()),
 ]
 FIELDS = ["", "c", "other", "nowhere", "c, other", "year(c)", "hour(c)", "bucket(4, c)", "truncate(2, c)"]
-CASES = [(kind, fields) for kind in _KINDS for fields in FIELDS if kind == "iceberg" or "(" not in fields]
+KINDS = "delta", "iceberg", "parquet"
+CASES = [
+    (kind, fields)
+    for kind in ("delta", "iceberg", "parquet")
+    for fields in FIELDS
+    if kind == "iceberg" or "(" not in fields
+]
 
 
 def table_of(kind: str, folder: Path, *fields: str, may_grow: bool = True) -> Table:
     """A table that is not there yet."""
     catalog = {"type": "sql", "uri": f"sqlite:///{folder}/c.db", "warehouse": f"{folder}/w"}
     location = "space.name" if kind == "iceberg" else str(folder / "table")
-    return _KINDS[kind](location, fields, may_grow=may_grow, catalog=catalog if kind == "iceberg" else None)
+    return table_class(kind)(location, fields, may_grow=may_grow, catalog=catalog if kind == "iceberg" else None)
 
 
 def write(table: Table, rows: pa.RecordBatch) -> None:

@@ -10,8 +10,8 @@ import pyarrow as pa
 from dagflow.engine.run import run
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
-from operators.lookup.delta_reader import DeltaReader
 from operators.sink.tables.delta_table import DeltaTable
+from operators.sink.tables.delta_target import DeltaReader
 from tests.operators.sink.test_table_writer import app, columns
 
 
