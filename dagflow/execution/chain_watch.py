@@ -90,7 +90,7 @@ class ChainWatch:
             stall = watched.look(self._mark_of(watched, emitted), emitted)
             if stall is not None:
                 found.append(StallNotice(watched, stall, emitted - watched.emitted))
-        if any(each.stall.is_over for each in found):
+        if any(notice.stall.is_over for notice in found):
             # The end is reported for the task as a whole: calls that still stall are reported again.
             for watched in self._watched.values():
                 watched.detector.is_reported = False
@@ -98,7 +98,7 @@ class ChainWatch:
 
     def longest(self) -> StallNotice | None:
         """The call that has made no progress for longest."""
-        watched = max(self._watched.values(), key=lambda each: each.detector.stood_s, default=None)
+        watched = max(self._watched.values(), key=lambda call: call.detector.stood_s, default=None)
         if watched is None:
             return None
         stall = Stall(watched.detector.stood_s, is_over=False)

@@ -59,7 +59,7 @@ class StateCodec:
     def encode(self, state: Any, window_id: int = -1, partition: int = -1) -> SavedState:
         """The state in the journal's form."""
         if isinstance(state, KeyedSnapshot):
-            segments = [SavedSegment(each.name, each.size, each.data) for each in state.segments]
+            segments = [SavedSegment(segment.name, segment.size, segment.data) for segment in state.segments]
             return SavedState(self._version, segments=segments)
         if isinstance(self._type, type) and not isinstance(state, self._type):
             what = f"returned {type(state).__name__}, and the operator declares {self._type.__name__}"
@@ -94,7 +94,7 @@ class StateCodec:
         if saved.version != self._version:
             raise self._unknown(f"version {saved.version}, and this program knows version {self._version}")
         if saved.segments is not None:
-            return KeyedSnapshot(tuple(Segment(each.name, each.size, each.data) for each in saved.segments))
+            return KeyedSnapshot(tuple(Segment(segment.name, segment.size, segment.data) for segment in saved.segments))
         try:
             return msgspec.convert(saved.data, self._type, str_keys=True)
         except msgspec.ValidationError as error:

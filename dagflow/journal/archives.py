@@ -128,7 +128,7 @@ def archived_windows_backwards(store: ObjectStore, state: JournalState, end: int
         found = state.forgotten
         try:
             names = archives_in(store, archive_directory(state))
-            for name in sorted(names, key=lambda each: window_range(each)[1], reverse=True):
+            for name in sorted(names, key=lambda archive: window_range(archive)[1], reverse=True):
                 first, last = window_range(name)
                 if first >= end:
                     continue

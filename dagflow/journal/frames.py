@@ -161,7 +161,7 @@ def _written(value: Any) -> bytes:
 
 
 def _written_by_json(value: Any) -> bytes:
-    return json.dumps(value, separators=(",", ":"), default=lambda each: _read(_opened(each))).encode("ascii")
+    return json.dumps(value, separators=(",", ":"), default=lambda item: _read(_opened(item))).encode("ascii")
 
 
 def _opened(value: Any) -> msgspec.Raw:

@@ -25,12 +25,12 @@ class LeftOut:
         return LeftOut(
             self.ranges + len(skipped) - len(recovered),
             self.bytes + _size_bytes(skipped) - _size_bytes(recovered),
-            [*(each for each in self.newest if each not in read), *skipped][-KEPT_RANGES:],
+            [*(skip for skip in self.newest if skip not in read), *skipped][-KEPT_RANGES:],
         )
 
 
 def _size_bytes(ranges: Sequence[Skipped]) -> int:
-    return sum(each.lost_bytes for each in ranges)
+    return sum(skip.lost_bytes for skip in ranges)
 
 
 KEPT_ENDS = 1000

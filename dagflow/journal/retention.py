@@ -122,7 +122,7 @@ def newest_windows(store: ObjectStore, state: JournalState, before: int = 0) -> 
     """
     end = min(before or state.last_planned + 1, state.last_planned + 1)
     held = {**state.planned, **state.intents, **state.finished}
-    for window_id in sorted((each for each in held if each < end), reverse=True):
+    for window_id in sorted((held_id for held_id in held if held_id < end), reverse=True):
         end = window_id
         yield _as_at_last(store, state, _held_window(store, state, window_id))
     for window in archived_windows_backwards(store, state, end):
@@ -158,7 +158,7 @@ def keep_replayed(log: Log, state: JournalState, seq: int, window: Window) -> st
 def _as_committed(store: ObjectStore, state: JournalState, window_id: int) -> Iterator[Window]:
     held = sorted({*state.finished, *state.intents})
     yield from archived_windows(store, state, window_id)
-    yield from (_held_window(store, state, each) for each in held if each >= window_id)
+    yield from (_held_window(store, state, held_id) for held_id in held if held_id >= window_id)
 
 
 def published_urls(store: ObjectStore, state: JournalState) -> Iterator[str]:

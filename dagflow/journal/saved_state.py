@@ -155,6 +155,6 @@ class CommittedState:
 
     def segment_names(self) -> set[str]:
         """The checkpoint objects that it needs."""
-        states = (state for each in self.partitions.values() for state in each if state is not None)
+        states = (state for states_of_one in self.partitions.values() for state in states_of_one if state is not None)
         parts = (part.name for held in self.held_results.values() for part in held.parts)
         return {*(segment.name for state in states for segment in state.segments or ()), *parts} - {""}

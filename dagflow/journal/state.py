@@ -106,8 +106,8 @@ class HeldFiles:
 
     def published_through(self, newest: int) -> int:
         """The newest window such that neither it nor any window before it has held files."""
-        held = (each for files in self.waiting.values() for each in files)
-        return min([newest, *((each.since_window or each.window_id) - 1 for each in held)])
+        held = (file for files in self.waiting.values() for file in files)
+        return min([newest, *((file.since_window or file.window_id) - 1 for file in held)])
 
 
 KEPT_DRIVERS = 50
@@ -248,7 +248,7 @@ class JournalState:
     def published_through(self, newest: int) -> int:
         """The newest window such that neither it nor any window before it holds back files or results."""
         results = self.committed_state.held_results.values()
-        return min([self.held.published_through(newest), *(each.since_window - 1 for each in results)])
+        return min([self.held.published_through(newest), *(result.since_window - 1 for result in results)])
 
     @property
     def uncommitted_bytes(self) -> int:
@@ -391,12 +391,12 @@ class JournalState:
         self.last_committed = window_id - 1
         self.committed_state = self.before.pop(window_id)
         self.repaired[window_id] = [*self.repaired.get(window_id, []), *intent.files]
-        self.retried = [each for each in self.retried if each not in plan.retries]
+        self.retried = [retried for retried in self.retried if retried not in plan.retries]
         # The reverse of the commit: what it had read of earlier windows counts as left out again, and its own does not.
         self.left_out = self.left_out.after(intent.recovered, intent.skipped)
         self.waiting = ends_after(self.waiting, intent.ended, intent.waiting)
         self.held.take_back(window_id)
-        self.columns = [each for each in self.columns if each.window_id != window_id]
+        self.columns = [change for change in self.columns if change.window_id != window_id]
         self.totals.subtract(plan.counters)
         self.totals.subtract(intent.counters)
         for name, seconds in intent.busy_s.items():
@@ -424,7 +424,7 @@ class JournalState:
             raise ValueError(f"the replay of window {event.window_id} ends without having begun")
         listed = set(self.left_out.newest)
         # Two windows of a replay may have left out the same ranges.
-        self.left_out = self.left_out.after((), [each for each in done.intent.recovered if each in listed])
+        self.left_out = self.left_out.after((), [skip for skip in done.intent.recovered if skip in listed])
         self.held.withdrawn.pop(event.window_id, None)
         self.reprocessed[event.window_id] = event.name
         # A target that has only had held files has no newest window yet.
@@ -452,7 +452,7 @@ class JournalState:
 
     def unpublished_files(self) -> Iterator[PendingFile]:
         """Every decided file that may not have its final name yet."""
-        for intent in [*self.intents.values(), *(each.intent for each in self.reprocessing.values())]:
+        for intent in [*self.intents.values(), *(replay.intent for replay in self.reprocessing.values())]:
             yield from intent.files
         yield from self.held.files()
 

@@ -157,8 +157,8 @@ class LocalRuntime(Runtime):
                     jobs.append(partial(run_slots, lean, level, group, directory, spooled))
                 for outcome in self._results_of(jobs, (window.window_id, -level)):
                     results += outcome.results
-                    for each in outcome.spooled:
-                        waiting[each.level, each.slot].append(each)
+                    for item in outcome.spooled:
+                        waiting[item.level, item.slot].append(item)
         finally:
             shutil.rmtree(directory, ignore_errors=True)
         return results
@@ -313,11 +313,11 @@ def read_spooled(spooled: Iterable[SpooledItem]) -> Iterator[Any]:
     """The stored items, one at a time, so that a task holds only one of them in memory."""
     with contextlib.ExitStack() as stack:
         files: dict[str, BinaryIO] = {}
-        for each in spooled:
-            with _disk_errors(each.path, "read records that come from another stage"):
-                if each.path not in files:
-                    files[each.path] = stack.enter_context(open(each.path, "rb", buffering=0))
-                data = os.pread(files[each.path].fileno(), each.length, each.offset)
+        for item in spooled:
+            with _disk_errors(item.path, "read records that come from another stage"):
+                if item.path not in files:
+                    files[item.path] = stack.enter_context(open(item.path, "rb", buffering=0))
+                data = os.pread(files[item.path].fileno(), item.length, item.offset)
             yield pickle.loads(data)
 
 

@@ -153,7 +153,7 @@ class SparkProcess:
         # sends the JVM no such values.
         client = gateway._gateway_client
         unwanted = NumpyArrayConverter, NumpyScalarConverter
-        client.converters = [each for each in client.converters if not isinstance(each, unwanted)]
+        client.converters = [converter for converter in client.converters if not isinstance(converter, unwanted)]
         return gateway
 
     def _inside(self, directories: str) -> str:
@@ -173,7 +173,7 @@ class SparkProcess:
     def _socket_directory(self) -> Path:
         if len(os.fsencode(self._scratch)) <= _SOCKET_PATH_BYTES:
             return self._scratch
-        parent = next(each for each in SHORT_DIRECTORIES if os.access(each, os.W_OK))
+        parent = next(directory for directory in SHORT_DIRECTORIES if os.access(directory, os.W_OK))
         return self._scratch_in(parent)
 
     def kill(self) -> None:
@@ -213,7 +213,7 @@ def spark_log(app: str) -> Path:
 
 
 def _escaped(text: str) -> str:
-    return "".join(f"\\u{ord(each):04x}" if each in "\\=:#! \t\n\r\f" else each for each in text)
+    return "".join(f"\\u{ord(letter):04x}" if letter in "\\=:#! \t\n\r\f" else letter for letter in text)
 
 
 def _installed_spark() -> str:

@@ -27,7 +27,7 @@ class TaskServer:
 
     def __init__(self) -> None:
         # Not `-m`, which would look for dagflow, and all that it imports, in the working directory first.
-        code = f"import sys; sys.path[:] = {[str(each) for each in sys.path]}; from {SERVER} import main; main()"
+        code = f"import sys; sys.path[:] = {[str(entry) for entry in sys.path]}; from {SERVER} import main; main()"
         self._control, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(

@@ -97,7 +97,7 @@ def _secrets_in(name: str, value: Any) -> Iterator[str]:
     if isinstance(value, Mapping):
         yield from _secrets(value)
     elif isinstance(value, list):
-        for each in value:
-            yield from _secrets_in(name, each)
+        for item in value:
+            yield from _secrets_in(name, item)
     elif isinstance(value, str) and is_secret_text(value, is_plain=is_plain_option(name)):
         yield value

@@ -125,7 +125,7 @@ def _mapped(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return change(value)
     if isinstance(value, list):
-        return [_mapped(each, change) if isinstance(each, (str, list, dict)) else each for each in value]
+        return [_mapped(item, change) if isinstance(item, (str, list, dict)) else item for item in value]
     if isinstance(value, dict):
-        return {change(key): _mapped(each, change) for key, each in value.items()}
+        return {change(key): _mapped(item, change) for key, item in value.items()}
     return value

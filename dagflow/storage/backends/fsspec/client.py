@@ -253,7 +253,7 @@ def _require_no_cache(url: str) -> None:
 
 def _classes_of(error: BaseException) -> set[str]:
     """The names of an error's classes: those of clients cannot be imported where the client is not installed."""
-    return {each.__name__ for each in type(error).__mro__}
+    return {parent.__name__ for parent in type(error).__mro__}
 
 
 def _answer_of(error: BaseException | None) -> tuple[str, str]:
