@@ -77,7 +77,6 @@ class RecordPiece:
 
     Attributes:
         start: The position of the first one in the batch.
-        records: The records.
         values: The values by column, from which the records were made; empty for raw records.
         identities: For raw records, see _identities.
     """

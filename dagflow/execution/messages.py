@@ -23,7 +23,6 @@ class WindowJob:
     """The work of one window.
 
     Attributes:
-        window_id: The window.
         tag: Unique to this driver; part of the name of every pending file.
         partitions: Partition count of each stage, by the stage's head.
         assigned: The tuples of each port, for each partition of each stage that the driver feeds, by the stage's head.

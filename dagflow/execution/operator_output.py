@@ -171,7 +171,6 @@ class OperatorOutput:
 
     Args:
         rest: Where all output is, as the end of a sentence: "in a file", or "left out".
-        now: A clock, in seconds.
     """
 
     def __init__(self, rest: str, now: Callable[[], float] = time.monotonic) -> None:

@@ -33,10 +33,6 @@ many."""
 class PortBuffer:
     """The output port of an operator in a chain: gathers single items and passes on whole batches.
 
-    Args:
-        operator: The operator.
-        port: The port's name.
-
     Attributes:
         emitter: The operator's side of the port.
         consumers: Functions that take each RecordBatch, or each list of tuples.

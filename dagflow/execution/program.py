@@ -27,7 +27,6 @@ class Program:
     """All that tasks need to know of an app; sent to each worker process once per run.
 
     Attributes:
-        app: The app's name.
         plan: The physical plan.
         operators: Pickled operators by name; each task makes instances of its own.
         storage: Reaches the stores of the app.

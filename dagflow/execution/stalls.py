@@ -25,12 +25,7 @@ MAX_STACK = 6000
 
 @dataclass(frozen=True, slots=True)
 class StallLimits:
-    """How long work may stall.
-
-    Attributes:
-        warning_s: Seconds after which a stall is reported.
-        timeout_s: Seconds after which a task is ended, 0 for never.
-    """
+    """How long work may stall: it is reported after warning_s, and ended after timeout_s, which is 0 for never."""
 
     warning_s: float = 60.0
     timeout_s: float = 0.0

@@ -24,10 +24,8 @@ class StateCodec:
     """Encodes and decodes one kind of state of one operator.
 
     Args:
-        operator: The operator's name.
         method: The method that returns the state, for messages.
         state_type: The declared type of the state.
-        version: The operator's state_version.
     """
 
     def __init__(self, operator: str, method: str, state_type: Any, version: int) -> None:

@@ -45,16 +45,7 @@ MAX_WHAT = 1000
 
 
 class StageTask:
-    """One partition of one stage in one window.
-
-    Args:
-        program: The app.
-        window: The window.
-        stage: The stage.
-        partition: 0-based partition within the stage.
-        send: Takes reports of the task; must neither wait nor raise.
-        host: Where the task runs.
-    """
+    """One partition of one stage in one window; send takes reports of the task, and must neither wait nor raise."""
 
     def __init__(
         self,

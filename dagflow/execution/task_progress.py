@@ -27,16 +27,7 @@ MAX_MESSAGE = 60_000
 
 
 class TaskActivity(msgspec.Struct, frozen=True, array_like=True):
-    """What a task is doing.
-
-    Attributes:
-        window_id: The window.
-        stage: Index of the stage.
-        partition: The partition within the stage.
-        operator: The operator that works; "" where none does.
-        what: Its method and the input at hand: the end of a sentence, or "".
-        attempt: Spark's number of the attempt; -1 outside of Spark.
-    """
+    """What a task is doing: `what` is a method and its input as the end of a sentence, attempt Spark's number or -1."""
 
     window_id: int
     stage: int
@@ -124,13 +115,7 @@ _DECODER = msgspec.msgpack.Decoder(TaskMessage)
 
 @dataclass(frozen=True, slots=True)
 class ProgressAddress:
-    """The address to which tasks in other processes send their reports.
-
-    Attributes:
-        host: Host of the driver, as executors reach it.
-        port: UDP port.
-        token: Distinguishes the messages of this run from all others; 8 bytes.
-    """
+    """The UDP address of the driver, as executors reach it; the token distinguishes the messages of this run."""
 
     host: str
     port: int
@@ -157,7 +142,6 @@ class TaskProgress(Progress):
     Args:
         send: Takes the reports; must neither wait nor raise.
         work: Returns the current work of the task.
-        now: A clock, in seconds.
         operators: Returns the work of its operators so far, by name; any thread may call it.
     """
 

@@ -47,7 +47,6 @@ class AppFacts:
     """An app without the attributes that output does not depend on.
 
     Attributes:
-        operators: The operators by name.
         streams: The streams, each as "operator.port -> operator.port".
         code: Checksums of the author's modules by name.
         composites: The operators that others among the operators, their parts, stand for.

@@ -18,14 +18,7 @@ from dagflow.storage.pending import PendingFile
 
 @dataclass(frozen=True, slots=True)
 class JournalHolder:
-    """The process that holds, or held, a journal.
-
-    Attributes:
-        host: Its machine.
-        pid: Its process id there.
-        started: When it opened the journal, by its clock, for display only.
-        nonce: Makes its epoch unique, also when two processes look alike.
-    """
+    """The process that holds, or held, a journal; the nonce makes its epoch unique if two processes look alike."""
 
     host: str
     pid: int
@@ -47,7 +40,6 @@ class Fence:
     """A driver took the journal over.
 
     Attributes:
-        holder: The driver.
         void: Torn slots of the log, which have no meaning.
         run: The run that it starts; None where it only sets the journal aside.
     """
@@ -61,13 +53,12 @@ class Fence:
 
 @dataclass(frozen=True, slots=True)
 class RunOrigin:
-    """Where a run comes from.
+    """Where a run comes from; "" where that is not known.
 
     Attributes:
-        source: The app file, or "".
-        directory: The working directory, which relative locations in the app are relative to, or "".
+        directory: The working directory, which relative locations in the app are relative to.
         roots: Where its named roots were, each as `name=location`.
-        text: The app file without secrets, or "".
+        text: The app file without secrets.
     """
 
     source: str = ""
@@ -100,8 +91,6 @@ class Done:
     """All files of a committed window are published.
 
     Attributes:
-        window_id: The window.
-        published_ms: When they were, in milliseconds since 1970.
         receipts: Each transactional target's name for its state with the window, by operator.
         targets: How messages name these targets, by operator.
     """
@@ -169,10 +158,7 @@ class ReplayDone:
 class ReplayCancelled:
     """The decision about a replayed window is taken back, before any of its files were replaced.
 
-    Attributes:
-        window_id: The window.
-        before: What the window has counted as it is published.
-        booked_before: What it has booked into the byte accounting then.
+    It has what the window has counted, and booked into the byte accounting, as it is published.
     """
 
     kind: ClassVar[str] = "CANCELLED"
@@ -249,14 +235,7 @@ _CLASS_BY_KIND: dict[str, type[Event]] = {event.kind: event for event in get_arg
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One slot of the log.
-
-    Attributes:
-        seq: The slot, counted from 1.
-        epoch: The epoch of the driver that wrote it.
-        nonce: Makes the record unique to its writer.
-        events: The events, in order.
-    """
+    """One slot of the log, counted from 1; the nonce makes the record unique to its writer."""
 
     seq: int
     epoch: int

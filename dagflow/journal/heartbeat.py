@@ -40,7 +40,6 @@ class Heartbeat:
         process: The driver's process.
         nonce: Makes the run unique, also within one process.
         command: "run" or "replay".
-        app: The app's name.
         app_file: The app file, or "".
         since_ms: When the run began, in milliseconds since 1970 by the driver's clock.
         state: What the driver does, or how it ended; "waiting" for new files.

@@ -17,13 +17,7 @@ from dagflow.storage.roots import Roots
 
 
 def read_state(store: ObjectStore) -> JournalState:
-    """The state of the journal in a store at this moment.
-
-    Raises:
-        MissingJournalError: There is no journal.
-        JournalError: The journal is damaged, or of an unknown version.
-        StorageError: The store failed.
-    """
+    """The state of the journal in a store at this moment."""
     replay = load(store)
     if replay.seq == 0:
         raise MissingJournalError("there is no journal", url=redacted(store.url))

@@ -14,7 +14,6 @@ class RunningWindow:
     """A window whose tasks run.
 
     Attributes:
-        window_id: The window.
         bytes_read: Bytes that its tasks have read by now.
         bytes: Bytes that it holds.
         tasks_done: Tasks that have ended.
@@ -55,13 +54,7 @@ class RunningWindow:
 
 @dataclass(frozen=True, slots=True)
 class RunRates:
-    """How fast a run reads, over the last few seconds.
-
-    Attributes:
-        bytes_per_second: Bytes of input.
-        records_per_second: Records that sources emit.
-        remaining_s: Seconds that the rest of the input will take; None where the whole of it is not known.
-    """
+    """Input that a run reads, and records that its sources emit, per second, and the seconds left, if that is known."""
 
     bytes_per_second: float = 0.0
     records_per_second: float = 0.0
@@ -78,13 +71,7 @@ class RunRates:
 
 @dataclass(frozen=True, slots=True)
 class RunProgress:
-    """What a run at work has in hand, and how fast it reads.
-
-    Attributes:
-        windows: Windows whose tasks run, in order.
-        rates: How fast the run reads.
-        backlog: Tuples that wait to be processed, by stage head.
-    """
+    """What a run at work has in hand: its running windows, its rates, and the waiting tuples by stage head."""
 
     windows: tuple[RunningWindow, ...] = ()
     rates: RunRates = RunRates()

@@ -15,13 +15,7 @@ Booked = Mapping[str, Mapping[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class SavedSegment:
-    """A segment of a keyed state.
-
-    Attributes:
-        name: The checkpoint object with its data; "" where the data is here.
-        size: Number of its keys.
-        data: The encoded keys and values; b"" where an object has them.
-    """
+    """A segment of a keyed state; its data is here, or in the checkpoint object of this name."""
 
     name: str
     size: int
@@ -33,7 +27,6 @@ class SavedState:
     """One operator's state; either data or segments holds it.
 
     Attributes:
-        version: The operator's state_version.
         data: A value of its state_type, as JSON values.
         segments: The segments of a keyed state, oldest first.
         keyed_by: What decided the keys of a keyed state, as KeyedOperator.keyed_by() says; None of an operator that is
@@ -60,14 +53,7 @@ class SavedState:
 
 @dataclass(frozen=True, slots=True)
 class SavedPart:
-    """What one or several windows added to a result that is not published yet.
-
-    Attributes:
-        window_id: The window that wrote it.
-        size_bytes: Its size.
-        name: The checkpoint object with its data; "" where the data is here.
-        data: The part as the operator returned it; b"" where an object has it.
-    """
+    """What one or several windows added to a result that is not published yet; its data is here, or in an object."""
 
     window_id: int
     size_bytes: int
@@ -96,13 +82,7 @@ class SavedParts:
 
 @dataclass(frozen=True, slots=True)
 class LateTuples:
-    """Tuples of a window that wait for its results.
-
-    Attributes:
-        port: The input port of a control operator that works when the results are in.
-        kind: The class of the tuples as `module:name`.
-        tuples: The tuples, encoded by their class.
-    """
+    """Tuples of a window, encoded by their class, for a control operator that works when its results are in."""
 
     port: str
     kind: str

@@ -154,41 +154,28 @@ class JournalState:
         directory: The working directory of that run, which relative locations in the app are relative to, or "".
         roots: Where its named roots were, each as `name=location`.
         text: The app file of that run without secrets; "" where it is not kept.
-        drivers: The newest drivers, oldest first.
-        outputs: Locations that operators publish below.
         earlier_outputs: Locations from before the journal was set aside.
         operators: All operators of the newest run that restored the states of earlier ones.
         facts: The app of the newest run; None where no run has recorded it.
-        next_window_id: Id of the next window to plan.
         last_planned: Id of the newest planned window, 0 for none.
         last_committed: Id of the newest window with an intent, 0 for none.
         last_done: Id of the newest window whose files are all known to be published, 0 for none.
         forgotten: Id of the newest window that is not kept any more, 0 for none.
         planned: Windows that were planned and have no intent.
-        intents: Windows with an intent whose files may not all be published.
         committing: Plans of the windows in intents.
         before: What committed_state was before the windows in intents.
         repaired: Files of commits that were taken back, some of which may be published, by window id; until the window
             is done.
         finished: Done windows that are not in the archive yet, encoded for it.
-        control_state: Control state of the newest plan.
-        committed_state: Committed state of the newest intent.
-        totals: Sums of the counters of committed windows.
-        busy_s: Seconds that operators worked in committed windows, by operator.
-        partitions: Partition counts by stage head.
         decisions: The newest partition decisions of the plans.
-        left_out: Ranges that windows have left out.
         waiting: Ends of files that windows have left, because they may go on.
         reprocessing: Done windows whose files are being replaced, by window id.
-        replays: How many replays were decided.
         reprocessed: The objects that hold the results of replays, by window id.
         receipts: The newest state of each transactional target, by operator.
         retried: Windows whose refused records a later window has taken over.
-        held: Files that windows have held back.
         phase_ms: How long each phase took in all done windows together, in milliseconds, by phase; see PHASES.
         last_committed_ms: When the newest intent was written, in milliseconds since 1970, 0 for none.
         last_published_ms: When the newest done window was published, in milliseconds since 1970, 0 for none.
-        columns: How the columns of targets have changed, oldest first.
     """
 
     app: str = ""

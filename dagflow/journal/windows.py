@@ -40,11 +40,8 @@ class PartitionDecision:
 
     Attributes:
         window: The window whose plan has it; 0 before it is planned.
-        stage: The stage's head.
         backlog: Tuples that were waiting.
         before: The old count, 0 at the start.
-        after: The new count.
-        reason: Why it was changed.
     """
 
     window: int
@@ -57,12 +54,7 @@ class PartitionDecision:
 
 @dataclass(frozen=True, slots=True)
 class SideVersion:
-    """The version of a side input that a window sees.
-
-    Attributes:
-        version: The operator's name for the version.
-        copy: The checkpoint object with a copy, as long as the window is not committed.
-    """
+    """The version of a side input that a window sees, and its copy in the checkpoint until the window is committed."""
 
     version: str
     copy: str
@@ -80,8 +72,6 @@ class WindowPlan:
         decisions: Why the partition counts are as they are.
         control_state: State of the control operators after the window was emitted.
         counters: What the control operators counted; added up when the window is committed.
-        emitted_ms: When the window was emitted, in milliseconds since 1970.
-        planned_ms: When it was planned, in milliseconds since 1970.
         holds: Operators that hold their results back in this window.
         closes: Operators whose held results this window publishes; it has no input then, and only stages behind them
             run.
@@ -127,14 +117,7 @@ class WindowPlan:
 
 @dataclass(frozen=True, slots=True)
 class ProducedFiles:
-    """The number of a window's files, in their order, that one partition of a stage wrote.
-
-    Attributes:
-        stage: Head of the stage.
-        partition: The partition.
-        files: The number of files.
-        sources: The blocks that each file comes from, as written by encode_sources().
-    """
+    """How many of a window's files, in their order, one partition of a stage wrote; sources as by encode_sources()."""
 
     stage: str
     partition: int
@@ -144,12 +127,7 @@ class ProducedFiles:
 
 @dataclass(frozen=True, slots=True)
 class RefusedPart:
-    """The records that one task of a window refused.
-
-    Attributes:
-        operator: The operator.
-        records: Where the records are, as written by RefusedRecords.to_bytes().
-    """
+    """The records that one task of a window refused, as written by RefusedRecords.to_bytes()."""
 
     operator: str
     records: bytes
@@ -164,12 +142,8 @@ class WindowIntent:
         files: The files that the window publishes.
         counters: What partitioned operators counted.
         state: State of the operators that depend on results, after the window.
-        skipped: Ranges that readers left out.
         produced: Where the files come from, in their order.
-        busy_s: Seconds that each operator worked, in tasks or in the driver, by operator.
         started_ms: When its first task began, in milliseconds since 1970.
-        finished_ms: When its last task had ended, in milliseconds since 1970.
-        committed_ms: When this was written, in milliseconds since 1970.
         recovered: Ranges that earlier windows had left out, and this one has read; for a replayed window, ranges that
             it had left out itself.
         waiting: The ends of files that it has left, because they may go on.
@@ -210,14 +184,7 @@ class WindowIntent:
 
 @dataclass(frozen=True, slots=True)
 class ColumnHistory:
-    """A change of a target's columns; kept as long as the checkpoint.
-
-    Attributes:
-        window_id: The window whose files made the change.
-        committed_ms: When that was decided, in milliseconds since 1970.
-        operator: The operator that writes to the target.
-        change: The change.
-    """
+    """A change of a target's columns, and when it was decided; kept as long as the checkpoint."""
 
     window_id: int
     committed_ms: int
@@ -248,12 +215,9 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The journal's information about a window.
+    """The journal's information about a window; the intent is None, and published_ms 0, as long as there is none.
 
     Attributes:
-        plan: Its plan.
-        intent: Its intent; None where it is not committed.
-        published_ms: When all its files were published, in milliseconds since 1970; 0 where they are not.
         receipts: Each transactional target's name for its state with the window, by operator.
     """
 

@@ -47,11 +47,7 @@ class Java:
 
 
 def use_java(environ: MutableMapping[str, str] = os.environ) -> str:
-    """Point JAVA_HOME in an environment to a Java that Spark can run on, and return it; called before Spark starts.
-
-    Raises:
-        JavaMissingError: There is no such Java; the error names those that are too old, and what to do.
-    """
+    """Point JAVA_HOME in an environment to a Java that Spark can run on, and return it; called before Spark starts."""
     home = find_java_home(environ)
     if home is None:
         old = [f"{place} is Java {java.version}" for place, java in _candidates(environ)]

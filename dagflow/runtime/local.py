@@ -260,7 +260,6 @@ class SpooledItem:
     """The location of one stored item, and the slot that it goes to.
 
     Attributes:
-        path: The file.
         offset: Its first byte in the file.
         length: Its size in bytes.
         level: Level of the receiving stage.

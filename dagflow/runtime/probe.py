@@ -46,13 +46,7 @@ _INSTALL = (
 
 @dataclass(frozen=True, slots=True)
 class RunLocations:
-    """The locations that a run publishes into and reads, for executors to check.
-
-    Attributes:
-        outputs: URLs of directories that tasks write into.
-        inputs: URLs of files and directories that tasks read from.
-        tag: Unique to this driver; part of the names of its pending files.
-    """
+    """The directories that a run writes into and the files and directories that it reads, for executors to check."""
 
     outputs: Sequence[str] = ()
     inputs: Sequence[str] = ()
@@ -64,7 +58,6 @@ class ExecutorReport:
     """The result of checking one executor.
 
     Attributes:
-        host: Its host.
         directory: Its working directory, which no other executor has.
         python: Its Python's version.
         versions: Versions of the needed packages; None for a missing one, "" for one that does not report a version.

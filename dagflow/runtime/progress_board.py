@@ -35,14 +35,7 @@ _LOOK_EVERY_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class WindowProgress:
-    """The progress of the tasks of a running window, as far as it is known.
-
-    Attributes:
-        bytes_read: Bytes that its tasks have read.
-        tasks_done: Tasks that have ended.
-        stalls: The stalled tasks: which, since when and in what, in words.
-        operators: What its operators have done in these tasks, by name.
-    """
+    """The progress of the tasks of a running window, as far as it is known."""
 
     bytes_read: int = 0
     tasks_done: int = 0
@@ -91,7 +84,6 @@ class ProgressBoard:
 
     Args:
         stall_limits: How long tasks may stall.
-        now: A clock, in seconds.
         log: Where the complete output of operators is, as the end of a sentence.
     """
 

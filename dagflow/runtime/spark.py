@@ -364,7 +364,6 @@ class Attempt:
     """The report of a Spark task's attempt to the driver, beside its results.
 
     Attributes:
-        level: The level of the task.
         slot: Its slot; 0 for tasks of the lowest level, which may run several.
         number: A random number, so that different sets of attempts have different sums.
         used: The sum of the numbers of the attempts whose items it has received.

@@ -42,7 +42,6 @@ class ServerSetup:
     Attributes:
         path: The driver's module search path, with the modules of the app's author.
         modules: Modules to import before the first fork.
-        program: The app.
     """
 
     path: list[str]

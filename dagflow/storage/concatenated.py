@@ -29,14 +29,7 @@ _COPY_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class MergedEntry:
-    """The position of a source file in a merged file.
-
-    Attributes:
-        path: The source file's path when it was merged.
-        url: The merged file.
-        offset: Its first byte there.
-        length: Its size in bytes.
-    """
+    """The position of a source file, by its path when it was merged, in the merged file at url."""
 
     path: str
     url: str

@@ -17,11 +17,7 @@ from dagflow.storage.roots import Roots
 
 
 def open_objects(client: FsspecClient, url: str, roots: Roots) -> FsspecObjectStore:
-    """The objects below a remote URL.
-
-    Raises:
-        StorageError: The scheme is unknown, its package is missing, or its file system only pretends to exclude.
-    """
+    """The objects below a remote URL."""
     # fsspec's inherited pipe_file checks first and writes then: two writers can both pass the check, and a probe by one
     # process cannot reveal that.
     filesystem = client.locate(url)[0]

@@ -96,10 +96,8 @@ class S3Location:
     """A key in a bucket, and requests about it.
 
     Attributes:
-        bucket: The bucket's name.
         key: The key, with the slashes at its end; "" for the bucket itself.
         prefix: The common beginning of all keys below.
-        url: The location.
     """
 
     def __init__(self, client: S3Client, url: str) -> None:
