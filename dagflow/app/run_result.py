@@ -8,7 +8,7 @@ from typing import Any
 
 from dagflow.cli.number_format import count, duration, size
 from dagflow.cli.render import summary
-from dagflow.journal.left_out import LeftOut
+from dagflow.journal.saved_state import LeftOut
 from dagflow.journal.windows import Receipt
 from dagflow.report.snapshot import RunSnapshot
 

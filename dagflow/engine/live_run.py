@@ -15,13 +15,13 @@ from dagflow.errors import FencedError, RunStoppedError, StorageError, cut_text
 from dagflow.journal.heartbeat import (
     BEAT_EVERY_S,
     Heartbeat,
+    ProcessIdentity,
     RunState,
     beating,
     heartbeat_name,
     heartbeat_names,
     thread_name,
 )
-from dagflow.journal.process_identity import ProcessIdentity
 from dagflow.journal.run_progress import RunProgress
 from dagflow.plan.logical import LogicalPlan
 from dagflow.storage.location import absolute, redacted

@@ -10,8 +10,8 @@ from dagflow.api.ports import unbatched
 from dagflow.api.sources import SourceRange, is_source_range, moved_from_of
 from dagflow.execution.messages import TaskResult
 from dagflow.journal.frames import decompressed
-from dagflow.journal.left_out import LeftOut
 from dagflow.journal.planned_tuples import planned_tuples
+from dagflow.journal.saved_state import LeftOut
 from dagflow.journal.windows import WindowIntent, WindowPlan
 from dagflow.storage.location import name_of
 

@@ -24,9 +24,8 @@ from dagflow.errors import START_OVER, DagflowError, RecordError
 from dagflow.execution.failures import located
 from dagflow.execution.messages import TaskResult
 from dagflow.journal.journal import now_ms
-from dagflow.journal.left_out import KEPT_ENDS
 from dagflow.journal.planned_tuples import planned_tuples
-from dagflow.journal.saved_state import CommittedState, SavedState
+from dagflow.journal.saved_state import KEPT_ENDS, CommittedState, SavedState
 from dagflow.journal.windows import WindowIntent, WindowPlan
 from dagflow.metrics.counters import Counters, OperatorCounters
 from dagflow.storage.context import StorageContext

@@ -25,8 +25,7 @@ from dagflow.journal.events import (
     WindowReplay,
 )
 from dagflow.journal.frames import encode, to_json
-from dagflow.journal.left_out import LeftOut, ends_after
-from dagflow.journal.saved_state import Booked, CommittedState, ControlState
+from dagflow.journal.saved_state import Booked, CommittedState, ControlState, LeftOut, ends_after
 from dagflow.journal.windows import ColumnHistory, PartitionDecision, Receipt, Window, WindowIntent, WindowPlan
 from dagflow.metrics import names
 from dagflow.metrics.counters import Counters

@@ -9,9 +9,8 @@ from typing import Any
 from dagflow.execution.messages import TaskResult, WindowJob
 from dagflow.execution.program import Program
 from dagflow.execution.task import run_level, run_prescan
-from dagflow.runtime.base import Runtime
+from dagflow.runtime.base import Runtime, driver_inputs, slot_of
 from dagflow.runtime.progress_board import ProgressBoard
-from dagflow.runtime.slots import driver_inputs, slot_of
 
 
 class InlineRuntime(Runtime):

@@ -25,11 +25,10 @@ from dagflow.execution.program import Program
 from dagflow.execution.task import run_level, run_prescan
 from dagflow.execution.task_progress import TaskMessage
 from dagflow.execution.task_watch import TaskHost
-from dagflow.runtime.base import MAX_ATTEMPTS, Runtime
+from dagflow.runtime.base import MAX_ATTEMPTS, Runtime, driver_inputs, group_slots
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.runtime.progress_board import ProgressBoard
 from dagflow.runtime.scratch import Scratch
-from dagflow.runtime.slots import driver_inputs, group_slots
 from dagflow.runtime.task_server import TaskServer
 from dagflow.runtime.worker_pool import WorkerPool
 from dagflow.storage.backends.local.disk import translated

@@ -26,10 +26,9 @@ from dagflow.execution.task import run_level, run_prescan
 from dagflow.execution.task_process import warm, withhold_sockets
 from dagflow.execution.task_progress import ProgressSender
 from dagflow.execution.task_watch import TaskHost
-from dagflow.runtime.base import MAX_ATTEMPTS, Runtime
+from dagflow.runtime.base import MAX_ATTEMPTS, Runtime, driver_inputs, group_slots, slot_of
 from dagflow.runtime.probe import RunLocations, check_compatibility, examiner, incompatibility_of
 from dagflow.runtime.progress_board import ProgressBoard, ProgressReceiver
-from dagflow.runtime.slots import driver_inputs, group_slots, slot_of
 from dagflow.runtime.spark_context import link_sources, send_sources, stop_context
 from dagflow.runtime.spark_errors import translated, translating, worker_death
 from dagflow.runtime.spark_process import how_it_ended, spark_log

@@ -1,9 +1,10 @@
-"""Recognises files by their first bytes: those without text, compressions that are not read, and wide encodings."""
+"""Recognises files by their first bytes and names: compressions, files without text, and wide encodings."""
 
 from __future__ import annotations
 
 import codecs
 import re
+from typing import NamedTuple
 
 KIND_BYTES = 265
 """The number of first bytes of a file that decide its kind: the mark of a tar archive stands behind its first name."""
@@ -61,8 +62,8 @@ def kind_of_name(url: str) -> str:
     return f"compressed by {_BY_SUFFIX[suffix]}, as its name ends in {suffix}" if suffix else ""
 
 
-HEAD_BYTES = 256
-"""How many first bytes of a file decide."""
+TEXT_HEAD_BYTES = 256
+"""How many first bytes of a file decide whether it is text in a wide encoding."""
 
 # In this order: the mark of UTF-16 begins that of UTF-32.
 _MARKS = {
@@ -79,7 +80,7 @@ def wide_encoding(head: bytes) -> tuple[str, str]:
     if marked:
         return marked, "by its byte order mark"
     orders = ("utf-32-le", "utf-32-be", "utf-16-le", "utf-16-be") if b"\0" in head else ()
-    unmarked = next((name for name in orders if _is_text_in(name, head[:HEAD_BYTES])), "")
+    unmarked = next((name for name in orders if _is_text_in(name, head[:TEXT_HEAD_BYTES])), "")
     return unmarked, "by the zero bytes of its characters" if unmarked else ""
 
 
@@ -95,3 +96,60 @@ def _is_text_in(name: str, head: bytes) -> bool:
     plain = sum("\0" < character < "\x80" for character in text)
     are_newlines = head.count(b"\n") <= 2 * text.count("\n")
     return plain > 3 and 8 * plain >= len(text) and "\0" not in text and are_newlines
+
+
+BZIP2_BLOCK = bytes.fromhex("314159265359")
+BZIP2_END = bytes.fromhex("177245385090")
+"""The first bytes of a bzip2 block, and of the end of a stream; one of them follows the digit of the level."""
+
+HEAD_BYTES = 10
+"""The number of first bytes of a file that decide its compression."""
+
+SKIPPABLE_TAIL = b"\x2a\x4d\x18"
+"""The bytes after the first byte, 0x50 to 0x5f, of a zstd frame without data."""
+
+
+class CompressionMarks(NamedTuple):
+    """The marks of a compression.
+
+    Attributes:
+        magic: The first bytes of its files.
+        suffixes: The suffixes of their names.
+    """
+
+    magic: bytes
+    suffixes: tuple[str, ...]
+
+
+MARKS_BY_NAME = {
+    "gzip": CompressionMarks(b"\x1f\x8b\x08", (".gz", ".tgz", ".bgz")),
+    "bzip2": CompressionMarks(b"BZh", (".bz2",)),
+    "xz": CompressionMarks(b"\xfd7zXZ\x00", (".xz",)),
+    "zstd": CompressionMarks(b"\x28\xb5\x2f\xfd", (".zst", ".zstd")),
+    "lz4": CompressionMarks(b"\x04\x22\x4d\x18", (".lz4",)),
+    "snappy": CompressionMarks(b"\xff\x06\x00\x00sNaPpY", (".sz", ".snappy")),
+}
+
+
+def compression_name_of_content(head: bytes) -> str:
+    """The compression of a file that begins with head, at least HEAD_BYTES of it if it is that long; "" for none.
+
+    A file that begins with a frame without data is not recognised here: only later frames show its compression.
+    """
+    for name, marks in MARKS_BY_NAME.items():
+        if head.startswith(marks.magic):
+            # A text may begin with the same three letters.
+            is_sure = name != "bzip2" or (head[3:4].isdigit() and head[4:10] in (BZIP2_BLOCK, BZIP2_END))
+            return name if is_sure else ""
+    return ""
+
+
+def compression_name_of_url(url: str) -> str:
+    """The compression that the suffix of a file's name indicates; "" for none."""
+    lower = url.lower()
+    return next((name for name, marks in MARKS_BY_NAME.items() if lower.endswith(marks.suffixes)), "")
+
+
+def is_skippable(head: bytes) -> bool:
+    """Whether a frame of zstd or lz4 without data begins like this."""
+    return head[1:4] == SKIPPABLE_TAIL and head[0] & 0xF0 == 0x50

@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol
 from isal import isal_zlib
 
 from dagflow.errors import DagflowError
-from dagflow.storage.compression_marks import MARKS_BY_NAME, compression_name_of_content, compression_name_of_url
+from dagflow.storage.file_kinds import MARKS_BY_NAME, compression_name_of_content, compression_name_of_url
 from dagflow.storage.location import redacted
 from operators.files.file_columns import NameColumn
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from typing_extensions import override
 
-from dagflow.storage.file_kinds import HEAD_BYTES, wide_encoding
+from dagflow.storage.file_kinds import TEXT_HEAD_BYTES, wide_encoding
 from dagflow.storage.files import ReadableFile
 
 UNKNOWN_SIZE = 1 << 62
@@ -220,4 +220,4 @@ def read_exactly(source: ByteSource, start: int, end: int) -> Bytes:
 
 def encoding_of(source: ByteSource) -> tuple[str, str]:
     """The encoding of wide units that a file is in, and what shows it; two empty texts if it is in none."""
-    return wide_encoding(read_exactly(whole_of(source), 0, HEAD_BYTES).tobytes())
+    return wide_encoding(read_exactly(whole_of(source), 0, TEXT_HEAD_BYTES).tobytes())

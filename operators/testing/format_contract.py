@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
-from dagflow.storage.file_kinds import HEAD_BYTES, wide_encoding
+from dagflow.storage.file_kinds import TEXT_HEAD_BYTES, wide_encoding
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.formats import RECORD_FORMATS
 from operators.reader.formats.base import ByteAccounting, RecordFormat, scanned_before, with_entry_state
@@ -226,7 +226,7 @@ class FormatContract(ABC):
 
 def is_marked(content: bytes) -> bool:
     """Whether the first bytes show UTF-16 or UTF-32: then most formats refuse the file."""
-    return wide_encoding(content[:HEAD_BYTES])[0] != ""
+    return wide_encoding(content[:TEXT_HEAD_BYTES])[0] != ""
 
 
 def _new(spec: object, chunk_bytes: int) -> RecordFormat:

@@ -23,9 +23,15 @@ from dagflow.engine.stop_request import StopRequest
 from dagflow.engine.window_replay import replay_windows
 from dagflow.errors import DagflowError, JournalError, LiveRunError, StorageError
 from dagflow.execution.messages import WindowJob
-from dagflow.journal.heartbeat import Heartbeat, beating, heartbeat_name, heartbeat_names, newest_heartbeat
+from dagflow.journal.heartbeat import (
+    Heartbeat,
+    ProcessIdentity,
+    beating,
+    heartbeat_name,
+    heartbeat_names,
+    newest_heartbeat,
+)
 from dagflow.journal.journal import Journal
-from dagflow.journal.process_identity import ProcessIdentity
 from dagflow.journal.run_progress import RunProgress
 from dagflow.plan.load import load_app
 from dagflow.report.snapshot import RunSnapshot

@@ -19,8 +19,14 @@ from dagflow.engine.stop_request import StopRequest
 from dagflow.engine.window_repair import repair
 from dagflow.errors import JournalError, LiveRunError, RunStoppedError
 from dagflow.execution.messages import WindowJob
-from dagflow.journal.heartbeat import Heartbeat, beating, heartbeat_name, heartbeat_names, newest_heartbeat
-from dagflow.journal.process_identity import ProcessIdentity
+from dagflow.journal.heartbeat import (
+    Heartbeat,
+    ProcessIdentity,
+    beating,
+    heartbeat_name,
+    heartbeat_names,
+    newest_heartbeat,
+)
 from dagflow.plan.load import load_app
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.inline import InlineRuntime

@@ -16,12 +16,12 @@ from dagflow.journal.frames import decode, from_json
 from dagflow.journal.heartbeat import (
     STALE_AFTER_S,
     Heartbeat,
+    ProcessIdentity,
     RunState,
     beating,
     heartbeat_name,
     newest_heartbeat,
 )
-from dagflow.journal.process_identity import ProcessIdentity
 from dagflow.storage.backends.local import LocalObjectStore
 
 HERE = ProcessIdentity.of_this_process()

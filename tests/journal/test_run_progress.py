@@ -6,8 +6,7 @@ import json
 from dataclasses import replace
 
 from dagflow.journal.frames import decode, from_json, to_json
-from dagflow.journal.heartbeat import Heartbeat, beating
-from dagflow.journal.process_identity import ProcessIdentity
+from dagflow.journal.heartbeat import Heartbeat, ProcessIdentity, beating
 from dagflow.journal.run_progress import RunningWindow, RunProgress, RunRates
 from dagflow.metrics.counters import OperatorReport
 

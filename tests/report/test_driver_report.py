@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from dagflow.journal.heartbeat import Heartbeat, Standing
-from dagflow.journal.process_identity import ProcessIdentity
+from dagflow.journal.heartbeat import Heartbeat, ProcessIdentity, Standing
 from dagflow.report.driver_report import DriverReport, state_of_all
 
 REPORT = DriverReport("running", "run", "mill7", "ann", 7, 0, 0, 1.0, is_same_machine=True)

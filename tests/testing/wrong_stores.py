@@ -9,10 +9,9 @@ from typing import ClassVar
 
 from typing_extensions import Buffer, override
 
-from dagflow.storage.backends.fsspec import FsspecBackend, FsspecPendingFiles, FsspecPendingWriter
+from dagflow.storage.backends.fsspec import FsspecBackend, FsspecObjectStore, FsspecPendingFiles, FsspecPendingWriter
 from dagflow.storage.backends.fsspec.client import FsspecClient
 from dagflow.storage.backends.fsspec.files import FsspecFile, FsspecFiles
-from dagflow.storage.backends.fsspec.objects import FsspecObjectStore
 from dagflow.storage.file_stat import FileStat
 from dagflow.storage.files import RangedFile
 from dagflow.storage.options import StorageOptions

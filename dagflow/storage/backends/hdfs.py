@@ -11,10 +11,9 @@ from typing import Any
 from typing_extensions import override
 
 from dagflow.errors import StorageError
-from dagflow.storage.backends.fsspec import FsspecBackend
+from dagflow.storage.backends.fsspec import FsspecBackend, FsspecObjectStore
 from dagflow.storage.backends.fsspec.client import FsspecClient
 from dagflow.storage.backends.fsspec.files import FsspecFiles
-from dagflow.storage.backends.fsspec.objects import FsspecObjectStore
 from dagflow.storage.options import options_of
 from dagflow.storage.roots import Roots
 

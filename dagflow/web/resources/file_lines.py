@@ -17,13 +17,13 @@ from dagflow.report.input_ranges import InputRange
 from dagflow.report.manifest import TrackedFile, WindowManifest, merging_window
 from dagflow.report.open_rejects import WindowRejects, rejects_of
 from dagflow.report.version_ranges import PLANNED
-from dagflow.storage.compression_marks import (
+from dagflow.storage.context import StorageContext
+from dagflow.storage.file_kinds import (
     HEAD_BYTES,
     compression_name_of_content,
     compression_name_of_url,
     is_skippable,
 )
-from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
 from dagflow.storage.objects import ObjectStore
 from dagflow.web.checkpoints import Checkpoint

@@ -5,7 +5,7 @@ from __future__ import annotations
 import bz2
 from collections.abc import Iterator
 
-from dagflow.storage.compression_marks import BZIP2_BLOCK, BZIP2_END
+from dagflow.storage.file_kinds import BZIP2_BLOCK, BZIP2_END
 from operators.files.compression import COMPRESSION_BY_NAME
 from operators.reader.byte_source import ByteSource
 from operators.reader.compression.stream import DecompressedFile

@@ -7,12 +7,14 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from dagflow.storage.compression_marks import HEAD_BYTES, SKIPPABLE_TAIL, is_skippable
 from dagflow.storage.file_kinds import (
+    HEAD_BYTES,
     KIND_BYTES,
     PAIRS,
+    SKIPPABLE_TAIL,
     TAR_MARK,
     has_name_of_a_kind,
+    is_skippable,
     kind_of_content,
     kind_of_name,
 )

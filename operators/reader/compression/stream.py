@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dagflow.errors import DagflowError, RecordError
-from dagflow.storage.compression_marks import is_skippable
+from dagflow.storage.file_kinds import is_skippable
 from dagflow.storage.location import redacted
 from operators.files.compression import WINDOW_BYTES, Compression, Decompressor
 from operators.reader.byte_source import UNKNOWN_SIZE, ByteSource, read_fully

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import ClassVar, NamedTuple
 
-from dagflow.storage.compression_marks import SKIPPABLE_TAIL, is_skippable
+from dagflow.storage.file_kinds import SKIPPABLE_TAIL, is_skippable
 from operators.files.compression import COMPRESSION_BY_NAME, Compression, Decompressor
 from operators.reader.byte_source import ByteSource, read_fully
 

@@ -49,9 +49,6 @@ class LocalBackend(Backend):
         return LocalObjectStore(url, roots)
 
 
-__all__ = ["LocalBackend"]
-
-
 class LocalFiles(Files):
     """Files of this machine's file systems; a planned version may be appended to, and renamed within its directory."""
 

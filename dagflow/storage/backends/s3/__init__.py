@@ -182,9 +182,6 @@ class S3Backend(FsspecBackend):
         return S3ObjectStore(self.client, url, roots)
 
 
-__all__ = ["S3Backend"]
-
-
 _DELETE_LIMIT = 1000  # keys that S3 takes in one request
 
 

@@ -9,8 +9,8 @@ import pytest
 from fsspec.implementations.local import LocalFileSystem
 
 from dagflow.errors import StorageError
+from dagflow.storage.backends.fsspec import FsspecObjectStore
 from dagflow.storage.backends.fsspec.client import FsspecClient
-from dagflow.storage.backends.fsspec.objects import FsspecObjectStore
 from dagflow.storage.context import StorageContext
 from dagflow.storage.objects import ObjectStore
 from dagflow.storage.roots import Roots

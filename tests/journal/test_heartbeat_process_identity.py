@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from dagflow.journal.process_identity import ProcessIdentity
+from dagflow.journal.heartbeat import ProcessIdentity
 
 
 @pytest.fixture

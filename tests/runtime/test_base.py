@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dagflow.runtime.slots import group_slots
+from dagflow.runtime.base import group_slots
 
 
 def test_each_slot_has_a_task_where_a_window_does_not_say() -> None:
