@@ -16,7 +16,7 @@ from dagflow.errors import ANOTHER_TABLE, DagflowError, JournalError, LostOutput
 from dagflow.journal.events import Repair
 from dagflow.journal.journal import Journal
 from dagflow.journal.planned_tuples import planned_tuples
-from dagflow.journal.reader import read_state, with_roots_of_run
+from dagflow.journal.reader import read_journal, read_state
 from dagflow.journal.retention import JournalRetention
 from dagflow.journal.state import JournalState
 from dagflow.storage.context import StorageContext
@@ -122,7 +122,7 @@ def repair(checkpoint: str, window_id: int, storage: StorageContext) -> Repaired
         FencedError: Another driver has taken over.
         StorageError: A store failed.
     """
-    store = with_roots_of_run(storage, absolute(checkpoint))
+    store = read_journal(storage, absolute(checkpoint))[0]
     storage = replace(storage, roots=store.roots)
     RunGate(store, lambda text: None, StopRequest()).require_free()
     _examined(read_state(store), window_id, checkpoint, storage)

@@ -122,7 +122,9 @@ class PortBuffer:
             raise self._thread_error()
         if not len(self.gathered):
             return
-        items = self._take_gathered()
+        items = self.gathered.copy()
+        self._drop(len(items))
+        self.gathered_bytes = 0
         if not self.emitter.port.carries_records:
             wrong = next((item for item in items if not self._carries(item)), None)
             if wrong is not None:
@@ -142,12 +144,6 @@ class PortBuffer:
             shown = shown_record(error.item) or f"a {type(error.item).__name__}"
             what = f"emitted {shown} at port {self.emitter.port.name} ({error})"
             raise BrokenContractError(what, error.source) from error
-
-    def _take_gathered(self) -> list[Any]:
-        items = self.gathered.copy()
-        self._drop(len(items))
-        self.gathered_bytes = 0
-        return items
 
     def _drop(self, count: int) -> None:
         """Drop the first gathered items: another thread may have added more behind them."""

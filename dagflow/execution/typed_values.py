@@ -62,13 +62,10 @@ def _typed(values: Sequence[Any], kind: pa.DataType) -> pa.Array | None:
         array = pa.array(values, kind)
         if types.is_float32(kind) or types.is_float16(kind):
             exact = np.array(values, np.float64)
-            return array if np.array_equal(_as_doubles(array), exact, equal_nan=True) else None
+            doubles = array.to_numpy(zero_copy_only=False).astype(np.float64)
+            return array if np.array_equal(doubles, exact, equal_nan=True) else None
         return array
     return None
-
-
-def _as_doubles(array: pa.Array) -> Any:
-    return array.to_numpy(zero_copy_only=False).astype(np.float64)
 
 
 def _temporal(values: Sequence[Any], kind: pa.DataType) -> pa.Array | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 from dagflow.errors import MissingJournalError
@@ -24,30 +24,15 @@ def read_state(store: ObjectStore) -> JournalState:
     return replay.state
 
 
-def with_roots_of_run(storage: StorageContext, checkpoint: str) -> ObjectStore:
-    """A checkpoint whose named roots are where the newest run had them, for readers without the app."""
-    return _with_roots(storage, checkpoint, read_state(storage.objects(checkpoint)).roots)
-
-
-def read_state_with_roots(storage: StorageContext, checkpoint: str) -> JournalState:
-    """The state of a journal, with named roots where the newest run had them."""
-    return read_journal(storage, checkpoint)[1]
-
-
 def read_journal(storage: StorageContext, checkpoint: str) -> tuple[ObjectStore, JournalState]:
-    """A checkpoint whose named roots are where the newest run had them, and the state of its journal."""
+    """A checkpoint whose named roots are where the newest run had them, for readers without the app, and its state."""
     store = storage.objects(checkpoint)
     state = read_state(store)
-    if not state.roots:
-        return store, state
-    store = _with_roots(storage, checkpoint, state.roots)
-    return store, read_state(store)
-
-
-def _with_roots(storage: StorageContext, checkpoint: str, named: Iterable[str]) -> ObjectStore:
-    located = (text.partition("=") for text in named)
-    roots = Roots.of({name: url for name, _, url in located})
-    return replace(storage, roots=roots).objects(checkpoint)
+    if state.roots:
+        located = (text.partition("=") for text in state.roots)
+        store = replace(storage, roots=Roots.of({name: url for name, _, url in located})).objects(checkpoint)
+        state = read_state(store)
+    return store, state
 
 
 def read_window(store: ObjectStore, window_id: int) -> Window:

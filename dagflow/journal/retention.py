@@ -110,7 +110,10 @@ def remove_forgotten(log: Log, state: JournalState) -> None:
 
 def all_windows(store: ObjectStore, state: JournalState, window_id: int = 0) -> Iterator[Window]:
     """All committed windows, from window_id on, in their order; replayed ones as of their last replay."""
-    for window in _as_committed(store, state, max(window_id, state.forgotten + 1)):
+    first = max(window_id, state.forgotten + 1)
+    later = (held for held in sorted({*state.finished, *state.intents}) if held >= first)
+    held_windows = (_held_window(store, state, held) for held in later)
+    for window in itertools.chain(archived_windows(store, state, first), held_windows):
         yield _as_at_last(store, state, window)
 
 
@@ -153,12 +156,6 @@ def keep_replayed(log: Log, state: JournalState, seq: int, window: Window) -> st
     name = f"{_replayed_directory(state)}{window.plan.window_id:012d}-{seq:012d}"
     log.create_if_absent(name, encode(to_json(window), log.store.roots))
     return name
-
-
-def _as_committed(store: ObjectStore, state: JournalState, window_id: int) -> Iterator[Window]:
-    held = sorted({*state.finished, *state.intents})
-    yield from archived_windows(store, state, window_id)
-    yield from (_held_window(store, state, held_id) for held_id in held if held_id >= window_id)
 
 
 def published_urls(store: ObjectStore, state: JournalState) -> Iterator[str]:

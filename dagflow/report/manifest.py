@@ -12,7 +12,7 @@ from dagflow.api.ports import unbatched
 from dagflow.api.sources import block_id_of, decode_sources, discovered_ms_of, is_source_range
 from dagflow.errors import own_name
 from dagflow.journal.planned_tuples import planned_tuples
-from dagflow.journal.reader import committed_windows, read_state, read_window, with_roots_of_run
+from dagflow.journal.reader import committed_windows, read_journal, read_state, read_window
 from dagflow.journal.retention import all_windows
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window, WindowIntent, WindowPlan
@@ -189,7 +189,7 @@ class TrackedFile:
 
 
 def window_manifest(checkpoint: str, window_id: int, storage: StorageContext) -> WindowManifest:
-    store = with_roots_of_run(storage, checkpoint)
+    store = read_journal(storage, checkpoint)[0]
     return with_merging_window(manifest_of(read_window(store, window_id)), store, read_state(store))
 
 
@@ -209,7 +209,7 @@ def merging_window(store: ObjectStore, state: JournalState, window_id: int) -> W
 
 def manifests(checkpoint: str, storage: StorageContext) -> Iterator[WindowManifest]:
     """What each window read and wrote, in order; planned ones last."""
-    store = with_roots_of_run(storage, checkpoint)
+    store = read_journal(storage, checkpoint)[0]
     last = 0
     for window in committed_windows(store):
         last = window.plan.window_id

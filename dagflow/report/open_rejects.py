@@ -17,7 +17,7 @@ from dagflow.api.rejects.refused_records import RefusedRecords, blocks_in
 from dagflow.api.sources import block_id_of
 from dagflow.errors import JournalError, own_name
 from dagflow.journal.planned_tuples import planned_tuples
-from dagflow.journal.reader import committed_windows, read_state, with_roots_of_run
+from dagflow.journal.reader import committed_windows, read_journal, read_state
 from dagflow.journal.windows import Window
 from dagflow.report.file_patterns import matcher_of
 from dagflow.storage.context import StorageContext
@@ -81,7 +81,7 @@ class WindowRejects:
 
 def open_rejects(checkpoint: str, storage: StorageContext) -> Iterator[WindowRejects]:
     """The refused records, window by window, in their order."""
-    return rejects_in(with_roots_of_run(storage, checkpoint))
+    return rejects_in(read_journal(storage, checkpoint)[0])
 
 
 def rejects_in(store: ObjectStore) -> Iterator[WindowRejects]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from dagflow.journal.reader import committed_windows, read_state_with_roots, with_roots_of_run
+from dagflow.journal.reader import committed_windows, read_journal
 from dagflow.storage.context import StorageContext
 
 SHOWN_VERSIONS = 10
@@ -59,12 +59,12 @@ class TablesStatus:
 
 def tables_status(checkpoint: str, storage: StorageContext) -> TablesStatus:
     """The files that windows have added to tables, as far as the journal keeps them."""
-    state = read_state_with_roots(storage, checkpoint)
+    store, state = read_journal(storage, checkpoint)
     tables = {name: TableStatus(receipt.version, receipt.window_id) for name, receipt in sorted(state.receipts.items())}
     for name, held in state.held.waiting.items():
         waiting = tables.setdefault(name, TableStatus())
         waiting.waiting_windows = len({each.window_id for each in held})
-    for window in committed_windows(with_roots_of_run(storage, checkpoint)):
+    for window in committed_windows(store):
         # A window that is committed and not published is in no table, or not known to be.
         if window.intent is None or window.plan.window_id > state.last_done:
             continue

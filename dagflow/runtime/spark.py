@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, wait
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -160,7 +161,8 @@ class SparkRuntime(Runtime):
         # Removed by the thread, so that the driver does not hold the names of all files while it waits.
         waiting, window_id = [window], window.window_id
         self._board.open(window_id)
-        results = self._begin(f"window {window_id}", lambda: self._run(waiting.pop()), self._worker_death)
+        known = partial(worker_death, last_of=self._board.last_of)
+        results = self._begin(f"window {window_id}", lambda: self._run(waiting.pop()), known)
         results.add_done_callback(lambda _: self._board.close(window_id))
         return results
 
@@ -198,9 +200,6 @@ class SparkRuntime(Runtime):
                 warned = silent
                 warn(warned * NO_ANSWER_S)
         return job.result()
-
-    def _worker_death(self, text: str) -> DagflowError | None:
-        return worker_death(text, self._board.last_of)
 
     def _how_java_ended(self) -> str:
         gateway: Any = self._context._gateway

@@ -25,7 +25,7 @@ from dagflow.engine.repeatable import remover_of, why_not_again, why_not_replaye
 from dagflow.errors import AppError, DagflowError, PlanError
 from dagflow.execution.state_codec import StateCodec
 from dagflow.journal.app_facts import without_checksums
-from dagflow.journal.reader import read_state_with_roots
+from dagflow.journal.reader import read_journal
 from dagflow.plan.description import property_fact
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan, OperatorNode, own_edge, own_operators
@@ -85,7 +85,7 @@ def _shown(name: str, value: Any) -> str:
 def _changes(app: LogicalPlan, checkpoint: str) -> Iterator[dict[str, str]]:
     """Each difference with what it means for windows that are committed: keeps, repeats or refuses."""
     storage = app.attributes.storage_context()
-    state = read_state_with_roots(storage, checkpoint)
+    state = read_journal(storage, checkpoint)[1]
     if state.facts is None:
         return
     placed = PlacedApp.of(app, storage)
@@ -133,7 +133,7 @@ def when_taken(path: str, checkpoint: str, url: str) -> dict[str, Any]:
 
 def _taken_ms(app: LogicalPlan, storage: StorageContext, checkpoint: str, url: str) -> int | None:
     """When splitters took a file, by the state that they have left in a checkpoint; None where no state says it."""
-    saved = read_state_with_roots(storage, checkpoint).control_state.operators
+    saved = read_journal(storage, checkpoint)[1].control_state.operators
     moments: list[int] = []
     for name, operator in app.instances.items():
         if isinstance(operator, InputOperator) and name in saved:

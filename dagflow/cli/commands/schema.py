@@ -14,7 +14,7 @@ from dagflow.api.transactions import ColumnChange
 from dagflow.cli import output
 from dagflow.cli.locations import journal_required, locate
 from dagflow.cli.shared_options import Settings, store_option
-from dagflow.journal.reader import read_state_with_roots
+from dagflow.journal.reader import read_journal
 from dagflow.journal.windows import ColumnHistory
 from dagflow.spec.json_schema import json_schema, module_schema
 from dagflow.spec.known_names import known_names
@@ -45,7 +45,7 @@ def command(
     if checkpoint is not None:
         location, storage = locate(checkpoint, app, settings)
         with journal_required(checkpoint):
-            history = read_state_with_roots(storage, location).columns
+            history = read_journal(storage, location)[1].columns
         output.result(json.dumps({"changes": _as_json(history)}) if as_json else _as_text(history))
         return 0
     with output.reserved_for_results():

@@ -89,7 +89,7 @@ class FsspecPendingFiles(PendingFiles):
     @override
     def publish(self, pending: PendingFile, durability: Durability = "process") -> None:
         filesystem, source = self._client.locate(pending.pending_url)
-        target = self._client.path_of(pending.final_url)
+        target = self._client.locate(pending.final_url)[1]
         with self._client.translated(pending.final_url, "publish"):
             is_staged, is_published = filesystem.exists(source), filesystem.exists(target)
             if not is_published:
@@ -108,7 +108,7 @@ class FsspecPendingFiles(PendingFiles):
     @override
     def replace(self, pending: PendingFile, durability: Durability = "process") -> None:
         filesystem, source = self._client.locate(pending.pending_url)
-        target = self._client.path_of(pending.final_url)
+        target = self._client.locate(pending.final_url)[1]
         with self._client.translated(pending.final_url, "replace"):
             if filesystem.exists(source):
                 if _copies_at_once(filesystem):
@@ -125,7 +125,7 @@ class FsspecPendingFiles(PendingFiles):
     @override
     def is_whole(self, pending: PendingFile) -> bool:
         filesystem, source = self._client.locate(pending.pending_url)
-        target = self._client.path_of(pending.final_url)
+        target = self._client.locate(pending.final_url)[1]
         with self._client.translated(pending.final_url, "look at"):
             if filesystem.exists(source):
                 return bool(filesystem.size(source) == pending.size_bytes)

@@ -153,11 +153,6 @@ class FsspecClient:
         """Whether a URL leads through one file system to another, as into an archive."""
         return "::" in self._chain_of(url)
 
-    def path_of(self, url: str) -> str:
-        """The path of a URL in its file system."""
-        path: str = self.locate(url)[1]
-        return path
-
     def arguments(self) -> dict[str, Any]:
         """The arguments of the scheme's file system; each link of a chain has a client of its own."""
         # False regardless of the app's options: a listing must show what other drivers have written by now.

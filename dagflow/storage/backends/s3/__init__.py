@@ -110,8 +110,11 @@ class S3Files(FsspecFiles):
 
         def read(index: int) -> Content:
             bucket, _, key = f"{prefix}{files.names[index]}".partition("/")
-            content = _read_fast(objects, key, files, index) if (objects := fast.get(bucket)) else None
-            return self._content(files.expected(index)) if content is None else content
+            objects, etag = fast.get(bucket), files.etags[index] if files.etags else ""
+            content = objects.read(key, etag) if objects is not None and etag else None
+            if content is not None and len(content) == files.sizes[index]:
+                return content
+            return self._content(files.expected(index))
 
         threads = CONNECTIONS if any(fast.values()) else THREADS
         return fill_buffer(read_each(read, len(files.names), threads), buffer, endings)
@@ -158,11 +161,6 @@ class S3File(RangedFile):
 def _has_keys(page: dict[str, Any]) -> bool:
     """Whether a page of a listing has any entry; not every store counts in KeyCount as Amazon's does."""
     return bool(page.get("Contents") or page.get("CommonPrefixes"))
-
-
-def _read_fast(fast: FastObjects, key: str, files: SmallFiles, index: int) -> memoryview | None:
-    content = fast.read(key, files.etags[index]) if files.etags[index] else None
-    return content if content is not None and len(content) == files.sizes[index] else None
 
 
 class S3Backend(FsspecBackend):
