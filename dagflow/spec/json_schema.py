@@ -36,7 +36,7 @@ def json_schema(known: KnownNames | None = None) -> dict[str, Any]:
     operators = _operators_schema(names, definitions)
     classes = {**built_in(OPERATOR), **names.classes}
     properties = {
-        "name": {"type": "string", "pattern": rf"^{APP_NAME.pattern}$|\$\{{", "description": "the app's name"},
+        "name": _text("the app's name", pattern=rf"^{APP_NAME.pattern}$|\$\{{"),
         "attributes": _attributes_schema(),
         "steps": steps_schema(classes, definitions, operators["additionalProperties"]["else"]["properties"]),
         "operators": operators,
@@ -57,7 +57,7 @@ def module_schema(known: KnownNames | None = None) -> dict[str, Any]:
     definitions = _shared_definitions(names)
     exposed = {"anyOf": [{"type": "string", "pattern": r"^[^.]+\..+$"}, {"type": "array", "minItems": 1}]}
     properties = {
-        "description": {"type": "string", "description": "what the module is for"},
+        "description": _text("what the module is for"),
         "inputs": {**_MAPPING, "additionalProperties": _TARGETS, "description": "input ports by name"},
         "outputs": {**_MAPPING, "additionalProperties": _SOURCES, "description": "output ports by name"},
         "properties": {**_MAPPING, "additionalProperties": exposed, "description": "operator.property by name"},
@@ -83,7 +83,7 @@ def _document(
 
 def _shared_definitions(known: KnownNames) -> dict[str, Any]:
     return {
-        "FromEnvironment": {"type": "string", "pattern": r"\$\{", "description": "${NAME} or ${NAME:-default}"},
+        "FromEnvironment": _text("${NAME} or ${NAME:-default}", pattern=r"\$\{"),
         "Sources": _ports_schema(known, "output"),
         "Targets": _ports_schema(known, "input"),
         "Module": _module_use_schema(known.modules),
@@ -98,7 +98,7 @@ def _ports_schema(known: KnownNames, direction: Direction) -> dict[str, Any]:
         for port in (info.inputs if direction == "input" else info.outputs)
     }
     others = f"(?!(?:{'|'.join(known.operators)})\\.)" if known.operators else ""
-    other = {"type": "string", "pattern": rf"^{others}[^.]+\.[^.]+$|\$\{{", "description": "operator.port"}
+    other = _text("operator.port", pattern=rf"^{others}[^.]+\.[^.]+$|\$\{{")
     choices = [{"type": "string", "enum": list(ports), "markdownEnumDescriptions": list(ports.values())}]
     one = [*(choices if ports else []), other]
     return {"anyOf": [*one, {"type": "array", "items": {"anyOf": one}, "minItems": 1}]}
@@ -109,7 +109,7 @@ def _port_text(port: PortInfo) -> str:
 
 
 def _module_use_schema(modules: Mapping[str, ClassInfo]) -> dict[str, Any]:
-    path = {"type": "string", "description": "a module's file, beside this one or in the working directory"}
+    path = _text("a module's file, beside this one or in the working directory")
     use = {
         "type": "object",
         "additionalProperties": False,
@@ -137,46 +137,44 @@ def _tests_schema() -> dict[str, Any]:
     return {"type": ["object", "null"], "additionalProperties": case, "description": "cases for `dagflow test`"}
 
 
+def _text(description: str, **limits: Any) -> dict[str, Any]:
+    return {"type": "string", **limits, "description": description}
+
+
+def _or_reference(description: str, *choices: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    """One of some values, or a reference to the environment, which begins with `${`."""
+    return {"anyOf": [*choices, FROM_ENVIRONMENT], "description": description, **more}
+
+
+def _by_name(values: Any, description: str) -> dict[str, Any]:
+    return {"type": "object", "additionalProperties": values, "description": description}
+
+
 def _attributes_schema() -> dict[str, Any]:
-    millis = {"anyOf": [{"type": "integer", "minimum": 1, "maximum": MAX_WINDOW_MILLIS}, FROM_ENVIRONMENT]}
+    millis = {"type": "integer", "minimum": 1, "maximum": MAX_WINDOW_MILLIS}
+    stall = "how long work may stall before a warning says where"
+    timeout = "how long a task may stall before it is ended and run again; no limit by default"
+    survives = "the failures that output survives: the death of every process, or also a power loss"
+    retained = "how many finished windows `status` can show and `replay` can run again"
+    roots = "locations by name, below which the checkpoint knows all files by name and rest"
+    storage = "options of file systems by protocol: s3, gs, hdfs, ...; credentials come from ${NAME}"
     properties = {
-        "checkpoint": {"type": "string", "description": "where the journal is; default .dagflow/<name>"},
-        "window_millis": {**millis, "description": "window length while following"},
-        "stall_warning_millis": {
-            **millis,
-            "description": "how long work may stall before a warning says where",
-            "default": STALL_WARNING_MILLIS,
-        },
-        "task_timeout_millis": {
-            **millis,
-            "description": "how long a task may stall before it is ended and run again; no limit by default",
-        },
-        "master": {"type": "string", "description": "Spark master; default local[*]"},
-        "durability": {
-            "anyOf": [{"enum": ["process", "power"]}, FROM_ENVIRONMENT],
-            "description": "the failures that output survives: the death of every process, or also a power loss",
-            "default": "process",
-        },
-        "retain_windows": {
-            "anyOf": [{"const": "all"}, {"type": "integer", "minimum": 1}, FROM_ENVIRONMENT],
-            "description": "how many finished windows `status` can show and `replay` can run again",
-            "default": RETAINED_WINDOWS,
-        },
-        "roots": {
-            "type": "object",
-            "additionalProperties": {"type": "string"},
-            "description": "locations by name, below which the checkpoint knows all files by name and rest",
-        },
+        "checkpoint": _text("where the journal is; default .dagflow/<name>"),
+        "window_millis": _or_reference("window length while following", millis),
+        "stall_warning_millis": _or_reference(stall, millis, default=STALL_WARNING_MILLIS),
+        "task_timeout_millis": _or_reference(timeout, millis),
+        "master": _text("Spark master; default local[*]"),
+        "durability": _or_reference(survives, {"enum": ["process", "power"]}, default="process"),
+        "retain_windows": _or_reference(
+            retained, {"const": "all"}, {"type": "integer", "minimum": 1}, default=RETAINED_WINDOWS
+        ),
+        "roots": _by_name({"type": "string"}, roots),
         "spark": {
             "type": "object",
             "propertyNames": {"not": {"const": MASTER_SETTING}},
             "additionalProperties": {"type": ["string", "number", "boolean"]},
         },
-        "storage": {
-            "type": "object",
-            "additionalProperties": {"type": "object"},
-            "description": "options of file systems by protocol: s3, gs, hdfs, ...; credentials come from ${NAME}",
-        },
+        "storage": _by_name({"type": "object"}, storage),
         **signals_schema(),
     }
     return {"type": ["object", "null"], "additionalProperties": False, "properties": properties}
@@ -189,14 +187,12 @@ def _operators_schema(known: KnownNames, definitions: dict[str, Any]) -> dict[st
         "required": ["by"],
         "additionalProperties": False,
         "properties": {
-            "by": {"type": "string", "minLength": 1, "description": "a column, or the dotted path of a StreamCodec"},
-            "count": {"anyOf": [count, FROM_ENVIRONMENT], "description": "how many partitions"},
+            "by": _text("a column, or the dotted path of a StreamCodec", minLength=1),
+            "count": _or_reference("how many partitions", count),
         },
     }
-    partition = {
-        "anyOf": [{"const": "parallel"}, count, keyed, FROM_ENVIRONMENT],
-        "description": "parallel: in the tasks of the operator before it; or how many partitions; or by which key",
-    }
+    meaning = "parallel: in the tasks of the operator before it; or how many partitions; or by which key"
+    partition = _or_reference(meaning, {"const": "parallel"}, count, keyed)
     partitioner = _class_and_properties(built_in(POLICY), definitions)
     described = {"description": "decides how many partitions the operator has", **partitioner}
     operator = _class_and_properties({**built_in(OPERATOR), **known.classes}, definitions, known.types)
@@ -253,19 +249,12 @@ def _streams_schema() -> dict[str, Any]:
 
 
 def signals_schema() -> dict[str, Any]:
+    headers = "headers of each request; credentials come from ${NAME}"
     target = {
-        "url": {
-            "type": "string",
-            "pattern": r"^https?://|\$\{",
-            "description": "the whole URL that events are sent to",
-        },
-        "headers": {
-            "type": "object",
-            "additionalProperties": {"type": ["string", "number"]},
-            "description": "headers of each request; credentials come from ${NAME}",
-        },
+        "url": _text("the whole URL that events are sent to", pattern=r"^https?://|\$\{"),
+        "headers": _by_name({"type": ["string", "number"]}, headers),
     }
-    namespace = {"type": "string", "minLength": 1, "default": "dagflow", "description": "the namespace of the job"}
+    namespace = _text("the namespace of the job", minLength=1, default="dagflow")
     return {
         "alerts": _alerts(target),
         "lineage": _mapping({**target, "namespace": namespace}, "where OpenLineage events are sent", ["url"]),
@@ -276,21 +265,13 @@ def signals_schema() -> dict[str, Any]:
 def _alerts(target: dict[str, Any]) -> dict[str, Any]:
     freshness = {"type": "integer", "minimum": 1, "maximum": MAX_FRESHNESS_MILLIS}
     word = {"type": ["string", "number"]}
+    share = "which share of the newest records may be refused, such as 1%"
+    backlog = "how much input may be known and not committed, such as 10GiB"
     limits = {
-        "freshness_millis": {
-            "anyOf": [freshness, FROM_ENVIRONMENT],
-            "description": "how long input may wait to be published",
-        },
-        "rejects": {
-            "type": "string",
-            "pattern": r"%\s*$|\$\{",
-            "description": "which share of the newest records may be refused, such as 1%",
-        },
-        "backlog": {
-            "type": ["string", "integer"],
-            "description": "how much input may be known and not committed, such as 10GiB",
-        },
-        "on": {"anyOf": [{"enum": list(WAYS)}, FROM_ENVIRONMENT], "description": "where alerts are sent"},
+        "freshness_millis": _or_reference("how long input may wait to be published", freshness),
+        "rejects": _text(share, pattern=r"%\s*$|\$\{"),
+        "backlog": {"type": ["string", "integer"], "description": backlog},
+        "on": _or_reference("where alerts are sent", {"enum": list(WAYS)}),
         "command": {
             "anyOf": [word, {"type": "array", "items": word, "minItems": 1}],
             "description": "a program and its arguments, run without a shell",
@@ -314,7 +295,7 @@ def steps_schema(
         operator: The schemas of the keys `partition` and `partitioner` of an operator.
     """
     keys = {
-        "name": {"type": "string", "description": "the operator's name; by default the short name or the class"},
+        "name": _text("the operator's name; by default the short name or the class"),
         "class": class_names(classes),
         "partition": operator["partition"],
         "partitioner": operator["partitioner"],
@@ -338,7 +319,7 @@ def steps_schema(
         "allOf": branches,
         "unevaluatedProperties": False,
     }
-    reference = {"type": "string", "description": "the name of an operator below 'operators'"}
+    reference = _text("the name of an operator below 'operators'")
     return {
         "type": "array",
         "minItems": 1,
