@@ -103,7 +103,7 @@ def parse_text(
         problems.add(error.place, str(error))
         return None
     except yaml.MarkedYAMLError as error:
-        line, column, reason = line_and_reason(error, text, event, builder.innermost)
+        line, column, reason = _line_and_reason(error, text, event, builder.innermost)
         place = builder.at(line, column) if line else Place(file)
         problems.add(place, f"not YAML: {reason}")
         return None
@@ -155,11 +155,8 @@ class _Builder:
         return Place(self._file, line, column) if self._has_lines else Place(self._file)
 
     @property
-    def innermost(self) -> Bracket | None:
-        if not self._open:
-            return None
-        place = self._open[-1].place
-        return Bracket(place.line, place.column, self._open[-1].is_mapping)
+    def innermost(self) -> _Open | None:
+        return self._open[-1] if self._open else None
 
     def take(self, event: Any) -> None:
         place = self.at(event.start_mark.line + 1, event.start_mark.column + 1)
@@ -281,15 +278,8 @@ def resolve(text: str) -> ScalarValue:
 _OPENING = {"while parsing a flow mapping": ("{", "}"), "while parsing a flow sequence": ("[", "]")}
 
 
-@dataclass(frozen=True, slots=True)
-class Bracket:
-    line: int
-    column: int
-    is_mapping: bool
-
-
-def line_and_reason(
-    error: yaml.MarkedYAMLError, text: str, last: Any, innermost: Bracket | None
+def _line_and_reason(
+    error: yaml.MarkedYAMLError, text: str, last: Any, innermost: _Open | None
 ) -> tuple[int, int, str]:
     """Line, column and reason of a mistake in YAML.
 
@@ -303,7 +293,7 @@ def line_and_reason(
     is_at_end = mark is not None and not text[mark.index :].strip()
     if error.context == "while parsing a flow node" and is_at_end and innermost is not None:
         opening = "{" if innermost.is_mapping else "["
-        return innermost.line, innermost.column, f"the '{opening}' is not closed before the end"
+        return innermost.place.line, innermost.place.column, f"the '{opening}' is not closed before the end"
     mark, reason = _mark_and_reason(error, text, last)
     return (0, 0, reason) if mark is None else (mark.line + 1, mark.column + 1, reason)
 

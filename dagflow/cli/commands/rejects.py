@@ -12,8 +12,9 @@ from typing import Any
 import click
 
 from dagflow.cli import output
+from dagflow.cli.commands.replay import app_to_repeat
 from dagflow.cli.commands.status import NOT_READ
-from dagflow.cli.locations import is_app_file, journal_required, load, locate
+from dagflow.cli.locations import journal_required, locate
 from dagflow.cli.number_format import count
 from dagflow.cli.output import on_one_line
 from dagflow.cli.progress import display_for, logging_to
@@ -31,7 +32,6 @@ from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.repeatable import why_not_replayed
 from dagflow.engine.run import run as engine_run
 from dagflow.engine.run_setup import RunOptions
-from dagflow.engine.window_replay import app_file
 from dagflow.errors import JournalError, RunStoppedError
 from dagflow.journal.reader import read_state
 from dagflow.plan.description import describe
@@ -234,11 +234,8 @@ def _replay(
     *,
     as_json: bool,
 ) -> int:
-    if is_app_file(checkpoint):
-        app = app or checkpoint
-        checkpoint = load(checkpoint, settings, overrides).attributes.checkpoint
-    logical = load(app or app_file(checkpoint, StorageContext.default()), settings, overrides)
-    storage, choice = logical.attributes.storage_context(), options.rejects or RejectChoice()
+    logical, checkpoint, storage = app_to_repeat(checkpoint, app, settings, overrides)
+    choice = options.rejects or RejectChoice()
     before = after = _Counts.of(logical, checkpoint, storage, choice)
     if before.shared and why_not_replayed(PlacedApp.of(logical, storage)) is None:
         raise _both_kinds(before.shared, checkpoint)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict
 
 import click
@@ -24,6 +25,7 @@ from dagflow.cli.signals import on_driver_thread, stop_requested_by_signals
 from dagflow.engine.replayer import ReplayedWindow
 from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.window_replay import app_file, replay_windows, windows_of
+from dagflow.plan.logical import LogicalPlan
 from dagflow.report.manifest import matching_windows, unmatched
 from dagflow.spec.problems import quoted
 from dagflow.storage.context import StorageContext
@@ -39,6 +41,21 @@ def _window_ranges(context: click.Context, parameter: click.Parameter, values: t
             raise click.BadParameter(f"{quoted(value)} is neither a window nor a range of windows, such as 3 or 3-12")
         ranges.append(range(int(match[1]), int(match[2] or match[1]) + 1))
     return ranges
+
+
+def app_to_repeat(
+    checkpoint: str, app: str | None, settings: Settings, overrides: Sequence[str]
+) -> tuple[LogicalPlan, str, StorageContext]:
+    """The app that runs again what a checkpoint has: the given one, or that of the last run; the checkpoint's location.
+
+    Raises:
+        MissingJournalError: No app is given, and there is no journal that names one.
+    """
+    if is_app_file(checkpoint):
+        app = app or checkpoint
+        checkpoint = load(checkpoint, settings, overrides).attributes.checkpoint
+    logical = load(app or app_file(checkpoint, StorageContext.default()), settings, overrides)
+    return logical, checkpoint, logical.attributes.storage_context()
 
 
 @click.command("replay")
@@ -82,13 +99,8 @@ def command(
     if bool(windows) == (pattern is not None):
         raise click.UsageError("give either --window, once or more, or --files")
     require_no_file_above(checkpoint)
-    given = checkpoint
-    if is_app_file(checkpoint):
-        app = app or checkpoint
-        checkpoint = load(checkpoint, settings, overrides).attributes.checkpoint
-    with journal_required(given):
-        logical = load(app or app_file(checkpoint, StorageContext.default()), settings, overrides)
-        storage = logical.attributes.storage_context()
+    with journal_required(checkpoint):
+        logical, checkpoint, storage = app_to_repeat(checkpoint, app, settings, overrides)
         if pattern is None:
             chosen = windows_of(windows, checkpoint, storage)
         else:

@@ -62,6 +62,10 @@ class Frame:
     operators: tuple[str, ...]
     is_driver: bool
 
+    @property
+    def heading(self) -> str:
+        return f"{self.title}: {self.subtitle}" if self.subtitle else self.title
+
 
 @dataclass(frozen=True, slots=True)
 class Arrow:

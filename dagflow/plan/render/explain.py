@@ -8,7 +8,7 @@ from typing import Literal, get_args
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.plan.render.drawing import Drawing, drawing_of, node_ids
-from dagflow.plan.render.svg import svg
+from dagflow.plan.render.svg import svg_lines
 from dagflow.plan.render.text import text
 
 Format = Literal["text", "mermaid", "dot", "svg"]
@@ -33,15 +33,11 @@ def explain(
     drawing = drawing_of(logical, physical, partitions or {}, estimate, redact)
     if format == "text":
         return text(logical, drawing, redact)
-    draw = {"mermaid": mermaid, "dot": dot, "svg": svg}[format]
-    return draw(drawing)
+    lines = {"mermaid": _mermaid_lines, "dot": _dot_lines, "svg": svg_lines}[format]
+    return "\n".join(lines(drawing)) + "\n"
 
 
 _STYLES = {"call": "solid", "assigned": "dashed", "shuffle": "bold", "report": "dotted"}
-
-
-def dot(drawing: Drawing) -> str:
-    return "\n".join(_dot_lines(drawing)) + "\n"
 
 
 def _dot_lines(drawing: Drawing) -> Iterator[str]:
@@ -53,9 +49,8 @@ def _dot_lines(drawing: Drawing) -> Iterator[str]:
     if drawing.caption:
         yield f"    label={_string(drawing.caption)}"
     for index, frame in enumerate(drawing.frames):
-        title = f"{frame.title}: {frame.subtitle}" if frame.subtitle else frame.title
         yield f"    subgraph cluster_{index} {{"
-        yield f"        label={_string(title)}"
+        yield f"        label={_string(frame.heading)}"
         for name in frame.operators:
             yield f"        {ids[name]} [label={_string(name, drawing.classes[name])}]"
         yield "    }"
@@ -73,17 +68,12 @@ def _string(*lines: str) -> str:
 _ARROWS = {"call": "-->", "assigned": "-.->", "shuffle": "==>", "report": "-.->"}
 
 
-def mermaid(drawing: Drawing) -> str:
-    return "\n".join(_mermaid_lines(drawing)) + "\n"
-
-
 def _mermaid_lines(drawing: Drawing) -> Iterator[str]:
     ids = node_ids(drawing)
     yield "flowchart LR"
     yield f"    %% app {drawing.app}" + (f": {drawing.caption}" if drawing.caption else "")
     for index, frame in enumerate(drawing.frames):
-        title = f"{frame.title}: {frame.subtitle}" if frame.subtitle else frame.title
-        yield f'    subgraph f{index}["{_entities(title)}"]'
+        yield f'    subgraph f{index}["{_entities(frame.heading)}"]'
         for name in frame.operators:
             yield f'        {ids[name]}["{_entities(name)}<br/><i>{_entities(drawing.classes[name])}</i>"]'
         yield "    end"

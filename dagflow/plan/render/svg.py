@@ -32,12 +32,8 @@ _LEAST_WIDTH = 420.0
 """Width that the legend needs at least."""
 
 
-def svg(drawing: Drawing) -> str:
-    """The plan as an SVG document, which is light or dark as its reader prefers."""
-    return "\n".join(_lines(drawing)) + "\n"
-
-
-def _lines(drawing: Drawing) -> Iterator[str]:
+def svg_lines(drawing: Drawing) -> Iterator[str]:
+    """An SVG document, which is light or dark as its reader prefers."""
     room = MAX_WIDTH - 2 * _MARGIN
     layout = layout_of(lambda is_downward: parts_of(drawing, is_downward), room)
     title = clipped(drawing.app, _APP, room, is_bold=True)

@@ -12,7 +12,7 @@ from dagflow.errors import own_name
 from dagflow.plan.accumulators import accumulators, over_text
 from dagflow.plan.logical import LogicalPlan, OperatorNode, own_operators, own_port
 from dagflow.plan.physical import PortRef
-from dagflow.plan.render.drawing import Arrow, ArrowStyle, Drawing, Frame
+from dagflow.plan.render.drawing import Arrow, ArrowStyle, Drawing
 from dagflow.plan.stream_columns import stream_columns
 from dagflow.spec.problems import Problems
 
@@ -60,7 +60,7 @@ def _rows(logical: LogicalPlan, drawing: Drawing, redact: Callable[[str], str]) 
     columns = {own: known[port] for port in known if (own := own_port(port, logical.own_ports)) is not None}
     for frame in drawing.frames:
         yield _Row(rails.passing(), "")
-        yield _Row(rails.passing(), rails.passing(), 0, _title(frame))
+        yield _Row(rails.passing(), rails.passing(), 0, frame.heading)
         for name in _one_by_one(frame.operators, drawing.arrows):
             node = nodes[name]
             partition = f", partition: {node.partition}" if node.partition is not None else ""
@@ -96,10 +96,6 @@ def _explanation(logical: LogicalPlan, name: str) -> str:
     made = composite.operator.expand() if composite is not None and isinstance(composite.operator, Composite) else None
     made_of = ["made of " + ", ".join(type(each).__name__ for each in made.parts.values())] if made is not None else []
     return "; ".join([*made_of, *(line for part in parts for line in part.explanation())])
-
-
-def _title(frame: Frame) -> str:
-    return f"{frame.title}: {frame.subtitle}" if frame.subtitle else frame.title
 
 
 def _words(nodes: Mapping[str, OperatorNode], arrow: Arrow, columns: Mapping[PortRef, StreamColumns]) -> str:

@@ -17,11 +17,26 @@ from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.placement import place
 from dagflow.plan.render.drawing import Drawing, drawing_of
 from dagflow.plan.render.layout import Box, Layout, layout_of, spread, total
-from dagflow.plan.render.svg import CLASS, LABEL, MAX_WIDTH, NAME, SUBTITLE, parts_of, svg, text_width, title_lines
+from dagflow.plan.render.svg import (
+    CLASS,
+    LABEL,
+    MAX_WIDTH,
+    NAME,
+    SUBTITLE,
+    parts_of,
+    svg_lines,
+    text_width,
+    title_lines,
+)
 from dagflow.spec.app_spec import Partition
 from tests.nightly import examples
 from tests.plan.dags import Head, Work, plan_of
 from tests.strategies import logical_plans
+
+
+def svg(drawing: Drawing) -> str:
+    return "\n".join(svg_lines(drawing))
+
 
 ROOM = MAX_WIDTH - 48
 
