@@ -27,23 +27,15 @@ class Decompressor(Protocol):
     """Decompresses one stream; the interface of the standard library's own."""
 
     @property
-    def eof(self) -> bool:
-        """Whether the end of the stream was reached."""
+    def eof(self) -> bool: ...
 
     @property
-    def needs_input(self) -> bool:
-        """Whether more output needs more input."""
+    def needs_input(self) -> bool: ...
 
     @property
-    def unused_data(self) -> bytes:
-        """The bytes behind the stream in the input given so far."""
+    def unused_data(self) -> bytes: ...
 
-    def decompress(self, data: bytes, max_length: int = -1) -> bytes:
-        """Decompress some output, at most max_length bytes of it.
-
-        Raises:
-            Exception: The library's own error for input that is damaged.
-        """
+    def decompress(self, data: bytes, max_length: int = -1) -> bytes: ...
 
 
 class _Deflated:

@@ -132,7 +132,7 @@ class DatasetTarget(TableTarget):
         return pa.schema([*known, *(given[name] for name in new)])
 
     def require_possible(self, files: Sequence[PendingFile], columns: pa.Schema, known: pa.Schema | None) -> None:
-        self.table.known = columns
+        self.table.known = columns  # the files have them from now on
 
 
 def _data_files(

@@ -53,23 +53,20 @@ class MergeJob:
         operator: The writer of the table.
         columns: The names of the columns of all fragments.
         size_bytes: Bytes of the pieces.
-        pieces: The pieces in order, by fragment: its URL, and the range of each piece.
+        pieces: The pieces in order, by fragment: its URL, and start, end and checksum of each piece; see Piece.
         keys: Columns by whose values the rows replace others; then the file has the newest row of each key.
-        checksums: Checksums of the pieces of each fragment, in the same order; see Piece.
     """
 
     operator: str
     columns: tuple[str, ...]
     size_bytes: int
-    pieces: tuple[tuple[str, tuple[tuple[int, int], ...]], ...]
-    checksums: tuple[tuple[int, ...], ...]
+    pieces: tuple[tuple[str, tuple[tuple[int, int, int], ...]], ...]
     keys: tuple[str, ...] = ()
 
     def parts(self) -> Iterator[tuple[str, list[Piece]]]:
         """The fragments in order, each with the parts that the job needs of it."""
-        for number, (url, ranges) in enumerate(self.pieces):
-            checksums = zip(ranges, self.checksums[number], strict=True)
-            yield url, [Piece((), start, end, crc32) for (start, end), crc32 in checksums]
+        for url, places in self.pieces:
+            yield url, [Piece((), *place) for place in places]
 
 
 class TableGroups(Grouper):
@@ -123,7 +120,7 @@ class TableGroups(Grouper):
         )
 
     def _emit(self, waiting: Sequence[HeldFile]) -> None:
-        # If the app's keys have changed meanwhile, fragments with the new keys are a group of their own.
+        # The app's keys may have changed meanwhile: fragments with the new keys become another group.
         keys = _keys_of(waiting[0])
         group = list(itertools.takewhile(lambda held: _keys_of(held) == keys, waiting))
         self._taken_through = group[-1].window_id
@@ -163,22 +160,16 @@ def merge_jobs(files: Sequence[HeldFile], target_bytes: int) -> list[MergeJob]:
             position += piece.end - piece.start
         newest = facts[-1]
         for share in filter(None, shares):
-            fragments = _by_fragment(share)
+            fragments: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
+            for url, piece in share:
+                fragments[url].append((piece.start, piece.end, piece.crc32))
             jobs.append(
                 MergeJob(
                     operator=newest.operator,
                     columns=columns,
                     size_bytes=sum(piece.end - piece.start for _, piece in share),
-                    pieces=tuple((url, tuple((one.start, one.end) for one in own)) for url, own in fragments.items()),
+                    pieces=tuple((url, tuple(places)) for url, places in fragments.items()),
                     keys=tuple(newest.keys),
-                    checksums=tuple(tuple(one.crc32 for one in own) for own in fragments.values()),
                 )
             )
     return jobs
-
-
-def _by_fragment(share: Sequence[tuple[str, Piece]]) -> dict[str, list[Piece]]:
-    fragments: dict[str, list[Piece]] = defaultdict(list)
-    for url, piece in share:
-        fragments[url].append(piece)
-    return fragments

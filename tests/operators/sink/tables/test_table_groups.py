@@ -40,7 +40,7 @@ def held(window_id: int, *pieces: tuple[str, int], columns: str = "n", held_ms: 
 
 def ranges(job: MergeJob) -> list[tuple[str, int, int]]:
     """The pieces of a job, one by one."""
-    return [(Path(url).name, start, end) for url, each in job.pieces for start, end in each]
+    return [(Path(url).name, start, end) for url, each in job.pieces for start, end, _ in each]
 
 
 def test_a_partition_becomes_as_few_files_of_equal_length_as_possible() -> None:
