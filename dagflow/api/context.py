@@ -13,21 +13,27 @@ from typing_extensions import Buffer
 
 from dagflow.api.rejects.refused_records import RefusedLog
 from dagflow.api.sources import FileSources
+from dagflow.errors import DagflowError, MissingError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.file_facts import FileFacts
+from dagflow.storage.location import redacted
+from dagflow.storage.objects import ObjectStore
 from dagflow.storage.pending import HeldFile, PendingFile
 
 
-class SideData(Protocol):
-    """One version of a side input, as a task gets it."""
+@dataclass(frozen=True, slots=True)
+class SideData:
+    """One version of a side input, as a task gets it.
 
-    @property
-    def name(self) -> str:
-        """Different for different bytes; a task may cache by it what it makes of the bytes."""
+    Attributes:
+        name: Different for different bytes; a task may cache by it what it makes of the bytes.
+        version: The operator's name for the version.
+        kept: The bytes, or the checkpoint that has them in an object of this name.
+    """
 
-    @property
-    def version(self) -> str:
-        """The operator's name for the version."""
+    name: str
+    version: str
+    kept: bytes | ObjectStore
 
     def read(self) -> bytes:
         """The bytes that SideInput.read_side_input returned.
@@ -35,6 +41,15 @@ class SideData(Protocol):
         Raises:
             DagflowError: The bytes cannot be read.
         """
+        if isinstance(self.kept, bytes):
+            return self.kept
+        try:
+            return self.kept.read(self.name)
+        except MissingError as error:
+            raise DagflowError(
+                f"the copy of a side input is not in the checkpoint: {redacted(self.kept.url)}/{self.name}",
+                hint="put the checkpoint where all hosts of the cluster reach it; if it was there, put it back",
+            ) from error
 
 
 class OutputFile(Protocol):

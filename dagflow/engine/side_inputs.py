@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 
-from dagflow.api.capabilities.side_input import SideInput, StoredSideData, read_consistently
+from dagflow.api.capabilities.side_input import SideInput, read_consistently
 from dagflow.api.context import SideData
 from dagflow.api.operator import Operator
 from dagflow.execution.failures import located
@@ -55,7 +55,7 @@ class SideInputs:
 
     def data_of(self, versions: Mapping[str, SideVersion]) -> dict[str, SideData]:
         """The data of the side inputs for tasks, by operator."""
-        return {name: StoredSideData(each.copy, each.version, self._store) for name, each in versions.items()}
+        return {name: SideData(each.copy, each.version, self._store) for name, each in versions.items()}
 
     def committed(self, planned: Iterable[WindowPlan]) -> None:
         """Remove copies of this driver that no window needs any more."""

@@ -9,7 +9,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -112,12 +112,12 @@ class AlertMonitor:
         if self._failure is not None:
             found["failure"] = self._failure
         for finding in found.values():
-            if finding.cause not in self._open.since_ms:
+            if finding.cause not in self._open:
                 self._report(reading, finding, is_over=False)
         if reading.snapshot is None:
             # A run that ends before it has figures may have failed, and does not show that an alert is over.
             return
-        for cause in [cause for cause in self._open.since_ms if cause not in found]:
+        for cause in [cause for cause in self._open if cause not in found]:
             if cause != "failure":
                 now = figures.get(cause, Finding(cause, "", 0.0))
                 self._report(reading, replace(now, text=f"the alert '{cause}' is over"), is_over=True)
@@ -162,8 +162,8 @@ class AlertMonitor:
             return self._report_refusal(refused)
         self._is_refused = False
         logger.warning("alert %s: %s", notice.state, text)
-        since_ms = {cause: since for cause, since in self._open.since_ms.items() if cause != finding.cause}
-        self._open = OpenAlerts(since_ms if is_over else {**since_ms, finding.cause: now_ms})
+        others = {cause: since_ms for cause, since_ms in self._open.items() if cause != finding.cause}
+        self._open = others if is_over else {**others, finding.cause: now_ms}
         try:
             write_open(self._store, self._open)
         except StorageError as error:
@@ -266,29 +266,21 @@ def _run(command: tuple[str, ...], notice: AlertNotice) -> str:
 _NAME = "alerts/open"
 
 
-@dataclass(frozen=True, slots=True)
-class OpenAlerts:
-    """The alerts that were sent and are not over.
+def read_open(store: ObjectStore) -> dict[Cause, int]:
+    """When each alert of a checkpoint was sent that is not over, in milliseconds since 1970, by cause.
 
-    Attributes:
-        since_ms: When each was sent, in milliseconds since 1970, by cause.
+    No alerts where they cannot be read, so that they are sent once more.
     """
-
-    since_ms: dict[Cause, int] = field(default_factory=dict)
-
-
-def read_open(store: ObjectStore) -> OpenAlerts:
-    """The open alerts of a checkpoint; none where they cannot be read, so that they are sent once more."""
     url = redacted(f"{store.url}/{_NAME}")
     try:
-        return from_json(OpenAlerts, decode(store.read(_NAME), url), url)
+        return from_json(dict[Cause, int], decode(store.read(_NAME), url), url)
     except (MissingError, JournalError):
-        return OpenAlerts()
+        return {}
 
 
-def write_open(store: ObjectStore, alerts: OpenAlerts) -> None:
-    said = encode(to_json(alerts))
+def write_open(store: ObjectStore, since_ms_by_cause: dict[Cause, int]) -> None:
+    content = encode(to_json(since_ms_by_cause))
     try:
-        store.create(_NAME, said)
+        store.create(_NAME, content)
     except AlreadyExistsError:
-        store.replace(_NAME, said)
+        store.replace(_NAME, content)

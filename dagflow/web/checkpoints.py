@@ -20,19 +20,11 @@ _ODD = re.compile(r"[^a-z0-9]+")
 _ENDINGS = re.compile(r"\.journal$")
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """A value that changes where a journal has grown, or was replaced by another one.
+Mark = tuple[str, str, str]
+"""The nonce of the newest run, the names of the newest record and of the newest snapshot.
 
-    Attributes:
-        run: The nonce of the newest run: a journal that begins anew has the same names, and other runs.
-        record: The name of the newest record.
-        snapshot: The name of the newest snapshot.
-    """
-
-    run: str
-    record: str
-    snapshot: str
+It changes where a journal has grown, or was replaced: one that begins anew has the same names, and other runs.
+"""
 
 
 @dataclass(slots=True)
@@ -86,7 +78,7 @@ class Checkpoint:
         # The heartbeat comes first: a new run's nonce beside names of the old journal would fit the new one later.
         heartbeat = newest_heartbeat(store)[1]
         run = "" if heartbeat is None else heartbeat.nonce
-        return Mark(run, max(store.list(LOG), default=""), max(store.list(SNAPSHOTS), default="")), heartbeat
+        return (run, max(store.list(LOG), default=""), max(store.list(SNAPSHOTS), default="")), heartbeat
 
     @property
     def shown_url(self) -> str:

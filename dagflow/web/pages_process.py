@@ -18,6 +18,18 @@ _NICE = 10
 """The priority below that of the run."""
 
 
+@dataclass(frozen=True)
+class Address:
+    host: str
+    port: int
+    token: str
+
+    @property
+    def url(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}/" + (f"?token={self.token}" if self.token else "")
+
+
 class PagesProcess:
     """Starts the process, and waits for its end."""
 
@@ -89,15 +101,3 @@ def end_with_stdin() -> None:
 
 if __name__ == "__main__":
     _serve(int(sys.argv[1]))
-
-
-@dataclass(frozen=True)
-class Address:
-    host: str
-    port: int
-    token: str
-
-    @property
-    def url(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.port}/" + (f"?token={self.token}" if self.token else "")

@@ -4,66 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from abc import abstractmethod
-from dataclasses import dataclass
 
 from dagflow.api.context import SideData
 from dagflow.api.operator import Capability, Operator
-from dagflow.errors import DagflowError, MissingError
+from dagflow.errors import DagflowError
 from dagflow.storage.context import StorageContext
-from dagflow.storage.location import redacted
-from dagflow.storage.objects import ObjectStore
 
 _ATTEMPTS = 5
 """How often a side input is read that changes during the read."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoredSideData:
-    """A copy of a side input in a checkpoint; see SideData.
-
-    Attributes:
-        name: The object with the copy.
-        version: The operator's name for the version.
-        store: The checkpoint.
-    """
-
-    name: str
-    version: str
-    store: ObjectStore
-
-    def read(self) -> bytes:
-        """The copy.
-
-        Raises:
-            StorageError: The copy cannot be read.
-            DagflowError: The copy does not exist.
-        """
-        try:
-            return self.store.read(self.name)
-        except MissingError as error:
-            raise DagflowError(
-                f"the copy of a side input is not in the checkpoint: {redacted(self.store.url)}/{self.name}",
-                hint="put the checkpoint where all hosts of the cluster reach it; if it was there, put it back",
-            ) from error
-
-
-@dataclass(frozen=True, slots=True)
-class LoadedSideData:
-    """A side input in memory, where there is no checkpoint; see SideData.
-
-    Attributes:
-        name: As in SideData.
-        version: The operator's name for the version.
-        data: The bytes.
-    """
-
-    name: str
-    version: str
-    data: bytes
-
-    def read(self) -> bytes:
-        """The bytes."""
-        return self.data
 
 
 class SideInput(Capability):
@@ -142,4 +90,4 @@ def loaded_side_data(operator: Operator, storage: StorageContext) -> SideData | 
     if not isinstance(operator, SideInput):
         return None
     version, data = read_consistently(operator, storage, operator.side_input_version(storage))
-    return LoadedSideData(hashlib.blake2b(data, digest_size=16).hexdigest(), version, data)
+    return SideData(hashlib.blake2b(data, digest_size=16).hexdigest(), version, data)
