@@ -193,7 +193,7 @@ FOLLOWED = {
     "test_tuples_whose_class_has_other_fields_by_now_are_refused",
     "a class of tuples is a frozen dataclass": "journal/test_planned_tuples.py::"
     "test_a_run_goes_on_when_the_operator_is_mended",
-    "define complete_end(source) in the class": "operators/reader/test_growing.py::"
+    "define complete_end(source) in the class": "operators/reader/test_content_growing.py::"
     "test_a_complete_end_lets_a_run_go_on_behind_what_was_read",
     "let all of them come back together": "cli/commands/test_rejects.py::test_two_kinds_in_a_window_come_back_together",
     "give it more, such as --conf spark.driver.memory": KILLED,
