@@ -85,6 +85,10 @@ STREAM_KEYS = ("from", "to", "broadcast")
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,199}")
 PORT = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
 
+MODULE_KEYS = ("description", "inputs", "outputs", "properties", "operators", "streams")
+USE_KEYS = ("module", "properties")
+MAX_MODULE_DEPTH = 16
+
 MAX_OPERATORS = 10_000
 """A few files that use each other several times can stand for billions of operators."""
 
@@ -174,20 +178,33 @@ class GraphReader(NodeReader):
 
     def read_module(self, name: str, mapping: Mapping) -> Module | None:
         """Read the module that an operator names; None if it could not be read, which became problems."""
-        files = ModuleFileReader(self.search_path, self.environment, self.problems, self.file, self.using)
-        found = files.read(name, mapping)
-        if found is None:
+        self.check_keys(mapping, USE_KEYS, f"operator '{name}', which is a module,")
+        node = mapping.get("module")
+        file = self._locate(f"module of operator '{name}'", node)
+        if file is None or node is None:
             return None
-        inner = replace(
-            self,
-            file=found.file,
-            prefix=f"{name}/",
-            using=(*self.using, found.file),
-            search_path=tuple(dict.fromkeys((*self.search_path, str(Path(found.file).resolve().parent)))),
-        )
-        graph = inner.read(found.operators, found.streams)
-        ports = inner.exposed_ports(found.root, "input", graph), inner.exposed_ports(found.root, "output", graph)
-        return Module(found.file, graph, *ports, found.properties, found.description)
+        using = (*self.using, file)
+        if os.path.realpath(file) in map(os.path.realpath, self.using) or len(using) > MAX_MODULE_DEPTH:
+            self.problems.add(node.place, f"operator '{name}': a module cannot use itself: {' -> '.join(using)}")
+            return None
+        root = parse_file(file, self.environment, self.problems)
+        if not isinstance(root, Mapping):
+            if root is not None:
+                text = f"a module is a mapping with {', '.join(MODULE_KEYS)}; got {kind_of(root)}"
+                self.problems.add(root.place, text)
+            return None
+        self.check_keys(root, MODULE_KEYS, "a module")
+        operators = self.section(root, "operators", required=True)
+        exposed = self.section(root, "properties").entries
+        properties = {key: self._paths(key, entry.value, operators) for key, entry in exposed.items()}
+        operators = self._with_properties(name, self.section(mapping, "properties"), properties, operators)
+        streams = self.section(root, "streams")
+        description = self.text(root.get("description"), "'description'") or ""
+        folders = tuple(dict.fromkeys((*self.search_path, str(Path(file).resolve().parent))))
+        inner = replace(self, file=file, prefix=f"{name}/", using=using, search_path=folders)
+        graph = inner.read(operators, streams)
+        ports = inner.exposed_ports(root, "input", graph), inner.exposed_ports(root, "output", graph)
+        return Module(file, graph, *ports, properties, description)
 
     def _operator(self, name: str, entry: MappingEntry) -> OperatorSpec:
         if isinstance(entry.value, Mapping):
@@ -290,73 +307,6 @@ class GraphReader(NodeReader):
             self.problems.add(end.place, f"{message}\n    it has: {', '.join(ports) or 'none'}")
             return False
         return True
-
-
-MODULE_KEYS = ("description", "inputs", "outputs", "properties", "operators", "streams")
-USE_KEYS = ("module", "properties")
-MAX_MODULE_DEPTH = 16
-
-
-@dataclass(frozen=True, slots=True)
-class ModuleFile:
-    """A module's file as an operator uses it.
-
-    Attributes:
-        operators: Its operators, with the properties that its user has given.
-        properties: See Module.properties.
-    """
-
-    file: str
-    root: Mapping
-    operators: Mapping
-    streams: Mapping
-    properties: MappingType[str, list[list[str]]]
-    description: str
-
-
-@dataclass(frozen=True, slots=True)
-class ModuleFileReader(NodeReader):
-    """Opens modules.
-
-    Attributes:
-        file: The file that uses them.
-    """
-
-    file: str
-    using: tuple[str, ...]
-
-    def read(self, name: str, mapping: Mapping) -> ModuleFile | None:
-        """Open the module that an operator names; None if it could not be read, which became problems."""
-        self.check_keys(mapping, USE_KEYS, f"operator '{name}', which is a module,")
-        node = mapping.get("module")
-        file = self._locate(f"module of operator '{name}'", node)
-        if file is None or node is None:
-            return None
-        chain = (*self.using, file)
-        if os.path.realpath(file) in map(os.path.realpath, self.using) or len(chain) > MAX_MODULE_DEPTH:
-            self.problems.add(node.place, f"operator '{name}': a module cannot use itself: {' -> '.join(chain)}")
-            return None
-        root = parse_file(file, self.environment, self.problems)
-        if not isinstance(root, Mapping):
-            if root is not None:
-                text = f"a module is a mapping with {', '.join(MODULE_KEYS)}; got {kind_of(root)}"
-                self.problems.add(root.place, text)
-            return None
-        self.check_keys(root, MODULE_KEYS, "a module")
-        operators = self.section(root, "operators", required=True)
-        properties = {
-            key: self._paths(key, entry.value, operators)
-            for key, entry in self.section(root, "properties").entries.items()
-        }
-        given = self.section(mapping, "properties")
-        return ModuleFile(
-            file,
-            root,
-            self._with_properties(name, given, properties, operators),
-            self.section(root, "streams"),
-            properties,
-            self.text(root.get("description"), "'description'") or "",
-        )
 
     def _locate(self, what: str, node: Node | None) -> str | None:
         """The module's file: beside the file that names it, otherwise in the working directory."""
