@@ -92,7 +92,7 @@ class AppReader(HeadReader):
         return Attributes(
             checkpoint=head.checkpoint,
             window_millis=self._millis(section, "window_millis") or 500,
-            storage=storage_of(section.get("storage"), self.search_path, self.environment, self.problems),
+            storage=self._storage(section.get("storage")),
             master=head.master,
             spark=head.spark,
             durability=self._durability(section.get("durability")),
@@ -136,6 +136,48 @@ class AppReader(HeadReader):
             self.problems.add(section.entries[inner].key_place, message)
         return roots
 
+    def _storage(self, section: Node | None) -> dict[str, dict[str, Any]]:
+        """The options by protocol; the credentials among them are not shown from here on."""
+        if section is None:
+            return {}
+        known = known_protocols()
+        options: dict[str, dict[str, Any]] = {}
+        for protocol, entry in self._entries("'storage'", section).entries.items():
+            # An author's own store may have a scheme that only the author knows.
+            backend = entry.value.get("backend") if isinstance(entry.value, Mapping) else None
+            if backend is not None:
+                self._check_backend(protocol, backend)
+            if protocol in known or backend is not None:
+                options[protocol] = _options(self._entries(f"options of protocol {quoted(protocol)}", entry.value))
+            else:
+                message = f"there is no protocol {quoted(protocol)}{did_you_mean(protocol, known)}"
+                advice = "'storage' has options by protocol, such as s3, gs, hdfs"
+                self.problems.add(entry.key_place, f"{message}\n    {advice}")
+        for secret in secrets_of(options):
+            self.environment.secrets.setdefault(secret, HIDDEN)
+        return options
+
+    def _check_backend(self, protocol: str, node: Node) -> None:
+        what = f"'backend' of protocol {quoted(protocol)}"
+        if not isinstance(node, Scalar):
+            example = f"expected the dotted path of a class, such as {BACKEND.example}"
+            self.problems.add(node.place, f"{what}: {example}")
+            return
+        try:
+            find_class(node.text, self.search_path, BACKEND)
+        except UnknownClassError as error:
+            self.problems.add(node.place, f"{what}: {error}")
+
+    def _entries(self, what: str, node: Node) -> Mapping:
+        """An empty mapping after a problem."""
+        if isinstance(node, Mapping):
+            return node
+        if not (isinstance(node, Scalar) and node.is_broken):
+            # A value in place of options may be a credential, and is not shown.
+            got = "a list" if isinstance(node, Items) else "a single value"
+            self.problems.add(node.place, f"{what}: expected a mapping, got {got}")
+        return Mapping(node.place, {})
+
 
 def read(
     path: str | os.PathLike[str],
@@ -158,51 +200,6 @@ def read(
     folders = search_path_of(os.fspath(path)) if search_path is None else tuple(search_path)
     spec = AppReader(folders, environment, problems, os.fspath(path)).read(overrides)
     return spec, problems.found
-
-
-def storage_of(
-    section: Node | None, search_path: Sequence[str], environment: Environment, problems: Problems
-) -> dict[str, dict[str, Any]]:
-    """The options by protocol; the credentials among them are not shown from here on."""
-    if section is None:
-        return {}
-    known = known_protocols()
-    found: dict[str, dict[str, Any]] = {}
-    for protocol, entry in _entries("'storage'", section, problems).entries.items():
-        # An author's own store may have a scheme that only the author knows.
-        own = entry.value.get("backend") if isinstance(entry.value, Mapping) else None
-        if own is not None:
-            _check_backend(protocol, own, search_path, problems)
-        if protocol in known or own is not None:
-            found[protocol] = _options(_entries(f"options of protocol {quoted(protocol)}", entry.value, problems))
-        else:
-            message = f"there is no protocol {quoted(protocol)}{did_you_mean(protocol, known)}"
-            problems.add(entry.key_place, f"{message}\n    'storage' has options by protocol, such as s3, gs, hdfs")
-    for secret in secrets_of(found):
-        environment.secrets.setdefault(secret, HIDDEN)
-    return found
-
-
-def _check_backend(protocol: str, node: Node, search_path: Sequence[str], problems: Problems) -> None:
-    what = f"'backend' of protocol {quoted(protocol)}"
-    if not isinstance(node, Scalar):
-        problems.add(node.place, f"{what}: expected the dotted path of a class, such as {BACKEND.example}")
-        return
-    try:
-        find_class(node.text, search_path, BACKEND)
-    except UnknownClassError as error:
-        problems.add(node.place, f"{what}: {error}")
-
-
-def _entries(what: str, node: Node, problems: Problems) -> Mapping:
-    """An empty mapping after a problem."""
-    if isinstance(node, Mapping):
-        return node
-    if not (isinstance(node, Scalar) and node.is_broken):
-        # A value in place of options may be a credential, and is not shown.
-        got = "a list" if isinstance(node, Items) else "a single value"
-        problems.add(node.place, f"{what}: expected a mapping, got {got}")
-    return Mapping(node.place, {})
 
 
 def _options(mapping: Mapping) -> dict[str, Any]:
