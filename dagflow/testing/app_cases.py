@@ -17,8 +17,8 @@ from dagflow.spec.problems import Place, Problems
 from dagflow.spec.yaml_parser import parse_file
 from dagflow.spec.yaml_tree import Mapping as MappingNode
 from dagflow.testing.apps import AppFolder, AppOutputs
+from dagflow.testing.published_rows import comparable, sorted_lines, with_types_of
 from dagflow.testing.repeated_runs import differences_of_cuts, differences_of_deaths
-from dagflow.testing.row_values import comparable, sorted_lines, with_types_of
 
 FILE_PREFIX = "test_"
 """Prefix of names of test files; other files are apps, which may have tests of their own."""
@@ -32,7 +32,6 @@ class Actual:
 
     Attributes:
         path: The keys that lead to the value in the file.
-        value: The value.
     """
 
     path: tuple[str, ...]
@@ -45,7 +44,6 @@ class CaseFailure:
 
     Attributes:
         place: Where the case states the value.
-        message: The difference, over several lines.
         actual: The value that it would have to state; None where that is no remedy.
     """
 

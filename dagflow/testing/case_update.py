@@ -37,12 +37,8 @@ class _Value:
     """A value in a text.
 
     Attributes:
-        node: The value.
-        column: Column of its key.
         is_flow: Whether it is inside of braces.
         before: The end of what precedes it: the colon, or its anchor or tag.
-        start: Its start.
-        end: Its end.
     """
 
     node: Any
@@ -62,7 +58,6 @@ def updated(text: str, actuals: Iterable[Actual]) -> tuple[str, int]:
     """The text of a test file, or of an app with tests, with published values in place of stated ones.
 
     Args:
-        text: The file.
         actuals: The values that differ. A value from an alias or a merge key is left unchanged, and so is one that
             cannot be replaced without a change to others, for example because they use an anchor inside of it.
 

@@ -14,8 +14,7 @@ from dagflow.plan.logical import LogicalPlan
 from dagflow.spec.case_reader import AppCase
 from dagflow.testing.apps import AppFolder, AppOutputs
 from dagflow.testing.faults import InjectedCrash, crashing_disk
-from dagflow.testing.published_rows import is_parquet
-from dagflow.testing.row_values import comparable, sorted_lines
+from dagflow.testing.published_rows import comparable, is_parquet, sorted_lines
 
 MOST_BYTES = 512
 """Size of a file whose block sizes are all tried, at most: each of them is a run."""
@@ -27,11 +26,6 @@ def differences_of_cuts(case: AppCase, files: Mapping[str, bytes], done: AppOutp
     """The differences in published or counted records where files are cut at a certain size; the first such size.
 
     Records may come in another order: blocks are read in parallel.
-
-    Args:
-        case: The app and its properties.
-        files: The files.
-        done: The output where each file is one block.
     """
     largest = max(files, key=lambda path: len(files[path]), default="")
     size = len(files.get(largest, b""))
@@ -69,13 +63,7 @@ def _cut(plan: LogicalPlan, block_bytes: int) -> bool:
 
 
 def differences_of_deaths(case: AppCase, files: Mapping[str, bytes], done: AppOutputs) -> Iterator[str]:
-    """The differences in output where a run dies before a change of the disk, and another one continues; the first.
-
-    Args:
-        case: The app and its properties.
-        files: The files.
-        done: The output of an undisturbed run.
-    """
+    """The differences in output where a run dies before a change of the disk, and another one continues; the first."""
     expected = _published(done)
     for at in itertools.count(1):
         what = f"after a crash before change {at} of the disk"
