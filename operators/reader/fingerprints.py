@@ -17,8 +17,7 @@ from dagflow.storage.fingerprint import (
 from dagflow.storage.location import redacted
 from operators.files.metadata import BlockMetadata
 from operators.files.source_events import Fate, FileFingerprints, ReadPart
-from operators.reader.byte_source import ByteSource
-from operators.reader.scanning.multi_file import BufferedFiles
+from operators.reader.byte_source import BufferedFiles, ByteSource
 
 
 def block_fingerprint(

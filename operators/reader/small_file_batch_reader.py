@@ -19,7 +19,7 @@ from operators.files.file_columns import Column
 from operators.files.metadata import BlockMetadata
 from operators.files.small_file_batch import SmallFileBatch
 from operators.reader.block_processor import ReadStep, TaskAccounting, no_records
-from operators.reader.byte_source import BufferSlice
+from operators.reader.byte_source import BufferedFiles, BufferSlice
 from operators.reader.compression.recognition import is_any_compressed, is_any_unreadable
 from operators.reader.compression.stream import CorruptArchiveError
 from operators.reader.content import ContentReader
@@ -27,7 +27,6 @@ from operators.reader.fingerprints import buffered_fingerprints
 from operators.reader.formats.base import HeaderError
 from operators.reader.on_error import ErrorPolicy
 from operators.reader.rate_limit import RateLimiter
-from operators.reader.scanning.multi_file import BufferedFiles
 
 BUFFER_FILES = 4096
 """Largest number of tiny files that are read at a time."""

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from operators.expressions.sql_types import DATE, DOUBLE, INTEGER, TEXT, is_number, is_whole
 from operators.expressions.vectors import Bound, CallSite, attempted
-from operators.reader.columns.calendar import in_calendar
+from operators.reader.columns.literals import in_calendar
 
 _connections = threading.local()
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from operators.expressions.casting import cast
 from operators.expressions.sql_types import BIGINT, DATE, INTEGER, INTERVAL, TIMESTAMP, is_whole, name_of
 from operators.expressions.vectors import Bound, CallSite, applied, attempted
-from operators.reader.columns.calendar import EARLIEST, LATEST, in_calendar
+from operators.reader.columns.literals import EARLIEST, LATEST, in_calendar
 
 _DAY_US = 86_400_000_000
 _TRUNCATED = ("year", "quarter", "month", "week", "day", "hour", "minute", "second")

@@ -24,8 +24,7 @@ from dagflow.metrics.names import (
     SKIPPED_BYTES,
 )
 from operators.files.metadata import BlockMetadata
-from operators.reader.byte_source import ByteSource, read_exactly, size_read_from
-from operators.reader.scanning.multi_file import MultiFileReader
+from operators.reader.byte_source import ByteSource, MultiFileReader, read_exactly, size_read_from
 from operators.rejects.record_refusing import not_taken
 
 CHUNK_BYTES = 1 << 20

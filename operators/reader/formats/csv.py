@@ -24,12 +24,14 @@ from operators.reader.formats.base import ByteAccounting, Parsed, PreScanned
 from operators.reader.scanning.charset import Charset, Decoder, UndecodedRejects
 from operators.reader.scanning.column_parsing import valid_text, without_refused, without_skipped
 from operators.reader.scanning.delimited import Delimited
-from operators.reader.scanning.quote_scan import QuoteScan, RowEntry, newlines_outside
 from operators.reader.scanning.quoting import (
     ADVICE,
     OUTSIDE,
     Dialect,
+    QuoteScan,
+    RowEntry,
     Transition,
+    newlines_outside,
     quoting_of,
     rows_with_strays,
     stray_quotes,

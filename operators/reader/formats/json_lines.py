@@ -23,7 +23,6 @@ from dagflow.storage.columns import borders_of
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import Bytes, ByteSource
 from operators.reader.columns.found_members import FoundMembers
-from operators.reader.columns.inference import SAMPLED_BYTES, shapes_of, types_of
 from operators.reader.columns.json_members import (
     JsonMembers,
     are_braced,
@@ -34,6 +33,7 @@ from operators.reader.columns.json_members import (
     width_of,
 )
 from operators.reader.columns.types import ColumnTypes, refuse_optional
+from operators.reader.columns.written_values import SAMPLED_BYTES, shapes_of, types_of
 from operators.reader.formats.base import ByteAccounting, Inferring, Parsed
 from operators.reader.scanning.column_parsing import valid_text, without_refused, without_skipped
 from operators.reader.scanning.delimited import Delimited

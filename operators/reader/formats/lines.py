@@ -13,14 +13,13 @@ from pydantic import Field
 from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.records import Origin, RecordBatch
 from operators.dotted_paths import imported
-from operators.reader.byte_source import Bytes, ByteSource, read_exactly
+from operators.reader.byte_source import BufferedFiles, Bytes, ByteSource, MultiFileReader, read_exactly
 from operators.reader.formats.base import ByteAccounting, FormatTraits, Parsed
 from operators.reader.scanning.charset import BadBytes, Charset, Decoder
 from operators.reader.scanning.delimited import Delimited
-from operators.reader.scanning.holes import LEAST_HOLE
-from operators.reader.scanning.multi_file import BufferedFiles, MultiFileReader
 from operators.reader.scanning.search import (
     BYTE,
+    LEAST_HOLE,
     NEWLINES,
     BackwardSearch,
     CodeUnit,

@@ -14,8 +14,17 @@ from operators.reader.byte_source import Bytes, ByteSource
 from operators.reader.formats.base import CHUNK_BYTES
 from operators.reader.scanning.delimited import Delimited
 from operators.reader.scanning.framing import pieces_of
-from operators.reader.scanning.holes import leading_holes
-from operators.reader.scanning.search import CR, LF, NONE, Positions, Terminators, contains, last_position, positions_of
+from operators.reader.scanning.search import (
+    CR,
+    LF,
+    NONE,
+    Positions,
+    Terminators,
+    contains,
+    last_position,
+    leading_holes,
+    positions_of,
+)
 
 
 class Regex(Delimited):

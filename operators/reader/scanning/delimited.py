@@ -26,8 +26,12 @@ from operators.reader.byte_source import (
 )
 from operators.reader.formats.base import BATCH_RECORDS, HOLE, ByteAccounting, FormatTraits, RecordFormat
 from operators.reader.scanning.framing import frame_adjacent, frame_apart, one_unended, pieces_of
-from operators.reader.scanning.holes import (
+from operators.reader.scanning.search import (
+    BYTE_ORDER_MARK,
     LEAST_HOLE,
+    Positions,
+    Terminators,
+    contains,
     first_hole,
     has_nul_unit,
     leading_holes,
@@ -35,7 +39,6 @@ from operators.reader.scanning.holes import (
     skip_holes,
     warn_of_holes,
 )
-from operators.reader.scanning.search import BYTE_ORDER_MARK, Positions, Terminators, contains
 
 LEFT_OUT_RECORDS = 1 << 10  # long records whose bytes are held at a time
 

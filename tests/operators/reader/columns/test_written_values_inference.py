@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.reader.columns.inference import shapes_of, types_of
+from operators.reader.columns.written_values import shapes_of, types_of
 
 SHAPES = [
     ([{"a": 1}, {"a": None}], {"a": "int64"}),

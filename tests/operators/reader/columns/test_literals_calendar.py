@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.reader.columns.calendar import EARLIEST, LATEST, in_calendar
+from operators.reader.columns.literals import EARLIEST, LATEST, in_calendar
 
 ZONES = [None, "UTC", "Europe/Paris", "America/New_York", "Australia/Sydney", "Pacific/Kiritimati", "-12:00", "+14:00"]
 PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6}
