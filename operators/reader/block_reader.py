@@ -121,7 +121,7 @@ class BacklogScaled(Operator, Partitioner, TupleReader):
     def _remember(self, stats: BacklogStats) -> None:
         needed = readers_for(stats.backlog, self.min_readers, self.max_readers)
         since = stats.now_millis - self.shrink_after_millis
-        kept = (each for each in self._needs if each[0] > since and each[1] > needed)
+        kept = (need for need in self._needs if need[0] > since and need[1] > needed)
         self._needs = (*kept, (stats.now_millis, needed))
 
 
@@ -347,16 +347,16 @@ class _Retrial(ByteAccounting):
         self, offsets: Sequence[int], lengths: Sequence[int], reasons: Sequence[str], raws: Sequence[bytes]
     ) -> None:
         rows = np.flatnonzero(self._ranges.decide(np.array(offsets, np.int64))).tolist()
-        own = [lengths[row] for row in rows]
+        sizes = [lengths[row] for row in rows]
         self._context.refused.add(
             self._block.block_id,
             [offsets[row] for row in rows],
-            own,
+            sizes,
             [reasons[row] for row in rows],
             [raws[row] for row in rows],
         )
         self._context.counters[REJECTED] += len(rows)
-        self.rejected_bytes += sum(own)
+        self.rejected_bytes += sum(sizes)
 
     def skip(self, offset: int, length: int, reason: str) -> None:
         self._ranges.pass_over(offset, length)

@@ -99,10 +99,10 @@ def texts_in(url: str) -> dict[str, str | None] | None:
     """The values of a path by name, None for null; None where a name has two."""
     found: dict[str, str | None] = {}
     for directory in redacted(url).split("/")[:-1]:
-        if (given := column_of(directory)) is not None:
-            if given[0] in found:
+        if (pair := column_of(directory)) is not None:
+            if pair[0] in found:
                 return None
-            found[given[0]] = given[1]
+            found[pair[0]] = pair[1]
     return found
 
 

@@ -115,10 +115,10 @@ class BlockPreScan(PreScan):
             return
         files, count = _whole_files(items), 1
         while asked := list(itertools.islice(files, count)):
-            found = next((each for each in scan(asked) if each is not None), None)
-            if found is not None:
-                self._decision = found
-                logger.info("columns inferred: %s", json.dumps(found))
+            decision = next((result for result in scan(asked) if result is not None), None)
+            if decision is not None:
+                self._decision = decision
+                logger.info("columns inferred: %s", json.dumps(decision))
                 return
             count = min(2 * count, MOST_FILES)
 

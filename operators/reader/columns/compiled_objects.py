@@ -87,7 +87,7 @@ class _Objects:
 
     def column(self, number: int, kind: pa.DataType) -> pa.Array:
         """The values of a column in all lines; lines that are left have any value."""
-        kinds, starts, stops = (each[number] for each in self._values)
+        kinds, starts, stops = (column[number] for column in self._values)
         is_null = kinds <= NULL
         nulls = is_null if is_null.any() else None
         if pa.types.is_boolean(kind):

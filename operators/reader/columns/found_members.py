@@ -78,7 +78,9 @@ class FoundMembers:
         # Above, a whole number beside fractions may have been rounded.
         if any(map(_may_be_rounded, arrays)):
             return None
-        arrays = [without_words(each, self._null_values) if pa.types.is_string(each.type) else each for each in arrays]
+        arrays = [
+            without_words(array, self._null_values) if pa.types.is_string(array.type) else array for array in arrays
+        ]
         found = dict(zip(table.schema.names, map(_in_order, arrays), strict=True))
         firsts = {name: pc.index(column.is_valid(), value=True).as_py() for name, column in found.items()}
         names = _in_order_of_records(batch, firsts)
@@ -106,11 +108,11 @@ class FoundMembers:
                 if value is not None and firsts.get(name) == -1:
                     firsts[name] = row
                 try:
-                    own, rest = fitted(value, types.get(name))
+                    fit, rest = fitted(value, types.get(name))
                 except ValueError:
-                    own, rest = None, value
-                if own is not None:
-                    values[name][row] = own
+                    fit, rest = None, value
+                if fit is not None:
+                    values[name][row] = fit
                 if rest is not None:
                     rescued.setdefault(row, {})[name] = rest
         names = _in_order_of_records(raw, firsts)
@@ -118,9 +120,9 @@ class FoundMembers:
         if rescued or not arrays:
             offsets, blocks = raw.offsets().tolist(), raw.blocks_of_records()
             texts: list[str | None] = [None] * len(objects)
-            for row, own in rescued.items():
+            for row, rest in rescued.items():
                 file = None if blocks[row] is None else redacted(blocks[row].url)
-                texts[row] = rescued_text(own, file, offsets[row])
+                texts[row] = rescued_text(rest, file, offsets[row])
             arrays[RESCUED] = pa.array(texts, pa.string())
         return Parsed(raw, pa.RecordBatch.from_arrays(list(arrays.values()), list(arrays)))
 
@@ -159,11 +161,11 @@ def _in_order_of_records(batch: RecordBatch, firsts: dict[str, int]) -> list[str
     """The names of columns in an order that cuts do not change."""
     names: list[str] = []
     for row in sorted({*firsts.values()} - {-1}):
-        own = [name for name, first in firsts.items() if first == row]
-        if len(own) > 1:
+        beginning = [name for name, first in firsts.items() if first == row]
+        if len(beginning) > 1:
             written = [name for name, _ in members_of(batch.take(np.array([row])).to_pylist()[0])]
-            own.sort(key=written.index)
-        names += own
+            beginning.sort(key=written.index)
+        names += beginning
     return [*names, *(name for name, first in firsts.items() if first == -1)]
 
 
@@ -185,7 +187,7 @@ def _has_no_file_type(kind: pa.DataType) -> bool:
     inner = [kind.field(index).type for index in range(kind.num_fields)]
     if pa.types.is_struct(kind) and not inner:
         return True
-    return any(pa.types.is_null(each) or _has_no_file_type(each) for each in inner)
+    return any(pa.types.is_null(part) or _has_no_file_type(part) for part in inner)
 
 
 def _may_be_rounded(array: pa.Array) -> bool:

@@ -286,7 +286,7 @@ def in_calendar(values: Any) -> Any:
     else:
         numbers, per_second = values.view(pa.int64()), _PER_SECOND[values.type.unit]
         first, end = (second * per_second for second in _seconds_of(values.type.tz))
-    least, greatest = (each.as_py() for each in pc.min_max(numbers).values())
+    least, greatest = (bound.as_py() for bound in pc.min_max(numbers).values())
     if least is None or (least >= first and greatest < end):
         return values
     is_pythons = pc.and_(pc.greater_equal(numbers, first), pc.less(numbers, end))

@@ -173,9 +173,9 @@ def _types(value: Any) -> Any:
     if not isinstance(value, Mapping):
         return value
     found = {}
-    for column, given in value.items():
+    for column, option in value.items():
         try:
-            found[column] = ColumnType.of(given)
+            found[column] = ColumnType.of(option)
         except ValueError as error:
             raise PropertyPartError(f"column '{column}': {error}", (str(column),)) from None
     return found
@@ -280,11 +280,11 @@ class TimePattern:
                 regex += re.escape(part.replace("%%", "%"))
                 continue
             if letter not in _DIRECTIVES:
-                known = ", ".join(f"%{each}" for each in (*_DIRECTIVES, *_SHORT))
+                known = ", ".join(f"%{letter}" for letter in (*_DIRECTIVES, *_SHORT))
                 raise ValueError(f"format {text!r} has {part!r}; known are {known}, %%")
             directives.append(letter)
             neighbours = parts[max(0, index - 1) : index] + parts[index + 1 : index + 2]
-            is_apart = not any(each.startswith("%") and each[1:] in _DIGITS for each in neighbours)
+            is_apart = not any(neighbour.startswith("%") and neighbour[1:] in _DIGITS for neighbour in neighbours)
             # Next to other digits, only its length shows where a number ends.
             digits = _DIRECTIVES[letter] if is_apart else _DIRECTIVES[letter].replace("{1,2}", "{2}")
             regex += f"(?P<{letter}>{digits})"

@@ -191,8 +191,8 @@ def shapes_of(objects: Iterable[bytes], null_words: Iterable[str]) -> dict[str, 
     """
     words = frozenset(null_words)
     found: dict[str, Shape] = {}
-    for each in objects:
-        members = members_of(each)
+    for record in objects:
+        members = members_of(record)
         if len({name for name, _ in members}) == len(members):
             for name, value in members:
                 found[name] = _merged(found.get(name), _shape(value, words, 0))
@@ -215,8 +215,8 @@ def _shape(value: Any, words: frozenset[str], depth: int) -> Shape:
         # No file but one of JSON has a type for objects without members, so they decide nothing.
         return {"struct": shapes} if shapes else None
     element: Shape = None
-    for each in value:
-        element = _merged(element, _shape(each, words, depth + 1))
+    for item in value:
+        element = _merged(element, _shape(item, words, depth + 1))
     return {"list": element}
 
 
@@ -258,4 +258,4 @@ def _arrow(shape: Shape) -> pa.DataType:
         return ColumnType.of(shape or "string").arrow
     if "list" in shape:
         return pa.list_(_arrow(shape["list"]))
-    return pa.struct([(name, _arrow(each)) for name, each in shape["struct"].items()])
+    return pa.struct([(name, _arrow(member)) for name, member in shape["struct"].items()])

@@ -76,7 +76,7 @@ def recognised_compression(
     if block.continuation.is_open and len(head) < HEAD_BYTES and (has_magic or may_become_skippable(expected, head)):
         # The file is still too short for its compression to be recognised.
         return expected
-    suffix = next((each for each in expected.suffixes if block.url.lower().endswith(each)), "")
+    suffix = next((end for end in expected.suffixes if block.url.lower().endswith(end)), "")
     said = f"its name ends in {suffix}" if setting == "auto" else f"the app says {setting}"
     raise CorruptArchiveError(
         f"{said}, but its content is {found.name if found else f'not {_FORMS.get(expected.name, expected.name)}'}",
@@ -128,7 +128,7 @@ def _behind_skippable(source: ByteSource) -> Compression | None:
             if not head or may_become_skippable(zstd, head):
                 # Where no frame with data begins, the file is empty or incomplete, in either compression.
                 return zstd
-            return next((each for each in (zstd, lz4) if each.magic.startswith(head[: len(each.magic)])), None)
+            return next((kind for kind in (zstd, lz4) if kind.magic.startswith(head[: len(kind.magic)])), None)
         offset += 8 + int.from_bytes(head[4:8], "little")
     # No text begins like this; if it is lz4, reading it as zstd is an error.
     return zstd

@@ -113,15 +113,15 @@ class Csv(Delimited, PreScanned):
     def check_properties(self) -> None:
         """Refuse characters with two meanings, and columns without names."""
         quote = None if self.quote == "none" else self.quote
-        given = [each for each in (self.delimiter, quote, self.escape, "\n", "\r") if each]
-        if len(set(given)) < len(given):
+        marks = [mark for mark in (self.delimiter, quote, self.escape, "\n", "\r") if mark]
+        if len(set(marks)) < len(marks):
             raise ValueError("delimiter, quote, escape and newlines must be different characters")
         if not self.header and not self.columns:
             raise ValueError("columns must be given where there is no header")
         twice = [name for name, count in Counter(list(self.columns or ())).items() if count > 1]
         if twice:
             raise ValueError(f"columns: '{twice[0]}' is there twice")
-        self._dialect = Dialect(*(ord(each) if each else -1 for each in (self.delimiter, quote, self.escape)))
+        self._dialect = Dialect(*(ord(mark) if mark else -1 for mark in (self.delimiter, quote, self.escape)))
         self.needs_prescan = quote is not None
         self._types = dict(self.columns) if isinstance(self.columns, dict) else {}
         for name, kind in self._types.items():
@@ -135,7 +135,7 @@ class Csv(Delimited, PreScanned):
         self._headed: tuple[object, CsvHead] | None = None
         self._entered: tuple[int, int] = (0, OUTSIDE)
         self._charset = Charset.named(self.encoding or "utf-8")
-        if self._charset.unit != BYTE or any(self._charset.encode(each) != each.encode() for each in given):
+        if self._charset.unit != BYTE or any(self._charset.encode(mark) != mark.encode() for mark in marks):
             raise ValueError(
                 f"encoding {self.encoding!r}: rows cannot be cut in it, because newlines and delimiters are other "
                 "bytes than in ASCII; convert the files to UTF-8 first, as with iconv"
@@ -364,7 +364,7 @@ def problem_of(names: list[str], declared: Mapping[str, ColumnType], count: int 
     if twice:
         return f"column '{twice[0]}' is there twice; got {got}"
     if absent:
-        other = next((each for each in ",;\t|" if len(names) == 1 and each in names[0]), "")
+        other = next((mark for mark in ",;\t|" if len(names) == 1 and mark in names[0]), "")
         is_other = f", which is one name: is the delimiter {other!r}?" if other else ""
         remedy = "" if other else "; if files may lack it, add optional: true to its type"
         return f"there is no column '{absent[0]}'; got {got}{is_other}{remedy}"

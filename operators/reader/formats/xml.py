@@ -148,7 +148,9 @@ class Xml(RecordFormat):
         if not rest:
             return False
         hiding = (*_ASIDES, b"<!DOCTYPE")
-        return (b"<" + self.tag.encode()).startswith(rest) or any(each.startswith(rest[: len(each)]) for each in hiding)
+        return (b"<" + self.tag.encode()).startswith(rest) or any(
+            start.startswith(rest[: len(start)]) for start in hiding
+        )
 
     def _is_long(self, length: int, is_element: bool) -> bool:
         """Whether an element, or a comment or the like, that does not end in so many bytes is refused."""

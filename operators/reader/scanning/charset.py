@@ -113,11 +113,12 @@ class Charset:
 @cache
 def _utf8_lengths(encoding: str) -> npt.NDArray[np.uint8] | None:
     """Bytes in UTF-8 for each byte of an encoding in which every byte is a character of its own; otherwise None."""
-    each = [bytes([byte]).decode(encoding, "replace") for byte in range(256)]
-    pairs = [bytes([byte, byte]).decode(encoding, "replace") for byte in range(256)]
-    if encoding == "utf-8" or any(pair != 2 * one or len(one) != 1 for one, pair in zip(each, pairs, strict=True)):
+    characters = [bytes([byte]).decode(encoding, "replace") for byte in range(256)]
+    doubled = [bytes([byte, byte]).decode(encoding, "replace") for byte in range(256)]
+    texts = zip(characters, doubled, strict=True)
+    if encoding == "utf-8" or any(pair != 2 * one or len(one) != 1 for one, pair in texts):
         return None
-    return np.array([len(character.encode()) for character in each], np.uint8)
+    return np.array([len(character.encode()) for character in characters], np.uint8)
 
 
 @cache
