@@ -60,7 +60,7 @@ def operators_silenced(*, is_verbose: bool) -> AbstractContextManager[None]:
 
     Warnings about the content of files are shown. With is_verbose nothing changes.
     """
-    loggers = ("operators.splitter", "operators.reader.on_error")
+    loggers = ("operators.splitter", "operators.reader.block_processor")
     return levels_set({} if is_verbose else dict.fromkeys(loggers, logging.ERROR))
 
 

@@ -27,8 +27,8 @@ from dagflow.storage.context import StorageContext
 from operators.files.metadata import BlockMetadata
 from operators.files.refused_blocks import RefusedBlocks
 from operators.files.small_file_batch import SmallFileBatch
-from operators.reader.block_files import BlockFiles
-from operators.reader.block_processor import BlockProcessor, ReadStep, TaskAccounting
+from operators.reader.block_files import BlockFiles, RateLimiter
+from operators.reader.block_processor import BlockProcessor, ErrorPolicy, OnError, OnVanished, ReadStep, TaskAccounting
 from operators.reader.compression.recognition import CompressionSetting, is_compressed
 from operators.reader.compression.stream import CorruptArchiveError
 from operators.reader.content import ContentReader
@@ -41,10 +41,8 @@ from operators.reader.formats.base import (
     scanned_before,
     with_entry_state,
 )
-from operators.reader.on_error import ErrorPolicy, OnError, OnVanished
 from operators.reader.path_values import PathSetting, PathValues
 from operators.reader.prescan import BlockPreScan, PreScanState
-from operators.reader.rate_limit import RateLimiter
 from operators.reader.small_file_batch_reader import SmallFileBatchReader
 from operators.rejects.record_refusing import RejectLimited
 

@@ -20,13 +20,13 @@ from dagflow.storage.context import StorageContext
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.files.small_file_batch import SmallFileBatch
 from operators.reader.block_files import BlockFiles
+from operators.reader.block_processor import OnError, OnVanished
 from operators.reader.byte_source import ByteSource
 from operators.reader.compression.recognition import CompressionSetting, expected_compression
 from operators.reader.compression.splitting import CutProgress, assign_range, chains_of
 from operators.reader.compression.stream import CorruptArchiveError
 from operators.reader.content import ContentReader, cutting_compression, resumed_block
 from operators.reader.formats.base import UNKNOWN_STATE, ByteAccounting, Inferring, RecordFormat, scanned_before
-from operators.reader.on_error import OnError, OnVanished
 from operators.reader.path_values import inferred_types
 
 logger = logging.getLogger(__name__)

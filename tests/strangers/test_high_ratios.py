@@ -26,13 +26,12 @@ from dagflow.errors import RecordError
 from operators.files.compression import _zstd_library, compression_of_name
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.files.small_file_batch import SmallFileBatch
-from operators.reader.block_processor import ReadStep, TaskAccounting
+from operators.reader.block_processor import ErrorPolicy, ReadStep, TaskAccounting
 from operators.reader.byte_source import UNKNOWN_SIZE, BufferSlice, ByteSource
 from operators.reader.compression.stream import CorruptArchiveError, DecompressedFile
 from operators.reader.content import ContentReader
 from operators.reader.formats import RECORD_FORMATS
 from operators.reader.formats.base import ByteAccounting
-from operators.reader.on_error import ErrorPolicy
 from operators.reader.small_file_batch_reader import SmallFileBatchReader
 from tests.memory import in_own_process
 from tests.nightly import by_day

@@ -1,10 +1,10 @@
 """Finds which newlines of a CSV file are inside of quotes, without the bytes before a block.
 
-A quote opens a field only where one begins: behind a delimiter or a newline. It closes the field
-unless it is doubled. So a run of quotes, taken as a whole, does one of three things, whatever the state
-it meets: an even number changes nothing; an odd number where a field may begin swaps inside and outside;
-behind an odd number anywhere else, the text is outside. The effect of a stretch of the file is one of four functions from
-state to state, which compose, and can be found without knowing the state at its beginning.
+A quote opens a field only where one begins: behind a delimiter or a newline. It closes the field unless it is doubled.
+So a run of quotes, taken as a whole, does one of three things, whatever the state it meets: an even number changes
+nothing; an odd number where a field may begin swaps inside and outside; behind an odd number anywhere else, the text is
+outside. The effect of a stretch of the file is one of four functions from state to state, which compose, and can be
+found without knowing the state at its beginning.
 
 Source:
     The composition of transition functions over chunks follows data-parallel finite-state machines

@@ -20,12 +20,11 @@ from operators import BlockReader
 from operators.files.metadata import BlockMetadata
 from operators.files.small_file_batch import SmallFileBatch
 from operators.files.source_events import FileFingerprints
-from operators.reader.block_processor import TaskAccounting
+from operators.reader.block_files import RateLimiter
+from operators.reader.block_processor import ErrorPolicy, TaskAccounting
 from operators.reader.compression.stream import CorruptArchiveError
 from operators.reader.content import ContentReader
 from operators.reader.formats import RECORD_FORMATS
-from operators.reader.on_error import ErrorPolicy
-from operators.reader.rate_limit import RateLimiter
 from operators.reader.small_file_batch_reader import SmallFileBatchReader
 from tests.nightly import by_day, examples
 from tests.operators.reader.test_content_compression import COMPRESS, skippable

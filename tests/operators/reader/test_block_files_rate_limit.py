@@ -17,13 +17,11 @@ from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.files.small_file_batch import SmallFileBatch
-from operators.reader.block_files import BlockFiles
-from operators.reader.block_processor import BlockProcessor, TaskAccounting
+from operators.reader.block_files import PIECE_S, BlockFiles, RateLimitedFile, RateLimiter
+from operators.reader.block_processor import BlockProcessor, ErrorPolicy, OnError, TaskAccounting
 from operators.reader.block_reader import BlockReader
 from operators.reader.content import ContentReader
 from operators.reader.formats import RECORD_FORMATS
-from operators.reader.on_error import ErrorPolicy, OnError
-from operators.reader.rate_limit import PIECE_S, RateLimitedFile, RateLimiter
 from tests.crash.apps import files_app, published
 
 
