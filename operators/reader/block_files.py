@@ -1,4 +1,4 @@
-"""The file that the blocks of a task are read from: opened in the planned version, kept open, prefetched, slowed down."""
+"""The file that the blocks of a task are read from: opened in the planned version, kept open, prefetched, or slowed."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -296,55 +296,39 @@ class BlockReader(BlockPlanning):
 UNREADABLE = StorageError, CorruptArchiveError, RecordError, EOFError
 
 
-@dataclass(slots=True)
-class _Ranges:
-    """The byte ranges of refused records, and the result of each.
+class _Retrial(ByteAccounting):
+    """Takes in what becomes of records that are read again, and ignores all others in their block.
 
     Attributes:
-        starts: Offset of the first byte of each, ascending.
-        ends: Offset one past the last byte of each.
-        is_decided: For each range whether its record was accepted, refused once more, or skipped.
-        is_passed_over: For each range whether it was skipped.
+        is_decided: For each record whether it was accepted, refused once more, or skipped.
+        is_passed_over: For each record whether it was skipped.
+        rejected_bytes: Bytes in the records that stay refused.
     """
 
-    starts: npt.NDArray[np.int64]
-    ends: npt.NDArray[np.int64]
-    is_decided: npt.NDArray[np.bool_] = field(init=False)
-    is_passed_over: npt.NDArray[np.bool_] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.is_decided = np.zeros(len(self.starts), bool)
-        self.is_passed_over = np.zeros(len(self.starts), bool)
-
-    def decide(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Note that records begin at these offsets; returns which of them are in a range."""
-        found = np.searchsorted(self.starts, offsets, side="right") - 1
-        is_inside = (found >= 0) & (offsets < self.ends[np.maximum(found, 0)])
-        self.is_decided[found[is_inside]] = True
-        return is_inside
-
-    def pass_over(self, offset: int, length: int) -> None:
-        """Note that bytes are not meant to be records."""
-        is_inside = (self.starts >= offset) & (self.ends <= offset + length)
-        self.is_decided |= is_inside
-        self.is_passed_over |= is_inside
-
-
-class _Retrial(ByteAccounting):
-    """Takes in rejects among the records that are read again, and ignores all others in their block."""
-
-    def __init__(self, block: BlockMetadata, ranges: _Ranges, context: OperatorContext) -> None:
+    def __init__(self, block: BlockMetadata, records: RefusedRecords, context: OperatorContext) -> None:
         # The bytes of the block were counted when they were read first.
         super().__init__(block.url)
         self._block = block
-        self._ranges = ranges
         self._context = context
+        self.lengths = records.numbers("length")
+        self._starts = records.numbers("offset")
+        self._ends = self._starts + np.maximum(self.lengths, 1)
+        self.is_decided = np.zeros(len(self._starts), bool)
+        self.is_passed_over = np.zeros(len(self._starts), bool)
         self.rejected_bytes = 0
+
+    def decide(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Note that records begin at these offsets; returns which of them are read again."""
+        rows = np.searchsorted(self._starts, offsets, side="right") - 1
+        is_inside = (rows >= 0) & (offsets < self._ends[np.maximum(rows, 0)])
+        self.is_decided[rows[is_inside]] = True
+        return is_inside
 
     def _refuse(
         self, offsets: Sequence[int], lengths: Sequence[int], reasons: Sequence[str], raws: Sequence[bytes]
     ) -> None:
-        rows = np.flatnonzero(self._ranges.decide(np.array(offsets, np.int64))).tolist()
+        super()._refuse(offsets, lengths, reasons, raws)
+        rows = np.flatnonzero(self.decide(np.array(offsets, np.int64))).tolist()
         sizes = [lengths[row] for row in rows]
         self._context.refused.add(
             self._block.block_id,
@@ -357,11 +341,18 @@ class _Retrial(ByteAccounting):
         self.rejected_bytes += sum(sizes)
 
     def skip(self, offset: int, length: int, reason: str) -> None:
-        self._ranges.pass_over(offset, length)
+        super().skip(offset, length, reason)
+        self._pass_over(offset, length)
 
     def skip_records(self, offsets: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], reason: str) -> None:
-        for index in np.flatnonzero(self._ranges.decide(offsets)).tolist():
-            self._ranges.pass_over(int(offsets[index]), int(lengths[index]))
+        super().skip_records(offsets, lengths, reason)
+        for index in np.flatnonzero(self.decide(offsets)).tolist():
+            self._pass_over(int(offsets[index]), int(lengths[index]))
+
+    def _pass_over(self, offset: int, length: int) -> None:
+        is_inside = (self._starts >= offset) & (self._ends <= offset + length)
+        self.is_decided |= is_inside
+        self.is_passed_over |= is_inside
 
 
 class RefusedBlockReader:
@@ -391,12 +382,10 @@ class RefusedBlockReader:
         self._files.close()
 
     def _read_block(self, block: BlockMetadata, records: RefusedRecords) -> Iterator[ReadStep]:
-        offsets, lengths = records.numbers("offset"), records.numbers("length")
-        ranges = _Ranges(offsets, offsets + np.maximum(lengths, 1))
-        retrial = _Retrial(block, ranges, self._context)
+        retrial = _Retrial(block, records, self._context)
         has_emitted = False
         try:
-            for batch in self._accepted(block, ranges, retrial):
+            for batch in self._accepted(block, retrial):
                 has_emitted = True
                 yield ReadStep([batch], [])
             self._files.require_unchanged(block)
@@ -409,22 +398,22 @@ class RefusedBlockReader:
             self._context.refused.keep(records)
             return
         counters = self._context.counters
-        counters[REJECTED] -= int(ranges.is_decided.sum())
+        counters[REJECTED] -= int(retrial.is_decided.sum())
         # The size of the input stays: bytes that are no longer refused are those of records, or skipped.
-        left_bytes = int(lengths[ranges.is_decided].sum()) - retrial.rejected_bytes
-        skipped_bytes = int(lengths[ranges.is_passed_over].sum())
+        left_bytes = int(retrial.lengths[retrial.is_decided].sum()) - retrial.rejected_bytes
+        skipped_bytes = int(retrial.lengths[retrial.is_passed_over].sum())
         counters[REJECTED_BYTES] -= left_bytes
         counters[SKIPPED_BYTES] += skipped_bytes
         counters[RECORD_BYTES] += left_bytes - skipped_bytes
-        self._context.refused.keep(records.where(~ranges.is_decided).refused_again())
+        self._context.refused.keep(records.where(~retrial.is_decided).refused_again())
 
-    def _accepted(self, block: BlockMetadata, ranges: _Ranges, retrial: _Retrial) -> Iterator[RecordBatch]:
+    def _accepted(self, block: BlockMetadata, retrial: _Retrial) -> Iterator[RecordBatch]:
         file = self._files.open(block)
         has_grown = file.has_grown()
         # The format may have other options now than the one that scanned the block.
         tried = replace(block, entry_state=UNKNOWN_STATE).continued(is_open=False)
         for batch in self._content.read(file, tried, retrial, has_grown=has_grown):
-            is_inside = ranges.decide(batch.offsets())
+            is_inside = retrial.decide(batch.offsets())
             if is_inside.any():
                 parsed = self._content.parse(batch.filter(pa.array(is_inside)), block, retrial)
                 if len(parsed):
