@@ -37,7 +37,7 @@ from dagflow.metrics.names import (
 from dagflow.storage.location import redacted
 from operators.files.metadata import BlockMetadata
 from operators.files.small_file_batch import SmallFileBatch
-from operators.files.source_events import FileFingerprints, ReadPart
+from operators.files.source_events import Fate, FileFingerprints, ReadPart
 from operators.reader.block_files import BlockFiles
 from operators.reader.byte_source import UNKNOWN_SIZE, MeasuredFile
 from operators.reader.compression.recognition import CompressionSetting, expected_compression
@@ -46,7 +46,7 @@ from operators.reader.compression.stream import CorruptArchiveError
 from operators.reader.content import ContentReader
 from operators.reader.fingerprints import (
     block_fingerprint,
-    gone_block_fingerprint,
+    left_out_fingerprint,
     part_fingerprint,
     skipped_block_fingerprint,
 )
@@ -179,7 +179,9 @@ class BlockProcessor:
             else:
                 raise error
         self._accounting.withdraw(accounting)
-        self._errors.leave_out_after_part(block, error)
+        self._errors.leave_out(block, error)
+        # The window runs again, without the version: some of its records were emitted.
+        self._context.read_in_part.add(version_key(block))
 
 
 def no_records(block: BlockMetadata) -> RecordBatch:
@@ -309,21 +311,15 @@ class ErrorPolicy:
             raise error
         is_later = block.start > 0 and not block.continuation.resumes
         is_in_content = is_later and expected_compression(block, self._compression) is not None
-        if is_in_content and not (_has_content(block) or self._was_gone(block)):
+        was_gone = block.continuation.is_gone or version_key(block) in self._context.gone
+        if is_in_content and not (_has_content(block) or was_gone):
             return
         self._leave_out(block, error, "deleted" if isinstance(error, MissingError) else "superseded")
         self._context.counters[VANISHED] += 1
         is_rewritten = isinstance(error, SourceChangedError) and error.is_rewritten
         start = 0 if is_in_content else block.start
-        self._report(gone_block_fingerprint(block, start, self._context.storage, is_rewritten=is_rewritten))
-
-    def _was_gone(self, block: BlockMetadata) -> bool:
-        return block.continuation.is_gone or version_key(block) in self._context.gone
-
-    def leave_out_after_part(self, block: BlockMetadata, error: GoneError) -> None:
-        """Leave out a block after some of its records were emitted: the window runs again, without the version."""
-        self.leave_out(block, error)
-        self._context.read_in_part.add(version_key(block))
+        fate = Fate.REWRITTEN if is_rewritten else Fate.GONE
+        self._report(left_out_fingerprint(block, self._context.storage, fate, start))
 
     def left_out_before(self, block: BlockMetadata) -> bool:
         """Leave out a block if an earlier attempt at the window found its version gone; returns whether it did."""

@@ -177,9 +177,25 @@ class BlockPlanning(RejectLimited, BacklogScaled):
         return self.format.traits.columns if makes_columns else StreamColumns.raw()
 
     def seek(self, items: Sequence[Any], offset: int, storage: StorageContext) -> list[Any]:
-        """The blocks in which records may begin at an offset or behind it."""
+        """The tuples in which records may begin at an offset or behind it, and other tuples, in file order.
+
+        All tuples of a file whose cuts are not known are kept. The block with the offset is given the state in which it
+        begins.
+        """
         with contextlib.closing(BlockFiles(storage)) as files:
-            return list(blocks_from(offset, items, files, self.format, self.compression))
+            return list(self._blocks_from(offset, items, files))
+
+    def _blocks_from(self, offset: int, items: Sequence[Any], files: BlockFiles) -> Iterator[Any]:
+        for item in items:
+            if not isinstance(item, BlockMetadata):
+                yield item
+            elif (cut := item.continuation.decompressed) is not None:
+                if cut.end > offset:
+                    yield item
+            elif is_compressed(file := files.open(item), item, self.compression):
+                yield item
+            elif item.end > offset:
+                yield with_entry_state(self.format, file, item) if item.start <= offset else item
 
     def retry_batch(
         self, blocks: Mapping[int, Any], refused: RefusedRecords, is_tried: npt.NDArray[np.bool_], first_id: int
@@ -418,22 +434,3 @@ class RefusedBlockReader:
                 parsed = self._content.parse(batch.filter(pa.array(is_inside)), block, retrial)
                 if len(parsed):
                     yield parsed
-
-
-def blocks_from(
-    offset: int, items: Sequence[Any], files: BlockFiles, format: RecordFormat, setting: CompressionSetting
-) -> Iterator[Any]:
-    """The tuples in which records may begin at an offset or behind it; all tuples of a file whose cuts are not known.
-
-    The block with the offset is given the state in which it begins.
-    """
-    for item in items:
-        if not isinstance(item, BlockMetadata):
-            yield item
-        elif item.continuation.decompressed is not None:
-            if item.continuation.decompressed.end > offset:
-                yield item
-        elif is_compressed(file := files.open(item), item, setting):
-            yield item
-        elif item.end > offset:
-            yield with_entry_state(format, file, item) if item.start <= offset else item

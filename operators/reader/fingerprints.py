@@ -84,20 +84,16 @@ def skipped_block_fingerprint(block: BlockMetadata, storage: StorageContext) -> 
     """
     if block.start and not block.continuation.resumes:
         return None
-    return _left_out(block, storage, Fate.LEFT_OUT, block.start)
+    return left_out_fingerprint(block, storage, Fate.LEFT_OUT, block.start)
 
 
-def gone_block_fingerprint(
-    block: BlockMetadata, start: int, storage: StorageContext, *, is_rewritten: bool
+def left_out_fingerprint(
+    block: BlockMetadata, storage: StorageContext, fate: Fate, start: int
 ) -> FileFingerprints | None:
-    """The report of a file that was not read from an offset on, because its version was gone.
+    """The report of a file that was not read from an offset on; None where none is needed, see block_fingerprint.
 
-    The start is 0 in a compressed file, whose content is continued where reading ended, see ReadPart.
+    The offset is 0 in a compressed file, whose content is continued where reading ended, see ReadPart.
     """
-    return _left_out(block, storage, Fate.REWRITTEN if is_rewritten else Fate.GONE, start)
-
-
-def _left_out(block: BlockMetadata, storage: StorageContext, fate: Fate, start: int) -> FileFingerprints | None:
     version = block.version
     if version.etag or not storage.backend(block.url).is_local:
         return None
