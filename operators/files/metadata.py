@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -29,16 +30,24 @@ class FileVersion:
     """The version of a file when it was planned.
 
     Attributes:
-        size_bytes: Its length.
+        size_bytes: Its length; -1 for a directory that a splitter lists.
         mtime_ns: Its modification time in nanoseconds since 1970; 0 where the store has none.
         etag: The store's own tag of the content; "" where it has none.
-        file_id: Inode number, by which a renamed file is found; 0 where unknown.
+        file_id: Inode number, by which a renamed file is found: stays when the file is appended to, changes when it is
+            replaced; 0 where unknown.
     """
 
     size_bytes: int
     mtime_ns: int = 0
     etag: str = ""
     file_id: int = 0
+
+    @property
+    def identity(self) -> int:
+        """A signed 64-bit hash of the etag, or the file_id where there is no etag."""
+        if not self.etag:
+            return self.file_id
+        return int.from_bytes(hashlib.blake2b(self.etag.encode(), digest_size=8).digest(), "little", signed=True)
 
 
 class _FileRow(NamedTuple):

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dagflow.errors import MissingError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
+from operators.files.metadata import FileVersion
 from operators.splitter.changes.detection_rules import CompletenessRules
 from operators.splitter.scan.listed_files import ListedFiles
-from operators.splitter.scan.listing import ListedStat
 from operators.splitter.scan.scan_roots import Root, below, find_roots
 from operators.splitter.scan.selection import HIDDEN, NameFilter, Selection
 
@@ -110,7 +110,7 @@ class InputExplanation:
                 depth,
                 "it is a symbolic link: its target is read once, under its own name if that is in the input",
             )
-        stat = ListedStat(now.size_bytes, now.mtime_ns, now.etag, now.file_id)
+        stat = FileVersion(now.size_bytes, now.mtime_ns, now.etag, now.file_id)
         files = ListedFiles.single(root, key, stat)
         if self._completeness.is_marker(files, 0):
             return depth, f"it is a marker of done_marker {self._completeness.done_marker!r}, which is not read itself"

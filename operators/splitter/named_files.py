@@ -77,8 +77,7 @@ class FileSplitterBase(BlockSplitter):
         if root.kind == "directory":
             return self._cutter.announce_directory(url, name, self.block_size)
         stat = root.lister.stat(root.base)
-        version = FileVersion(0) if stat is None else FileVersion(*stat)
-        return self._cutter.begin(OpenFile(url, version, self.block_size), name)
+        return self._cutter.begin(OpenFile(url, stat or FileVersion(0), self.block_size), name)
 
     def snapshot(self) -> NamedFilesState:
         shorten = self._context.storage.roots.shorten

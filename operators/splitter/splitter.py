@@ -367,7 +367,7 @@ class FileSplitterInput(BlockSplitter, InputOperator):
         if files.is_directory(index):
             return self._cutter.announce_directory(url, relative_path, self.block_size, discovered_ms)
         self._enter_root(url)
-        version = files.version(index)
+        version = files.stats[index]
         is_begun = files.start > 0 or files.continuation.content_start > 0
         continuation = replace(
             files.continuation,

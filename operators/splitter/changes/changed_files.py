@@ -13,6 +13,7 @@ from dagflow.errors import SourceChangedError
 from dagflow.metrics import names
 from dagflow.storage.fingerprint import UNKNOWN
 from dagflow.storage.location import redacted
+from operators.files.metadata import FileVersion
 from operators.files.rotation_names import uncompressed
 from operators.files.source_events import Fate
 from operators.splitter.changes.detection_rules import Change, OnChange, change_of
@@ -21,7 +22,6 @@ from operators.splitter.index.file_index import FileIndex
 from operators.splitter.index.fingerprinting import FilePrefix
 from operators.splitter.scan.clock import Clock
 from operators.splitter.scan.listed_files import ListedFiles
-from operators.splitter.scan.listing import ListedStat
 from operators.splitter.scan.scan_roots import Root
 
 logger = logging.getLogger(__name__)
@@ -180,7 +180,7 @@ def closing(files: ListedFiles, entry: IndexEntry) -> ListedFiles:
 
 def lost_end(root: Root, path: bytes, entry: IndexEntry) -> ListedFiles:
     """The end of a version that waits, and whose file has other bytes now, or is gone: it is listed as left out."""
-    version = ListedStat(entry.size_bytes, entry.mtime_ns, "", entry.identity)
+    version = FileVersion(entry.size_bytes, entry.mtime_ns, "", entry.identity)
     return closing(ListedFiles.single(root, path, version), entry).continued(is_gone=True)
 
 

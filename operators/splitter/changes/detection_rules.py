@@ -13,12 +13,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dagflow.api.properties import Millis
 from dagflow.storage.fingerprint import UNKNOWN, file_id_of
+from operators.files.metadata import FileVersion
 from operators.files.source_events import Fate
 from operators.splitter.index.entries import IndexEntry
 from operators.splitter.index.fingerprinting import FilePrefix
 from operators.splitter.index.index_view import IndexEntries
 from operators.splitter.scan.listed_files import ListedFiles
-from operators.splitter.scan.listing import ListedStat, ListedStats
+from operators.splitter.scan.listing import ListedStats
 from operators.splitter.scan.walk import FIRST_STEP, LAST_STEP
 
 ROTATED_MILLIS = 1000
@@ -172,14 +173,14 @@ class DetectionRules:
         return self.wait_millis != 0
 
 
-def looks_appended(taken: IndexEntry, now: ListedStat) -> bool:
+def looks_appended(taken: IndexEntry, now: FileVersion) -> bool:
     """Whether a change looks like an append, by names, sizes and times alone."""
     # An object store replaces whole objects.
     is_other_file = now.etag or (taken.identity and now.file_id and taken.identity != now.file_id)
     return not is_other_file and now.size_bytes > taken.size_bytes
 
 
-def change_of(taken: IndexEntry, now: ListedStat, fingerprint: int = UNKNOWN) -> Change:
+def change_of(taken: IndexEntry, now: FileVersion, fingerprint: int = UNKNOWN) -> Change:
     """Name the difference between two versions of one path.
 
     Args:
@@ -243,7 +244,7 @@ def is_unchanged(files: ListedFiles, entries: IndexEntries) -> npt.NDArray[np.bo
     return same
 
 
-def has_changed(path: bytes, stat: ListedStat) -> bool:
+def has_changed(path: bytes, stat: FileVersion) -> bool:
     """Whether a file differs from its listed version; False if it only cannot be opened."""
     try:
         now = os.stat(path)

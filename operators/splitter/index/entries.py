@@ -42,7 +42,7 @@ class IndexEntry(NamedTuple):
 
     Attributes:
         size_bytes: Length; -1 for a directory.
-        identity: ListedStat.identity.
+        identity: FileVersion.identity.
         fingerprint: Head and tail fingerprint; 0 if unknown.
         rest_bytes: How many bytes at its end were not read: if the fate is READ, because they are a record without
             delimiter, which waits for its end.

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from operators.files.file_columns import Column
 from operators.files.metadata import NO_CONTINUATION, Continuation, FileVersion
 from operators.splitter.index.entries import IndexEntry
-from operators.splitter.scan.listing import ListedStat, ListedStats
+from operators.splitter.scan.listing import ListedStats
 from operators.splitter.scan.scan_roots import Root
 
 
@@ -52,7 +52,7 @@ class ListedFiles:
     discovered_ms: int = 0
 
     @classmethod
-    def single(cls, root: Root, key: bytes, stat: ListedStat) -> ListedFiles:
+    def single(cls, root: Root, key: bytes, stat: FileVersion) -> ListedFiles:
         return cls(root, [key], ListedStats.of([stat]))
 
     def __len__(self) -> int:
@@ -94,9 +94,6 @@ class ListedFiles:
         """Path of one below the root, without "/" at its end; the name of a root that is a file."""
         return self.root.relative_path(self.keys[index])
 
-    def version(self, index: int) -> FileVersion:
-        return FileVersion(*self.stats[index])
-
     def fingerprint(self, index: int) -> int:
         """Head and tail fingerprint of one of them; 0 where none was taken."""
         return self.fingerprints[index] if self.fingerprints else 0
@@ -135,7 +132,7 @@ class FileRow(NamedTuple):
     """
 
     key: bytes
-    stat: ListedStat
+    stat: FileVersion
     fingerprints: tuple[int, ...]
     common: ListedFiles
 

@@ -2,50 +2,25 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from operators.files.file_columns import Column
+from operators.files.metadata import FileVersion
 
-
-class ListedStat(NamedTuple):
-    """The properties that distinguish one version of a file from another.
-
-    Attributes:
-        size_bytes: Length; -1 for a directory.
-        mtime_ns: Modification time in nanoseconds since 1970; 0 where the store has none.
-        etag: Tag that the store gives the content; "" where it gives none.
-        file_id: Inode number, see storage.fingerprint.file_id_of(): stays when the file is appended to, changes when it
-            is replaced; 0 where unknown.
-    """
-
-    size_bytes: int
-    mtime_ns: int = 0
-    etag: str = ""
-    file_id: int = 0
-
-    @property
-    def identity(self) -> int:
-        """A signed 64-bit hash of the etag, or the file_id where there is no etag."""
-        if not self.etag:
-            return self.file_id
-        return int.from_bytes(hashlib.blake2b(self.etag.encode(), digest_size=8).digest(), "little", signed=True)
-
-
-DIRECTORY = ListedStat(-1)
+DIRECTORY = FileVersion(-1)
 
 
 @dataclass(slots=True)
-class ListedStats(Sequence[ListedStat]):
-    """Versions of many files in columns, which take less memory than objects. See ListedStat for the units.
+class ListedStats(Sequence[FileVersion]):
+    """Versions of many files in columns, which take less memory than objects. See FileVersion for the units.
 
     Attributes:
         etags: Etags; [] where no file has one.
@@ -57,10 +32,12 @@ class ListedStats(Sequence[ListedStat]):
     etags: list[str] = field(default_factory=list)
 
     @classmethod
-    def of(cls, stats: Sequence[ListedStat]) -> ListedStats:
-        sizes, times, etags, ids = zip(*stats, strict=True) if stats else ((), (), (), ())
-        size_bytes, mtime_ns, file_ids = (np.array(values, np.int64) for values in (sizes, times, ids))
-        return cls(size_bytes, mtime_ns, file_ids, list(etags) if any(etags) else [])
+    def of(cls, stats: Sequence[FileVersion]) -> ListedStats:
+        sizes = np.array([stat.size_bytes for stat in stats], np.int64)
+        times = np.array([stat.mtime_ns for stat in stats], np.int64)
+        ids = np.array([stat.file_id for stat in stats], np.int64)
+        etags = [stat.etag for stat in stats]
+        return cls(sizes, times, ids, etags if any(etags) else [])
 
     @classmethod
     def concatenated(cls, parts: Sequence[ListedStats]) -> ListedStats:
@@ -72,9 +49,9 @@ class ListedStats(Sequence[ListedStat]):
     def __len__(self) -> int:
         return len(self.size_bytes)
 
-    def __getitem__(self, index: int) -> ListedStat:  # type: ignore[override]  # slice() gives stretches
+    def __getitem__(self, index: int) -> FileVersion:  # type: ignore[override]  # slice() gives stretches
         etag = self.etags[index] if self.etags else ""
-        return ListedStat(int(self.size_bytes[index]), int(self.mtime_ns[index]), etag, int(self.file_ids[index]))
+        return FileVersion(int(self.size_bytes[index]), int(self.mtime_ns[index]), etag, int(self.file_ids[index]))
 
     @property
     def identities(self) -> Column:
@@ -192,7 +169,7 @@ class Lister(ABC):
         return [name for name, _ in pairs], ListedStats.of([stat for _, stat in pairs])
 
     @abstractmethod
-    def stat(self, path: bytes) -> ListedStat | None:
+    def stat(self, path: bytes) -> FileVersion | None:
         """The version of a file; None where it is gone or is no regular file."""
 
     @abstractmethod

@@ -14,7 +14,8 @@ import numpy as np
 from dagflow.errors import MissingError, StorageError
 from dagflow.storage.backends.local.disk import bounded_ns
 from dagflow.storage.fingerprint import file_id_of
-from operators.splitter.scan.listing import ENTRIES_AT_ONCE, Entries, Kind, ListedStat, ListedStats, Lister, Notices
+from operators.files.metadata import FileVersion
+from operators.splitter.scan.listing import ENTRIES_AT_ONCE, Entries, Kind, ListedStats, Lister, Notices
 from operators.splitter.scan.worker_program import stat_files
 
 
@@ -65,7 +66,7 @@ class LocalLister(Lister):
         del names[self._held_names :]
         return names, names[-1]
 
-    def stat(self, path: bytes) -> ListedStat | None:
+    def stat(self, path: bytes) -> FileVersion | None:
         """See Lister. Pipes, sockets, devices and broken links are no files; each is logged once."""
         try:
             status = os.stat(path)
@@ -78,7 +79,7 @@ class LocalLister(Lister):
         if not stat.S_ISREG(status.st_mode):
             self._notices.say("neither file nor directory, left out", path)
             return None
-        return ListedStat(status.st_size, bounded_ns(status.st_mtime_ns), "", file_id_of(status.st_ino))
+        return FileVersion(status.st_size, bounded_ns(status.st_mtime_ns), "", file_id_of(status.st_ino))
 
     def stats(self, directory: bytes, names: list[bytes]) -> tuple[list[bytes], ListedStats]:
         if (columns := stat_files(directory, names)) is None:

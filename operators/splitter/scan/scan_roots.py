@@ -15,7 +15,8 @@ from dagflow.api.regular_expressions import glob_matcher
 from dagflow.errors import MissingError, StorageError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, join, redacted
-from operators.splitter.scan.listing import DIRECTORY, ENTRIES_AT_ONCE, Entries, Kind, ListedStat, ListedStats, Lister
+from operators.files.metadata import FileVersion
+from operators.splitter.scan.listing import DIRECTORY, ENTRIES_AT_ONCE, Entries, Kind, ListedStats, Lister
 from operators.splitter.scan.local_listing import LocalLister
 from operators.splitter.scan.worker_program import UNFINISHED_ENDS
 
@@ -194,19 +195,19 @@ class RemoteLister(Lister):
         for entry in self._storage.list_directory(url):
             name = os.fsencode(entry.url.rpartition("/")[2])
             names.append(name + b"/" if entry.is_directory else name)
-            stats.append(DIRECTORY if entry.is_directory else ListedStat(entry.size_bytes, entry.mtime_ns, entry.etag))
+            stats.append(DIRECTORY if entry.is_directory else FileVersion(entry.size_bytes, entry.mtime_ns, entry.etag))
             if len(names) >= ENTRIES_AT_ONCE:
                 yield Entries(names, ListedStats.of(stats))
                 names, stats = [], []
         yield Entries(names, ListedStats.of(stats))
 
-    def stat(self, path: bytes) -> ListedStat | None:
+    def stat(self, path: bytes) -> FileVersion | None:
         try:
             now = self._storage.stat(self.url(path))
         except MissingError:
             logger.warning("gone, left out url=%s", redacted(self.url(path)))
             return None
-        return None if now.is_directory else ListedStat(now.size_bytes, now.mtime_ns, now.etag)
+        return None if now.is_directory else FileVersion(now.size_bytes, now.mtime_ns, now.etag)
 
     def kind(self, path: bytes) -> Kind | None:
         try:

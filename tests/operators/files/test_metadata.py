@@ -89,3 +89,11 @@ FILES = st.builds(
 def test_files_come_back_as_they_were(files: list[FileMetadata]) -> None:
     """With each of their attributes."""
     assert through_json(FileMetadata, files) == files
+
+
+def test_an_etag_is_an_identity_and_otherwise_the_inode_is() -> None:
+    """The index holds a number for either."""
+    assert FileVersion(1, 2, "", 77).identity == 77
+    assert (
+        FileVersion(1, 2, "abc").identity == FileVersion(5, 6, "abc", 9).identity != FileVersion(1, 2, "abd").identity
+    )

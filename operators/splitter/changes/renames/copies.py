@@ -11,13 +11,13 @@ from dagflow.errors import DagflowError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.fingerprint import PROBED_BYTES, file_id_of, fingerprint_of_head_and_tail
 from operators.files.compression import compression_of_name
+from operators.files.metadata import FileVersion
 from operators.files.rotation_names import earlier_paths
 from operators.reader.byte_source import MeasuredFile
 from operators.reader.compression.stream import OUTPUT_BYTES, DecompressedFile
 from operators.splitter.changes.renames.found_files import FoundFile, stat_behind_links
 from operators.splitter.index.fingerprinting import FilePrefix, take_fingerprints
 from operators.splitter.scan.clock import Clock
-from operators.splitter.scan.listing import ListedStat
 from operators.splitter.scan.workers import InTasks
 
 COPY_GRACE_S = 1.0
@@ -40,8 +40,8 @@ class LeftFiles:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         # Copies of files that still exist: the time since which each is unchanged.
-        self._waiting: dict[bytes, tuple[ListedStat, float]] = {}
-        self._still_waiting: dict[bytes, tuple[ListedStat, float]] = {}
+        self._waiting: dict[bytes, tuple[FileVersion, float]] = {}
+        self._still_waiting: dict[bytes, tuple[FileVersion, float]] = {}
         self._repeats: Counter[bytes] = Counter()
         self.has_more = False
 

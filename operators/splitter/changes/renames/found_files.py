@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dagflow.storage.fingerprint import file_id_of
+from operators.files.metadata import FileVersion
 from operators.files.rotation_names import uncompressed
 from operators.files.source_events import Fate
 from operators.splitter.changes.renames.cases import Continuing
 from operators.splitter.index.entries import EARLIER, PART, SHORTER, IndexEntry
 from operators.splitter.index.fingerprinting import FilePrefix
 from operators.splitter.scan.listed_files import ListedFiles
-from operators.splitter.scan.listing import ListedStat
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class FoundFile:
         return self.files.index_names[0]
 
     @property
-    def stat(self) -> ListedStat:
+    def stat(self) -> FileVersion:
         return self.files.stats[0]
 
     @property

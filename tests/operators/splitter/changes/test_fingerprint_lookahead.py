@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from operators.files.metadata import FileVersion
 from operators.splitter.changes.detection_rules import DetectionRules
 from operators.splitter.changes.fingerprint_lookahead import FingerprintLookahead
 from operators.splitter.scan.listed_files import ListedFiles
-from operators.splitter.scan.listing import ListedStat
 from operators.splitter.scan.local_listing import LocalLister
 from operators.splitter.scan.scan_roots import Root
 from tests.operators.splitter.changes.renames.rotations import copy_and_truncate
@@ -59,7 +59,7 @@ def test_a_log_that_is_truncated_while_it_is_looked_at_is_left_for_a_scan(tmp_pa
 def test_an_unfinished_scan_is_given_up_without_waiting_for_its_tasks(tmp_path: Path) -> None:
     """It may be collected as garbage within any call, also within one that holds what a thread needs to end."""
     root = Root(str(tmp_path), "directory", os.fsencode(tmp_path), LocalLister())
-    steps = [[ListedFiles.single(root, b"%d" % number, ListedStat(2))] for number in range(3)]
+    steps = [[ListedFiles.single(root, b"%d" % number, FileVersion(2))] for number in range(3)]
     may_go_on, calls = threading.Event(), []
 
     def in_tasks(function: Callable[[Any], Any], items: list[Any]) -> list[Any]:

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from operators.splitter.scan.listing import ListedStat
 from operators.splitter.scan.local_listing import LocalLister
 from tests.operators.splitter.splitter_driver import write
 
@@ -17,9 +16,3 @@ def test_a_large_directory_is_listed_in_parts(tmp_path: Path, held_names: int) -
     (tmp_path / "05-").mkdir()
     found = [name for entries in LocalLister(held_names).entries(bytes(tmp_path) + b"/") for name in entries.names]
     assert found == sorted([b"%02d" % number for number in range(20)] + [b"05-/"])
-
-
-def test_an_etag_is_an_identity_and_otherwise_the_inode_is() -> None:
-    """The index holds a number for either."""
-    assert ListedStat(1, 2, "", 77).identity == 77
-    assert ListedStat(1, 2, "abc").identity == ListedStat(5, 6, "abc", 9).identity != ListedStat(1, 2, "abd").identity

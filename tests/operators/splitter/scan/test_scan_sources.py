@@ -11,8 +11,8 @@ from dagflow.api.context import WindowBudget
 from dagflow.errors import SourceChangedError, TransientStorageError
 from dagflow.storage.context import StorageContext
 from dagflow.testing.manual_clock import ManualClock
+from operators.files.metadata import FileVersion
 from operators.splitter.scan.listed_files import ListedFiles
-from operators.splitter.scan.listing import ListedStat
 from operators.splitter.scan.scan_roots import find_root
 from operators.splitter.scan.scan_sources import MAX_QUEUED_FILES, TimeBasedDirectoryScanner
 from tests.operators.splitter.splitter_driver import WAIT_S, FollowingDriver, InProcessServices, twelve_files, write
@@ -249,7 +249,7 @@ def test_a_forgotten_file_is_read_again(tmp_path: Path) -> None:
 def candidates(path: Path, count: int) -> list[ListedFiles]:
     """Candidates as of a scan."""
     root = find_root(str(path), StorageContext.default())
-    return [ListedFiles.single(root, b"%d" % number, ListedStat(0)) for number in range(count)]
+    return [ListedFiles.single(root, b"%d" % number, FileVersion(0)) for number in range(count)]
 
 
 def test_a_scan_pauses_while_too_much_waits(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 
 from dagflow.errors import StorageError
-from operators.splitter.scan.listing import Entries, ListedStat
+from operators.files.metadata import FileVersion
+from operators.splitter.scan.listing import Entries
 from operators.splitter.scan.local_listing import LocalLister
 from operators.splitter.scan.scanner import Scanner
 from operators.splitter.scan.selection import Selection
@@ -24,7 +25,7 @@ from tests.nightly import by_day, examples
 from tests.operators.splitter.scan.test_workers import TREES, grown
 from tests.operators.splitter.splitter_driver import each, write
 
-Versions = list[tuple[bytes, ListedStat]]
+Versions = list[tuple[bytes, FileVersion]]
 
 
 def scanned(root: bytes | Path, helpers: WorkerProcesses) -> Versions:

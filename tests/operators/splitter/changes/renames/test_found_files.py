@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from dagflow.storage.fingerprint import file_id_of
+from operators.files.metadata import FileVersion
 from operators.splitter.changes.renames import found_files
 from operators.splitter.changes.renames.found_files import (
     FoundFile,
@@ -18,7 +19,6 @@ from operators.splitter.changes.renames.found_files import (
 )
 from operators.splitter.index.entries import SLOTS, IndexEntry
 from operators.splitter.scan.listed_files import ListedFiles
-from operators.splitter.scan.listing import ListedStat
 from operators.splitter.scan.local_listing import LocalLister
 from operators.splitter.scan.scan_roots import Root
 
@@ -26,7 +26,7 @@ from operators.splitter.scan.scan_roots import Root
 def suspect_of(root: Path, path: bytes) -> FoundFile:
     """A file as a scan of a directory lists it."""
     now = os.stat(path)
-    stat = ListedStat(now.st_size, now.st_mtime_ns, "", file_id_of(now.st_ino))
+    stat = FileVersion(now.st_size, now.st_mtime_ns, "", file_id_of(now.st_ino))
     found = Root(str(root), "directory", os.fsencode(root), LocalLister())
     return FoundFile(ListedFiles.single(found, path, stat), None)
 
