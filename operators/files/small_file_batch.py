@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, overload
 
 import numpy as np
@@ -145,43 +145,29 @@ class SmallFileBatch(TupleBatch):
             start += len(urls)
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "first_id": self.first_id,
-            "base": self.base,
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return values | {
             "names": self.names.text,
             "sizes": self.sizes.tolist(),
             # Files that were made together differ little, and small numbers are written faster.
-            "mtime_differences": np.diff(self.mtimes, prepend=0).tolist(),
+            "mtimes": np.diff(self.mtimes, prepend=0).tolist(),
             "etags": list(self.etags),
-            "is_whole": self.is_whole,
-            "is_open": self.is_open,
             "fingerprints": list(self.fingerprints),
-            "discovered_ms": self.discovered_ms,
-            "file_id_differences": np.diff(self.file_ids, prepend=0).tolist(),
+            "file_ids": np.diff(self.file_ids, prepend=0).tolist(),
         }
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> SmallFileBatch:
-        require_fields(cls, value, _JSON_FIELDS)
-        return cls(
-            first_id=value["first_id"],
-            base=value["base"],
-            names=NameColumn(value["names"]),
-            sizes=np.array(value["sizes"], np.int64),
-            mtimes=np.cumsum(np.array(value["mtime_differences"], np.int64)),
-            etags=tuple(value["etags"]),
-            is_whole=value["is_whole"],
-            is_open=value["is_open"],
-            fingerprints=tuple(value["fingerprints"]),
-            discovered_ms=value["discovered_ms"],
-            file_ids=np.cumsum(np.array(value["file_id_differences"], np.int64)),
-        )
-
-
-_JSON_FIELDS = (
-    *("first_id", "base", "names", "sizes", "mtime_differences", "etags", "is_whole", "is_open", "fingerprints"),
-    *("discovered_ms", "file_id_differences"),
-)
+        require_fields(cls, value, [field.name for field in fields(cls)])
+        columns = {
+            "names": NameColumn(value["names"]),
+            "sizes": np.array(value["sizes"], np.int64),
+            "mtimes": np.cumsum(np.array(value["mtimes"], np.int64)),
+            "etags": tuple(value["etags"]),
+            "fingerprints": tuple(value["fingerprints"]),
+            "file_ids": np.cumsum(np.array(value["file_ids"], np.int64)),
+        }
+        return cls(**value | columns)
 
 
 def _split(urls: Sequence[str]) -> tuple[str, NameColumn]:
