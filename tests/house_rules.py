@@ -174,6 +174,15 @@ def module_length(paths: Sequence[Path]) -> Iterator[Violation]:
             yield _at(path, count, f"{count} lines, {MAX_MODULE_LINES} at most")
 
 
+def entry_last(paths: Sequence[Path]) -> Iterator[Violation]:
+    """A program begins once all of its module is defined."""
+    for path in paths:
+        body = ast.parse(path.read_text()).body
+        for node in body[:-1]:
+            if isinstance(node, ast.If) and "__name__ == '__main__'" in ast.unparse(node.test):
+                yield _at(path, node.lineno, "what runs as a program stands before other definitions")
+
+
 def function_length(paths: Sequence[Path]) -> Iterator[Violation]:
     """A function that grows beyond the limit has more than one task."""
     for path in paths:
@@ -398,7 +407,16 @@ def mutable_globals(paths: Sequence[Path]) -> Iterator[Violation]:
 RULES: dict[str, Rule] = {
     rule.__name__: rule
     for rule in (
-        *(module_length, function_length, import_cycles, late_imports, class_names, module_names, old_words),
+        *(
+            module_length,
+            entry_last,
+            function_length,
+            import_cycles,
+            late_imports,
+            class_names,
+            module_names,
+            old_words,
+        ),
         *(plain_prose, test_names, mirror, property_lookups, mutable_globals),
     )
 }

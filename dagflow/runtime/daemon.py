@@ -38,10 +38,6 @@ def main() -> None:
     runpy.run_module("pyspark.daemon", run_name="__main__")
 
 
-if __name__ == "__main__":
-    main()
-
-
 @contextlib.contextmanager
 def shared_imports() -> Iterator[None]:
     """Import for later forks: objects that exist at the end stay shared between all forked processes."""
@@ -53,3 +49,7 @@ def shared_imports() -> Iterator[None]:
         gc.freeze()
     finally:
         gc.enable()
+
+
+if __name__ == "__main__":
+    main()
