@@ -83,17 +83,17 @@ class ChainWatch:
         if self._chain.active_call is None:
             calls.append(None)
         ended = [self._watched.pop(call) for call in [*self._watched] if call not in calls]
-        found = [_over(watched) for watched in ended if watched.detector.is_reported]
+        notices = [_over(watched) for watched in ended if watched.detector.is_reported]
         for call in calls:
             watched, emitted = self._watched_of(call), self._emitted_by(call)
             stall = watched.look(self._mark_of(watched, emitted), emitted)
             if stall is not None:
-                found.append(StallNotice(watched, stall, emitted - watched.emitted))
-        if any(notice.stall.is_over for notice in found):
+                notices.append(StallNotice(watched, stall, emitted - watched.emitted))
+        if any(notice.stall.is_over for notice in notices):
             # The end is reported for the task as a whole: calls that still stall are reported again.
             for watched in self._watched.values():
                 watched.detector.is_reported = False
-        return found
+        return notices
 
     def longest(self) -> StallNotice | None:
         """The call that has made no progress for longest."""

@@ -371,14 +371,14 @@ class EmittedMappings:
             parts.append(None if is_same else made)
         self._lengths.append(len(mappings))
 
-    def _is_same(self, name: str, made: list[Any], given: list[Any]) -> bool:
+    def _is_same(self, name: str, made: list[Any], originals: list[Any]) -> bool:
         kind = self._batch.schema.field(name).type
         if class_of(kind) is None:
             return False
         if types.is_string(kind) or types.is_binary(kind):
-            return made == given
+            return made == originals
         # Not by ==, for which 1, 1.0 and True are equal.
-        return all(map(operator.is_, made, given))
+        return all(map(operator.is_, made, originals))
 
     def mappings(self, sources: npt.NDArray[np.int64]) -> list[dict[str, Any]]:
         """The gathered mappings, one by one; see to_arrow."""

@@ -104,6 +104,6 @@ def stacks_of(first: int, others: Callable[[threading.Thread], bool] = lambda _:
 
 def _stack(frame: FrameType) -> str:
     frames = traceback.extract_stack(frame)
-    own = [at for at, each in enumerate(frames) if _OWN_FRAMES in each.filename]
-    inner = frames[own[-1] + 1 :] if own else frames
+    callers = [at for at, call in enumerate(frames) if _OWN_FRAMES in call.filename]
+    inner = frames[callers[-1] + 1 :] if callers else frames
     return "".join(traceback.StackSummary.from_list((inner or frames)[-MAX_FRAMES:]).format())

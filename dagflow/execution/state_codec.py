@@ -73,8 +73,8 @@ class StateCodec:
             what = f"returned {shown_type(self._type)} that cannot be written as JSON: {error}"
             hint = "its fields may be text, numbers, bytes, None, lists, mappings, and dataclasses of these"
             raise self._refused(what, window_id, partition, hint) from error
-        if (found := difference(state, restored)) is not None:
-            what = f"returned {type(state).__name__}, which is not kept as it is: {found}"
+        if (change := difference(state, restored)) is not None:
+            what = f"returned {type(state).__name__}, which is not kept as it is: {change}"
             raise self._refused(what, window_id, partition, hint="declare for each field the type of its values")
         return SavedState(self._version, data=data)
 

@@ -77,8 +77,8 @@ class StageTask:
         self._held: dict[str, bytes] = {}
         operators = {name: self._loaded(name) for name in stage.operators}
         self._counters: dict[str, Counts] = {name: Counts() for name in stage.operators}
-        own = host.owns_process
-        self._chain = Chain(operators, stage.edges, self._counters, partition=partition, owns_process=own)
+        owns_process = host.owns_process
+        self._chain = Chain(operators, stage.edges, self._counters, partition=partition, owns_process=owns_process)
         limit = program.record_limit
         self._record_limit = limit if limit is not None and limit.attach(self._chain) else None
         watched = ChainWatch(self._chain, self._progress.mark, program.stall_limits.warning_s)
@@ -262,8 +262,8 @@ class StageTask:
             states=states,
             accounting={
                 name: sums
-                for name, own in self._accounting.items()
-                if (sums := {key: value for key, value in own.items() if value})
+                for name, counts in self._accounting.items()
+                if (sums := {key: value for key, value in counts.items() if value})
             },
             busy_s=time.perf_counter() - started,
             error=error,

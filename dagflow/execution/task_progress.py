@@ -204,8 +204,8 @@ def _socket_to(address: ProgressAddress) -> socket.socket:
     The host's name is looked up once, not for every datagram: a lookup is a request, and may wait for its answer.
     """
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    found = socket.socket(family, socket.SOCK_DGRAM)
-    found.setblocking(False)
+    sender = socket.socket(family, socket.SOCK_DGRAM)
+    sender.setblocking(False)
     with contextlib.suppress(OSError):
-        found.connect(socket.getaddrinfo(address.host, address.port, family, socket.SOCK_DGRAM)[0][4])
-    return found
+        sender.connect(socket.getaddrinfo(address.host, address.port, family, socket.SOCK_DGRAM)[0][4])
+    return sender

@@ -104,8 +104,8 @@ class TaskWatch:
             self._is_over.set()
             if self._ends_process:
                 faulthandler.cancel_dump_traceback_later()
-        for report, found in list(self._reported.values()):
-            self._send_end(report, found.watched.detector.stood_s)
+        for report, notice in list(self._reported.values()):
+            self._send_end(report, notice.watched.detector.stood_s)
 
     @property
     def _ends_process(self) -> bool:
@@ -132,23 +132,23 @@ class TaskWatch:
         if is_debugging():
             return
         self._wind_up()
-        for found in self._chain.look():
+        for notice in self._chain.look():
             with self._ending:
                 if self._is_over.is_set():
                     return
-                if found.stall.is_over:
-                    self._send_end(self._reported.pop(found.call)[0], found.stall.seconds)
+                if notice.stall.is_over:
+                    self._send_end(self._reported.pop(notice.call)[0], notice.stall.seconds)
                 else:
-                    self._reported[found.call] = self._send_stall(found), found
+                    self._reported[notice.call] = self._send_stall(notice), notice
         self._report()
         longest = self._chain.longest() if self._stall_limits.timeout_s > 0 else None
         if longest is not None and longest.stall.seconds >= self._stall_limits.timeout_s:
             self._end(longest)
 
-    def _send_stall(self, found: StallNotice, *, is_ended: bool = False) -> StallReport:
-        stack, work = stacks_of(self._task, self._is_of_task), self._work(found.call)
-        seconds, timeout_s = found.stall.seconds, self._stall_limits.timeout_s
-        report = StallReport(work, seconds, stack, False, is_ended, timeout_s, found.emitted)
+    def _send_stall(self, notice: StallNotice, *, is_ended: bool = False) -> StallReport:
+        stack, work = stacks_of(self._task, self._is_of_task), self._work(notice.call)
+        seconds, timeout_s = notice.stall.seconds, self._stall_limits.timeout_s
+        report = StallReport(work, seconds, stack, False, is_ended, timeout_s, notice.emitted)
         self._send(report)
         return report
 
@@ -158,11 +158,11 @@ class TaskWatch:
     def _is_of_task(self, thread: threading.Thread) -> bool:
         return thread.ident not in self._threads_before and thread.ident != threading.get_ident()
 
-    def _end(self, found: StallNotice) -> None:
+    def _end(self, notice: StallNotice) -> None:
         with self._ending:
             if self._is_over.is_set():
                 return
-            self._send_stall(found, is_ended=True)
+            self._send_stall(notice, is_ended=True)
             self._reported.clear()
             if self._host.owns_process:
                 with contextlib.suppress(Exception):

@@ -45,7 +45,7 @@ def _archives(
         if due >= end:
             return
         problem: JournalError | MissingError | None = None
-        lost, found = state.forgotten + 1, end
+        lost, later = state.forgotten + 1, end
         try:
             for name in archives_in(store, archive_directory(state)):
                 first, last = window_range(name)
@@ -53,7 +53,7 @@ def _archives(
                     lost = max(lost, last + 1)
                     continue
                 if first > due:
-                    found = min(first, end)
+                    later = min(first, end)
                     break
                 try:
                     frames = read(name)
@@ -69,9 +69,9 @@ def _archives(
             # A running driver has compacted it into another one, which the next listing shows. The same holds for one
             # that a listing does not show while that driver compacts.
             problem = error
-    if isinstance(problem, TornError) or not _are_forgotten(store, found - 1):
-        raise _gap(store, state, (lost, found - 1), problem)
-    yield from _archives(store, state, found, read)
+    if isinstance(problem, TornError) or not _are_forgotten(store, later - 1):
+        raise _gap(store, state, (lost, later - 1), problem)
+    yield from _archives(store, state, later, read)
 
 
 def _gap(
@@ -125,7 +125,7 @@ def archived_windows_backwards(store: ObjectStore, state: JournalState, end: int
         if end - 1 <= state.forgotten:
             return
         problem: JournalError | MissingError | None = None
-        found = state.forgotten
+        earlier = state.forgotten
         try:
             names = archives_in(store, archive_directory(state))
             for name in sorted(names, key=lambda archive: window_range(archive)[1], reverse=True):
@@ -133,7 +133,7 @@ def archived_windows_backwards(store: ObjectStore, state: JournalState, end: int
                 if first >= end:
                     continue
                 if last < end - 1:
-                    found = max(last, state.forgotten)
+                    earlier = max(last, state.forgotten)
                     break
                 try:
                     frames = _archived_frames(store, name)
@@ -148,7 +148,7 @@ def archived_windows_backwards(store: ObjectStore, state: JournalState, end: int
         except MissingError as error:
             problem = error  # as in _archives
     if isinstance(problem, TornError) or not _are_forgotten(store, end - 1):
-        raise _gap(store, state, (found + 1, end - 1), problem)
+        raise _gap(store, state, (earlier + 1, end - 1), problem)
 
 
 COMPACTED_ARCHIVES = 32

@@ -130,8 +130,8 @@ def frames_of(data: bytes, url: str) -> list[bytes]:
             )
         end = header.end() + length
         if len(data) < end:
-            there = len(data) - header.end()
-            raise TornError(f"{there} of {length} bytes are there{WRITER_DIED}", url=url)
+            body_bytes = len(data) - header.end()
+            raise TornError(f"{body_bytes} of {length} bytes are there{WRITER_DIED}", url=url)
         frames.append(data[position:end])
         position = end
     return frames

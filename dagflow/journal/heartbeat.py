@@ -198,8 +198,8 @@ class ProcessIdentity:
     def of_this_process(cls) -> ProcessIdentity:
         """The process that calls."""
         pid = os.getpid()
-        found = _look_up(pid)
-        return cls(socket.gethostname(), _user(), pid, *_kernel(), start_ticks=found[1] if found else 0)
+        facts = _look_up(pid)
+        return cls(socket.gethostname(), _user(), pid, *_kernel(), start_ticks=facts[1] if facts else 0)
 
     def is_of_this_kernel(self) -> bool:
         """Whether this process and the calling one have the same kernel since the same boot, and so the same clocks."""
@@ -219,10 +219,10 @@ class ProcessIdentity:
             return "gone"
         except PermissionError:
             pass  # it belongs to another user, and exists
-        found = _look_up(self.pid)
-        if found is None:
+        facts = _look_up(self.pid)
+        if facts is None:
             return "unknown"  # hidden from this user, or gone this very moment
-        state, start_ticks = found
+        state, start_ticks = facts
         if start_ticks != self.start_ticks or state in _GONE:
             return "gone"
         return "paused" if state in _PAUSED else "there"

@@ -102,21 +102,21 @@ def load(store: ObjectStore) -> LoadedLog:
 def _load(store: ObjectStore) -> LoadedLog:
     state, snapshot_seq = _newest_snapshot(store)
     records = list(_records_after(store, snapshot_seq))
-    voided = {seq for _, found in records if isinstance(found, Record) for seq in _voided_by(found)}
+    voided = {seq for _, entry in records if isinstance(entry, Record) for seq in _voided_by(entry)}
     loaded = LoadedLog(state, snapshot_seq, snapshot_seq, 0)
-    for seq, found in records:
+    for seq, entry in records:
         if seq != loaded.seq + 1:
             raise _MovedError(f"log record {loaded.seq + 1} is missing, record {seq} is there")
         loaded.seq = seq
         if seq in voided:
             continue
-        if isinstance(found, TornError):
+        if isinstance(entry, TornError):
             # Only the newest record can be torn by a crash; a driver that finds such a record says so in a later one.
             if seq != records[-1][0]:
-                raise found.damage("the record was damaged after it was written, since later ones exist") from found
+                raise entry.damage("the record was damaged after it was written, since later ones exist") from entry
             loaded.torn = seq
             continue
-        apply_record(state, found, store)
+        apply_record(state, entry, store)
     return loaded
 
 

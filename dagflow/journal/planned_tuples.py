@@ -65,10 +65,10 @@ def _encoded_rows(kind: type, tuples: list[Any]) -> Any:
         read = adapter.validate_python(encoded)
     except ValueError as error:
         raise TupleError(f"a {kind.__name__} cannot be kept in the journal: {text_of(error)}") from error
-    for given, back in zip(tuples, read, strict=True):
+    for item, back in zip(tuples, read, strict=True):
         # A NaN is not equal to itself.
-        if type(given) is not type(back) or (given != back and repr(given) != repr(back)):
-            raise TupleError(f"{given!r} would come back from the journal as {back!r}")
+        if type(item) is not type(back) or (item != back and repr(item) != repr(back)):
+            raise TupleError(f"{item!r} would come back from the journal as {back!r}")
     return encoded
 
 
@@ -125,15 +125,15 @@ def planned_tuples(planned: WindowPlan) -> Iterator[tuple[str, int | None, Any]]
         The input port, the partition (None for all), and a tuple. Ports whose class cannot be imported here are
         left out.
     """
-    for port, given in planned.inputs.items():
-        kind = _imported(given.kind)
+    for port, port_tuples in planned.inputs.items():
+        kind = _imported(port_tuples.kind)
         if kind is None:
             continue
-        items = decode_tuples(kind, given.tuples)
-        if given.lengths is None:
+        items = decode_tuples(kind, port_tuples.tuples)
+        if port_tuples.lengths is None:
             yield from ((port, None, item) for item in items)
             continue
-        for partition, part in enumerate(cut(items, given.lengths)):
+        for partition, part in enumerate(cut(items, port_tuples.lengths)):
             yield from ((port, partition, item) for item in part)
 
 

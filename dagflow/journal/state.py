@@ -72,14 +72,14 @@ class HeldFiles:
     def withdraw(self, window_id: int) -> None:
         """Stop the files of a window from waiting: its new files replace them."""
         for operator, waiting in list(self.waiting.items()):
-            if own := [held for held in waiting if held.window_id == window_id]:
-                self.withdrawn.setdefault(window_id, {})[operator] = own
+            if withdrawn := [held for held in waiting if held.window_id == window_id]:
+                self.withdrawn.setdefault(window_id, {})[operator] = withdrawn
                 self._keep(operator, [held for held in waiting if held.window_id != window_id])
 
     def give_back(self, window_id: int) -> None:
         """Let the files of a window wait again."""
-        for operator, own in self.withdrawn.pop(window_id, {}).items():
-            waiting = [*own, *self.waiting.get(operator, [])]
+        for operator, withdrawn in self.withdrawn.pop(window_id, {}).items():
+            waiting = [*withdrawn, *self.waiting.get(operator, [])]
             self._keep(operator, sorted(waiting, key=lambda held: held.window_id))
 
     def _keep(self, operator: str, files: list[HeldFile]) -> None:

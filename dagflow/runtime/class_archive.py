@@ -28,8 +28,8 @@ def archive_options(java_home: str, environ: Mapping[str, str] = os.environ) -> 
     """
     name = archive_name(java_home)
     # Not Path.is_file, which raises where a directory must not be searched.
-    found = next((folder / name for folder in cache_folders(environ) if os.access(folder / name, os.R_OK)), None)
-    return () if found is None else (f"-XX:SharedArchiveFile={found}", *_QUIET)
+    archive = next((folder / name for folder in cache_folders(environ) if os.access(folder / name, os.R_OK)), None)
+    return () if archive is None else (f"-XX:SharedArchiveFile={archive}", *_QUIET)
 
 
 def make_archive(java_home: str, run: Callable[[str, Path], str], environ: Mapping[str, str] = os.environ) -> Path:

@@ -51,9 +51,9 @@ def use_java(environ: MutableMapping[str, str] = os.environ) -> str:
     home = find_java_home(environ)
     if home is None:
         old = [f"{place} is Java {java.version}" for place, java in _candidates(environ)]
-        found = f"; {', '.join(old)}" if old else " in JAVA_HOME, on PATH, or among Python's packages"
+        places = f"; {', '.join(old)}" if old else " in JAVA_HOME, on PATH, or among Python's packages"
         raise JavaMissingError(
-            f"Spark needs Java {MINIMUM_VERSION} or newer, and there is none{found}",
+            f"Spark needs Java {MINIMUM_VERSION} or newer, and there is none{places}",
             hint="install one with: pip install 'dagflow[java]', or set JAVA_HOME to the directory that has bin/java",
         )
     environ["JAVA_HOME"] = home

@@ -159,7 +159,7 @@ def examiner(
                 versions[name] = metadata.version(name)
             except metadata.PackageNotFoundError:
                 versions[name] = ""
-        found: dict[str, Any] = {
+        report: dict[str, Any] = {
             "directory": os.getcwd(),
             "host": socket.gethostname() + " " + os.environ.get("SPARK_LOCAL_IP", ""),
             "python": platform.python_version(),
@@ -167,11 +167,11 @@ def examiner(
         }
         try:
             if None not in versions.values():
-                own = importlib.import_module(module)
-                found |= own.examine_app(program(), inputs, outputs, tag)
+                probe = importlib.import_module(module)
+                report |= probe.examine_app(program(), inputs, outputs, tag)
         except Exception as error:
-            found["error"] = f"{type(error).__name__}: {error}"
-        yield found
+            report["error"] = f"{type(error).__name__}: {error}"
+        yield report
 
     return examine
 

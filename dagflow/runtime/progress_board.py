@@ -205,7 +205,7 @@ class ProgressBoard:
             logger.warning("%s", text)
 
     def _silent(self) -> list[str]:
-        found = []
+        notices = []
         with self._lock:
             now = self._now()
             for window in self._windows.values():
@@ -216,7 +216,7 @@ class ProgressBoard:
                     ):
                         task.is_silent = True
                         work = task.report.work
-                        found.append(
+                        notices.append(
                             f"{work}: its process has not answered for {silent_s:.0f} s"
                             f"{f', last in {work.what}' if work.what else ''}: native code keeps Python from running, "
                             "or the host is gone"
@@ -225,10 +225,10 @@ class ProgressBoard:
             silent_s = now - self._reported_s
             if waiting and silent_s >= self._stall_limits.warning_s and not self._is_start_reported:
                 self._is_start_reported = True
-                found.append(
+                notices.append(
                     f"window {waiting[0]}: none of its tasks has begun for {silent_s:.0f} s: is there a free executor?"
                 )
-        return found
+        return notices
 
 
 class ProgressReceiver:

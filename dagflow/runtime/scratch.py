@@ -75,8 +75,8 @@ def _prefix() -> str:
 
 def _is_ours(path: str) -> bool:
     with contextlib.suppress(OSError):
-        found = os.lstat(path)
-        return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+        status = os.lstat(path)
+        return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
     return False
 
 

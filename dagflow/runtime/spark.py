@@ -100,11 +100,11 @@ class SparkRuntime(Runtime):
         host = str(context.getConf().get("spark.driver.host")) if self._is_cluster else "127.0.0.1"
         self._receiver = ProgressReceiver(self._board, host)
         self._program = replace(program, progress=self._receiver.address)
-        own = [Path(sys.modules[name].__path__[0]) for name in ("dagflow", "operators") if name in sys.modules]
+        packages = [Path(sys.modules[name].__path__[0]) for name in ("dagflow", "operators") if name in sys.modules]
         with translating("the start of the run"):
             self._broadcast: Broadcast[Program] = context.broadcast(self._program)
             if self._is_cluster:
-                send_sources(context, [*modules, *own])
+                send_sources(context, [*modules, *packages])
             elif modules:
                 link_sources(context, modules)
 

@@ -77,8 +77,8 @@ def _start_errors(master: str, log: Path | None) -> Iterator[None]:
     except (PySparkException, Py4JError, OSError, RuntimeError, ValueError) as error:
         if isinstance(error, ValueError):
             require_no_context()  # another thread of this process may have started one meanwhile
-        found = reason_in(log) if isinstance(error, JavaEndedError) else ""
-        reason = f"Java ended at once: {found}" if found else first_line(error)
+        cause = reason_in(log) if isinstance(error, JavaEndedError) else ""
+        reason = f"Java ended at once: {cause}" if cause else first_line(error)
         where = f"; see {log}" if log is not None else ""
         raise DagflowError(f"Spark did not start on {master}: {reason}{where}") from error
 
@@ -86,10 +86,10 @@ def _start_errors(master: str, log: Path | None) -> Iterator[None]:
 def _context(process: SparkProcess) -> SparkContext:
     settings = process.settings
     # Settings that Spark has read from its own files count as well, and only the Java process knows them.
-    found = dict(SparkConf(_jvm=process.gateway.jvm).getAll())
-    require_secret(settings["spark.master"], found)
+    spark_conf = dict(SparkConf(_jvm=process.gateway.jvm).getAll())
+    require_secret(settings["spark.master"], spark_conf)
     conf = SparkConf()
-    for key, value in {**settings, **process.local_settings(found), **protection(found)}.items():
+    for key, value in {**settings, **process.local_settings(spark_conf), **protection(spark_conf)}.items():
         conf.set(key, value)
     with variables_set(process.variables):
         return SparkContext(conf=conf, gateway=process.gateway)

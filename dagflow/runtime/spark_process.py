@@ -161,12 +161,12 @@ class SparkProcess:
         sweep(*parents)
         return ",".join(str(self._scratch_in(parent)) for parent in parents)
 
-    def local_settings(self, found: Mapping[str, str]) -> dict[str, str]:
+    def local_settings(self, spark_conf: Mapping[str, str]) -> dict[str, str]:
         """The directory for the context's sockets, and that for its blocks if it is not the one for temporary files."""
         settings = {}
-        if directories := found.get("spark.local.dir"):
+        if directories := spark_conf.get("spark.local.dir"):
             settings["spark.local.dir"] = self._inside(directories)
-        if not found.get(_SOCKETS):
+        if not spark_conf.get(_SOCKETS):
             settings[_SOCKETS] = str(self._socket_directory())
         return settings
 

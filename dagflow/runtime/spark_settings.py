@@ -84,10 +84,10 @@ def is_protected(setting: Callable[[str], str | None]) -> bool:
     return setting(AUTHENTICATE) == "true"
 
 
-def protection(found: Mapping[str, str]) -> dict[str, str]:
+def protection(settings: Mapping[str, str]) -> dict[str, str]:
     """Settings that encrypt the traffic between Spark's processes, where they share a secret."""
     encryption = "spark.network.crypto.enabled"
-    return {encryption: found.get(encryption, "true")} if is_protected(found.get) else {}
+    return {encryption: settings.get(encryption, "true")} if is_protected(settings.get) else {}
 
 
 _SECRETS = (
@@ -97,14 +97,14 @@ _SECRETS = (
 )
 
 
-def require_secret(master: str, found: Mapping[str, str]) -> None:
+def require_secret(master: str, settings: Mapping[str, str]) -> None:
     """Refuse to connect without its secret to a standalone cluster that requires authentication.
 
     Other clusters make up a secret for each app.
     """
-    if not (master.startswith("spark://") and is_protected(found.get)):
+    if not (master.startswith("spark://") and is_protected(settings.get)):
         return
-    if not any(found.get(name) for name in _SECRETS) and "_SPARK_AUTH_SECRET" not in os.environ:
+    if not any(settings.get(name) for name in _SECRETS) and "_SPARK_AUTH_SECRET" not in os.environ:
         raise DagflowError(
             f"{AUTHENTICATE} is set for {master}, and {_SECRETS[0]} is not",
             hint=f"give the secret of the cluster's master and workers: spark: {{{_SECRETS[0]}: ...}} in the app, or "

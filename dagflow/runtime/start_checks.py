@@ -143,9 +143,9 @@ def master_named(master: str, log: Path) -> Iterator[None]:
     try:
         yield
     except DagflowError as error:
-        if (found := loss_in(log.read_text("utf-8", errors="replace") if log.exists() else "", master)) is None:
+        if (loss := loss_in(log.read_text("utf-8", errors="replace") if log.exists() else "", master)) is None:
             raise
-        raise found from error
+        raise loss from error
 
 
 def loss_in(text: str, master: str) -> DagflowError | None:

@@ -80,14 +80,14 @@ def positions_in(
         A mask over the wanted values, true for those that the column has; and for each of these, in order, the position
         of its first occurrence in the column.
     """
-    found = pc.index_in(wanted, value_set=column)
-    if isinstance(found, pa.ChunkedArray):
-        found = _in_one_piece(found)
-    validity, numbers = found.buffers()
-    positions = np.frombuffer(numbers, np.int32)[found.offset : found.offset + len(found)]
+    indices = pc.index_in(wanted, value_set=column)
+    if isinstance(indices, pa.ChunkedArray):
+        indices = _in_one_piece(indices)
+    validity, numbers = indices.buffers()
+    positions = np.frombuffer(numbers, np.int32)[indices.offset : indices.offset + len(indices)]
     if validity is None:
-        return np.ones(len(found), bool), positions
-    known = _bits(validity, found.offset, len(found))
+        return np.ones(len(indices), bool), positions
+    known = _bits(validity, indices.offset, len(indices))
     return known, positions[known]
 
 

@@ -89,14 +89,14 @@ def extract(storage: StorageContext, entry: MergedEntry) -> Iterator[bytes]:
 
 def find(storage: StorageContext, directory: str, path: str) -> MergedEntry:
     """The newest source file with a path: the last one merged, if it was merged several times."""
-    found = list(list_entries(storage, directory, path))
-    if not found:
+    entries = list(list_entries(storage, directory, path))
+    if not entries:
         require_index(storage, directory)
         raise MissingError(
             f"no index here knows {path}", url=redacted(absolute(directory)), hint="list the paths with --list"
         )
     # Names of parts ascend with the windows that wrote them.
-    return max(found, key=lambda entry: (name_of(entry.url), parent(entry.url)))
+    return max(entries, key=lambda entry: (name_of(entry.url), parent(entry.url)))
 
 
 def _files(storage: StorageContext, directory: str) -> Iterator[FileStat]:

@@ -48,10 +48,10 @@ class StorageContext:
     def backend(self, url: str) -> Backend:
         """The kind of store of a location; the same object for all locations of a scheme."""
         scheme = scheme_of(url)
-        found = self._backends.get(scheme)
-        if found is None:
-            found = self._backends.setdefault(scheme, backend_of(url, self.options))
-        return found
+        backend = self._backends.get(scheme)
+        if backend is None:
+            backend = self._backends.setdefault(scheme, backend_of(url, self.options))
+        return backend
 
     def named_like(self, url: str, other: str) -> str:
         """A location to compare with another one: with the other's scheme, if both schemes reach one store."""

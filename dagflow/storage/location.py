@@ -96,7 +96,7 @@ def redacted(url: str) -> str:
     """The location without secrets: no user, no password, no signed query."""
     if is_local(url):
         return url
-    without_users = _USER_INFO.sub(lambda found: found[1] or "://***@", url)
+    without_users = _USER_INFO.sub(lambda match: match[1] or "://***@", url)
     return _QUERY.sub(r"\1\2?***", without_users)
 
 
@@ -120,11 +120,11 @@ def require_no_credentials(url: str) -> None:
     if is_local(url):
         return
     query = _QUERY.search(url)
-    found = _PASSWORD.search(url) or (query if query and _SIGNED.search(query[3]) else None)
-    if found:
+    credential = _PASSWORD.search(url) or (query if query and _SIGNED.search(query[3]) else None)
+    if credential:
         raise StorageError(
             "the location holds a credential, and locations are journaled and shown",
             url=redacted(url),
             hint="take it out, and give it as an option in the app's attributes: "
-            f"storage: {{{found[1]}: {{...: ${{NAME}}}}}}",
+            f"storage: {{{credential[1]}: {{...: ${{NAME}}}}}}",
         )

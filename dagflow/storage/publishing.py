@@ -80,10 +80,10 @@ def publish_instead(
     # From here on no process can publish one of them any more, however late it wakes up.
     discard_all(storage, earlier)
     lost = {file.final_url for file in find_lost(storage, earlier)}
-    own = {file.final_url for file in earlier} - lost
-    publish_all(storage, [file for file in files if file.final_url not in own], durability=durability)
-    in_place = [file for file in files if file.final_url in own]
-    replace_all(storage, in_place, own - {file.final_url for file in files}, require_right)
+    earlier_urls = {file.final_url for file in earlier} - lost
+    publish_all(storage, [file for file in files if file.final_url not in earlier_urls], durability=durability)
+    in_place = [file for file in files if file.final_url in earlier_urls]
+    replace_all(storage, in_place, earlier_urls - {file.final_url for file in files}, require_right)
 
 
 def _for_all(storage: StorageContext, act: Callable[[PendingFile], None], files: Sequence[PendingFile]) -> None:

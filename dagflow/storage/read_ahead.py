@@ -179,12 +179,12 @@ class AheadFile(ReadableFile):
         part = self._ahead.part_at(self._opening, offset)
         if part is None:
             end = min(offset + max(length, MARGIN_BYTES), self.size_bytes)
-            found = offset, self._opening.file.fetch(offset, end)
+            piece = offset, self._opening.file.fetch(offset, end)
         else:
-            found = part.start, self.arrived(part)
-        if part is None or found[0] == 0:
-            self._kept[found[0] == 0] = found[0], found[1][:MARGIN_BYTES] if found[0] == 0 else found[1]
-        return found
+            piece = part.start, self.arrived(part)
+        if part is None or piece[0] == 0:
+            self._kept[piece[0] == 0] = piece[0], piece[1][:MARGIN_BYTES] if piece[0] == 0 else piece[1]
+        return piece
 
     def arrived(self, part: _Part) -> bytes:
         """Wait for the bytes of a part."""

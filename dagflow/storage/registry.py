@@ -31,15 +31,15 @@ ANY_OTHER: Final = f"{_BUILT_IN}.fsspec.FsspecBackend"
 def backend_of(url: str, options: StorageOptions) -> Backend:
     """The backend of a URL's scheme: the app's own, one of dagflow's, or fsspec's file system."""
     scheme = scheme_of(url)
-    own = backend_option(options, scheme)
-    if not own:
+    name = backend_option(options, scheme)
+    if not name:
         return _class_of(BACKENDS.get(scheme, ANY_OTHER))(scheme, options)
     try:
-        found = _class_of(own)
+        backend_class = _class_of(name)
     except (ImportError, AttributeError, ValueError) as error:
         hint = f"attributes: {{storage: {{{scheme}: {{backend: package.module.Class}}}}}}"
-        raise StorageError(f"no class {own} for {scheme}://: {error}", url=scheme, hint=hint) from error
-    return found(scheme, options)
+        raise StorageError(f"no class {name} for {scheme}://: {error}", url=scheme, hint=hint) from error
+    return backend_class(scheme, options)
 
 
 def known_protocols() -> list[str]:
@@ -51,5 +51,5 @@ def known_protocols() -> list[str]:
 
 def _class_of(name: str) -> Callable[[str, StorageOptions], Backend]:
     module, _, class_name = name.rpartition(".")
-    found: Callable[[str, StorageOptions], Backend] = getattr(import_module(module), class_name)
-    return found
+    backend_class: Callable[[str, StorageOptions], Backend] = getattr(import_module(module), class_name)
+    return backend_class

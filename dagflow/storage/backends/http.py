@@ -35,8 +35,8 @@ class HttpClient(FsspecClient):
     @override
     def arguments(self) -> dict[str, Any]:
         """The arguments that prevent compression on the way, which changes the length and the ranges of a file."""
-        given = super().arguments()
-        return {**given, "headers": {**given.get("headers", {}), "Accept-Encoding": "identity"}}
+        options = super().arguments()
+        return {**options, "headers": {**options.get("headers", {}), "Accept-Encoding": "identity"}}
 
 
 class HttpFile(FsspecFile):

@@ -168,10 +168,10 @@ class FsspecClient:
     def is_concurrent(self) -> bool:
         """Whether the client takes several requests at the same time, from any thread."""
         try:
-            found = fsspec.get_filesystem_class(self.scheme.partition("::")[0])
+            kind = fsspec.get_filesystem_class(self.scheme.partition("::")[0])
         except (ImportError, ValueError):
             return False  # the error of a request explains better what is missing
-        return bool(getattr(found, "async_impl", False)) or found.protocol == "memory"
+        return bool(getattr(kind, "async_impl", False)) or kind.protocol == "memory"
 
     @contextlib.contextmanager
     def translated(self, url: str, action: str) -> Iterator[None]:
@@ -225,8 +225,8 @@ class FsspecClient:
 
 def available_protocols() -> list[str]:
     """The schemes that fsspec has a file system for, installed or not."""
-    found: list[str] = fsspec.available_protocols()
-    return found
+    protocols: list[str] = fsspec.available_protocols()
+    return protocols
 
 
 def _protocol_of(link: str) -> str:

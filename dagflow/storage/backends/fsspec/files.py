@@ -45,11 +45,11 @@ class FsspecFiles(Files):
 
     @override
     def open(self, url: str, expected: FileStat | None = None) -> RangedFile:
-        found = self.stat(url)
-        if found.is_directory:
+        now = self.stat(url)
+        if now.is_directory:
             raise StorageError("it is a directory", url=redacted(url))
-        require_same_version(expected, found)
-        return self.file_of(found)
+        require_same_version(expected, now)
+        return self.file_of(now)
 
     def file_of(self, found: FileStat) -> RangedFile:
         """A file that was looked at before, without another look."""
@@ -80,9 +80,9 @@ class FsspecFiles(Files):
             entries = [entry for entry in listed if entry["name"].rstrip("/") != path]
             nameless = [entry for entry in listed if entry["name"].rstrip("/") == path]
         self._warn_of_directories(url, nameless)
-        found = [stat_of(join(url, entry["name"].rstrip("/").rpartition("/")[2]), entry) for entry in entries]
-        found += [stat_of(f"{url}/", entry) for entry in nameless if entry["type"] == "file" and entry["size"]]
-        yield from sorted(found, key=sort_key)
+        stats = [stat_of(join(url, entry["name"].rstrip("/").rpartition("/")[2]), entry) for entry in entries]
+        stats += [stat_of(f"{url}/", entry) for entry in nameless if entry["type"] == "file" and entry["size"]]
+        yield from sorted(stats, key=sort_key)
 
     def _warn_of_directories(self, url: str, entries: Iterable[dict[str, Any]]) -> None:
         # A directory with a version is the entry that shows that the listed directory exists.

@@ -66,8 +66,8 @@ class LocalFiles(Files):
 
     @override
     def list(self, url: str) -> Iterator[FileStat]:
-        with translated(url, "list"), os.scandir(url) as found:
-            entries = [(os.fsencode(entry.name) + (b"/" if entry.is_dir() else b""), entry) for entry in found]
+        with translated(url, "list"), os.scandir(url) as listing:
+            entries = [(os.fsencode(entry.name) + (b"/" if entry.is_dir() else b""), entry) for entry in listing]
         entries.sort(key=lambda pair: pair[0])
         for _, entry in entries:
             try:
@@ -94,12 +94,12 @@ class LocalFiles(Files):
         """Whether the version is there; a pipe, or a file in place of the directory, counts as another version."""
         try:
             with translated(expected.url, "look at"):
-                found = os.stat(expected.url)
+                status = os.stat(expected.url)
         except StorageError as error:
             if isinstance(error, MissingError) or isinstance(error.__cause__, NotADirectoryError):
                 return False
             raise
-        return stat.S_ISREG(found.st_mode) and not expected.difference(stat_of(expected.url, found))
+        return stat.S_ISREG(status.st_mode) and not expected.difference(stat_of(expected.url, status))
 
     @override
     def load(self, files: SmallFiles, buffer: memoryview, endings: bytes) -> LoadedFiles:
@@ -197,11 +197,11 @@ class LocalObjectStore(ObjectStore):
     @override
     def close_to_others(self, directories: Collection[str]) -> str:
         """Also closes the root, if it contains nothing that others may have to reach."""
-        own = {_TEMPORARY, PROBE, *directories}
+        ours = {_TEMPORARY, PROBE, *directories}
         with translated(self.url, "look at"):
             names = set(os.listdir(self.url))
-            closed = [self.path_of(name) for name in sorted(names & own)]
-            if names <= own:
+            closed = [self.path_of(name) for name in sorted(names & ours)]
+            if names <= ours:
                 closed.append(self.url)
             for path in closed:
                 with contextlib.suppress(PermissionError):
@@ -219,11 +219,11 @@ class LocalObjectStore(ObjectStore):
 
 def _exposure(path: str) -> str:
     """Why another user may change the content of a directory; "" if no reason is found."""
-    found = os.stat(path)
-    if found.st_uid not in (os.geteuid(), 0):
-        return f"{path} belongs to another user, with the id {found.st_uid}"
-    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not found.st_mode & stat.S_ISVTX:
-        return f"the mode of {path} is {stat.S_IMODE(found.st_mode):o}"
+    status = os.stat(path)
+    if status.st_uid not in (os.geteuid(), 0):
+        return f"{path} belongs to another user, with the id {status.st_uid}"
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not status.st_mode & stat.S_ISVTX:
+        return f"the mode of {path} is {stat.S_IMODE(status.st_mode):o}"
     return ""
 
 

@@ -99,10 +99,10 @@ def _open_name(path: str, url: str, expected: FileStat | None) -> int:
             status = os.fstat(descriptor)
             if expected is not None and not mode.S_ISREG(status.st_mode):
                 raise SourceChangedError("it is no longer a file", url=url)
-            found = stat_of(url, status)
-            if found.is_directory:
+            now = stat_of(url, status)
+            if now.is_directory:
                 raise StorageError("it is a directory", url=url)
-            require_version(expected, found, descriptor)
+            require_version(expected, now, descriptor)
         except BaseException:
             os.close(descriptor)
             raise
@@ -124,31 +124,31 @@ def names_of_inode(url: str, file_id: int) -> Iterator[str]:
         return  # an error of the directory shows when the file itself is opened
 
 
-def stat_of(url: str, found: os.stat_result) -> FileStat:
+def stat_of(url: str, status: os.stat_result) -> FileStat:
     """The FileStat of the operating system's information about a file or directory."""
-    if mode.S_ISDIR(found.st_mode):
-        return FileStat(url, 0, bounded_ns(found.st_mtime_ns), is_directory=True)
-    if not mode.S_ISREG(found.st_mode):
+    if mode.S_ISDIR(status.st_mode):
+        return FileStat(url, 0, bounded_ns(status.st_mtime_ns), is_directory=True)
+    if not mode.S_ISREG(status.st_mode):
         raise StorageError("it is neither a file nor a directory", url=url)
-    return FileStat(url, found.st_size, bounded_ns(found.st_mtime_ns), file_id=file_id_of(found.st_ino))
+    return FileStat(url, status.st_size, bounded_ns(status.st_mtime_ns), file_id=file_id_of(status.st_ino))
 
 
-def require_version(expected: FileStat | None, found: FileStat, file: int | str) -> None:
+def require_version(expected: FileStat | None, now: FileStat, file: int | str) -> None:
     """Refuse a file that no longer has the planned version.
 
     Raises:
         SourceChangedError: The file has another version, which is more than an append.
     """
-    if expected is not None and not has_grown(expected, found, file):
-        require_same_version(expected, found)
+    if expected is not None and not has_grown(expected, now, file):
+        require_same_version(expected, now)
 
 
-def has_grown(expected: FileStat, found: FileStat, file: int | str) -> bool:
+def has_grown(expected: FileStat, now: FileStat, file: int | str) -> bool:
     """Whether a file is the planned one and longer, and still begins with the planned bytes.
 
     Without a fingerprint the inode decides: then a rewrite in place that made the file longer is not noticed.
     """
-    if found.size_bytes <= expected.size_bytes or (expected.file_id and expected.file_id != found.file_id):
+    if now.size_bytes <= expected.size_bytes or (expected.file_id and expected.file_id != now.file_id):
         return False
     if expected.fingerprint != UNKNOWN:
         return fingerprint_at(file, expected.size_bytes) == expected.fingerprint

@@ -34,18 +34,18 @@ def load(files: SmallFiles, buffer: memoryview, endings: bytes) -> LoadedFiles:
                 try:
                     count = read(descriptor, [buffer[position : position + size + 1]])
                     # Only after the read: then a write during the read has changed the time.
-                    found = look(descriptor)
-                    if 0 < count < size == found.st_size:
+                    info = look(descriptor)
+                    if 0 < count < size == info.st_size:
                         count += _rest(descriptor, buffer[position : position + size], count)
                 finally:
                     close(descriptor)
                 failure = None
-                is_same = count == size == found.st_size and mtime == found.st_mtime_ns and mode.S_ISREG(found.st_mode)
-                if not (is_same and file_id in (0, found.st_ino)) and not _is_far_off(files, index, found, count):
-                    if _has_grown(files, index, found, buffer[position : position + min(size, count)]):
+                is_same = count == size == info.st_size and mtime == info.st_mtime_ns and mode.S_ISREG(info.st_mode)
+                if not (is_same and file_id in (0, info.st_ino)) and not _is_far_off(files, index, info, count):
+                    if _has_grown(files, index, info, buffer[position : position + min(size, count)]):
                         grown.add(index)
                     else:
-                        failure = _difference(files, index, found, count)
+                        failure = _difference(files, index, info, count)
             except OSError as error:
                 failure = _failure(error, files.base + name)
             if failure is not None and file_id and (place := _other_name(files, index, directories)):
@@ -64,21 +64,21 @@ def load(files: SmallFiles, buffer: memoryview, endings: bytes) -> LoadedFiles:
     return LoadedFiles(borders, failures, frozenset(grown))
 
 
-def _is_far_off(files: SmallFiles, index: int, found: os.stat_result, count: int) -> bool:
+def _is_far_off(files: SmallFiles, index: int, info: os.stat_result, count: int) -> bool:
     """Whether it is the planned version, with a time or an inode number outside of signed 64 bits."""
-    if not count == files.sizes[index] == found.st_size:
+    if not count == files.sizes[index] == info.st_size:
         return False
-    if files.file_ids and files.file_ids[index] not in (0, file_id_of(found.st_ino)):
+    if files.file_ids and files.file_ids[index] not in (0, file_id_of(info.st_ino)):
         return False
-    return bounded_ns(found.st_mtime_ns) == files.mtimes[index] and mode.S_ISREG(found.st_mode)
+    return bounded_ns(info.st_mtime_ns) == files.mtimes[index] and mode.S_ISREG(info.st_mode)
 
 
-def _has_grown(files: SmallFiles, index: int, found: os.stat_result, data: memoryview) -> bool:
+def _has_grown(files: SmallFiles, index: int, info: os.stat_result, data: memoryview) -> bool:
     """Whether the planned version was appended to; see local_file.has_grown."""
     planned = files.expected(index)
-    if not mode.S_ISREG(found.st_mode) or not planned.size_bytes == len(data) < found.st_size:
+    if not mode.S_ISREG(info.st_mode) or not planned.size_bytes == len(data) < info.st_size:
         return False
-    if planned.file_id and planned.file_id != file_id_of(found.st_ino):
+    if planned.file_id and planned.file_id != file_id_of(info.st_ino):
         return False
     if planned.fingerprint != UNKNOWN:
         return fingerprint_of(data) == planned.fingerprint
@@ -94,8 +94,8 @@ def _other_name(files: SmallFiles, index: int, directories: dict[str, dict[int, 
                 directories[directory] = {entry.inode(): entry.name for entry in entries}
         except OSError:
             directories[directory] = {}
-    found = directories[directory].get(inode_of(files.file_ids[index]), "")
-    return f"{directory}/{found}" if found not in ("", name) else ""
+    present = directories[directory].get(inode_of(files.file_ids[index]), "")
+    return f"{directory}/{present}" if present not in ("", name) else ""
 
 
 def _load_renamed(expected: FileStat, place: str, buffer: memoryview) -> bool | None:
@@ -144,12 +144,12 @@ def _failure(error: OSError, url: str) -> StorageError:
     return failure
 
 
-def _difference(files: SmallFiles, index: int, found: os.stat_result, count: int) -> StorageError:
+def _difference(files: SmallFiles, index: int, info: os.stat_result, count: int) -> StorageError:
     expected = files.expected(index)
-    if not mode.S_ISREG(found.st_mode):
+    if not mode.S_ISREG(info.st_mode):
         return SourceChangedError("it is no longer a file", url=expected.url)
     try:
-        require_same_version(expected, stat_of(expected.url, found))
+        require_same_version(expected, stat_of(expected.url, info))
     except SourceChangedError as error:
         return error
     return SourceChangedError(f"it has {expected.size_bytes} bytes, and {count} were read", url=expected.url)

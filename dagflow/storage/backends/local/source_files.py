@@ -61,8 +61,8 @@ class LocalSourceFiles(SourceFiles):
     def names_of(self, directory: str, file_ids: Container[int]) -> Mapping[int, str]:
         try:
             with os.scandir(directory) as entries:
-                found = ((file_id_of(entry.inode()), entry.path) for entry in entries)
-                return {file_id: path for file_id, path in found if file_id in file_ids}
+                pairs = ((file_id_of(entry.inode()), entry.path) for entry in entries)
+                return {file_id: path for file_id, path in pairs if file_id in file_ids}
         except OSError:
             return {}  # the files of a missing or unreadable directory count as gone
 
@@ -102,10 +102,10 @@ def _put_away(expected: FileStat, act: Callable[[str], None]) -> str:
     return ""
 
 
-def _difference(expected: FileStat, found: os.stat_result) -> str:
-    if not mode.S_ISREG(found.st_mode):
+def _difference(expected: FileStat, status: os.stat_result) -> str:
+    if not mode.S_ISREG(status.st_mode):
         return "it is no longer a file"
-    return expected.difference(stat_of(expected.url, found))
+    return expected.difference(stat_of(expected.url, status))
 
 
 def _put_back(hidden: str, url: str, difference: str) -> str:

@@ -133,10 +133,10 @@ class S3Location:
         """
         asked = {**arguments, "IfMatch": f'"{etag}"'} if etag else arguments
         # The client repeats a failed request, but not one whose answer breaks off in its body.
-        data, found = answered(lambda: self._ask(action, asked), BrokenBodyError)
+        data, tag = answered(lambda: self._ask(action, asked), BrokenBodyError)
         # A server that does not know the condition ignores it.
-        if etag and found.strip('"') != etag:
-            raise PreconditionError(f"cannot {action}: the etag is {found}", url=redacted(self.url))
+        if etag and tag.strip('"') != etag:
+            raise PreconditionError(f"cannot {action}: the etag is {tag}", url=redacted(self.url))
         return data
 
     def _ask(self, action: str, arguments: dict[str, Any]) -> tuple[bytes, str]:
@@ -179,9 +179,9 @@ async def frozen_credentials(filesystem: Any) -> tuple[str, str, str | None, boo
     """The current credentials of a connected s3fs file system, and whether they stay valid."""
     if filesystem.key:
         return filesystem.key, filesystem.secret, filesystem.token, True
-    given = [filesystem.client_kwargs.get(name) for name in _KEYS]
-    if given[0]:
-        return given[0], given[1], given[2], True
+    keys = [filesystem.client_kwargs.get(name) for name in _KEYS]
+    if keys[0]:
+        return keys[0], keys[1], keys[2], True
     credentials = await filesystem.session.get_credentials()
     if credentials is None:
         # Imported late: it is optional.
@@ -236,11 +236,11 @@ def parsed_time(value: Any) -> datetime:
     """
     if isinstance(value, str):
         try:
-            found = datetime.fromisoformat(value) if value[10:11] == "T" else parsedate_to_datetime(value)
+            time = datetime.fromisoformat(value) if value[10:11] == "T" else parsedate_to_datetime(value)
         except ValueError:
-            found = None
-        if found is not None and found.tzinfo is not None:
-            return found
+            time = None
+        if time is not None and time.tzinfo is not None:
+            return time
     # Imported late: it is optional.
     from botocore.utils import parse_timestamp
 

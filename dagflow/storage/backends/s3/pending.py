@@ -170,9 +170,9 @@ class S3PendingFiles(PendingFiles):
             # An upload becomes an object once: a late driver cannot overwrite newer objects with it.
             return _publish(pending, location, {})
         # An empty object could be put again and again, so it only replaces the object that was seen there.
-        found = _head(location, location.key)
-        if found.get("Metadata", {}).get(_IDENTITY) != json.loads(pending.token)["id"]:
-            _publish(pending, location, {"IfMatch": found["ETag"]} if found else {"IfNoneMatch": "*"})
+        head = _head(location, location.key)
+        if head.get("Metadata", {}).get(_IDENTITY) != json.loads(pending.token)["id"]:
+            _publish(pending, location, {"IfMatch": head["ETag"]} if head else {"IfNoneMatch": "*"})
 
     @override
     def is_whole(self, pending: PendingFile) -> bool:
@@ -194,9 +194,9 @@ class S3PendingFiles(PendingFiles):
 
     @override
     def discard_rivals(self, pending: PendingFile) -> None:
-        location, own = self._client.location(pending.final_url), json.loads(pending.token)["upload"]
+        location, own_upload = self._client.location(pending.final_url), json.loads(pending.token)["upload"]
         for upload in _uploads_of(location):
-            if upload != own:
+            if upload != own_upload:
                 _abort(location, location.key, upload)
 
     @override
@@ -211,9 +211,9 @@ class S3PendingFiles(PendingFiles):
     ) -> int:
         swept = super().sweep(root_url, owner=owner, before_epoch=before_epoch, require_right=require_right, keep=keep)
         location, kept = self._client.location(root_url), set(map(name_of, keep))
-        found = _uploads(location, location.prefix)
-        found = [upload for upload in found if quote(upload[1], safe="") not in kept]
-        if not found:
+        uploads = _uploads(location, location.prefix)
+        uploads = [upload for upload in uploads if quote(upload[1], safe="") not in kept]
+        if not uploads:
             return swept
         # Checked after the listing: without a later driver, none of these can be an upload of a later driver's tasks.
         require_right()
@@ -227,7 +227,7 @@ class S3PendingFiles(PendingFiles):
                 _abort(location, key, upload)
             return is_over
 
-        ended = [request_threads().submit(end, *upload) for upload in found]
+        ended = [request_threads().submit(end, *upload) for upload in uploads]
         return swept + sum(future.result() for future in ended)
 
     @override
@@ -271,13 +271,13 @@ def _publish(pending: PendingFile, location: S3Location, condition: dict[str, st
 
 def _require_own(pending: PendingFile, location: S3Location, identity: str, upload: str, error: StorageError) -> None:
     """Find out the result of a publication that the store did not confirm."""
-    found = _head(location, location.key)
-    if not found:
+    head = _head(location, location.key)
+    if not head:
         # An empty file has no upload that could be lost.
         if isinstance(error, MissingError) or (upload and upload not in _uploads_of(location)):
             raise lost_output(pending) from error
         raise error from None
-    if found.get("Metadata", {}).get(_IDENTITY) != identity:
+    if head.get("Metadata", {}).get(_IDENTITY) != identity:
         raise conflict(pending) from error
 
 
@@ -286,13 +286,13 @@ def _uploads_of(location: S3Location) -> list[str]:
 
 
 def _uploads(location: S3Location, prefix: str) -> list[tuple[str, str, float]]:
-    found: list[tuple[str, str, float]] = []
+    uploads: list[tuple[str, str, float]] = []
     marker: dict[str, str] = {}
     while True:
         page = location.call("list_multipart_uploads", "list unfinished uploads", Prefix=prefix, **marker)
-        found += [(u["Key"], u["UploadId"], u["Initiated"].timestamp()) for u in page.get("Uploads", ())]
+        uploads += [(u["Key"], u["UploadId"], u["Initiated"].timestamp()) for u in page.get("Uploads", ())]
         if not page.get("IsTruncated"):
-            return found
+            return uploads
         marker = {"KeyMarker": page["NextKeyMarker"], "UploadIdMarker": page["NextUploadIdMarker"]}
 
 
