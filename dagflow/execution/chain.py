@@ -97,7 +97,6 @@ class Chain:
         sys.setrecursionlimit(max(sys.getrecursionlimit(), frames))
 
     def connect(self, source: PortRef, consumer: Consumer) -> None:
-        """Send everything that an output port emits to a consumer."""
         self.buffers[source].connect(consumer)
 
     def consumer_of(self, target: PortRef) -> Consumer:
@@ -295,7 +294,6 @@ class Chain:
         return failure
 
     def flush(self, operator: str) -> None:
-        """Pass on the single items that an operator has emitted so far."""
         for buffer in self._buffers_of(operator):
             buffer.flush()
 
@@ -319,7 +317,6 @@ class Chain:
         return result
 
     def let_emit(self, operator: str, method: Callable[..., Any], *arguments: Any) -> None:
-        """Call a life-cycle method that emits."""
         result = self.call(operator, method, *arguments)
         if result is not None and self.operators[operator].output_ports:
             raise self._failure(operator, method, self._not_emitted(operator, "returned", result))
@@ -371,7 +368,6 @@ class Chain:
             self.call(operator, instance.restore, state)
 
     def setup(self, operator: str, context: OperatorContext) -> None:
-        """Set up an operator; teardown() tears it down."""
         self.call(operator, self.operators[operator].setup, context)
         self._set_up.append(operator)
 

@@ -28,11 +28,9 @@ class Watched:
     _mark: Hashable = None
 
     def emitted_in_it(self, emitted: int) -> int:
-        """How much was emitted since the call is watched."""
         return emitted - self._first_emitted
 
     def look(self, mark: Hashable, emitted: int) -> Stall | None:
-        """Pass its current mark on; see StallDetector.look()."""
         if mark != self._mark:
             self._mark, self.emitted = mark, emitted
         return self.detector.look(mark)
@@ -48,7 +46,6 @@ class StallNotice:
 
     @property
     def call(self) -> ActiveCall | None:
-        """The call; None for the chain while no operator works."""
         return self.watched.call
 
 
@@ -96,7 +93,6 @@ class ChainWatch:
         return notices
 
     def longest(self) -> StallNotice | None:
-        """The call that has made no progress for longest."""
         watched = max(self._watched.values(), key=lambda call: call.detector.stood_s, default=None)
         if watched is None:
             return None

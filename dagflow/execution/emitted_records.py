@@ -126,11 +126,9 @@ class PieceOutput:
         return len(self._positions)
 
     def items(self) -> list[Any]:
-        """The emitted items."""
         return list(self._objects.take(self._positions).tolist())
 
     def has_repeated(self) -> bool:
-        """Whether an object was emitted more than once."""
         return len(np.unique(self._identities.take(self._positions))) < len(self)
 
     def is_selection(self, records: npt.NDArray[np.intp]) -> bool:

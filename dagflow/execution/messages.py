@@ -129,7 +129,6 @@ class PickledTuples:
 
     @classmethod
     def of(cls, tuples: list[Any]) -> PickledTuples:
-        """Pickle tuples."""
         try:
             return cls(pickle.dumps(tuples, protocol=5))
         except Exception as error:  # anything that an author's class raises
@@ -138,6 +137,5 @@ class PickledTuples:
             ) from error
 
     def tuples(self) -> list[Any]:
-        """The tuples."""
         tuples: list[Any] = pickle.loads(self.data)
         return tuples

@@ -64,7 +64,6 @@ class CapturedStream(io.TextIOBase):
                 self.beneath.write(text)
 
     def flush(self) -> None:
-        """Flush the original stream."""
         with contextlib.suppress(OSError, ValueError):
             if self.beneath is not None:
                 self.beneath.flush()
@@ -80,22 +79,18 @@ class CapturedStream(io.TextIOBase):
             self._line(rest)
 
     def fileno(self) -> int:
-        """The descriptor of the original stream."""
         if self.beneath is None:
             raise io.UnsupportedOperation("fileno")
         return self.beneath.fileno()
 
     def isatty(self) -> bool:
-        """Whether the original stream is a terminal."""
         return self.beneath is not None and self.beneath.isatty()
 
     def writable(self) -> bool:
-        """Text may be written."""
         return True
 
     @property
     def encoding(self) -> str:  # type: ignore[override]  # the base class has a variable
-        """The encoding of the original stream."""
         return getattr(self.beneath, "encoding", None) or "utf-8"
 
 
@@ -183,7 +178,6 @@ class OperatorOutput:
         self._logger = logging.getLogger(OPERATOR_LOGGER)
 
     def line(self, operator: str, place: str, text: str) -> None:
-        """Log a line."""
         with self._lock:
             now = self._now()
             passed_s = now - self._seen_s.get(operator, now)
@@ -203,5 +197,4 @@ class OperatorOutput:
             self._logger.info("%s: %s", place, text)
 
     def leave_out(self, operator: str) -> None:
-        """Log that there is more output."""
         self._logger.info("further output of %s is %s", operator, self._rest)

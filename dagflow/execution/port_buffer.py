@@ -74,7 +74,6 @@ class PortBuffer:
         self.emitter.emit = self.emit
 
     def connect(self, consumer: Consumer) -> None:
-        """Send everything that is emitted to a consumer."""
         self.consumers.append(consumer)
         self.emitter.sinks.append(consumer)
 
@@ -117,7 +116,6 @@ class PortBuffer:
                 self.flush()
 
     def flush(self) -> None:
-        """Pass on the single items gathered so far."""
         if self._has_thread_emitted:
             raise self._thread_error()
         if not len(self.gathered):

@@ -114,7 +114,6 @@ class RecordLimit:
 
     @property
     def is_reached(self) -> bool:
-        """Whether every record that may be read was read."""
         return not any(self._left.values())
 
     def attach(self, chain: Chain) -> bool:
@@ -125,7 +124,6 @@ class RecordLimit:
         return bool(ports)
 
     def is_reached_in(self, chain: Chain) -> bool:
-        """Whether the ports of a chain may emit no more."""
         return not any(self._left[port] for port in self._left.keys() & chain.buffers.keys())
 
     def _admit(self, port: PortRef, count: int) -> int:

@@ -32,7 +32,6 @@ class StallLimits:
 
     @property
     def look_every_s(self) -> float:
-        """Seconds between two looks at the work."""
         shortest = min(self.warning_s, self.timeout_s or self.warning_s)
         return min(LOOK_EVERY_S, shortest / 4)
 
@@ -64,7 +63,6 @@ class StallDetector:
 
     @property
     def stood_s(self) -> float:
-        """Seconds since the mark last changed."""
         return self._now() - self._since
 
     def look(self, mark: Hashable) -> Stall | None:

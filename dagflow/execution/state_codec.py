@@ -36,22 +36,18 @@ class StateCodec:
 
     @classmethod
     def of_snapshots(cls, name: str, operator: Operator) -> StateCodec:
-        """The codec for results of Operator.snapshot."""
         return cls(name, "snapshot", operator.state_type, operator.state_version)
 
     @classmethod
     def of_shares(cls, name: str, operator: Operator) -> StateCodec:
-        """The codec for results of Rescalable.split_state."""
         return cls(name, "split_state", operator.state_type, operator.state_version)
 
     @classmethod
     def of_prescans(cls, name: str, prescan: PreScan) -> StateCodec:
-        """The codec for results of PreScan.snapshot."""
         return cls(name, "prescan().snapshot", prescan.state_type, prescan.state_version)
 
     @classmethod
     def of_events(cls, name: str, operator: InputOperator) -> StateCodec:
-        """The codec for results of InputOperator.event_state."""
         return cls(name, "event_state", operator.event_state_type, _version_of(operator))
 
     def encode(self, state: Any, window_id: int = -1, partition: int = -1) -> SavedState:
@@ -88,7 +84,6 @@ class StateCodec:
         )
 
     def decode(self, saved: SavedState) -> Any:
-        """The state that was given to encode()."""
         if saved.version != self._version:
             raise self._unknown(f"version {saved.version}, and this program knows version {self._version}")
         if saved.segments is not None:

@@ -407,7 +407,6 @@ class PrintedLines:
         self._left = MAX_OUTPUT
 
     def line(self, work: TaskActivity, text: str) -> None:
-        """Take a printed line."""
         with self._lock:
             if self._left <= 0:
                 return
@@ -421,7 +420,6 @@ class PrintedLines:
                 self._flush()
 
     def flush(self) -> None:
-        """Send the waiting lines."""
         with self._lock:
             self._flush()
 

@@ -36,11 +36,9 @@ class OutputBounds:
     hint: str
 
     def include(self, url: str) -> bool:
-        """Whether a location is this directory, or below it."""
         return f"{absolute(url)}/".startswith(f"{self.directory}/")
 
     def require(self, url: str) -> None:
-        """Refuse a file of an operator that would be published elsewhere."""
         if not self.include(url):
             # In brackets: the current input is named behind it.
             raise BrokenContractError(
@@ -56,7 +54,6 @@ class TaskOutputFile:
         self._writer = writer
 
     def write(self, data: Buffer) -> None:
-        """Append bytes."""
         self._writer.write(data)
 
     def close(self, *, records: int, sources: FileSources | None = None, facts: FileFacts | None = None) -> None:

@@ -82,7 +82,6 @@ class StallReport(msgspec.Struct, frozen=True, array_like=True, tag="stall"):
 
     @property
     def line(self) -> str:
-        """The stalled work, for how long, and where, in words."""
         place = f" in {self.work.what}" if self.work.what else ""
         emitted = f"; it takes no input, and has emitted {self.emitted} records meanwhile" if self.emitted else ""
         return f"{self.work}: no progress for {self.seconds:.0f} s{place}{emitted}"
@@ -122,7 +121,6 @@ class ProgressAddress:
     token: bytes
 
     def message(self, report: TaskMessage) -> bytes:
-        """A report as the bytes of a message."""
         return self.token + msgspec.msgpack.encode(report)
 
     def report(self, message: bytes) -> TaskMessage | None:
@@ -166,7 +164,6 @@ class TaskProgress(Progress):
             self.report()
 
     def report(self, *, is_done: bool = False) -> None:
-        """Report now."""
         self._due = self._now() + REPORT_EVERY_S
         self._send(TaskReport(self._work(), self.bytes_read, is_done, self._operators()))
 
@@ -180,7 +177,6 @@ class ProgressSender:
         self._socket: socket.socket | None = None
 
     def send(self, report: TaskMessage) -> None:
-        """Send a report; it may be lost."""
         if self._address is None:
             return
         # A host without this network has no progress to show, and loses nothing else.

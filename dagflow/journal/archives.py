@@ -17,7 +17,6 @@ _LISTINGS = 5
 
 
 def archive_directory(state: JournalState) -> str:
-    """Where the archives of a journal's generation are."""
     return f"archive/{state.generation:06d}/"
 
 
@@ -114,7 +113,6 @@ def _archived_frames(store: ObjectStore, name: str) -> list[bytes]:
 
 
 def window_in(store: ObjectStore, name: str, frame: bytes) -> Window:
-    """The window that a frame of an object holds."""
     url = redacted(f"{store.url}/{name}")
     return from_json(Window, decode(frame, url, store.roots), url)
 
@@ -210,13 +208,11 @@ def _content(store: ObjectStore, names: Sequence[str]) -> bytes | None:
 
 
 def window_range(name: str) -> tuple[int, int]:
-    """The ids of the first and the last window of an archive."""
     first, _, last = name.rpartition("/")[2].partition("-")
     return int(first), int(last)
 
 
 def windows_in(name: str) -> int:
-    """How many windows an archive holds."""
     first, last = window_range(name)
     return last - first + 1
 
@@ -237,7 +233,6 @@ def _covered(names: Sequence[str]) -> dict[str, str]:
 
 
 def _adjacent(names: Sequence[str]) -> list[str]:
-    """The names at the end that follow each other without a gap or an overlap."""
     chain: list[str] = []
     for name in reversed(names):
         if chain and window_range(name)[1] + 1 != window_range(chain[-1])[0]:

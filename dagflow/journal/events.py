@@ -27,7 +27,6 @@ class JournalHolder:
 
     @classmethod
     def this_process(cls) -> JournalHolder:
-        """The process that calls."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         return cls(socket.gethostname(), os.getpid(), now, os.urandom(8).hex())
 
@@ -138,7 +137,6 @@ class WindowReplay:
 
     @property
     def made(self) -> list[PendingFile]:
-        """The files of the intent that are new."""
         kept = set(self.kept)
         return [file for file in self.intent.files if file.final_url not in kept]
 
@@ -243,12 +241,10 @@ class Record:
     events: tuple[Event, ...]
 
     def to_json(self) -> list[Any]:
-        """The record as JSON values."""
         return [self.seq, self.epoch, self.nonce, [[event.kind, to_json(event)] for event in self.events]]
 
     @classmethod
     def from_json(cls, value: Any, url: str) -> Record:
-        """The record that to_json() described."""
         seq, epoch, nonce, events = from_json(tuple[int, int, str, list[tuple[str, Any]]], value, url)
         for kind, _ in events:
             if kind not in _CLASS_BY_KIND:

@@ -57,7 +57,6 @@ class Compressed:
 
     @property
     def text(self) -> bytes:
-        """The JSON text."""
         text: bytes = isal_zlib.decompress(self._body)
         return text
 
@@ -102,7 +101,6 @@ def decode(data: bytes, url: str, roots: Roots = NO_ROOTS) -> Any:
 
 
 def decode_all(data: bytes, url: str, roots: Roots = NO_ROOTS) -> Iterator[Any]:
-    """The JSON values of an object that is a sequence of frames."""
     for frame in frames_of(data, url):
         yield _value_of(frame, url, roots)
 
@@ -217,7 +215,6 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(kind: type[T], value: Any, url: str) -> T:
-    """The object that was given to to_json()."""
     try:
         return msgspec.convert(value, kind, str_keys=True)
     except msgspec.ValidationError as error:

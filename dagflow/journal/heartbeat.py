@@ -78,7 +78,6 @@ class Heartbeat:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the run has recorded its end."""
         return self.state in _ENDED
 
     def existence(self) -> Existence:
@@ -95,7 +94,6 @@ class Heartbeat:
         return time.time() - self.beat_ms / 1000
 
     def standing(self) -> Standing:
-        """The state of the run now."""
         if self.has_ended:
             return self.state
         existence = self.existence()
@@ -125,7 +123,6 @@ class Heartbeat:
 
 
 def time_text(milliseconds: int) -> str:
-    """A moment as messages show it."""
     return datetime.fromtimestamp(milliseconds // 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
@@ -145,7 +142,6 @@ def heartbeat_names(store: ObjectStore) -> list[str]:
 
 
 def beating(heartbeat: Heartbeat) -> bytes:
-    """The bytes of a heartbeat that is written now."""
     beat_ms, uptime_ms = time.time_ns() // 1_000_000, time.monotonic_ns() // 1_000_000
     return encode(to_json(replace(heartbeat, beat_ms=beat_ms, uptime_ms=uptime_ms)))
 
@@ -196,7 +192,6 @@ class ProcessIdentity:
 
     @classmethod
     def of_this_process(cls) -> ProcessIdentity:
-        """The process that calls."""
         pid = os.getpid()
         facts = _look_up(pid)
         return cls(socket.gethostname(), _user(), pid, *_kernel(), start_ticks=facts[1] if facts else 0)

@@ -168,7 +168,6 @@ class Journal:
 
     @property
     def url(self) -> str:
-        """The checkpoint."""
         return self._store.url
 
     @property
@@ -212,7 +211,6 @@ class Journal:
         self._noted.clear()
 
     def end_replay(self, window_id: int, receipts: Mapping[str, str] = MappingProxyType({})) -> None:
-        """Record that all files of a replayed window are published."""
         before = find_window(self._store, self.state, window_id)
         intent = self.state.reprocessing[window_id].intent.without_state()
         now = replace(before, intent=intent, published_ms=now_ms(), receipts={**before.receipts, **receipts})
@@ -299,7 +297,6 @@ class Journal:
             raise
 
     def archive(self) -> None:
-        """Move the finished windows to the archive."""
         self.flush()
         archive(self._log, self.state)
 

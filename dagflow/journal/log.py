@@ -47,7 +47,6 @@ def slot_name(directory: str, number: int) -> str:
 
 
 def number_of(name: str) -> int:
-    """The number in a name that slot_name() returned."""
     text = name.rpartition("/")[2]
     if not text.isdigit():
         raise JournalError("this name does not belong into a journal", url=name, hint="move the file elsewhere")
@@ -166,7 +165,6 @@ def _voided_by(record: Record) -> Iterator[int]:
 
 
 def apply_record(state: JournalState, record: Record, store: ObjectStore) -> None:
-    """Change the state by the events of a record."""
     for event in record.events:
         try:
             state.apply(event)
@@ -176,7 +174,6 @@ def apply_record(state: JournalState, record: Record, store: ObjectStore) -> Non
 
 
 def is_whole(store: ObjectStore, name: str, frames: int) -> bool:
-    """Whether an object can be read and holds this many frames."""
     try:
         return len(list(decode_all(store.read(name), redacted(f"{store.url}/{name}")))) == frames
     except (JournalError, MissingError):
@@ -274,7 +271,6 @@ class Log:
         self.store.delete(sorted(self.store.list(EPOCHS))[:-EPOCHS_KEPT])
 
     def fenced(self) -> FencedError:
-        """The error that names the driver that has taken over."""
         newest = max(self.store.list(EPOCHS, after=slot_name(EPOCHS, self.epoch)))
         try:
             winner = str(from_json(JournalHolder, decode(self.store.read(newest), newest), newest))

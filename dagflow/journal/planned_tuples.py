@@ -73,7 +73,6 @@ def _encoded_rows(kind: type, tuples: list[Any]) -> Any:
 
 
 def decode_tuples(kind: Any, encoded: Any) -> list[Any]:
-    """The tuples and tuple batches that were given to encode_tuples()."""
     value = decompressed(encoded)
     tuples: list[Any] = []
     for group in value["groups"]:
@@ -113,7 +112,6 @@ def kind_name(kind: type) -> str:
 
 
 def cut(items: Sequence[Any], lengths: Iterable[int]) -> Iterator[list[Any]]:
-    """Cut items into consecutive parts of these lengths."""
     rest = iter(items)
     return (list(itertools.islice(rest, length)) for length in lengths)
 
@@ -162,7 +160,6 @@ def require_importable(kind: type) -> None:
 
 
 def class_named(name: str, taker: str) -> type:
-    """The class that kind_name() has named."""
     kind = _imported(name)
     if kind is None:
         module, _, qualname = name.partition(":")

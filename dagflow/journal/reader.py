@@ -36,13 +36,7 @@ def read_journal(storage: StorageContext, checkpoint: str) -> tuple[ObjectStore,
 
 
 def read_window(store: ObjectStore, window_id: int) -> Window:
-    """The journal's information about one window; without operator state once the window is committed.
-
-    Raises:
-        MissingError: There is no journal, or no such window.
-        JournalError: The journal is damaged, or of an unknown version.
-        StorageError: The store failed.
-    """
+    """The journal's information about one window; without operator state once the window is committed."""
     return find_window(store, read_state(store), window_id)
 
 

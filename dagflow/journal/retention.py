@@ -66,7 +66,6 @@ def archive(log: Log, state: JournalState) -> None:
 
 
 def take_snapshot(log: Log, state: JournalState, seq: int) -> None:
-    """Write the state after all records up to seq."""
     log.create_if_absent(slot_name(SNAPSHOTS, seq), encode(state.to_json(), log.store.roots))
 
 
@@ -152,7 +151,6 @@ def _as_at_last(store: ObjectStore, state: JournalState, window: Window) -> Wind
 
 
 def keep_replayed(log: Log, state: JournalState, seq: int, window: Window) -> str:
-    """Write the result of a window's replay, and return the name of the object."""
     name = f"{_replayed_directory(state)}{window.plan.window_id:012d}-{seq:012d}"
     log.create_if_absent(name, encode(to_json(window), log.store.roots))
     return name

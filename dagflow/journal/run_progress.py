@@ -36,7 +36,6 @@ class RunningWindow:
     seconds: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """The window in the object `running` of `dagflow status --json`."""
         return {
             "window": self.window_id,
             "bytes_read": self.bytes_read,
@@ -61,7 +60,6 @@ class RunRates:
     remaining_s: float | None = None
 
     def to_json(self) -> dict[str, float | None]:
-        """The rates in the object `running` of `dagflow status --json`."""
         return {
             "bytes_per_second": round(self.bytes_per_second, 1),
             "records_per_second": round(self.records_per_second, 1),
@@ -87,7 +85,6 @@ class RunProgress:
         return replace(self, windows=tuple(window for window in self.windows if window.window_id > window_id))
 
     def without_stalls(self) -> RunProgress:
-        """The same, but for the stalls of windows."""
         return replace(self, windows=tuple(replace(window, stalls=()) for window in self.windows))
 
     def without_times(self) -> RunProgress:
@@ -95,7 +92,6 @@ class RunProgress:
         return replace(self, windows=tuple(replace(window, seconds=0.0) for window in self.windows), rates=RunRates())
 
     def to_json(self) -> dict[str, Any]:
-        """The object `running` of `dagflow status --json`."""
         return {
             "windows": [window.to_json() for window in self.windows],
             "rates": self.rates.to_json(),

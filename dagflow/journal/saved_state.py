@@ -126,7 +126,6 @@ class CommittedState:
     byte_accounting: dict[str, int] = field(default_factory=dict)
 
     def with_booked(self, added: Booked, withdrawn: Booked) -> CommittedState:
-        """The state with updated sums of the byte accounting."""
         sums = Counter(self.byte_accounting)
         for booked in added.values():
             sums.update(booked)
@@ -135,7 +134,6 @@ class CommittedState:
         return replace(self, byte_accounting={key: value for key, value in sums.items() if value})
 
     def segment_names(self) -> set[str]:
-        """The checkpoint objects that it needs."""
         states = (state for states_of_one in self.partitions.values() for state in states_of_one if state is not None)
         parts = (part.name for held in self.held_results.values() for part in held.parts)
         return {*(segment.name for state in states for segment in state.segments or ()), *parts} - {""}
@@ -154,7 +152,6 @@ class LeftOut:
     newest: list[Skipped] = field(default_factory=list)
 
     def after(self, skipped: Sequence[Skipped], recovered: Sequence[Skipped]) -> LeftOut:
-        """The totals after a window."""
         read = set(recovered)
         return LeftOut(
             self.ranges + len(skipped) - len(recovered),

@@ -59,11 +59,9 @@ class HeldFiles:
             self.waiting.setdefault(operator, []).append(HeldFile(window_id, intent.committed_ms, file, since_window))
 
     def publish(self, window_id: int) -> None:
-        """Drop the files that a window has taken: it is published."""
         self.taken.pop(window_id, None)
 
     def take_back(self, window_id: int) -> None:
-        """Undo the commit of the newest committed window."""
         for operator, waiting in list(self.waiting.items()):
             self._keep(operator, [held for held in waiting if held.window_id != window_id])
         for operator, taken in self.taken.pop(window_id, {}).items():
@@ -77,7 +75,6 @@ class HeldFiles:
                 self._keep(operator, [held for held in waiting if held.window_id != window_id])
 
     def give_back(self, window_id: int) -> None:
-        """Let the files of a window wait again."""
         for operator, withdrawn in self.withdrawn.pop(window_id, {}).items():
             waiting = [*withdrawn, *self.waiting.get(operator, [])]
             self._keep(operator, sorted(waiting, key=lambda held: held.window_id))
@@ -134,7 +131,6 @@ class DriverStart:
 
 
 def note_partitions(known: dict[str, PartitionCounts], plan: WindowPlan) -> None:
-    """Include the counts of one more window in the counts by stage head."""
     for stage, count in plan.partitions.items():
         before = known.get(stage, PartitionCounts(count, count, count))
         known[stage] = PartitionCounts(min(before.min, count), max(before.max, count), count)
@@ -243,7 +239,6 @@ class JournalState:
 
     @property
     def uncommitted_blocks(self) -> int:
-        """The number of blocks that these bytes are in."""
         return sum(plan.counters.total(names.BLOCKS_EMITTED) for plan in self.planned.values())
 
     def apply(self, event: Event) -> None:

@@ -209,7 +209,6 @@ class Receipt:
     elsewhere: int = 0
 
     def followed_by(self, window_id: int, version: str, target: str) -> Receipt:
-        """The receipt after this one."""
         return Receipt(window_id, version, target, self.elsewhere if target == self.target else self.window_id)
 
 

@@ -117,7 +117,6 @@ class LocalRuntime(Runtime):
 
     @property
     def parallelism(self) -> int:
-        """The number of processes."""
         return self._workers
 
     def submit(self, window: WindowJob) -> Future[list[TaskResult]]:
@@ -169,12 +168,10 @@ class LocalRuntime(Runtime):
         return [future.result() for future in futures]
 
     def prescan(self, operator: str, items: list[Any]) -> list[Any]:
-        """Pre-scan several tuples in each job."""
         parts = self._results_of(partial(_prescan, operator, part) for part in self._parts(items))
         return [result for part in parts for result in part]
 
     def map(self, function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
-        """Apply the function to several items in each job."""
         parts = self._results_of(partial(_map, function, part) for part in self._parts(items))
         return [result for part in parts for result in part]
 
@@ -183,11 +180,9 @@ class LocalRuntime(Runtime):
         return [items[len(items) * n // count : len(items) * (n + 1) // count] for n in range(count)]
 
     def cancel(self) -> None:
-        """End the processes, with all their work."""
         self._pool.cancel()
 
     def close(self) -> None:
-        """End the processes, and remove their files."""
         self._pool.close()
         self._scratch.close()
 
@@ -203,7 +198,6 @@ class SingleProcessRuntime(InlineRuntime):
         self._thread.start()
 
     def submit(self, window: WindowJob) -> Future[list[TaskResult]]:
-        """Run the window after earlier ones."""
         future: Future[list[TaskResult]] = Future()
         self._board.open(window.window_id)
         self._waiting.put((window, future))
@@ -246,7 +240,6 @@ class SingleProcessRuntime(InlineRuntime):
         self._is_cancelled = True
 
     def close(self) -> None:
-        """End the thread."""
         self._is_cancelled = True
         self._waiting.put(None)
 
@@ -285,7 +278,6 @@ class SpoolWriter:
         self.spooled: list[SpooledItem] = []
 
     def write(self, item: ShuffleItem) -> None:
-        """Store an item."""
         data = pickle.dumps(item, protocol=5)
         with _disk_errors(self._directory, _STORE):
             if self._file is None:

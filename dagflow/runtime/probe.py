@@ -76,7 +76,6 @@ class ExecutorReport:
     written: list[PendingFile] = field(default_factory=list)
 
     def problem(self, storage: StorageContext) -> DagflowError | None:
-        """Why this executor must not run a window, or None."""
         where = f"executor on {self.host} with Python {self.python}"
         absent = sorted(name for name, version in self.versions.items() if version is None)
         old = sorted(

@@ -102,7 +102,6 @@ class ProgressBoard:
         self._is_start_reported = False
 
     def open(self, window_id: int) -> None:
-        """Accept reports of a window from now on."""
         with self._lock:
             if not self._windows:
                 self._reported_s = self._now()
@@ -176,7 +175,6 @@ class ProgressBoard:
         )
 
     def stalls(self) -> tuple[str, ...]:
-        """The stalled tasks of all windows: which, for how long so far, and in what."""
         with self._lock:
             tasks = [task for window in self._windows.values() for task in window.values()]
         return self._stalls_of(tasks)
@@ -276,7 +274,6 @@ class ProgressReceiver:
                     self._board.record(report)
 
     def close(self) -> None:
-        """End the thread, soon."""
         self._is_closed.set()
 
 

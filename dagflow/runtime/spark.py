@@ -124,7 +124,6 @@ class SparkRuntime(Runtime):
 
     @property
     def may_grow(self) -> bool:
-        """See Runtime: a cluster starts executors when tasks wait."""
         return self._is_cluster
 
     def probe(self, locations: RunLocations) -> None:
@@ -157,7 +156,6 @@ class SparkRuntime(Runtime):
             raise DagflowError("Spark stopped while its executors were asked what they have") from error
 
     def submit(self, window: WindowJob) -> Future[list[TaskResult]]:
-        """Start a window as one Spark job."""
         # Removed by the thread, so that the driver does not hold the names of all files while it waits.
         waiting, window_id = [window], window.window_id
         self._board.open(window_id)
@@ -167,7 +165,6 @@ class SparkRuntime(Runtime):
         return results
 
     def _begin(self, what: str, work: Callable[[], T], known: Callable[[str], DagflowError | None]) -> Future[T]:
-        """Run a job on a thread of its own."""
         future: Future[T] = Future()
         future.set_running_or_notify_cancel()
 
@@ -253,13 +250,11 @@ class SparkRuntime(Runtime):
         return list(rdd.collect())
 
     def prescan(self, operator: str, items: list[Any]) -> list[Any]:
-        """Pre-scan tuples in one Spark job, several of them in each task."""
         broadcast = self._broadcast
         work = f"pre-scan by operator '{operator}'"
         return self._in_tasks(work, lambda arrived: run_prescan(broadcast.value, operator, arrived), items)
 
     def map(self, function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
-        """Apply a function to items in one Spark job, several of them in each task."""
         name = getattr(function, "__name__", "a function")
         return self._in_tasks(f"{name} in tasks", lambda arrived: map(function, arrived), items)
 

@@ -57,7 +57,6 @@ def java_for(
 def start_context(
     app: str, master: str, conf: Mapping[str, str], log: Path | None = None, process: SparkProcess | None = None
 ) -> SparkContext:
-    """Start Spark with dagflow's settings."""
     process = process or java_for(app, master, conf, log)
     with _start_errors(master, log), contextlib.ExitStack() as undo:
         undo.callback(process.end)
@@ -112,7 +111,6 @@ def stop_context(context: SparkContext) -> None:
 
 
 def link_sources(context: SparkContext, paths: Iterable[Path]) -> None:
-    """Let tasks on this machine import modules from their own locations."""
     opened: Any = context
     # Not from the directories around them: these may contain modules with the names of installed ones.
     _let_import(context, str(linked_sources(paths, Path(opened._temp_dir))))

@@ -66,7 +66,6 @@ def worker_death(text: str, last_of: Callable[[int], LastReport | None]) -> Dagf
 
 
 def translated(error: Exception, work: str, how_java_ended: Callable[[], str] = str) -> Exception:
-    """The error to report for a job that failed as a whole."""
     if isinstance(error, PicklingError) and isinstance(error.__context__, (Py4JError, ConnectionError)):
         error = error.__context__  # pickling called the JVM
     text = str(error)

@@ -83,7 +83,6 @@ class SparkProcess:
         return self._gateway
 
     def log_to(self, path: Path) -> None:
-        """Start to write the log to a file."""
         assert self._log is not None
         try:
             self._log.begin(path)
@@ -208,7 +207,6 @@ class SparkProcess:
 
 
 def spark_log(app: str) -> Path:
-    """The log file of the Java process and the Python workers of an app."""
     return Path(".dagflow") / f"{app}.spark.log"
 
 
@@ -237,7 +235,6 @@ def _disconnect(gateway: Any) -> None:
 
 @contextlib.contextmanager
 def variables_set(environ: Mapping[str, str]) -> Iterator[None]:
-    """Add environment variables to this process within the block."""
     before = {name: os.environ.get(name) for name in environ}
     os.environ.update(environ)
     try:

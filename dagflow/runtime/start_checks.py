@@ -92,7 +92,6 @@ def space_hint() -> str:
 
 
 def unwritable_log(error: OSError, log: Path, whose: str = "Spark's log") -> StorageError:
-    """The error for a start whose log cannot be written."""
     message, url = f"cannot write {whose}: {error.strerror}", str(log.absolute())
     if error.errno == errno.EMFILE:
         return StorageError(message, url=url, hint=_MORE_FILES)

@@ -47,7 +47,6 @@ class TaskServer:
             self._control.sendall(setup)
 
     def fork(self, connection: socket.socket) -> None:
-        """Fork a process that serves a connection."""
         socket.send_fds(self._control, [b"f"], [connection.fileno()])
 
     def close(self) -> None:

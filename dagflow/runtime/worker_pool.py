@@ -196,7 +196,6 @@ def _last_of(message: TaskMessage, before: LastReport | None) -> LastReport | No
 
 
 def _begun(server: TaskServer | None, setup: bytes, log: Path) -> TaskServer:
-    """The given server, or a new one, that has the app and writes to a log."""
     try:
         written = ProcessLog()
         written.begin(log)

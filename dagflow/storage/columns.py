@@ -38,19 +38,16 @@ def binary_column(values: Sequence[bytes]) -> pa.Array | pa.ChunkedArray:
 
 
 def int64_column(values: npt.NDArray[np.int64]) -> pa.Int64Array:
-    """A column of numbers."""
     buffers = [None, pa.py_buffer(np.ascontiguousarray(values, np.int64))]
     return pa.Int64Array.from_buffers(pa.int64(), len(values), buffers)
 
 
 def bool_column(values: npt.NDArray[np.bool_]) -> pa.BooleanArray:
-    """A column of flags."""
     bits = np.packbits(values, bitorder="little")
     return pa.BooleanArray.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(bits)])
 
 
 def numbers_of(column: pa.ChunkedArray) -> npt.NDArray[Any]:
-    """The numbers of a column without nulls."""
     numbers: npt.NDArray[Any] = np.from_dlpack(_in_one_piece(column))
     return numbers
 
@@ -63,7 +60,6 @@ def borders_of(values: pa.BinaryArray | pa.StringArray) -> npt.NDArray[np.int32]
 
 
 def flags_of(column: pa.BooleanArray | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
-    """The flags of a column without nulls."""
     if not len(column):
         return np.empty(0, bool)
     if isinstance(column, pa.ChunkedArray):

@@ -72,7 +72,6 @@ def require_index(storage: StorageContext, directory: str) -> None:
 
 
 def extract(storage: StorageContext, entry: MergedEntry) -> Iterator[bytes]:
-    """A source file's bytes, piece by piece."""
     with storage.open_file(entry.url) as file:
         if entry.offset + entry.length > file.size_bytes:
             raise StorageError(

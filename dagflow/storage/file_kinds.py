@@ -145,7 +145,6 @@ def compression_name_of_content(head: bytes) -> str:
 
 
 def compression_name_of_url(url: str) -> str:
-    """The compression that the suffix of a file's name indicates; "" for none."""
     lower = url.lower()
     return next((name for name, marks in MARKS_BY_NAME.items() if lower.endswith(marks.suffixes)), "")
 

@@ -11,7 +11,6 @@ from dagflow.storage.pending import Durability, PendingFile, request_threads
 
 
 def publish_all(storage: StorageContext, files: Sequence[PendingFile], *, durability: Durability = "process") -> None:
-    """Publish files in any order."""
     _for_all(storage, lambda file: storage.backend(file.final_url).pending.publish(file, durability), files)
 
 
@@ -21,7 +20,6 @@ def discard_all_rivals(storage: StorageContext, files: Sequence[PendingFile]) ->
 
 
 def discard_all(storage: StorageContext, files: Iterable[PendingFile]) -> None:
-    """Remove pending files that will not be published."""
     for file in files:
         storage.backend(file.final_url).pending.discard(file)
 

@@ -107,7 +107,6 @@ class ReadAhead:
         return next((part for part in itertools.islice(parts, 3) if part.start <= offset < part.end), None)
 
     def drop(self, opening: _Opening) -> None:
-        """Drop all parts of a file."""
         while opening.parts:
             self._release(opening.parts.popleft())
         if opening in self._openings:
@@ -115,7 +114,6 @@ class ReadAhead:
         self._fill()
 
     def close(self) -> None:
-        """Drop everything."""
         self._plan = iter(())
         while self._openings:
             self.drop(self._openings[0])
@@ -172,7 +170,6 @@ class AheadFile(ReadableFile):
         return done
 
     def _bytes_at(self, offset: int, length: int) -> tuple[int, bytes]:
-        """Bytes of the file that contain an offset, and where they begin."""
         for start, data in self._kept.values():
             if start <= offset < start + len(data):
                 return start, data
@@ -187,7 +184,6 @@ class AheadFile(ReadableFile):
         return piece
 
     def arrived(self, part: _Part) -> bytes:
-        """Wait for the bytes of a part."""
         try:
             return part.future.result()
         except (TransientStorageError, CancelledError):

@@ -29,7 +29,6 @@ class Roots:
 
     @classmethod
     def of(cls, url_by_name: Mapping[str, str]) -> Roots:
-        """The roots with these locations."""
         for inner, outer in nested(url_by_name):
             raise StorageError(
                 f"root '{inner}' lies in root '{outer}'", url=redacted(absolute(url_by_name[inner])), hint=ONE_ROOT
@@ -38,7 +37,6 @@ class Roots:
 
     @property
     def url_by_name(self) -> dict[str, str]:
-        """The locations of the roots, by name."""
         return {mark[1:]: root for root, mark in self.pairs}
 
     def shorten(self, url: str) -> str:

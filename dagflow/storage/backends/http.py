@@ -109,7 +109,6 @@ class HttpFile(FsspecFile):
         return is_range
 
     def _sent_end(self, sent: re.Match[str] | None, start: int, end: int) -> int:
-        """The end of the range that an answer declares."""
         if sent is None:
             raise self._refused(f"the server does not say which bytes it sent for {start}-{end - 1}")
         first, last = int(sent[1]), int(sent[2])

@@ -252,7 +252,6 @@ def _classes_of(error: BaseException) -> set[str]:
 
 
 def _answer_of(error: BaseException | None) -> tuple[str, str]:
-    """The store's error code, and the HTTP status; "" where there is none."""
     while error is not None:
         response = getattr(error, "response", None)
         if isinstance(response, dict):

@@ -130,7 +130,6 @@ def read_each(read: Callable[[int], Content], count: int, threads: int) -> Seque
 
 
 def stat_of(url: str, info: dict[str, Any]) -> FileStat:
-    """The FileStat of fsspec's information about a file or directory."""
     if info["type"] == "directory":
         return FileStat(url, 0, is_directory=True)
     if info.get("size") is None:

@@ -44,7 +44,6 @@ def translated(url: str, action: str) -> Iterator[None]:
 
 
 def storage_error(error: OSError, url: str, action: str) -> StorageError:
-    """The StorageError for an error of the operating system."""
     message = f"cannot {action}: {error.strerror or error}"
     hint = _HINTS.get(error.errno or 0, "")
     if isinstance(error, FileNotFoundError):

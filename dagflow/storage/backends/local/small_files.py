@@ -18,7 +18,6 @@ from dagflow.storage.small_files import LoadedFiles, SmallFiles
 
 
 def load(files: SmallFiles, buffer: memoryview, endings: bytes) -> LoadedFiles:
-    """See Files.load."""
     borders, failures, position = [0], {}, 0
     grown: set[int] = set()
     directories: dict[str, dict[int, str]] = {}

@@ -52,7 +52,6 @@ class S3Client(FsspecClient):
         return filesystem, path
 
     def location(self, url: str) -> S3Location:
-        """The bucket and key of a URL."""
         return S3Location(self, url)
 
     def object_store_options(self, url: str) -> dict[str, str]:
@@ -193,7 +192,6 @@ async def frozen_credentials(filesystem: Any) -> tuple[str, str, str | None, boo
 
 
 def _names_access(filesystem: Any) -> bool:
-    """Whether the app's options say which credentials to use."""
     named = filesystem.key, filesystem.client_kwargs.get(_KEYS[0]), *map(filesystem.storage_options.get, _SESSIONS)
     return not filesystem.anon and any(named)
 

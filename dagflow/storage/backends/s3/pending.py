@@ -270,7 +270,6 @@ def _publish(pending: PendingFile, location: S3Location, condition: dict[str, st
 
 
 def _require_own(pending: PendingFile, location: S3Location, identity: str, upload: str, error: StorageError) -> None:
-    """Find out the result of a publication that the store did not confirm."""
     head = _head(location, location.key)
     if not head:
         # An empty file has no upload that could be lost.
