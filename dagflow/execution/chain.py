@@ -330,11 +330,7 @@ class Chain:
             self.let_emit(name, operator.begin_window, window_id)
 
     def end_window(self, holds: Collection[str] = ()) -> dict[str, bytes]:
-        """Close the window in every operator, upstream first: what an operator emits here finds the next one open.
-
-        Returns:
-            The held results, by operator.
-        """
+        """Close the window in every operator, upstream first, and return held results, by operator."""
         parts: dict[str, bytes] = {}
         for name, operator in self.operators.items():
             if name not in holds:
@@ -414,9 +410,6 @@ class OperatorClock:
 
     While an operator emits, the operators downstream work, and their time is not charged to the emitting one. Time that
     an operator waits, for example for its input's bytes, counts as work.
-
-    Attributes:
-        busy_s: Seconds that each operator has worked so far, by name.
     """
 
     __slots__ = ("_active", "_now", "_since", "busy_s")
@@ -428,14 +421,7 @@ class OperatorClock:
         self._since = 0.0
 
     def switch(self, operator: str | None) -> str | None:
-        """Stop charging the operator that works now, and start to charge another one.
-
-        Args:
-            operator: Its name; None where no operator works.
-
-        Returns:
-            The operator that was charged until now, to be restored afterwards.
-        """
+        """Charge another operator, or none, from now on; returns the one before, to be restored afterwards."""
         now = self._now()
         before = self._active
         if before is not None:

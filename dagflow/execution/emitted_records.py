@@ -38,13 +38,9 @@ def call_with_each(
     finish: Callable[[object], None],
     lists: Sequence[list[Any]],
 ) -> None:
-    """Call a method with each record.
+    """Call a method with each record, and finish with its result where that is not None.
 
-    Args:
-        method: The method.
-        records: The records.
-        finish: Called with the method's result, where it is not None.
-        lists: Grow while the method emits; each gets END_OF_CALL after each record.
+    The lists grow while the method emits; each gets END_OF_CALL after each record.
     """
     # Every record passes here. To keep the length of a list would create a number for each record.
     end_of_call = END_OF_CALL
@@ -162,9 +158,6 @@ class EmittedRecords:
 
     As long as the method emits records that it was given, only their positions are kept. Other raw records are
     converted to Arrow's form piece by piece, and mappings to columns, so that only few Python objects exist at a time.
-
-    Attributes:
-        count: How many records were gathered.
     """
 
     def __init__(self, batch: RecordBatch) -> None:
@@ -353,9 +346,7 @@ class EmittedMappings:
         """Add what was emitted for a piece of the batch, which follows the piece before.
 
         Args:
-            mappings: The emitted mappings, at least one.
             values: The values by column, from which the piece's records were made.
-            records: The number of the piece's records.
             sources: For each mapping the position in the piece of the record that it was emitted for.
         """
         columns = columns_of(mappings)
@@ -369,14 +360,14 @@ class EmittedMappings:
             parts.append(None if is_same else made)
         self._lengths.append(len(mappings))
 
-    def _is_same(self, name: str, made: list[Any], originals: list[Any]) -> bool:
+    def _is_same(self, name: str, made: list[Any], inputs: list[Any]) -> bool:
         kind = self._batch.schema.field(name).type
         if class_of(kind) is None:
             return False
         if types.is_string(kind) or types.is_binary(kind):
-            return made == originals
+            return made == inputs
         # Not by ==, for which 1, 1.0 and True are equal.
-        return all(map(operator.is_, made, originals))
+        return all(map(operator.is_, made, inputs))
 
     def mappings(self, sources: npt.NDArray[np.int64]) -> list[dict[str, Any]]:
         """The gathered mappings, one by one; see to_arrow."""

@@ -104,14 +104,10 @@ class TaskResult:
 
 @dataclass(frozen=True, slots=True)
 class ShuffleItem:
-    """An item on its way to a stage of a higher level.
+    """A RecordBatch or tuples on their way to a Spark partition, the slot, of a stage of a higher level.
 
     Attributes:
-        level: Level of the receiving stage.
-        slot: Spark partition within that level.
         order: Sorting key that makes the order of arrival the same in each run.
-        target: The input port.
-        payload: A RecordBatch, or tuples.
     """
 
     level: int

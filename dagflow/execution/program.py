@@ -27,13 +27,9 @@ class Program:
     """All that tasks need to know of an app; sent to each worker process once per run.
 
     Attributes:
-        plan: The physical plan.
         operators: Pickled operators by name; each task makes instances of its own.
-        storage: Reaches the stores of the app.
-        durability: Which failures the files that tasks write survive.
         has_source_listener: Whether a control operator listens to source events.
         progress: Where tasks report their progress; None where it is not shown.
-        stall_limits: How long tasks may stall.
         record_limit: How many records are read; None for all.
         output_bounds: The only location where files may be published; None for any.
     """

@@ -21,12 +21,7 @@ def _version_of(operator: object) -> int:
 
 
 class StateCodec:
-    """Encodes and decodes one kind of state of one operator.
-
-    Args:
-        method: The method that returns the state, for messages.
-        state_type: The declared type of the state.
-    """
+    """Encodes and decodes one kind of state of one operator."""
 
     def __init__(self, operator: str, method: str, state_type: Any, version: int) -> None:
         self._operator = operator

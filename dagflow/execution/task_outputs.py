@@ -83,24 +83,14 @@ class TaskOutputs:
         self._finished: list[PendingFile] = []
 
     def open(self, url: str) -> TaskOutputFile:
-        """Start the file that will be published as url.
-
-        Raises:
-            BrokenContractError: The run publishes elsewhere; nothing was written.
-            StorageError: The store refused it.
-        """
+        """Start the file that will be published as url."""
         self._require_allowed(url)
         # The checksum takes 0.02 s of a core per GiB; the manifest holds it.
         writer = self._storage.open_pending(url, tag=self._tag, durability=self._durability, checksum=True)
         return self._opened(url, writer)
 
     def hold(self, url: str) -> TaskOutputFile:
-        """Start a file that a later window reads, kept beside url.
-
-        Raises:
-            BrokenContractError: The run publishes elsewhere; nothing was written.
-            StorageError: The store refused it.
-        """
+        """Start a file that a later window reads, kept beside url."""
         self._require_allowed(url)
         writer = self._storage.open_held(url, tag=self._tag, durability=self._durability, checksum=True)
         return self._opened(url, writer)

@@ -45,12 +45,6 @@ class TaskReport(msgspec.Struct, frozen=True, array_like=True, tag="progress"):
     """The progress of one task of a window.
 
     Every report has the whole count, so reports may be lost, and the second attempt of a task replaces the first.
-
-    Attributes:
-        work: The task, and its current work.
-        bytes_read: Bytes that the task has read so far.
-        is_done: Whether the task has ended.
-        operators: What its operators have done so far, by name.
     """
 
     work: TaskActivity
@@ -135,13 +129,7 @@ class ProgressAddress:
 
 
 class TaskProgress(Progress):
-    """Counts what a task reads, and reports it from time to time.
-
-    Args:
-        send: Takes the reports; must neither wait nor raise.
-        work: Returns the current work of the task.
-        operators: Returns the work of its operators so far, by name; any thread may call it.
-    """
+    """Counts what a task reads, and reports it from time to time by send, which must neither wait nor raise."""
 
     def __init__(
         self,

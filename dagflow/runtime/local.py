@@ -59,13 +59,9 @@ def run_slots(
 
     Args:
         window: The window, without the tuples that the driver assigns.
-        level: The level of the slots.
         slots: Each slot with its items from the driver.
         directory: Where items for higher levels are stored.
         spooled: Items from lower levels, by slot, in order.
-        program: The app.
-        send: Takes reports of the tasks.
-        host: Where the tasks run.
     """
     results: list[TaskResult] = []
     with SpoolWriter(directory) as spool:
