@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from dagflow.storage.context import StorageContext
+from dagflow.storage.files import ReadableFile
 from dagflow.storage.pending import REQUESTS
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.block_files import BlockFiles
+from operators.reader.byte_source import MeasuredFile
 from tests.operators.reader.test_block_reader import blocks_of
 from tests.storage.shared import STORAGE
 from tests.storage.test_read_ahead import GatedFileSystem, put, watched
@@ -58,3 +62,31 @@ def test_what_is_prefetched_takes_the_place_of_what_was_before(watched: type[Gat
         files.open(block).read_into(0, memoryview(bytearray(100)))
     files.close()
     assert len(watched.ranges) == 2 * REQUESTS
+
+
+class CountedFile(ReadableFile):
+    """A file in memory that counts how often it is read."""
+
+    size_bytes = 0
+
+    def __init__(self, content: bytes) -> None:
+        self.content, self.size_bytes, self.reads = content, len(content), 0
+
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        self.reads += 1
+        piece = self.content[offset : offset + len(buffer)]
+        buffer[: len(piece)] = piece
+        return len(piece)
+
+
+@pytest.mark.parametrize("size_bytes", [3, 700])
+def test_the_first_bytes_of_a_file_are_read_once(size_bytes: int) -> None:
+    """Compression, kind, encoding and marks are looked for in the same bytes, also of a file that has fewer."""
+    content = bytes(number % 251 for number in range(size_bytes))
+    counted = CountedFile(content)
+    file = MeasuredFile(counted)
+    for offset, length in ((0, 18), (0, 265), (2, 4), (0, 4)):
+        buffer = bytearray(min(length, max(0, size_bytes - offset)))
+        assert file.read_into(offset, memoryview(buffer)) == len(buffer)
+        assert buffer == content[offset : offset + length]
+    assert counted.reads == 1
