@@ -17,6 +17,7 @@ from dagflow.app.given_operators import lost_values, require_instance
 from dagflow.app.run_result import RunResult
 from dagflow.app.watching import run_watched
 from dagflow.cli.commands.plan import partitions
+from dagflow.cli.shared_options import usable_cores
 from dagflow.engine.limited_run import limited_run
 from dagflow.engine.preview import DEFAULT_RECORDS, Preview, PreviewOptions, preview
 from dagflow.engine.run_setup import RunOptions
@@ -26,7 +27,6 @@ from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.plan.placement import place
 from dagflow.plan.render.explain import Format, explain
-from dagflow.runtime.task_server import usable_cores
 from dagflow.spec.app_reader import CodeReader, Overrides, read
 from dagflow.spec.app_spec import AppSpec, Endpoint, StreamSpec
 from dagflow.spec.class_lookup import folder_of_module, search_path_of

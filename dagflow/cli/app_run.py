@@ -19,7 +19,7 @@ from dagflow.cli.locations import load, require_directory
 from dagflow.cli.prestart import PrestartedProcesses
 from dagflow.cli.progress import display_for, logging_to
 from dagflow.cli.run_log import RunLog, attached, error_fields, json_line, open_run_log
-from dagflow.cli.shared_options import Redact, RunRequest, Settings
+from dagflow.cli.shared_options import Redact, RunRequest, Settings, usable_cores
 from dagflow.cli.signals import on_driver_thread, stop_on_signals
 from dagflow.engine.limited_run import limited_run
 from dagflow.engine.live_run import app_url_of
@@ -38,7 +38,6 @@ from dagflow.errors import (
 )
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.snapshot import RunSnapshot
-from dagflow.runtime.task_server import usable_cores
 from dagflow.spec.shown_text import shown_value
 from dagflow.storage.location import absolute, redacted
 from dagflow.telemetry.run_signals import MetricsAddress

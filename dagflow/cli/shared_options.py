@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 import click
 
-from dagflow.runtime.task_server import usable_cores
 from dagflow.spec.problems import quoted
 from dagflow.spec.spark_master import MASTER_SETTING, MASTERS, is_master
 from dagflow.suggestions import did_you_mean
@@ -161,6 +161,11 @@ def master_option(function: F) -> F:
         callback=known,
         help="Spark master, for example local[4] or spark://host:7077.",
     )(function)
+
+
+def usable_cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def local_options(function: F) -> F:

@@ -59,8 +59,3 @@ class TaskServer:
         self._control.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(END_S)
-
-
-def usable_cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from dagflow.cli import output
+from dagflow.cli.atomic_text import write_whole
 from dagflow.cli.locations import locate
-from dagflow.cli.output import write_whole
 from dagflow.cli.shared_options import Settings, store_option
 from dagflow.report.prometheus import metrics_text
 from dagflow.report.reading import read_checkpoint

@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 
 from dagflow.cli import output
+from dagflow.cli.atomic_text import write_whole
 from dagflow.cli.locations import is_app_file, locate, require_journal
 from dagflow.cli.number_format import size
-from dagflow.cli.output import write_whole
 from dagflow.cli.shared_options import Settings, store_option
 from dagflow.web.checkpoints import CheckpointLocation
 from dagflow.web.report_data import report_data
