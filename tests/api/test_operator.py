@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from dagflow import InputPort, Operator, OutputPort, Unified
+from dagflow.api.columns.column_typing import ColumnTyped
+from dagflow.api.operator import defines
 from dagflow.spec.class_lookup import OPERATOR, UnknownClassError, find_class
 
 
@@ -73,6 +75,24 @@ def test_a_capability_that_is_not_declared_is_refused() -> None:
     with pytest.raises(TypeError, match=r"Mine has unifier\(\) and does not declare it; derive it from .*\.Unified as"):
         type("Mine", (Base,), {"unifier": lambda self, port: None})
     assert type("Mine", (Base, Unified), {"unifier": lambda self, port: None})().unifier("output") is None
+
+
+@pytest.mark.parametrize("name", ["columns_at", "check_arriving"])
+def test_one_optional_method_of_a_capability_declares_it(name: str) -> None:
+    """A class with any of them derives from the capability, because none of them alone is one."""
+    methods = {name: lambda self, *arguments: None}
+    with pytest.raises(TypeError, match=rf"Mine has {name}\(\) and does not declare it; derive it .*\.ColumnTyped as"):
+        type("Mine", (Base,), methods)
+    assert issubclass(type("Mine", (Base, ColumnTyped), methods), ColumnTyped)
+
+
+def test_an_operator_defines_what_its_class_or_a_base_has() -> None:
+    """The versions in dagflow.api, which do nothing, and missing methods are not its own."""
+    checked = type("Checked", (Base,), {"check_limits": lambda self, totals: None})
+    assert defines(checked(), "check_limits")
+    assert defines(type("Derived", (checked,), {})(), "check_limits")
+    assert not defines(Base(), "check_limits")
+    assert not defines(Base(), "estimate")
 
 
 @pytest.mark.parametrize("name", ["input", "output"])
