@@ -88,8 +88,6 @@ SLOW_MODULES = (
     "dagflow.runtime.java",
     "dagflow.web.application",
     "operators.reader.columns.compiled_objects",
-    "operators.lookup.delta_reader",
-    "operators.lookup.iceberg_reader",
     "dagflow.telemetry.lineage",
     "dagflow.telemetry.traces",
     "operators.sink.tables.delta_target",

@@ -213,6 +213,10 @@ class RefusedLog:
         self._kept: list[RefusedRecords] = []
         self._stream = _Stream()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy of an operator with its context refuses records of its own.
+        return RefusedLog, ()
+
     def add(
         self,
         block_id: int,
