@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 
 import msgspec
 
-from dagflow.errors import START_OVER, JournalError
+from dagflow.errors import ANOTHER_CHECKPOINT, JournalError
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,5 +114,5 @@ def unknown_tuples(what: str) -> JournalError:
     return JournalError(
         f"the checkpoint holds {what}",
         url="journal",
-        hint=f"run the version of dagflow that wrote it, or {START_OVER}",
+        hint=f"run the version of dagflow that wrote it, or {ANOTHER_CHECKPOINT}",
     )

@@ -7,6 +7,7 @@ from typing import ClassVar
 import pytest
 
 from dagflow.errors import RecordError
+from dagflow.storage.file_kinds import wide_encoding
 from operators.reader.formats import RECORD_FORMATS
 from operators.reader.formats.base import RecordFormat
 from operators.reader.formats.xml import Xml
@@ -18,10 +19,7 @@ from tests.reference.xml import element_records
 class XmlContract(FormatContract):
     def reference(self, content: bytes, format: RecordFormat) -> tuple[Records, Rejects]:
         assert isinstance(format, Xml)
-        zeros = [byte == 0 for byte in content[:4]]
-        has_mark = content[:2] in (b"\xff\xfe", b"\xfe\xff") or content[:4] == b"\0\0\xfe\xff"
-        is_16 = zeros in ([False, True] * 2, [True, False] * 2) and b"<" in content[:2]
-        if has_mark or is_16 or content[:4] in (b"<\0\0\0", b"\0\0\0<"):
+        if wide_encoding(content)[0]:
             return [], [(0, len(content))]
         return element_records(content, format.tag.encode())
 
