@@ -13,7 +13,7 @@ from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
 from dagflow.api.ports import TupleBatch
 from dagflow.api.state.row_tuples import RowTable, RowTuple, require_version, unknown_tuples
-from dagflow.errors import START_OVER, JournalError, text_of
+from dagflow.errors import ANOTHER_CHECKPOINT, JournalError, text_of
 from dagflow.journal.frames import compressed, decompressed
 from dagflow.journal.windows import WindowPlan
 
@@ -94,7 +94,8 @@ def _decoded_rows(kind: type, rows: list[Any]) -> list[Any]:
         raise JournalError(
             f"the checkpoint holds {kind.__name__} of another form than its class has now: {what}",
             url="journal",
-            hint=f"give each new field of the class a default, and keep the types of the others; or {START_OVER}",
+            hint="give each new field of the class a default, and keep the types of the others; or "
+            f"{ANOTHER_CHECKPOINT}",
         ) from error
 
 
@@ -167,6 +168,6 @@ def class_named(name: str, taker: str) -> type:
             f"a tuple that was planned for operator '{taker}' needs {module}.{qualname}, which no longer exists",
             url="journal",
             hint=f"keep '{qualname}' in module '{module}' as another name of what the class is now, and import that "
-            f"module in the operator's; or {START_OVER}",
+            f"module in the operator's; or {ANOTHER_CHECKPOINT}",
         )
     return kind
