@@ -243,15 +243,6 @@ class HasProperties:
     # The number of positional arguments of the constructor, and the names of the others, for own_arguments().
     _called_with: tuple[int, tuple[str, ...]] = (0, ())
 
-    renamed_methods: ClassVar[Mapping[str, str]] = {}
-    """The present name of each method by its former name: defined under its former name it would not be called."""
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        for old, new in cls.renamed_methods.items():
-            if old in vars(cls):
-                raise TypeError(f"{cls.__name__}.{old}() is never called: it is named {new}() now")
-
     def __new__(cls, *arguments: Any, **options: Any) -> Self:
         """An instance that keeps how its constructor was called, whatever constructor the class has."""
         instance = super().__new__(cls)

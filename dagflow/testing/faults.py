@@ -167,9 +167,13 @@ class FaultyTarget(Target):
     """
 
     def __init__(self, inner: Target, faults: Faults) -> None:
-        self.is_named = inner.is_named
         self._inner = inner
         self._faults = faults
+
+    @property
+    @override
+    def is_named(self) -> bool:  # type: ignore[override]  # as that of what is wrapped
+        return self._inner.is_named
 
     @property
     @override

@@ -7,8 +7,6 @@ from pydantic_core import SchemaError
 
 from dagflow.api.operator import Operator
 from dagflow.api.properties import parse_size, property_model
-from operators.reader.formats.base import RecordFormat
-from operators.sink.formats.base import SinkFormat
 
 
 @pytest.mark.parametrize(
@@ -42,15 +40,6 @@ def test_what_is_no_size_is_refused_with_an_example(text: object) -> None:
     """The message shows how it is written."""
     with pytest.raises(ValueError, match=r"is not a (size|whole number)"):
         parse_size(text)
-
-
-@pytest.mark.parametrize("base", [RecordFormat, SinkFormat])
-def test_a_method_under_its_old_name_is_refused_with_the_new_one(base: type) -> None:
-    """It would never be called, and the options that it refuses would pass."""
-    with pytest.raises(
-        TypeError, match=r"Mine.check_options\(\) is never called: it is named check_properties\(\) now"
-    ):
-        type("Mine", (base,), {"check_options": lambda self: None})
 
 
 def _operator_with(error: BaseException, times: int) -> type[Operator]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from typing_extensions import Buffer
@@ -88,8 +88,6 @@ class SinkFormat(HasProperties, ABC):
 
     Guarantee: the same batches give the same bytes, on every machine, so that a window can be run again.
     """
-
-    renamed_methods: ClassVar[Mapping[str, str]] = {"check_options": "check_properties"}
 
     name: ClassVar[str] = ""
     """What the format is called in YAML; "" for a base class."""

@@ -115,7 +115,7 @@ def test_the_suite_finds_a_format_that_needs_an_earlier_block() -> None:
         ("operators.reader.formats.fixed.Fixd", "has no 'Fixd'; did you mean 'Fixed'"),
         ("operators.BlockReader", "is not a subclass of RecordFormat"),
         ("operators.RecordFormat", "format 'operators.RecordFormat' does not define read"),
-        ("operators.reader.scanning.delimited.Delimited", "does not define find, table"),
+        ("operators.reader.scanning.delimited.Delimited", "does not define find"),
     ],
 )
 def test_mistakes_are_reported_in_the_words_of_the_app(value: object, message: str) -> None:
