@@ -313,7 +313,8 @@ class ObjectReader:
 
     def __call__(self, batch: RecordBatch, schema: pa.Schema, *, takes_others: bool) -> FlatObjects | None:
         """Read lines; see ReadObjects."""
-        if self._left_bytes > 0:
+        # Objects with others inside are left to Arrow.
+        if self._left_bytes > 0 and not any(map(pa.types.is_nested, schema.types)):
             self._left_bytes -= joined(batch).size
             if self._left_bytes <= 0:
                 self._read = _compiled() or read_uniform

@@ -28,6 +28,13 @@ def test_machine_code_reads_once_it_pays() -> None:
     assert found[1].table["a"].to_pylist() == list(range(2 * LEAST_LINES))
 
 
+def test_machine_code_does_not_pay_for_objects_in_objects() -> None:
+    """It would be imported, and leave all of them to Arrow."""
+    reader = ObjectReader(pays_bytes=1)
+    schema = SCHEMA.append(pa.field("inner", pa.struct([("b", pa.int64())])))
+    assert [reader(MANY_ORDERS, schema, takes_others=True) for _ in range(3)] == [None] * 3
+
+
 @pytest.mark.parametrize("error", [ImportError, RuntimeError, PermissionError, EOFError])
 def test_numpy_reads_on_where_numba_cannot_be_used(
     error: type[Exception], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
