@@ -136,11 +136,11 @@ class RecordRefusing(RejectLimited, ColumnTraced):
         Raises:
             RecordError: A record is refused, and no stream takes rejects.
         """
+        if not reasons:
+            return batch, rows, [*range(len(batch))]
         kept = [row for row in range(len(batch)) if row not in reasons]
-        if reasons:
-            self.refuse(batch, dict(sorted(reasons.items())))
-            batch, rows = batch.take(np.array(kept, np.int64)), rows.take(pa.array(kept, pa.int64()))
-        return batch, rows, kept
+        self.refuse(batch, dict(sorted(reasons.items())))
+        return batch.take(np.array(kept, np.int64)), rows.take(pa.array(kept, pa.int64())), kept
 
     def error_of(self, batch: RecordBatch, reasons: Mapping[int, str], hint: str) -> RecordError:
         """The error of the first record that has a reason, with its place."""

@@ -297,8 +297,9 @@ class TableWriter(RecordRefusing, TransactionalSink):
                 refused |= {row: f"{place}: {shown(texts[row].as_py())} {why}" for row, why in reasons.items()}
             else:
                 rows = rescued.take(rows, name, reasons)
-        batch, rows, kept = self.without(batch, rows, refused)
-        rescued.keep(kept)
+        if refused:
+            batch, rows, kept = self.without(batch, rows, refused)
+            rescued.keep(kept)
         return batch, rows
 
     def _require_keys(self, schema: pa.Schema) -> None:

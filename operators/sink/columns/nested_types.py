@@ -143,6 +143,8 @@ def forbidden_nulls(
         path: Its name in messages.
         rows: The row of each value; None for a column of one value a row.
     """
+    if field.nullable and column.type == field.type:
+        return {}
     rows = np.arange(len(column)) if rows is None else rows
     is_valid = column.is_valid().to_numpy(zero_copy_only=False)
     found = {} if field.nullable else dict.fromkeys(rows[~is_valid].tolist(), path)
