@@ -9,19 +9,18 @@ import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import wait
-from dataclasses import dataclass
 
 from dagflow.api.transactions import TargetDecision
-from dagflow.engine.assembly import Assembly
 from dagflow.engine.byte_sums import require_bytes_add_up
+from dagflow.engine.control_graph import ControlGraph
 from dagflow.engine.driver_memory import FreeMemory
 from dagflow.engine.estimate import InputCount
-from dagflow.engine.run_setup import Observer, OpenRun
+from dagflow.engine.run_setup import Assembly
 from dagflow.engine.scan_requests import ScanRequests
 from dagflow.engine.stop_request import GROUP_GRACE_S, STOP_GRACE_S
 from dagflow.engine.window_committer import WindowCommitter, raise_first_error
 from dagflow.engine.window_loop import WindowLoop
-from dagflow.engine.window_planner import WindowPlanner
+from dagflow.engine.window_planner import WindowPlanner, WindowSource
 from dagflow.engine.window_runner import MAX_IN_FLIGHT, InFlight, WindowRunner
 from dagflow.engine.window_sizing import UNMEASURED_WINDOWS, WINDOWS_AHEAD
 from dagflow.errors import DagflowError, JournalError
@@ -33,53 +32,25 @@ from dagflow.report.statistics import RunStatistics
 from dagflow.telemetry.run_signals import RunSignals
 
 
-@dataclass(frozen=True, slots=True)
-class RunControls:
-    """How a run is observed and controlled.
-
-    Attributes:
-        opened: The run, which has its checkpoint for itself.
-        observer: Receives the progress.
-        signals: Notifies other systems of the run's progress.
-        follow_millis: Length of a window while following; None to end when all input is processed.
-        output_locations: Where operators publish, and the checkpoint.
-    """
-
-    opened: OpenRun
-    observer: Observer
-    signals: RunSignals
-    follow_millis: int | None
-    output_locations: Sequence[str]
-
-
 class Driver(WindowLoop):
     """Drives one app on one journal."""
 
-    def __init__(
-        self,
-        parts: Assembly,
-        planner: WindowPlanner,
-        runner: WindowRunner,
-        committer: WindowCommitter,
-        controls: RunControls,
-    ) -> None:
-        super().__init__(parts.journal, runner, controls.opened.gate.stop)
-        self._planner = planner
-        self._committer = committer
+    def __init__(self, parts: Assembly, control: ControlGraph, source: WindowSource, signals: RunSignals) -> None:
+        super().__init__(parts.journal, WindowRunner(parts), parts.opened.gate.stop)
+        self._parts = parts
         self._app = app = parts.app
+        self._options = parts.options
+        self._planner = WindowPlanner(parts, source, self._runner)
+        self._committer = WindowCommitter(parts, control)
         self._statistics = RunStatistics(app.plan, app.operators)
-        self._controls = controls
-        self._options = controls.opened.options
+        self._signals = signals
         # So that the byte accounting of a run that completes adds up.
         self._reads_all = self._options.rejects is None and self._options.record_limit is None
         self._scan_requests = ScanRequests(parts.store)
-        self._held = parts.held
         is_first = not parts.journal.state.last_planned
         self._input = InputCount(app.operators.values(), app.storage, is_first=is_first)
-        self._gone = parts.gone
-        self._live = controls.opened.live
-        self._watch = controls.opened.watch
-        self._observer = controls.observer
+        self._live = parts.opened.live
+        self._watch = parts.opened.watch
         self._free_memory = FreeMemory()
         self._has_committed = False
 
@@ -112,14 +83,14 @@ class Driver(WindowLoop):
         finally:
             self._runner.close()
         done = self.snapshot(state)
-        self._controls.signals.progress(done)
+        self._signals.progress(done)
         return done
 
     def _report_progress(self) -> None:
         snapshot = self.snapshot()
         self._live.set_progress(snapshot.backlog_bytes, snapshot.progress)
-        self._observer.progress(snapshot)
-        self._controls.signals.progress(snapshot)
+        self._parts.observer.progress(snapshot)
+        self._signals.progress(snapshot)
 
     def snapshot(self, state: str = "running") -> RunSnapshot:
         """The current state of the run."""
@@ -127,7 +98,7 @@ class Driver(WindowLoop):
         waiting = {head: tuples for head, (tuples, _) in backlogs.items()}
         running = [self._runner.running_window(flight) for flight in self._in_flight]
         whole = None
-        if self._controls.follow_millis is None:
+        if self._parts.follow_millis is None:
             listed_bytes = self._statistics.read_bytes + sum(size_bytes for _, size_bytes in backlogs.values())
             whole = self._input.whole(listed_bytes, is_complete=self._planner.has_emitted_all)
         unemitted_bytes = self._planner.unemitted_bytes()
@@ -145,9 +116,9 @@ class Driver(WindowLoop):
         """Emit, plan, run and commit windows until there is no more input, or the run is asked to stop."""
         is_end = False
         while not self._stop.is_requested:
-            if self._controls.follow_millis is not None and self._scan_requests.take_scan():
+            if self._parts.follow_millis is not None and self._scan_requests.take_scan():
                 self._planner.scan_now()
-            due = self._held.due(is_end=is_end)
+            due = self._parts.held.due(is_end=is_end)
             self._submit_next(self._max_in_flight)
             if not due and not is_end:
                 self._emit_and_submit()
@@ -155,13 +126,13 @@ class Driver(WindowLoop):
                 self._commit_oldest(MAX_IN_FLIGHT if self._max_in_flight > 1 and not due else 0)
             elif due:
                 self._submit(self._planner.plan_closing(due))
-            elif self._controls.follow_millis is not None:
+            elif self._parts.follow_millis is not None:
                 self._live.set_state("waiting")
                 self._journal.flush()
                 self._look_for_other_driver()
                 self._report_progress()
                 self._free_memory.release()
-                self._stop.wait(self._controls.follow_millis / 1000)
+                self._stop.wait(self._parts.follow_millis / 1000)
             elif is_end:
                 if (rest := self._planner.plan_rest()) is None:
                     return
@@ -199,20 +170,22 @@ class Driver(WindowLoop):
         Where the run shall stop, the rest is left to a later run.
         """
         for window_id in self._committer.publish_committed():
-            self._observer.notice(f"window {window_id} was decided in an earlier run; its files are published now")
+            self._parts.observer.notice(
+                f"window {window_id} was decided in an earlier run; its files are published now"
+            )
         stale = self._planner.stale()
         if stale and not self._stop.is_requested:
             self._planner.plan_again(stale, self._committer.published(stale))
             for window in stale:
                 why = " was planned with the app as it was and" if window.config_hash else ""
-                self._observer.notice(f"window {window.window_id}{why} is planned again")
+                self._parts.observer.notice(f"window {window.window_id}{why} is planned again")
         planned = self._journal.state.planned
-        self._gone.restore(planned, self._journal)
+        self._parts.gone.restore(planned, self._journal)
         for window_id in sorted(planned):
             if self._stop.is_requested:
                 return
             if window_id not in {window.window_id for window in stale}:
-                self._observer.notice(
+                self._parts.observer.notice(
                     f"window {window_id} was planned in an earlier run and not committed; it runs again"
                 )
             # A window that publishes a result takes in the parts of all windows before it.
@@ -256,9 +229,9 @@ class Driver(WindowLoop):
         window_id = flight.planned.window_id
         with self._watch.doing(lambda: f"{self._planner.at_work()}, at the commit of window {window_id}"):
             intent = self._committer.commit(flight.planned, results, decisions)
-        self._gone.committed(window_id, intent.skipped, self._planner.last_emitted)
+        self._parts.gone.committed(window_id, intent.skipped, self._planner.last_emitted)
         self._statistics.committed(flight.planned, intent)
-        self._controls.signals.committed(Window(flight.planned, intent, self._journal.state.last_published_ms))
+        self._signals.committed(Window(flight.planned, intent, self._journal.state.last_published_ms))
         self._report_progress()
         self._journal.maintain()
         self._free_memory.release()

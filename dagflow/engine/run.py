@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
-from functools import partial
-from typing import Literal
+from typing import Any
 
-from dagflow.engine.assembly import Assembly
-from dagflow.engine.control_graph import ControlGraph
-from dagflow.engine.driver import Driver, RunControls
+from dagflow.api.context import WindowBudget
+from dagflow.engine.control_graph import ControlGraph, index_operators
+from dagflow.engine.driver import Driver
 from dagflow.engine.live_run import app_url_of
+from dagflow.engine.operator_state import directory_of_state
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.preparation import dataset_locations
 from dagflow.engine.reject_retry import RejectRetry
 from dagflow.engine.repeatable import change_notices, require_repeatable
-from dagflow.engine.run_control import control_operators, prints_captured
 from dagflow.engine.run_setup import (
+    Assembly,
     Observer,
-    OpenRun,
     RunOptions,
     RuntimeFactory,
     SilentObserver,
@@ -29,16 +30,20 @@ from dagflow.engine.run_setup import (
     require_startable,
 )
 from dagflow.engine.stop_request import StopRequest
-from dagflow.engine.window_committer import WindowCommitter
-from dagflow.engine.window_planner import WindowPlanner, WindowSource
-from dagflow.engine.window_runner import WindowRunner
-from dagflow.errors import MissingError
+from dagflow.engine.window_planner import WindowSource
+from dagflow.errors import MissingError, own_name
+from dagflow.execution.chain import torn_down
+from dagflow.execution.operator_output import OperatorOutput, captured, named_records
+from dagflow.execution.task_outputs import TaskOutputs
+from dagflow.execution.task_process import end_if_forked
 from dagflow.journal.journal import Journal, set_aside
 from dagflow.plan.accumulators import following_notices, require_ends, wants_to_follow
+from dagflow.plan.added_operators import holder_of
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.spec.shown_text import text_to_keep
 from dagflow.storage.objects import ObjectStore
+from dagflow.storage.pending import HeldFile
 from dagflow.telemetry.run_signals import RunSignals
 
 
@@ -67,87 +72,138 @@ def run(
         DagflowError: The run failed, and its journal is resumable; or it did not start, as Spark cannot start here.
     """
     require_startable(options, runtime)
-    follows = _follows(app, options)
     observer, stop = observer or SilentObserver(), stop or StopRequest()
-    command: Literal["run", "replay"] = "run" if options.rejects is None else "replay"
-    journal_of = partial(_journal, app, options)
-    with (
-        open_run(app, options, command, observer.notice, stop, journal_of) as opened,
-        _signals(opened, observer.notice, follows=follows) as signals,
-    ):
-        placed = PlacedApp.of(app, opened.storage)
-        locations = opened.prepare()
-        millis = app.attributes.window_millis if follows else None
-        controls = RunControls(opened, observer, signals, millis, (*locations.outputs, opened.gate.store.url))
-        for notice in following_notices(app) if follows else ():
-            observer.notice(notice)
-        with (
-            opened.assembled(placed, locations, runtime, observer, follows=follows) as parts,
-            control_operators(parts, controls) as control,
-        ):
-            return _drive(parts, control, controls)
-
-
-def _follows(app: LogicalPlan, options: RunOptions) -> bool:
-    """Whether the run watches for new input.
-
-    Raises:
-        PlanError: A result would never be published, because the run follows.
-    """
-    follows = not options.rejects and (options.follow or wants_to_follow(app))
+    follows = options.rejects is None and (options.follow or wants_to_follow(app))
     if follows:
         require_ends(app)
-    return follows
+
+    def journal_of(store: ObjectStore) -> Journal:
+        if options.fresh:
+            _start_over(app, store)
+        return open_journal(app, store, source=app_url_of(app), text=text_to_keep(app_url_of(app)))
+
+    with open_run(
+        app, options, "run" if options.rejects is None else "replay", observer.notice, stop, journal_of
+    ) as opened:
+        signals = RunSignals(
+            app,
+            opened.journal.url,
+            opened.storage,
+            opened.journal.state,
+            follows=follows,
+            address=options.metrics,
+            locations=lambda: dataset_locations(app),
+            notice=observer.notice,
+        )
+        with signals:
+            placed = PlacedApp.of(app, opened.storage)
+            locations = opened.prepare()
+            for notice in following_notices(app) if follows else ():
+                observer.notice(notice)
+            millis = app.attributes.window_millis if follows else None
+            with (
+                opened.assembled(placed, locations, runtime, observer, follow_millis=millis) as parts,
+                _control_operators(parts) as control,
+            ):
+                return _drive(parts, control, signals)
 
 
-def _signals(opened: OpenRun, notice: Callable[[str], None], *, follows: bool) -> RunSignals:
-    return RunSignals(
-        opened.app,
-        opened.journal.url,
-        opened.storage,
-        opened.journal.state,
-        follows=follows,
-        address=opened.options.metrics,
-        locations=lambda: dataset_locations(opened.app),
-        notice=notice,
-    )
+def _start_over(app: LogicalPlan, store: ObjectStore) -> None:
+    """Set the journal aside, and remove the files that it has published."""
+    storage = app.attributes.storage_context()
+    require_repeatable(PlacedApp.of(app, storage), store)
+    for url in set_aside(store):
+        with contextlib.suppress(MissingError):
+            storage.backend(url).files.remove(url)
 
 
-def _journal(app: LogicalPlan, options: RunOptions, store: ObjectStore) -> Journal:
-    if options.fresh:
-        storage = app.attributes.storage_context()
-        require_repeatable(PlacedApp.of(app, storage), store)
-        for url in set_aside(store):
-            with contextlib.suppress(MissingError):
-                storage.backend(url).files.remove(url)
-    return open_journal(app, store, source=app_url_of(app), text=text_to_keep(app_url_of(app)))
-
-
-def _drive(parts: Assembly, control: ControlGraph, controls: RunControls) -> RunSnapshot:
+def _drive(parts: Assembly, control: ControlGraph, signals: RunSignals) -> RunSnapshot:
     """Restore the states that earlier runs left, and let a driver run."""
-    app, journal, store, runtime = parts.app, parts.journal, parts.store, parts.runtime
-    options = controls.opened.options
+    app, journal, store, runtime, options = parts.app, parts.journal, parts.store, parts.runtime, parts.options
     store.require_directory(store.url)
     committed, last_run = journal.state.committed_state, journal.state.operators
     parts.states.restore(committed.partitions, last_run)
     parts.held.restore(committed.held_results)
-    earlier = {name for each in journal.state.before.values() for name in each.segment_names()}
+    earlier = {name for saved in journal.state.before.values() for name in saved.segment_names()}
     parts.segments.sweep(parts.states.segment_names | parts.held.segment_names | earlier)
     control.restore(journal.state.control_state, committed, last_run, journal.state.held.waiting)
     parts.side_inputs.sweep(journal.state.planned.values())
     source: WindowSource = control
     if options.rejects is not None:
         source = RejectRetry(control, app, store, lambda: journal.state, options.rejects, parts.held)
-    runner = WindowRunner(parts)
-    planner = WindowPlanner(parts, source, runner)
+    driver = Driver(parts, control, source, signals)
     journal.note_operators(app.operators)
     if options.rejects is None:
         for notice in change_notices(app, journal, options.replay_command):
-            controls.observer.notice(notice)
+            parts.observer.notice(notice)
         journal.note_app(app.facts)
-    committer = WindowCommitter(parts, control)
-    with prints_captured(control, None if options.owns_process else threading.get_ident()):
-        done = Driver(parts, planner, runner, committer, controls).run()
+    with _prints_captured(control, None if options.owns_process else threading.get_ident()):
+        done = driver.run()
         parts.side_inputs.sweep(journal.state.planned.values())
     start_s = runtime.start_s if runtime.is_local_spark else 0.0
     return replace(done, spark_start_s=start_s, log=runtime.log if runtime.start_s else "")
+
+
+class _RunServices:
+    """The services that the driver offers to one control operator; see ControlServices."""
+
+    def __init__(self, operator: str, operator_index: int, parts: Assembly) -> None:
+        self._operator = operator
+        self._parts = parts
+        self._watch = parts.opened.watch
+        self._process = os.getpid()
+        self.state_url = directory_of_state(parts.store.url, operator)
+        self.follow = parts.follow_millis is not None
+        self.operator_index = operator_index
+        self.output_locations = parts.written
+
+    @property
+    def budget(self) -> WindowBudget:
+        return self._parts.sizing.budget()
+
+    @property
+    def held_files(self) -> Sequence[HeldFile]:
+        state = self._parts.journal.state
+        return state.held.free(holder_of(self._operator), state.planned.values())
+
+    def in_tasks(self, function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
+        # A process that the operator has forked lacks the threads that start the runtime.
+        end_if_forked(self._process, self._operator)
+        return self._parts.runtime.in_tasks(function, items)
+
+    def watched(self, what: str) -> AbstractContextManager[None]:
+        return self._watch.doing(f"operator '{own_name(self._operator)}' in {what}")
+
+
+@contextlib.contextmanager
+def _control_operators(parts: Assembly) -> Iterator[ControlGraph]:
+    """The control operators of a run, set up; they are torn down at the end."""
+    app, journal = parts.app, parts.journal
+    plan = app.plan
+    feeding = {e.edge.source.operator for stage in plan.stages for e in stage.inputs if e.is_assigned}
+    known = journal.state.control_state.operator_index
+    index = index_operators((name for name in plan.control if name in feeding), known)
+    services = {name: _RunServices(name, index.get(name, 0), parts) for name in plan.control}
+    outputs = TaskOutputs(app.storage, parts.tag, app.attributes.durability, parts.options.output_bounds)
+    graph = ControlGraph(app, services, outputs, index)
+    with torn_down(*graph.chains):
+        yield graph
+
+
+@contextlib.contextmanager
+def _prints_captured(control: ControlGraph, thread: int | None) -> Iterator[None]:
+    """Keep what control operators print away from stdout, which is for the result of a command.
+
+    Args:
+        control: The operators.
+        thread: The only thread whose prints are taken; None for those of all threads.
+    """
+    output = OperatorOutput("left out")
+
+    def take(line: str) -> bool:
+        if place := control.at_work():
+            output.line(place, place, line)
+        return bool(place)
+
+    with named_records(control.at_work), captured("stdout", take=take, thread=thread):
+        yield

@@ -9,23 +9,30 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, Protocol
 
-from dagflow.engine.assembly import Assembly
 from dagflow.engine.driver_memory import limited_memory, memory_for_tasks
 from dagflow.engine.driver_watch import DriverWatch
+from dagflow.engine.gone_versions import GoneVersions
+from dagflow.engine.held_results import HeldResults
 from dagflow.engine.live_run import LiveRun, live_run
+from dagflow.engine.operator_state import OperatorStates
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.preparation import prepare
 from dagflow.engine.publication import finish_replay
 from dagflow.engine.run_gate import RunGate
+from dagflow.engine.segments import SegmentStore
+from dagflow.engine.side_inputs import SideInputs
 from dagflow.engine.spark_start import SparkStart
 from dagflow.engine.stop_request import StopRequest
+from dagflow.engine.window_codec import WindowCodec
 from dagflow.engine.window_repair import advise_repair, advise_replay
+from dagflow.engine.window_sizing import WindowSizing
 from dagflow.errors import DagflowError, FencedError, JournalError, StorageError
 from dagflow.execution.program import Program, RecordLimit
 from dagflow.execution.stalls import StallLimits
 from dagflow.execution.task_outputs import OutputBounds
 from dagflow.journal.journal import Journal
 from dagflow.journal.retention import JournalRetention
+from dagflow.plan.key_columns import arriving_key_families
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.open_rejects import RejectChoice
 from dagflow.report.snapshot import RunSnapshot
@@ -40,6 +47,7 @@ from dagflow.spec.spark_master import SparkMaster
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute
 from dagflow.storage.objects import ObjectStore
+from dagflow.storage.pending import pending_tag
 from dagflow.telemetry.run_signals import MetricsAddress
 
 logger = logging.getLogger(__name__)
@@ -132,12 +140,6 @@ class OpenRun:
     journal: Journal
     watch: DriverWatch
 
-    @property
-    def parallelism(self) -> int:
-        """How many tasks run at the same time, as far as is known before Spark starts."""
-        options = self.options
-        return options.workers or SparkMaster.parse(options.master or self.app.attributes.master).parallelism
-
     def prepare(self, again: Collection[int] = ()) -> RunLocations:
         """Finish the replay that an earlier run has decided, and let operators check the outside world.
 
@@ -161,12 +163,12 @@ class OpenRun:
         runtime: RuntimeFactory | None,
         observer: Observer | None = None,
         *,
-        follows: bool = False,
+        follow_millis: int | None = None,
         is_replay: bool = False,
     ) -> Iterator[Assembly]:
         """Assemble the parts of the run; at the end the runtime is closed, and pending files are swept."""
-        options, journal, store = self.options, self.journal, self.gate.store
-        with _pending_files_swept(locations.outputs, journal, app.storage):
+        options = self.options
+        with _pending_files_swept(locations.outputs, self.journal, app.storage):
             # Regardless of the app's durability: a record of the journal says that files of a replay are complete.
             durability = "power" if is_replay else app.attributes.durability
             limits = self.watch.stall_limits
@@ -174,10 +176,48 @@ class OpenRun:
             program = replace(program, record_limit=options.record_limit, output_bounds=options.output_bounds)
             tasks = lazy_runtime(self.app, program, options, locations, self.gate.stop, runtime, observer, self.watch)
             self.live.add_stalls(tasks.stalls)
+            written = (*locations.outputs, self.gate.store.url)
             with contextlib.closing(tasks):
-                yield Assembly(
-                    app, self.app, journal, store, tasks, self.parallelism, follows=follows, is_replay=is_replay
-                )
+                yield Assembly(self, app, tasks, observer or SilentObserver(), written, follow_millis, is_replay)
+
+
+class Assembly:
+    """The parts that plan, run and commit the windows of one run, or replay; states of earlier runs are not restored.
+
+    Attributes:
+        runtime: Where tasks run.
+        written: Where operators publish, and the checkpoint.
+        follow_millis: Length of a window while following; None to end when all input is processed.
+        is_replay: Whether windows run again, to replace what they have published.
+    """
+
+    def __init__(
+        self,
+        opened: OpenRun,
+        app: PlacedApp,
+        runtime: LazyRuntime,
+        observer: Observer,
+        written: Sequence[str],
+        follow_millis: int | None,
+        is_replay: bool,
+    ) -> None:
+        self.opened, self.app, self.runtime, self.observer = opened, app, runtime, observer
+        self.written, self.follow_millis, self.is_replay = written, follow_millis, is_replay
+        self.options = options = opened.options
+        self.journal = journal = opened.journal
+        self.store = store = opened.gate.store
+        master = SparkMaster.parse(options.master or app.attributes.master)
+        # As far as is known before Spark starts.
+        self.sizing = WindowSizing(options.workers or master.parallelism)
+        self.segments = SegmentStore(store, journal.epoch)
+        self.states = OperatorStates(app.plan, app.operators, self.segments, arriving_key_families(opened.app))
+        self.held = HeldResults(
+            app.operators, app.facts, self.segments, composites=app.composites, follows=follow_millis is not None
+        )
+        self.side_inputs = SideInputs(app.operators, store, app.storage, journal.epoch)
+        self.tag = pending_tag(journal.state.app_uuid, journal.epoch)
+        self.codec = WindowCodec(app.plan, app.operators, self.tag, app.facts.fingerprint)
+        self.gone = GoneVersions(app.storage)
 
 
 @contextlib.contextmanager

@@ -13,11 +13,11 @@ from dagflow.api.operator import defines
 from dagflow.api.ports import unbatched
 from dagflow.api.sources import is_first_part, is_source_range
 from dagflow.api.transactions import TargetDecision
-from dagflow.engine.assembly import Assembly
 from dagflow.engine.control_graph import ControlGraph, ControlResult
 from dagflow.engine.gone_versions import log_left_out
 from dagflow.engine.publication import Publication
 from dagflow.engine.recovered_ranges import ended, recovered
+from dagflow.engine.run_setup import Assembly
 from dagflow.engine.window_codec import require_names_apart
 from dagflow.engine.window_intent import intent_of, is_held
 from dagflow.errors import START_OVER, DagflowError, RecordError

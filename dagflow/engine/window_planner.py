@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from dagflow.engine.assembly import Assembly
 from dagflow.engine.control_graph import Emission
 from dagflow.engine.prescan import PreScans
+from dagflow.engine.run_setup import Assembly
 from dagflow.engine.scaling import Scaling
 from dagflow.engine.window_runner import WindowRunner
 from dagflow.engine.window_sizing import Load, load_of

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from dagflow.api.context import Skipped, VersionKey
 from dagflow.api.transactions import TargetDecision
-from dagflow.engine.assembly import Assembly
+from dagflow.engine.run_setup import Assembly
 from dagflow.engine.task_groups import with_shared_rate, with_task_groups
 from dagflow.engine.window_sizing import Load, load_of_job
 from dagflow.errors import DagflowError, StorageError

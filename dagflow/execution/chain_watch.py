@@ -116,27 +116,5 @@ class ChainWatch:
         return self._chain.mark_of(watched.call, watched.emitted_in_it(emitted)), self._progress()
 
 
-SILENT_TIMES = 10
-"""How many times later a call that emits nothing is reported than one that emits: it may scan any number of files."""
-
-
-class EmissionWatch(ChainWatch):
-    """Finds calls that continue without taking input, whether or not they emit.
-
-    For the operators of the driver, whose calls may scan any number of files before they emit something.
-    """
-
-    def __init__(self, chain: Chain, warning_s: float) -> None:
-        super().__init__(chain, lambda: 0, SILENT_TIMES * warning_s)
-        self._emitting_warning_s = warning_s
-
-    def _mark_of(self, watched: Watched, emitted: int) -> Hashable:
-        if watched.call is None:
-            return object()  # differs from all others: the driver may wait for ever between two calls
-        if watched.emitted_in_it(emitted):
-            watched.detector.warning_s = self._emitting_warning_s
-        return super()._mark_of(watched, emitted)
-
-
 def _over(watched: Watched) -> StallNotice:
     return StallNotice(watched, Stall(watched.detector.stood_s, is_over=True))

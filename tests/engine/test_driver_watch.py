@@ -14,10 +14,9 @@ import pytest
 
 from dagflow import ControlOperator, InputOperator, InputPort, OutputPort
 from dagflow.engine import control_graph
-from dagflow.engine.driver_watch import DriverWatch
+from dagflow.engine.driver_watch import LASTING_TIMES, DriverWatch
 from dagflow.engine.run import run
 from dagflow.errors import OperatorError
-from dagflow.execution.chain_watch import SILENT_TIMES
 from dagflow.execution.stalls import StallLimits
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.runtime.inline import InlineRuntime
@@ -126,11 +125,11 @@ def app_with(tmp_path: Path, place: str, act: Act) -> LogicalPlan:
 def test_an_operator_of_the_driver_that_emits_on_and_on_is_reported(
     tmp_path: Path, place: str, operator: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With its method, what it has emitted, and its stack, which changes all the while; and when it has come back."""
+    """The warning has its method and its stack, which changes all the while; a second one says that it is back."""
 
     def emit_until_reported(emit: Emit) -> None:
         deadline = time.monotonic() + 60
-        while "takes no input" not in caplog.text:
+        while "no progress" not in caplog.text:
             emit(TextSample("empty", b""))
             assert time.monotonic() < deadline, "no warning came"
 
@@ -138,9 +137,9 @@ def test_an_operator_of_the_driver_that_emits_on_and_on_is_reported(
     reported, over = (
         message for message in caplog.messages if message.startswith(f"operator '{operator}' in {place}()")
     )
-    assert re.search(r"no progress for \d+ s; it takes no input, and has emitted ", reported)
+    assert re.search(r"no progress for \d+ s\n", reported)
     assert "in emit_until_reported" in reported
-    assert over == f"operator '{operator}' in {place}(): resumed"
+    assert over.endswith(": resumed")
     assert published(tmp_path) == [b"word"]
 
 
@@ -175,13 +174,13 @@ def test_an_operator_that_works_on_and_emits_nothing_is_reported_late(
             threading.Event().wait(0.001)
 
     def loop_until_reported(emit: Emit) -> None:
-        while "takes no input" not in caplog.text:
+        while "no progress" not in caplog.text:
             deeper(int(1000 * time.monotonic()) % 7)
             assert time.monotonic() < began + 60, "no warning came"
 
     run(app_with(tmp_path, "emit_tuples", loop_until_reported), runtime=InlineRuntime)
-    assert time.monotonic() - began > 0.2 * SILENT_TIMES
-    (reported,) = (each for each in caplog.messages if "it takes no input, and has emitted 0 tuples meanwhile" in each)
+    assert time.monotonic() - began > 0.2 * LASTING_TIMES
+    reported, _ = caplog.messages
     assert reported.startswith("operator 'source' in emit_tuples(): no progress for ")
     assert "in loop_until_reported" in reported
     assert caplog.messages[-1] == "operator 'source' in emit_tuples(): resumed"
