@@ -233,10 +233,10 @@ class Census:
             self.lists += len(column) - column.null_count
             self._of_items().add_column(column.flatten(), is_found=is_found, leaf=leaf)
         elif not pa.types.is_null(kind):
-            self._add_leaves(column.drop_null(), leaf(kind), is_found)
+            self._add_leaves(column, leaf(kind), is_found)
 
     def _add_leaves(self, column: pa.Array, kind: pa.DataType, is_found: bool) -> None:
-        whole = 0
+        whole, values = 0, len(column) - column.null_count
         if is_found and kind == LARGE:
             whole = _count(pc.and_(pc.greater_equal(column, _LEAST), pc.less_equal(column, _MOST)))
             self._count((INT64, INT64), whole)
@@ -247,10 +247,10 @@ class Census:
             self._count((DOUBLE, INT64), small)
             self._count((DOUBLE, LARGE), whole - small)
         if is_found:
-            self._count((kind, kind), len(column) - whole)
+            self._count((kind, kind), values - whole)
         else:
             # Columns of a declared type have it where they have no values, too.
-            self.leaves[kind, kind] += len(column)
+            self.leaves[kind, kind] += values
 
     def _count(self, leaf: Leaf, times: int) -> None:
         if times:

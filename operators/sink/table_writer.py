@@ -263,7 +263,9 @@ class TableWriter(RecordRefusing, TransactionalSink):
         elif len(batch):
             self._require_keys(batch.to_arrow().schema)
             require_text_of_rescued(batch.to_arrow().schema)
-            rows, rescued = self._columns.fit(self._with_metadata(batch), functools.partial(place_of, batch))
+            # Each of the columns asks for the place of the first record.
+            place = functools.cache(functools.partial(place_of, batch))
+            rows, rescued = self._columns.fit(self._with_metadata(batch), place)
             batch, rows = self._held(batch, rows, rescued)
             self._columns.note(rows, rescued)
             # Where an app says rescue, the column exists from the beginning; otherwise it is added with the first
@@ -271,7 +273,7 @@ class TableWriter(RecordRefusing, TransactionalSink):
             if rescued.values or RESCUED in rows.schema.names or "rescue" in (self.on_new_column, self.on_type_change):
                 rows = with_rescued(rows, rescued, files_of(batch), offsets_of(batch))
                 if rescued.values:
-                    self._columns.causes.setdefault(RESCUED, place_of(batch, min(rescued.values)))
+                    self._columns.causes.setdefault(RESCUED, place(min(rescued.values)))
                 texts = filter(None, rows.column(RESCUED).to_pylist())
                 self._counters[RESCUED_VALUES] += sum(len(rescued_values(text)) for text in texts)
             if self.upsert_by or self.on_type_change == "fail":

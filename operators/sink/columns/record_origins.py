@@ -29,8 +29,8 @@ def offsets_of(batch: RecordBatch) -> pa.Array:
 def place_of(batch: RecordBatch, row: int) -> str:
     """The place of a record, as `file:offset`; "" if an operator upstream made it."""
     record = batch.slice(row, 1)
-    url, offset = files_of(record)[0].as_py(), offsets_of(record)[0].as_py()
-    return "" if url is None else f"{url}:{offset}"
+    block, offset = record.block_of(0), int(record.offsets()[0])
+    return "" if block is None else f"{redacted(block.url)}:{None if offset == UNKNOWN else offset}"
 
 
 def with_origins(batch: RecordBatch) -> pa.RecordBatch:

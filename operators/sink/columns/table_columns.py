@@ -214,7 +214,7 @@ class TableColumns:
             if grows:
                 # Another task may have no column that this one is confused with.
                 self._note(name, self._census(column))
-                self._note_place(name, place, column.first)
+                self._note_place(name, column, place)
                 self._proposal.put_aside(name, None)
             del given[name]
             for row in column.rows():
@@ -265,7 +265,7 @@ class TableColumns:
         self._fields[name] = self._start[name].with_type(joined_with(self._start[name].type, kind))
         wider = fit(column, kind)
         if taken := {*made.misfits} - {*wider.misfits}:
-            self._note_place(name, place, min(taken))
+            self._note_place(name, column, place, min(taken))
         return wider
 
     def _again(self, name: str, column: GivenColumn, there: pa.DataType, made: FittedColumn) -> FittedColumn:
@@ -278,7 +278,7 @@ class TableColumns:
             return None
         is_key = column.is_found and name in (*self._partition_by, *self._upsert_by)
         kind = new_type(self._note(name, self._census(column)), is_key=is_key)
-        self._note_place(name, place, column.first)
+        self._note_place(name, column, place)
         kind = None if kind is None else self._names.reduced(name, kind)
         if kind is None:
             return None
@@ -292,11 +292,12 @@ class TableColumns:
         seen.include(census)
         return seen
 
-    def _note_place(self, name: str, place: Place, row: int) -> None:
+    def _note_place(self, name: str, column: GivenColumn, place: Place, row: int | None = None) -> None:
+        """Note the first row that has a value in a column, or another row, as the column's cause."""
         there = place_key(self.causes.get(name, ""))
         if name in self.causes and place_key(place(0)) >= there:
             return
-        where = place(row)
+        where = place(column.first if row is None else row)
         if name not in self.causes or place_key(where) < there:
             self.causes[name] = where
             self._proposal.firsts[name] = place_key(where), self._positions[name]
