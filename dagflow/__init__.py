@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dagflow.api.capabilities.accumulator import Accumulator as Accumulator
+    from dagflow.api.capabilities import Accumulator as Accumulator
     from dagflow.api.context import OperatorContext as OperatorContext
     from dagflow.api.control import CommitListener as CommitListener
     from dagflow.api.control import ControlOperator as ControlOperator

@@ -10,7 +10,7 @@ from pathlib import Path
 from dagflow.engine.run import run
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
-from operators.expressions.functions.available import FUNCTIONS
+from operators.expressions.functions import FUNCTIONS
 from tests.sql import test_against_duckdb as duckdb_tests
 from tests.sql import test_against_spark as spark_tests
 from tests.sql.cases import EXPRESSIONS

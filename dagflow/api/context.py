@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from typing_extensions import Buffer
 
-from dagflow.api.rejects.refused_records import RefusedLog
+from dagflow.api.refused_records import RefusedLog
 from dagflow.api.sources import FileSources
 from dagflow.errors import DagflowError, MissingError
 from dagflow.storage.context import StorageContext

@@ -16,7 +16,7 @@ from dagflow.api.context import OperatorContext
 from dagflow.api.operator import Capability, Operator
 from dagflow.api.partitioning import BooleanKey, Key, canonical, partitions_of_keys
 from dagflow.api.properties import property_model
-from dagflow.api.state.restored_values import decode_values, encode_values, shown_type
+from dagflow.api.saved_values import decode_values, encode_values, shown_type
 from dagflow.errors import START_OVER, JournalError
 
 # Keys without a MessagePack type: their extension code, and how they are written and read.

@@ -11,8 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dagflow.api.columns.column_values import columns_to_arrow
-from dagflow.api.columns.mappings import columns_of, mappings_of, require_columns
+from dagflow.api.columns.column_values import columns_of, columns_to_arrow, mappings_of, require_columns
 from dagflow.storage.columns import flags_of
 
 RECORD = "record"

@@ -8,7 +8,7 @@ from typing import Any
 from dagflow.api.operator import Operator
 from dagflow.api.partitioning import PartitionPolicy
 from dagflow.api.properties import own_arguments, property_model
-from dagflow.api.state.restored_values import difference
+from dagflow.api.saved_values import difference
 from dagflow.errors import PlanError, Problem
 from dagflow.spec.problems import Place
 from dagflow.spec.property_check import declaration

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from pydantic import BaseModel
 
-from dagflow.api.capabilities.accumulator import Interval, Over
+from dagflow.api.capabilities import Interval, Over
 from dagflow.api.operator import Operator
 from dagflow.api.properties import property_model
 from dagflow.engine.segments import SegmentStore

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from dagflow.api.control import ControlOperator
-from dagflow.api.rejects.reject import REJECTS
+from dagflow.api.refused_records import REJECTS
 from dagflow.engine.preparation import LocationCollector, prepare_operator
 from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import DagflowError, StorageError

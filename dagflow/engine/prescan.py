@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from dagflow.api.capabilities.tuple_reader import PreScan, TupleReader
+from dagflow.api.capabilities import PreScan, TupleReader
 from dagflow.api.operator import Operator
 from dagflow.api.ports import TupleBatch
 from dagflow.engine.control_graph import Emission

@@ -13,7 +13,7 @@ from dagflow.api.columns.column_typing import type_name
 from dagflow.api.columns.json_values import readable_rows
 from dagflow.api.context import Skipped
 from dagflow.api.records import UNKNOWN, RecordBatch
-from dagflow.api.rejects.reject import REJECTS
+from dagflow.api.refused_records import REJECTS
 from dagflow.api.sources import url_of
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.preparation import LocationCollector, prepare_operator

@@ -15,11 +15,10 @@ import numpy as np
 import pyarrow as pa
 from typing_extensions import Buffer
 
-from dagflow.api.capabilities.side_input import loaded_side_data
-from dagflow.api.capabilities.tuple_reader import TupleReader
+from dagflow.api.capabilities import TupleReader, loaded_side_data
 from dagflow.api.context import Counts, OperatorContext, Progress, Skipped
 from dagflow.api.records import UNKNOWN, RecordBatch
-from dagflow.api.rejects.reject import REJECTS, Reject
+from dagflow.api.refused_records import REJECTS, Reject
 from dagflow.api.sources import FileSources, url_of
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.preview_port import PreviewPort

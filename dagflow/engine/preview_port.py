@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from dagflow.api.control import ControlOperator
 from dagflow.api.operator import defines
-from dagflow.api.rejects.reject import REJECTS
+from dagflow.api.refused_records import REJECTS
 from dagflow.errors import PlanError, Problem, own_name
 from dagflow.plan.logical import LogicalPlan, own_port
 from dagflow.plan.physical import Edge, PortRef

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
-from dagflow.api.capabilities.tuple_reader import TupleReader
+from dagflow.api.capabilities import TupleReader
 from dagflow.api.context import WindowBudget
 from dagflow.api.ports import unbatched
 from dagflow.api.sources import url_of

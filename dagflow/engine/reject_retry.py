@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dagflow.api.capabilities.tuple_reader import TupleReader
+from dagflow.api.capabilities import TupleReader
 from dagflow.api.context import OWN_ID_BITS, RETRY_ID_BITS
 from dagflow.api.operator import defines
-from dagflow.api.rejects.refused_records import RefusedRecords
+from dagflow.api.refused_records import RefusedRecords
 from dagflow.api.transactions import targets_of
 from dagflow.engine.control_graph import ControlGraph, Emission, index_operators
 from dagflow.engine.held_results import HeldResults

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 
-from dagflow.api.capabilities.side_input import SideInput, read_consistently
+from dagflow.api.capabilities import SideInput, read_consistently
 from dagflow.api.context import SideData
 from dagflow.api.operator import Operator
 from dagflow.execution.failures import located

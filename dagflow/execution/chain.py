@@ -12,8 +12,7 @@ from collections.abc import Callable, Collection, Generator, Hashable, Iterable,
 from dataclasses import replace
 from typing import Any
 
-from dagflow.api.capabilities.accumulator import Accumulator
-from dagflow.api.capabilities.tuple_reader import TupleReader
+from dagflow.api.capabilities import Accumulator, TupleReader
 from dagflow.api.columns.column_values import ColumnValuesError
 from dagflow.api.context import Counts, OperatorContext
 from dagflow.api.keyed_state import KeyedOperator

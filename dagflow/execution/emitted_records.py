@@ -14,8 +14,14 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import types
 
-from dagflow.api.columns.column_values import ColumnValuesError, column_of
-from dagflow.api.columns.mappings import columns_of, mappings_with, require_columns, values_by_column
+from dagflow.api.columns.column_values import (
+    ColumnValuesError,
+    column_of,
+    columns_of,
+    mappings_with,
+    require_columns,
+    values_by_column,
+)
 from dagflow.api.records import LINE_FEED, BatchTooLargeError, Delimiters, Origin, RecordBatch
 from dagflow.execution.typed_values import class_of, with_type
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
-from dagflow.api.capabilities.tuple_reader import PreScan
+from dagflow.api.capabilities import PreScan
 from dagflow.api.control import InputOperator
 from dagflow.api.keyed_state import KeyedSnapshot, Segment
 from dagflow.api.operator import Operator
-from dagflow.api.state.restored_values import difference, shown_type
+from dagflow.api.saved_values import difference, shown_type
 from dagflow.errors import START_OVER, JournalError, OperatorError
 from dagflow.journal.frames import as_read
 from dagflow.journal.saved_state import SavedSegment, SavedState

@@ -13,12 +13,11 @@ from typing import Any
 
 from msgspec import structs
 
-from dagflow.api.capabilities.accumulator import Accumulator
-from dagflow.api.capabilities.tuple_reader import PreScan, TupleReader
+from dagflow.api.capabilities import Accumulator, PreScan, TupleReader
 from dagflow.api.context import Counts, MovedRange, OperatorContext, Skipped, VersionKey, WaitingEnd
 from dagflow.api.operator import Operator
 from dagflow.api.records import RecordBatch
-from dagflow.api.rejects.refused_records import RefusedLog
+from dagflow.api.refused_records import RefusedLog
 from dagflow.errors import DagflowError, OperatorError, TransientStorageError, cut_text, text_of, trace_of
 from dagflow.execution.breakpoints import breakpoints
 from dagflow.execution.chain import Chain, torn_down

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
 from dagflow.api.ports import TupleBatch
-from dagflow.api.state.row_tuples import RowTable, RowTuple, require_version, unknown_tuples
+from dagflow.api.saved_values import RowTable, RowTuple, require_version, unknown_tuples
 from dagflow.errors import ANOTHER_CHECKPOINT, JournalError, text_of
 from dagflow.journal.frames import compressed, decompressed
 from dagflow.journal.windows import WindowPlan

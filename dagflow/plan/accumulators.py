@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from dagflow.api.capabilities.accumulator import Accumulator
+from dagflow.api.capabilities import Accumulator
 from dagflow.api.control import InputOperator
 from dagflow.api.operator import Operator
-from dagflow.api.rejects.reject import REJECTS
+from dagflow.api.refused_records import REJECTS
 from dagflow.errors import PlanError, Problem, own_name
 from dagflow.plan.added_operators import unifier_name
 from dagflow.plan.logical import LogicalPlan

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from dagflow.api.capabilities.composite import Composite
+from dagflow.api.capabilities import Composite
 from dagflow.api.operator import Operator, Unified
 from dagflow.api.ports import Port
 from dagflow.api.transactions import TransactionalSink

@@ -7,7 +7,7 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from dagflow.api.capabilities.composite import Composite
+from dagflow.api.capabilities import Composite
 from dagflow.api.control import ControlOperator, InputOperator
 from dagflow.api.keyed_state import KeyedOperator
 from dagflow.api.operator import Operator

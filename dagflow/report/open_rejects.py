@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dagflow.api.ports import unbatched
-from dagflow.api.rejects.refused_records import RefusedRecords, blocks_in
+from dagflow.api.refused_records import RefusedRecords, blocks_in
 from dagflow.api.sources import block_id_of
 from dagflow.errors import JournalError, own_name
 from dagflow.journal.planned_tuples import planned_tuples

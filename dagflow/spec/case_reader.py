@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from dagflow.spec.node_reader import NodeReader
 from dagflow.spec.problems import Place, quoted
-from dagflow.spec.yaml_tree import Items, Mapping, MappingEntry, Node, Scalar, kind_of, plain
+from dagflow.spec.yaml_tree import Items, Mapping, MappingEntry, Node, NodeReader, Scalar, kind_of, plain
 
 FILE_KEYS = ("app", "tests")
 CASE_KEYS = ("files", "set", "output", "rows", "schema", "records", "rejected", "error", "cut", "kill")

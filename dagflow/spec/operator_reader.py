@@ -19,11 +19,10 @@ from dagflow.spec.class_lookup import (
     find_class,
     make_importable,
 )
-from dagflow.spec.node_reader import NodeReader
 from dagflow.spec.problems import Place, quoted
 from dagflow.spec.property_check import PropertyCheck
 from dagflow.spec.yaml_parser import parse_file
-from dagflow.spec.yaml_tree import Mapping, Node, Scalar, kind_of, plain
+from dagflow.spec.yaml_tree import Mapping, Node, NodeReader, Scalar, kind_of, plain
 
 COLUMNS = "columns"
 """The property, of an operator or of a format."""

@@ -10,8 +10,7 @@ from urllib.parse import urlsplit
 from dagflow.api.properties import parse_size
 from dagflow.secret_names import HIDDEN, SHORTEST_SECRET, is_secret_option
 from dagflow.spec.app_spec import AlertSettings, HttpTarget, LineageSettings
-from dagflow.spec.node_reader import NodeReader
-from dagflow.spec.yaml_tree import Items, Mapping, Node, Scalar
+from dagflow.spec.yaml_tree import Items, Mapping, Node, NodeReader, Scalar
 
 TARGET_KEYS: Final = ("url", "headers")
 LINEAGE_KEYS: Final = (*TARGET_KEYS, "namespace")

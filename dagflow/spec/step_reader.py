@@ -17,10 +17,9 @@ from dagflow.api.partitioning import ByName
 from dagflow.api.ports import fits
 from dagflow.spec.app_spec import Endpoint, KeyedPartition, OperatorSpec, StreamSpec
 from dagflow.spec.graph_reader import Graph
-from dagflow.spec.node_reader import NodeReader
 from dagflow.spec.operator_reader import OPERATOR_KEYS
 from dagflow.spec.problems import Place, listed, quoted
-from dagflow.spec.yaml_tree import Items, Mapping, MappingEntry, Node, Scalar
+from dagflow.spec.yaml_tree import Items, Mapping, MappingEntry, Node, NodeReader, Scalar
 from dagflow.suggestions import did_you_mean
 
 STEP_KEYS = ("name", "class", "partition", "partitioner")

@@ -22,7 +22,7 @@ from openlineage.client.facet_v2 import (
 from openlineage.client.serde import Serde
 
 from dagflow.api.columns.column_typing import ColumnTraced
-from dagflow.api.rejects.reject import REJECTS
+from dagflow.api.refused_records import REJECTS
 from dagflow.errors import cut_text
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import Edge, PortRef

@@ -8,8 +8,7 @@ from typing import Any
 
 import msgspec
 
-from dagflow.api.capabilities.composite import Composite
-from dagflow.api.capabilities.side_input import loaded_side_data
+from dagflow.api.capabilities import Composite, loaded_side_data
 from dagflow.api.columns.json_values import readable_rows
 from dagflow.api.context import Counts, OperatorContext, OutputFiles
 from dagflow.api.control import CommitListener, InputOperator

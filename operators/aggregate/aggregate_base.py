@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
-from dagflow.api.capabilities.accumulator import Accumulator, Over
+from dagflow.api.capabilities import Accumulator, Over
 from dagflow.api.columns.column_typing import ColumnTraced, StreamColumns
 from dagflow.api.operator import Operator
 from dagflow.api.ports import InputPort, OutputPort

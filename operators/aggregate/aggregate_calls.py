@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators.expressions.expression import bind, text_and_tree
-from operators.expressions.functions.available import AGGREGATES
+from operators.expressions.functions import AGGREGATES
 from operators.expressions.sql_types import (
     BIGINT,
     DOUBLE,

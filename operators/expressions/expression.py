@@ -11,11 +11,10 @@ import pyarrow.compute as pc
 from pydantic import PlainValidator, WithJsonSchema
 
 from dagflow.suggestions import did_you_mean
+from operators.expressions import logic
 from operators.expressions.casting import cast, lenient_cast
 from operators.expressions.exact_decimals import fitted
-from operators.expressions.functions import logic
-from operators.expressions.functions.available import AGGREGATES, FUNCTIONS, OPERATORS, Function
-from operators.expressions.functions.in_duckdb import is_installed
+from operators.expressions.functions import AGGREGATES, FUNCTIONS, OPERATORS, Function, is_installed
 from operators.expressions.parsing import parsed
 from operators.expressions.sql_types import BOOLEAN, MAX_DIGITS, name_of, normal_type
 from operators.expressions.syntax import (

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from dagflow.api.state.row_tuples import RowTuple
+from dagflow.api.saved_values import RowTuple
 
 
 @dataclass(frozen=True, slots=True)

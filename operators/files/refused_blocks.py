@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dagflow.api.ports import TupleBatch
-from dagflow.api.rejects.refused_records import RefusedRecords
-from dagflow.api.state.row_tuples import RowTable, require_fields
+from dagflow.api.refused_records import RefusedRecords
+from dagflow.api.saved_values import RowTable, require_fields
 from operators.files.metadata import BlockMetadata
 
 

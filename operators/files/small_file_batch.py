@@ -11,7 +11,7 @@ from typing import Any, ClassVar, overload
 import numpy as np
 
 from dagflow.api.ports import TupleBatch
-from dagflow.api.state.row_tuples import require_fields
+from dagflow.api.saved_values import require_fields
 from dagflow.storage.location import scheme_of
 from operators.files.file_columns import Column, NameColumn
 from operators.files.metadata import NO_CONTINUATION, BlockMetadata, Continuation, FileVersion

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pydantic import Field
 
-from dagflow.api.capabilities.tuple_reader import TupleReader
+from dagflow.api.capabilities import TupleReader
 from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.context import OperatorContext
 from dagflow.api.operator import Operator
@@ -20,7 +20,7 @@ from dagflow.api.partitioning import BacklogStats, Partitioner, StatsResponse
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.properties import Count, Millis, Size, Tuning
 from dagflow.api.records import RecordBatch
-from dagflow.api.rejects.refused_records import RefusedRecords
+from dagflow.api.refused_records import RefusedRecords
 from dagflow.errors import CredentialsError, RecordError, StorageError, TransientStorageError
 from dagflow.metrics.names import RECORD_BYTES, REJECTED, REJECTED_BYTES, SKIPPED_BYTES
 from dagflow.storage.context import StorageContext

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
-from dagflow.api.capabilities.tuple_reader import PreScan
+from dagflow.api.capabilities import PreScan
 from dagflow.api.ports import unbatched
 from dagflow.errors import CredentialsError, MissingError, SourceChangedError, StorageError, TransientStorageError
 from dagflow.storage.context import StorageContext

@@ -18,7 +18,7 @@ from dagflow.api.operator import Operator
 from dagflow.api.ports import OutputPort
 from dagflow.api.properties import Count, Limit
 from dagflow.api.records import LINE_FEED, UNKNOWN, RecordBatch
-from dagflow.api.rejects.reject import Reject, cut_reasons, encoded
+from dagflow.api.refused_records import Reject, cut_reasons, encoded
 from dagflow.api.sources import UNKNOWN_BLOCK, block_id_of, url_of
 from dagflow.errors import DagflowError, RecordError
 from dagflow.metrics.names import REJECTED

@@ -15,7 +15,7 @@ from dagflow.api.context import OperatorContext, RunPreparation
 from dagflow.api.control import CommitListener, ControlOperator
 from dagflow.api.ports import InputPort
 from dagflow.api.properties import OutputPath, PartOfPath
-from dagflow.api.state.row_tuples import RowTable
+from dagflow.api.saved_values import RowTable
 from dagflow.errors import MissingError, SourceChangedError, StorageError
 from dagflow.metrics.names import CLEANED, CLEANED_NOT
 from dagflow.storage.context import StorageContext

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pydantic import Field
 from sqlglot import exp
 
-from dagflow.api.capabilities.accumulator import Over
+from dagflow.api.capabilities import Over
 from dagflow.api.operator import Operator
 from dagflow.suggestions import did_you_mean
 from operators.aggregate.aggregate import Aggregate
@@ -19,7 +19,7 @@ from operators.aggregate.aggregate_calls import Aggregation, many_values
 from operators.aggregate.top_n import TopN
 from operators.expressions.arguments import position_of
 from operators.expressions.expression import Expression, check_functions
-from operators.expressions.functions.available import AGGREGATES
+from operators.expressions.functions import AGGREGATES
 from operators.expressions.parsing import Converter, parsed_as
 from operators.expressions.syntax import Alias, Call, ColumnName, Constant, ExpressionError, Node, with_parts
 from operators.sql.scope import (

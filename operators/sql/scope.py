@@ -14,7 +14,7 @@ from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.properties import Limit, Location, Size
 from dagflow.suggestions import did_you_mean
 from operators.expressions.arguments import position_of
-from operators.expressions.functions.available import AGGREGATES
+from operators.expressions.functions import AGGREGATES
 from operators.expressions.parsing import Converter
 from operators.expressions.syntax import Call, ColumnName, ExpressionError, Node, walk, with_parts
 from operators.transform.select import Select, SelectPlan

@@ -6,8 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from dagflow.api.capabilities.accumulator import Over
-from dagflow.api.capabilities.composite import Composite, Expansion
+from dagflow.api.capabilities import Composite, Expansion, Over
 from dagflow.api.operator import Operator, Unified
 from dagflow.api.ports import InputPort, OutputPort
 from operators.rejects.record_refusing import MaxRejects, RejectLimited

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field, PlainValidator, WithJsonSchema
 
-from dagflow.api.capabilities.composite import Composite, Expansion
+from dagflow.api.capabilities import Composite, Expansion
 from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.context import OperatorContext
 from dagflow.api.operator import Operator

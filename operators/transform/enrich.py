@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BeforeValidator, Field
 
-from dagflow.api.capabilities.side_input import SideInput
+from dagflow.api.capabilities import SideInput
 from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.columns.json_values import readable_value
 from dagflow.api.context import OperatorContext, RunPreparation

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dagflow import InputPort, Operator, OutputPort
-from dagflow.api.capabilities.tuple_reader import PreScan, TupleReader
+from dagflow.api.capabilities import PreScan, TupleReader
 from dagflow.engine import driver
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions, RuntimeFactory

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagflow import InputPort, Operator, OutputPort
-from dagflow.api.columns.mappings import mappings_of
+from dagflow.api.columns.column_values import mappings_of
 from dagflow.api.records import Origin, RecordBatch
 from dagflow.errors import OperatorError
 from dagflow.execution import emitted_records

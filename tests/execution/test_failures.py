@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dagflow.api.capabilities.side_input import SideInput
+from dagflow.api.capabilities import SideInput
 from dagflow.api.context import RunPreparation
 from dagflow.api.transactions import DecidedWindow, Target, TargetState
 from dagflow.engine.run import run

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dagflow import InputPort, Operator, OutputPort
-from dagflow.api.capabilities.composite import Composite, Expansion
+from dagflow.api.capabilities import Composite, Expansion
 from dagflow.engine.preview import PreviewOptions, preview
 from dagflow.plan.load import load_app
 from operators import RecordFilter

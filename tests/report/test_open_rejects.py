@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dagflow.api.rejects.refused_records import RefusedLog
+from dagflow.api.refused_records import RefusedLog
 from dagflow.errors import JournalError
 from dagflow.journal.planned_tuples import encode_tuples, kind_name
 from dagflow.journal.windows import PlannedTuples, RefusedPart, Window, WindowIntent, WindowPlan

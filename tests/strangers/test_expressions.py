@@ -13,7 +13,7 @@ import pytest
 
 from dagflow.testing.published_rows import with_types_of
 from operators.expressions.expression import Expression
-from operators.expressions.functions.available import FUNCTIONS, OPERATORS
+from operators.expressions.functions import FUNCTIONS, OPERATORS
 from operators.expressions.syntax import ExpressionError
 from operators.expressions.vectors import Rows
 from tests.sql.cases import computed

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from dagflow.api.records import Origin, RecordBatch
-from dagflow.api.rejects.reject import Reject
+from dagflow.api.refused_records import Reject
 from dagflow.testing.operators import OperatorHarness
 from operators import Check, Parse, Select
 from operators.reader.formats import RECORD_FORMATS

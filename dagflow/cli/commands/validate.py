@@ -11,7 +11,7 @@ from typing import TypeVar
 import click
 
 from dagflow.api.properties import Published, marked, property_model
-from dagflow.api.rejects.reject import REJECTS
+from dagflow.api.refused_records import REJECTS
 from dagflow.cli import output
 from dagflow.cli.locations import load, note_beside
 from dagflow.cli.number_format import count

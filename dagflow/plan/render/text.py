@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from dagflow.api.capabilities.composite import Composite
+from dagflow.api.capabilities import Composite
 from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.errors import own_name
 from dagflow.plan.accumulators import accumulators, over_text

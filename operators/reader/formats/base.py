@@ -14,7 +14,7 @@ import numpy.typing as npt
 from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.properties import HasProperties
 from dagflow.api.records import RecordBatch
-from dagflow.api.rejects.reject import Reject, cut_reasons, encoded
+from dagflow.api.refused_records import Reject, cut_reasons, encoded
 from dagflow.errors import RecordError
 from dagflow.metrics.names import (
     DELIMITER_BYTES,

@@ -9,7 +9,7 @@ from typing import TypeVar
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagflow.api.state.row_tuples import RowTable, RowTuple
+from dagflow.api.saved_values import RowTable, RowTuple
 from operators.files.metadata import BlockMetadata, Continuation, DecompressedRange, FileMetadata, FileVersion
 
 BLOCKS = st.builds(

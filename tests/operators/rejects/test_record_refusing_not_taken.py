@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dagflow.api.records import UNKNOWN
-from dagflow.api.rejects.reject import Reject
+from dagflow.api.refused_records import Reject
 from operators.rejects.record_refusing import not_taken
 
 REJECT = Reject("in/a", 7, UNKNOWN, "no number", b"x")

@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.expressions import exact_decimals, rounded_doubles
+from operators.expressions import exact_decimals
 from operators.expressions.casting import cast
 from operators.expressions.exact_decimals import fitted, quotient, rescaled, unless_zero, with_room
-from operators.expressions.functions.moments import moved, subtracted
+from operators.expressions.moments import moved, subtracted
 from operators.expressions.sql_types import (
     BIGINT,
     DOUBLE,
@@ -258,7 +258,7 @@ def round_to(site: CallSite, value: Bound, digits: Bound | None = None) -> Bound
     value = _number(site, value)
     places = 0 if digits is None else site.written_number(digits, "the number of digits")
     if pa.types.is_floating(value.type):
-        return applied(site, value.type, partial(rounded_doubles.rounded, places=places), value)
+        return applied(site, value.type, partial(exact_decimals.rounded, places=places), value)
     if is_whole(value.type) and places >= 0:
         return value
     source = as_decimal(value.type)

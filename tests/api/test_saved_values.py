@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 import pytest
 
-from dagflow.api.state.restored_values import decode_values, difference, encode_values
+from dagflow.api.saved_values import decode_values, difference, encode_values
 
 REPEATED = datetime(2020, 10, 25, 0, 30, tzinfo=UTC)
 

@@ -1,4 +1,4 @@
-"""Tests of dagflow.api.rejects.reject."""
+"""Tests of dagflow.api.refused_records."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagflow.api.rejects.reject import Reject
+from dagflow.api.refused_records import Reject
 
 NUMBERS = st.integers(-1, 2**63 - 1)
 

@@ -1,4 +1,4 @@
-"""Tests of dagflow.api.rejects.refused_records."""
+"""Tests of dagflow.api.refused_records."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from dagflow.api.rejects.refused_records import (
+from dagflow.api.refused_records import (
     GATHERED_RECORDS,
     MAX_REASONS,
     OTHER_REASONS,
@@ -39,7 +39,7 @@ REASONS = [
     ),
 ]
 MEMORY = """
-from dagflow.api.rejects.refused_records import RefusedLog, RefusedRecords
+from dagflow.api.refused_records import RefusedLog, RefusedRecords
 from benchmarks.measuring import peak_mib
 
 log = RefusedLog()

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from dagflow.api.state.row_tuples import RowTable, RowTuple
+from dagflow.api.saved_values import RowTable, RowTuple
 from dagflow.errors import JournalError
 
 

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
+import importlib.util
 import math
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.expressions.functions import arithmetic, in_duckdb, logic, moments, texts
-from operators.expressions.sql_types import INTEGER
-from operators.expressions.vectors import Bound
+from operators.expressions import arithmetic, logic, moments, texts
+from operators.expressions.sql_types import DATE, DOUBLE, INTEGER, TEXT, is_number, is_whole
+from operators.expressions.vectors import Bound, CallSite, attempted
+from operators.reader.columns.literals import in_calendar
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +144,88 @@ def _choices() -> dict[str, Function]:
     }
 
 
+_connections = threading.local()
+
+
+def is_installed() -> bool:
+    """Whether the package that computes these functions is installed."""
+    return importlib.util.find_spec("duckdb") is not None
+
+
+def _whole(site: CallSite, argument: Bound) -> Bound:
+    return site.require(argument, is_whole, "whole numbers", INTEGER)
+
+
+def _number(site: CallSite, argument: Bound) -> Bound:
+    return site.require(argument, is_number, "numbers", DOUBLE)
+
+
+def _day(site: CallSite, argument: Bound) -> Bound:
+    return site.require(argument, pa.types.is_date, "a date", DATE)
+
+
+def _by_duckdb(usage: str, sql: str, kind: pa.DataType, *checks: Callable[[CallSite, Bound], Bound]) -> Function:
+    def bind(site: CallSite, *arguments: Bound) -> Bound:
+        checked = [check(site, argument) for check, argument in zip(checks, arguments, strict=True)]
+
+        def why(*values: Any) -> str:
+            given = ", ".join(map(repr, values))
+            return f"{site.name.rstrip('()')}({given}) has no value"
+
+        return attempted(site, kind, lambda *values: _result(sql, kind, values), why, *checked)
+
+    return Function(bind, usage, len(checks), len(checks), is_in_duckdb=True)
+
+
+def _result(sql: str, kind: pa.DataType, values: tuple[Any, ...]) -> Any:
+    """The values that DuckDB computes of columns.
+
+    Raises:
+        pa.ArrowInvalid: One of the rows has no value.
+    """
+    # Optional: the extra sql.
+    import duckdb
+
+    count = next(len(each) for each in values if isinstance(each, pa.Array))
+    arrays = [pa.repeat(each, count) if isinstance(each, pa.Scalar) else each for each in values]
+    columns = pa.table({f"a{number}": each for number, each in enumerate(arrays)})
+    if not hasattr(_connections, "own"):
+        _connections.own = duckdb.connect(config={"threads": 1})
+        # Frozen objects are not freed at the end of the process, and DuckDB would print all of its own as leaked.
+        atexit.register(gc.unfreeze)
+    try:
+        # A cursor takes the next batch even after an error in the one before.
+        with _connections.own.cursor() as cursor:
+            cursor.register("given", columns)
+            found = cursor.sql(f"select try({sql}) as v from given").to_arrow_table().column("v").combine_chunks()
+    except duckdb.Error as error:
+        # One row or several have no value: the caller finds out which.
+        raise pa.ArrowInvalid(str(error)) from error
+    array = found if isinstance(found, pa.Array) else pa.concat_arrays(found.chunks)
+    return in_calendar(pc.cast(array, kind)) if kind == DATE else pc.cast(array, kind)
+
+
+_MAKE_DATE = """
+case when a0 between 1 and 9999 and a1 between 1 and 12 then
+    case when a2 between 1 and day(last_day(make_date(cast(a0 as bigint), a1, 1))) then
+        make_date(cast(a0 as bigint), a1, a2) end end"""
+"""Null without an error, after which DuckDB would take the rows one by one."""
+
+
+def _duckdb_functions() -> dict[str, Function]:
+    text, whole = CallSite.text_of, _whole
+    functions = (
+        *(_by_duckdb(f"{name}(text)", f"{name}(a0)", TEXT, text) for name in ("md5", "sha1", "sha256")),
+        _by_duckdb("translate(text, from, to)", "translate(a0, a1, a2)", TEXT, text, text, text),
+        _by_duckdb("ascii(text)", "ascii(a0)", INTEGER, text),
+        *(_by_duckdb(f"{name}(number)", f"{name}(cast(a0 as bigint))", TEXT, whole) for name in ("hex", "bin")),
+        _by_duckdb("cbrt(number)", "cbrt(cast(a0 as double))", DOUBLE, _number),
+        _by_duckdb("make_date(year, month, day)", _MAKE_DATE, DATE, whole, whole, whole),
+        _by_duckdb("add_months(date, months)", "cast(a0 + to_months(a1) as date)", DATE, _day, whole),
+    )
+    return {function.usage.partition("(")[0]: function for function in functions}
+
+
 _ALIASES = {
     "ucase": "upper",
     "lcase": "lower",
@@ -161,11 +250,6 @@ _ALIASES = {
 
 OPERATORS: Mapping[str, Function] = MappingProxyType(_operators())
 """Operators by the name that the parser gives them."""
-
-
-def _duckdb_functions() -> dict[str, Function]:
-    found = in_duckdb.FUNCTIONS.items()
-    return {name: Function(bind, usage, count, count, is_in_duckdb=True) for name, (bind, usage, count) in found}
 
 
 _NAMED = {**_text_functions(), **_number_functions(), **_moment_functions(), **_choices(), **_duckdb_functions()}
