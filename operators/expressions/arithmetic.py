@@ -30,7 +30,7 @@ from operators.expressions.sql_types import (
 )
 from operators.expressions.syntax import Constant, ExpressionError
 from operators.expressions.vectors import Bound, CallSite, applied, attempted
-from operators.reader.columns.decimal_texts import WIDE_DIGITS
+from operators.reader.columns.literals import WIDE_DIGITS
 
 
 def _overflow(kind: pa.DataType, sign: str) -> Callable[..., str]:

@@ -20,8 +20,7 @@ from operators.expressions.sql_types import (
     name_of,
 )
 from operators.expressions.vectors import Bound, CallSite, Rows, Vector, applied, attempted, shared, typed
-from operators.reader.columns.decimal_texts import WIDE_DIGITS, decimals_of
-from operators.reader.columns.literals import is_written_as, values_of, why_not
+from operators.reader.columns.literals import WIDE_DIGITS, decimals_of, is_written_as, values_of, why_not
 from operators.reader.columns.types import ColumnType
 
 _WIDE_SCALE = 37

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.reader.columns.decimal_texts import WIDE_DIGITS
+from operators.reader.columns.literals import WIDE_DIGITS
 
 _STEP = 9
 """Digits of the longest power of ten that has 32 bits."""

@@ -15,16 +15,16 @@ from typing import Any, Literal
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as arrow_json
 
 from dagflow.api.records import RecordBatch
 from dagflow.storage.columns import borders_of
-from operators.reader.columns.decimal_texts import WIDE_DIGITS
+from operators.reader.columns.literals import WIDE_DIGITS
 from operators.reader.columns.types import ColumnType
 from operators.reader.columns.typing import in_records, typed, values_with_refused, without_words
-from operators.reader.columns.uniform_objects import FlatObjects, ReadObjects, read_uniform
 from operators.reader.columns.written_values import (
     WhyNot,
     all_members,
@@ -86,15 +86,15 @@ class JsonMembers:
             pyarrow.ArrowInvalid: A line is wrong, or must be parsed by itself to know.
         """
         written = pa.schema([(name, as_written(kind.arrow)) for name, kind in self.types.items()])
-        found = read_flat_objects(batch, written, takes_others=self.takes_others)
-        if found is None:
+        flat = read_flat_objects(batch, written, takes_others=self.takes_others)
+        if flat is None:
             table = self._read_any(batch, written, are_json)
-        elif len(found.left):
-            others = self._read_any(batch.take(found.left), written, are_json)
-            order = np.argsort(np.concatenate((found.rows, found.left)))
-            table = pa.concat_tables([found.table, others]).take(pa.array(order))
         else:
-            table = found.table
+            table, is_read = flat
+            if not is_read.all():
+                others = self._read_any(batch.take(np.flatnonzero(~is_read)), written, are_json)
+                rows = np.where(is_read, np.arange(len(batch)), len(batch) + np.cumsum(~is_read) - 1)
+                table = pa.concat_tables([table, others]).take(pa.array(rows))
         for column in table.columns:
             if pa.types.is_floating(column.type) and pc.any(pc.is_inf(column)).as_py():
                 raise pa.ArrowInvalid("A number is too large")
@@ -297,31 +297,40 @@ def width_of(values: list[Any]) -> int:
 
 logger = logging.getLogger(__name__)
 
-PAYING_BYTES = 64 << 20
-"""Importing the machine code takes a third of a second; reading about this many bytes with it saves that."""
+PAYING_BYTES = 32 << 20
+"""Importing the machine code takes a third of a second; reading four times as many bytes with it saves that."""
+
+FlatReader = Callable[..., tuple[pa.Table, npt.NDArray[np.bool_]] | None]
 
 
 class ObjectReader:
-    """Reads flat JSON objects: with numpy, and faster in a process that has read much.
+    """Reads flat JSON objects in a process that has read much, if there is machine code; see read_compiled.
 
-    Machine code is used after pays_bytes, if it can be compiled.
+    Args:
+        pays_bytes: Bytes of objects to leave to Arrow before.
     """
 
     def __init__(self, pays_bytes: int = PAYING_BYTES) -> None:
-        self._read: ReadObjects = read_uniform
+        self._read: FlatReader = _leave_all
         self._left_bytes = pays_bytes
 
-    def __call__(self, batch: RecordBatch, schema: pa.Schema, *, takes_others: bool) -> FlatObjects | None:
-        """Read lines; see ReadObjects."""
+    def __call__(
+        self, batch: RecordBatch, schema: pa.Schema, *, takes_others: bool
+    ) -> tuple[pa.Table, npt.NDArray[np.bool_]] | None:
+        """Read lines; see read_compiled."""
         # Objects with others inside are left to Arrow.
         if self._left_bytes > 0 and not any(map(pa.types.is_nested, schema.types)):
             self._left_bytes -= joined(batch).size
             if self._left_bytes <= 0:
-                self._read = _compiled() or read_uniform
+                self._read = _compiled() or _leave_all
         return self._read(batch, schema, takes_others=takes_others)
 
 
-def _compiled() -> ReadObjects | None:
+def _leave_all(batch: RecordBatch, schema: pa.Schema, *, takes_others: bool) -> None:
+    pass
+
+
+def _compiled() -> FlatReader | None:
     """The reader with machine code; None where that cannot be compiled."""
     # The functions take the bytes of a word to be in this order.
     if importlib.util.find_spec("numba") is None or sys.byteorder != "little":

@@ -8,6 +8,7 @@ from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, datetime
+from decimal import MAX_EMAX, MIN_EMIN, ROUND_05UP, Context, Decimal, Inexact, InvalidOperation
 from functools import cache
 from typing import Any
 
@@ -15,13 +16,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dagflow.storage.columns import parts_of
-from operators.reader.columns.decimal_texts import ExactDecimal, decimals_of
+from dagflow.storage.columns import borders_of, parts_of
 from operators.reader.columns.types import ColumnType
 
 _CLOCK = r"[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]+)?)?"
 _DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
-_NUMBER = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+_MANTISSA = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)"
+_NUMBER = _MANTISSA + "(?:[eE][+-]?[0-9]+)?"
 _INFINITE = r"(?i:[+-]?inf(?:inity)?)"
 _FRACTION_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 _FRACTION = re.compile(r"\.([0-9]*[1-9])")
@@ -316,3 +317,78 @@ def _seconds_of(zone: str | None) -> tuple[int, int]:
     last_day = range(LATEST * _DAY_S, (LATEST + 1) * _DAY_S)
     first = first_day.start + bisect_left(first_day, True, key=is_pythons)
     return first, last_day.start + bisect_left(last_day, True, key=lambda second: not is_pythons(second))
+
+
+WIDE_DIGITS = 76
+"""Digits of the widest decimals that Arrow has, of 256 bits."""
+
+_DIGITS = 38
+"""Digits that always fit into the 128 bits of a decimal."""
+
+_WITH_EXPONENT = re.compile(rf"({_MANTISSA})(?:[eE]([+-]?)0*([0-9]+))?", re.ASCII)
+_MOST_EXPONENT_DIGITS = 15
+"""An exponent with more digits is beyond those of Python, and too large for all numbers but zeros in every type."""
+
+
+def decimals_of(texts: Any, kind: pa.DataType, *, cuts: bool = False) -> Any:
+    """The decimals of texts, exactly.
+
+    Arrow reads the digits of a text and then multiplies or divides them by a power of ten, by the digits behind the
+    point that the type has. It checks neither that product nor the power: where one needs more than 128 bits, the low
+    bits are taken for the value. So Arrow reads only the texts for which both fit; Python reads the others.
+
+    With cuts, a text may have more digits behind the point than the type has. The value is then rounded so that
+    rounding it again, to fewer digits, gives what rounding the text once gives.
+
+    Raises:
+        pyarrow.ArrowInvalid: A text is no number, or a number that the type does not have.
+    """
+    borders = borders_of(texts)
+    lengths = np.diff(borders)
+    buffer = texts.buffers()[2]
+    letters = b"" if buffer is None else buffer[int(borders[0]) : int(borders[-1])].to_pybytes()
+    is_hard = lengths + kind.scale > WIDE_DIGITS
+    if b"e" in letters or b"E" in letters:
+        has_exponent = pc.match_substring(texts, "e", ignore_case=True)
+        is_hard |= pc.fill_null(has_exponent, False).to_numpy(zero_copy_only=False)
+    if cuts:
+        is_hard |= lengths > kind.scale
+    has_room = int(lengths.max(initial=0)) + kind.scale <= _DIGITS
+    room = kind if has_room else pa.decimal256(WIDE_DIGITS, kind.scale)
+    if not is_hard.any():
+        return pc.cast(pc.cast(texts, room), kind)
+    mask = pa.array(is_hard)
+    easy = pc.if_else(mask, pa.scalar(None, pa.string()), texts)
+    read = ExactDecimal(kind, cuts)
+    hard = pa.array([None if text is None else read(text) for text in texts.filter(mask).to_pylist()], kind)
+    return pc.replace_with_mask(pc.cast(pc.cast(easy, room), kind), mask, hard)
+
+
+class ExactDecimal:
+    """Reads one text at a time; as decimals_of."""
+
+    def __init__(self, kind: pa.DataType, cuts: bool) -> None:
+        traps = [InvalidOperation] if cuts else [InvalidOperation, Inexact]
+        self._context = Context(kind.precision, ROUND_05UP, MIN_EMIN, MAX_EMAX, traps=traps)
+        self._unit = Decimal((0, (1,), -kind.scale))
+
+    def __call__(self, text: str) -> Decimal:
+        """The decimal of a text."""
+        parts = _WITH_EXPONENT.fullmatch(text)
+        if parts is None:
+            raise pa.ArrowInvalid("A text is no number")
+        digits, sign, exponent = parts.groups()
+        if exponent and len(exponent) > _MOST_EXPONENT_DIGITS:
+            text = f"{digits}e{sign}{'9' * _MOST_EXPONENT_DIGITS}"
+        try:
+            return self._context.quantize(Decimal(text), self._unit)
+        except (InvalidOperation, Inexact):
+            raise pa.ArrowInvalid("A number is none of the type") from None
+
+    def reads(self, text: str) -> bool:
+        """Whether a text is a number of the type."""
+        try:
+            self(text)
+        except pa.ArrowInvalid:
+            return False
+        return True

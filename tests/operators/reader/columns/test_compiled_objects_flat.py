@@ -1,4 +1,4 @@
-"""Flat JSON objects: both readers find the values that a parser finds, and leave all other lines."""
+"""Flat JSON objects: machine code finds the values that a parser finds, and leaves all other lines."""
 
 from __future__ import annotations
 
@@ -15,23 +15,15 @@ from hypothesis import strategies as st
 
 from dagflow.api.records import Delimiters, RecordBatch
 from operators.reader.columns import json_members
-from operators.reader.columns.compiled_objects import read_compiled
-from operators.reader.columns.uniform_objects import LEAST_LINES, ReadObjects, read_uniform
+from operators.reader.columns.compiled_objects import LEAST_LINES, read_compiled
 from operators.reader.formats import RECORD_FORMATS
 from operators.reader.formats.base import ByteAccounting
 from operators.testing import URL, MemorySource, block_of
 from tests.nightly import by_day
+from tests.operators.reader.columns.flat_objects import read_flat as read
 
-READERS = [read_uniform, read_compiled]
 SCHEMA = pa.schema({"a": pa.int64(), "b": pa.float64(), "c": pa.string(), "d": pa.bool_(), "e": pa.decimal128(38, 2)})
 USUAL = b'{"a": 1, "b": 0.5, "c": "x", "d": true, "e": 1.25}'
-
-
-@pytest.fixture(params=READERS, ids=["numpy", "compiled"])
-def read(request: pytest.FixtureRequest) -> ReadObjects:
-    """A reader."""
-    reader: ReadObjects = request.param
-    return reader
 
 
 def lines_of(lines: list[bytes], end: bytes = b"\n") -> RecordBatch:
@@ -40,7 +32,7 @@ def lines_of(lines: list[bytes], end: bytes = b"\n") -> RecordBatch:
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b""])
-def test_lines_of_several_layouts_are_read_in_their_order(read: ReadObjects, end: bytes) -> None:
+def test_lines_of_several_layouts_are_read_in_their_order(end: bytes) -> None:
     """Members may be absent, be null, stand in another order, or be others; a number may stand where text did."""
     kinds = [
         b'{"a":%d,"c":"t%d"}',
@@ -86,7 +78,7 @@ ODD = [
 
 @pytest.mark.parametrize("odd", ODD)
 @pytest.mark.parametrize("place", by_day(1, [0, 100, LEAST_LINES]))
-def test_a_line_that_is_written_otherwise_is_left(read: ReadObjects, odd: bytes, place: int) -> None:
+def test_a_line_that_is_written_otherwise_is_left(odd: bytes, place: int) -> None:
     """The others are read without it, wherever it stands."""
     lines = [USUAL] * LEAST_LINES
     lines.insert(place, odd)
@@ -98,7 +90,7 @@ def test_a_line_that_is_written_otherwise_is_left(read: ReadObjects, odd: bytes,
 
 
 @pytest.mark.parametrize("behind", [b"y", b"}", b" {}", b"\r"])
-def test_what_stands_behind_an_object_is_no_part_of_it(read: ReadObjects, behind: bytes) -> None:
+def test_what_stands_behind_an_object_is_no_part_of_it(behind: bytes) -> None:
     """Also where a text is the last value, and its quotes are where those of the others are."""
     line = b'{"a": 1, "c": "x"}'
     found = read(lines_of([*[line] * LEAST_LINES, line + behind]), SCHEMA, takes_others=True)
@@ -106,7 +98,7 @@ def test_what_stands_behind_an_object_is_no_part_of_it(read: ReadObjects, behind
     assert found.left.tolist() == [LEAST_LINES]
 
 
-def test_an_empty_line_at_the_end_is_left(read: ReadObjects) -> None:
+def test_an_empty_line_at_the_end_is_left() -> None:
     """It has no byte, not even of a delimiter."""
     found = read(lines_of([*[USUAL] * LEAST_LINES, b""], end=b""), SCHEMA, takes_others=True)
     assert found is not None
@@ -114,26 +106,21 @@ def test_an_empty_line_at_the_end_is_left(read: ReadObjects) -> None:
 
 
 @pytest.mark.parametrize("value", [b"1.e5", b"1.E5", b"1e5.5", b"1.5.5", b"1e"])
-def test_what_is_no_number_of_json_is_not_read(read: ReadObjects, value: bytes) -> None:
+def test_what_is_no_number_of_json_is_not_read(value: bytes) -> None:
     """Neither in a column nor in a member that is left out."""
     for line in (USUAL.replace(b"0.5", value), USUAL.replace(b'"b": 0.5', b'"other": ' + value)):
-        try:
-            found = read(
-                lines_of([USUAL.replace(b'"b"', b'"other"')] * LEAST_LINES + [line]), SCHEMA, takes_others=True
-            )
-        except pa.ArrowInvalid:
-            assert read is read_uniform
-            continue
-        assert found is not None or read is read_uniform
-        assert found is None or LEAST_LINES in found.left
+        lines = [USUAL.replace(b'"b"', b'"other"')] * LEAST_LINES + [line]
+        found = read(lines_of(lines), SCHEMA, takes_others=True)
+        assert found is not None
+        assert LEAST_LINES in found.left
 
 
-def test_nothing_is_read_where_there_are_no_columns(read: ReadObjects) -> None:
+def test_nothing_is_read_where_there_are_no_columns() -> None:
     """A parser says of each object with members that none was inferred."""
     assert read(lines_of([USUAL] * LEAST_LINES), pa.schema([]), takes_others=False) is None
 
 
-def test_other_members_are_left_to_a_parser_where_there_may_be_none(read: ReadObjects) -> None:
+def test_other_members_are_left_to_a_parser_where_there_may_be_none() -> None:
     """The parser gives the error message."""
     lines = [USUAL] * LEAST_LINES + [b'{"f": 1, "b": 0.5, "c": "x", "d": true, "e": 1.25}'] * 9
     found = read(lines_of(lines), SCHEMA, takes_others=False)
@@ -149,12 +136,12 @@ def test_other_members_are_left_to_a_parser_where_there_may_be_none(read: ReadOb
         [USUAL] * LEAST_LINES + [b'{"a": [1]}'] * (LEAST_LINES + 1),
     ],
 )
-def test_a_batch_of_which_less_than_half_can_be_read_is_left(read: ReadObjects, lines: list[bytes]) -> None:
+def test_a_batch_of_which_less_than_half_can_be_read_is_left(lines: list[bytes]) -> None:
     """A parser reads all of it faster than both together."""
     assert read(lines_of(lines), SCHEMA, takes_others=True) is None
 
 
-def test_columns_of_arrays_are_read_where_they_are_null(read: ReadObjects) -> None:
+def test_columns_of_arrays_are_read_where_they_are_null() -> None:
     """Other lines have no layout."""
     schema = pa.schema({"a": pa.int64(), "l": pa.list_(pa.int64()), "t": pa.timestamp("us")})
     lines = [b'{"a": 1, "l": null}', b'{"a": 2}'] * LEAST_LINES + [b'{"a": 3, "l": [1]}', b'{"a": 4, "l": 1}']
@@ -250,13 +237,10 @@ ALIKE = st.builds(
 GOOD = b'{"a": 5, "b": 2.5, "c": "y", "d": false, "x": "z"}'
 
 
-@pytest.mark.parametrize("read", READERS)
 @given(st.lists(LINES, max_size=6), ALIKE, st.booleans())
 @example([], [b'{"a": 5, "b": 1.e5, "c": "y", "d": false, "x": "z"}'], True)
 @example([], [b'{"a": 5, "b": 2.5, "c": "y", "d": false, "x": 00}'], True)
-def test_columns_have_the_values_that_another_parser_finds(
-    read: ReadObjects, odd: list[bytes], alike: list[bytes], at_end: bool
-) -> None:
+def test_columns_have_the_values_that_another_parser_finds(odd: list[bytes], alike: list[bytes], at_end: bool) -> None:
     """Line by line, whatever stands between lines that are alike; what Python refuses is refused."""
     tail = [line for each in alike for line in [each] * (1 + 40 * at_end)]
     lines = [GOOD] * LEAST_LINES + odd + tail
@@ -266,7 +250,7 @@ def test_columns_have_the_values_that_another_parser_finds(
     rejects: list[bytes] = []
     accounting = ByteAccounting(URL, Counter(), rejects.append)
     rows: list[dict[str, Any]] = []
-    with mock.patch.object(json_members, "read_flat_objects", read):
+    with mock.patch.object(json_members, "read_flat_objects", read_compiled):
         for batch in made.read(MemorySource(content), block_of(content, 0, len(content)), accounting):
             parsed = made.parse(batch, accounting)
             rows += parsed.columns.to_pylist() if parsed.columns is not None else []

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.expressions.exact_decimals import rescaled
-from operators.reader.columns.decimal_texts import decimals_of
-from operators.reader.columns.literals import values_of
+from operators.reader.columns.literals import decimals_of, values_of
 from operators.reader.columns.types import ColumnType
 
 DIGITS = st.text("0123456789", max_size=20) | st.sampled_from(["0" * 40, "9" * 38, "1" * 50, "0" * 40 + "1", "14"])
