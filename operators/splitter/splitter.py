@@ -43,7 +43,6 @@ from operators.splitter.scan.scan_roots import find_roots, missing_root
 from operators.splitter.scan.scan_sources import SingleScan, TimeBasedDirectoryScanner, watched
 from operators.splitter.scan.scanner import Scanner
 from operators.splitter.scan.selection import Selection
-from operators.splitter.scan.workers import AFTER_FILES, AFTER_NEW_FILES, TaskWorkers, WorkerProcesses, Workers
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +80,7 @@ class FileSplitterInput(BlockSplitter, InputOperator):
     listing: Annotated[
         Literal["driver", "sharded"],
         Tuning(),
-        Field(
-            description="what lists local directories ahead of the scan: processes of the driver, or tasks of the run"
-        ),
+        Field(description="what lists local directories ahead of the scan: threads of the driver, or tasks of the run"),
     ] = "driver"
     scan_interval_millis: Annotated[
         Millis, Tuning(), Field(description="while following: time from one scan to the next")
@@ -185,18 +182,13 @@ class FileSplitterInput(BlockSplitter, InputOperator):
         control = self._context.control
         in_tasks = None if control is None else control.in_tasks
 
-        def workers() -> Workers[Any]:
-            if in_tasks is not None and self.listing == "sharded":
-                return TaskWorkers(in_tasks)
-            return WorkerProcesses(AFTER_FILES if self._taken.index.count_entries() else AFTER_NEW_FILES)
-
         scanner = Scanner(
             self.files,
             self._selection(),
             self._scan_counters,
             storage=self._context.storage,
             tolerates_missing=self._is_following,
-            workers=workers,
+            in_tasks=in_tasks if self.listing == "sharded" else None,
             written=() if control is None else control.output_locations,
         )
         waits = self._wait_millis, ROTATED_MILLIS if self._is_following else 0

@@ -18,7 +18,6 @@ from operators.sink.merger import Grouping
 from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.scanner import Scanner
 from operators.splitter.scan.selection import Selection
-from operators.splitter.scan.workers import WorkerProcesses
 from tests.strangers.fuzzing import seeds
 
 SLOW = "([a-z]+)+!"
@@ -48,14 +47,13 @@ def files_of(scanned: list[ListedFiles]) -> list[str]:
 
 
 def test_a_pattern_of_names_takes_the_time_of_their_length(tmp_path: Path) -> None:
-    """In file_pattern, ignore_pattern, globs and groups, in the driver and in the workers of a scan."""
+    """In file_pattern, ignore_pattern, globs and groups, in the driver and in the threads of a scan."""
     for name in (NAME, f"{NAME}!"):
         (tmp_path / "in" / name).mkdir(parents=True)
         (tmp_path / "in" / name / NAME).touch()
         (tmp_path / "in" / name / f"{NAME}!").touch()
-    workers = WorkerProcesses(after_files=0)
     selection = Selection(file_pattern=SLOW, ignore_pattern="([b-z]*|a)*y")
-    scanned = list(Scanner([str(tmp_path / "in")], selection, workers=lambda: workers).scan())
+    scanned = list(Scanner([str(tmp_path / "in")], selection).scan())
     assert [Path(url).name for url in files_of(scanned)] == [f"{NAME}!"] * 2
     scanned = list(Scanner([str(tmp_path / "in")], Selection(ignore_pattern=SLOW)).scan())
     assert files_of(scanned) == [f"{tmp_path}/in/{NAME}/{NAME}"]

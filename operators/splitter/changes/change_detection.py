@@ -45,7 +45,7 @@ from operators.splitter.changes.renames.index_notes import IndexNotes, names_to_
 from operators.splitter.changes.renames.rename_detector import RenameDetector
 from operators.splitter.index.entries import SHORTER, IndexEntry, ReadVersion, is_part
 from operators.splitter.index.file_index import FileIndex
-from operators.splitter.index.fingerprinting import FilePrefix, prefixes_of, take_fingerprints
+from operators.splitter.index.fingerprinting import FilePrefix, InTasks, prefixes_of, take_fingerprints
 from operators.splitter.index.index_view import IndexEntries, IndexView
 from operators.splitter.index.pending_fingerprints import InFlightFiles, PendingFingerprints
 from operators.splitter.scan.clock import Clock
@@ -54,7 +54,6 @@ from operators.splitter.scan.local_listing import LocalLister
 from operators.splitter.scan.scan_roots import Root
 from operators.splitter.scan.scanner import Scanner
 from operators.splitter.scan.walk import LAST_STEP
-from operators.splitter.scan.workers import InTasks
 
 logger = logging.getLogger(__name__)
 

@@ -15,9 +15,8 @@ from dagflow.metrics import names
 from dagflow.storage.fingerprint import UNKNOWN
 from operators.splitter.changes.detection_rules import DetectionRules, has_changed
 from operators.splitter.changes.renames.copies import MAX_REPEATS
-from operators.splitter.index.fingerprinting import FilePrefix, prefixes_of, take_fingerprints
+from operators.splitter.index.fingerprinting import FilePrefix, InTasks, prefixes_of, take_fingerprints
 from operators.splitter.scan.listed_files import ListedFiles
-from operators.splitter.scan.workers import InTasks
 
 
 class WholeStep(list[ListedFiles]):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
 
 from dagflow.storage.fingerprint import UNKNOWN, fingerprint, fingerprint_of
 from operators.splitter.scan.listed_files import ListedFiles
-from operators.splitter.scan.workers import InTasks
+
+InTasks = Callable[[Callable[[Any], Any], list[Any]], list[Any]]
+"""Applies a function to items in tasks and returns the results in order; see ControlServices.in_tasks."""
 
 FILES_A_TASK: Final = 1024
 """Number of files of one task: some 10 ms of work, if they are cached."""

@@ -97,6 +97,15 @@ class Notices:
 
 Kind = Literal["file", "directory"]
 
+INCOMPLETE_SUFFIXES = (
+    *(b"._COPYING_", b".crdownload", b".filepart", b".part", b".partial"),
+    *(b".swo", b".swp", b".swx", b".tmp"),
+)
+"""Suffixes of the names of incomplete copies and of editors' swap files."""
+
+UNFINISHED_ENDS = (*INCOMPLETE_SUFFIXES, b"~", b"#")
+"""Suffixes of names that a scan may skip."""
+
 ENTRIES_AT_ONCE = 1024
 """Number of entries of one directory that are processed together."""
 

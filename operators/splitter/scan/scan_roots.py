@@ -16,9 +16,16 @@ from dagflow.errors import MissingError, StorageError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, join, redacted
 from operators.files.metadata import FileVersion
-from operators.splitter.scan.listing import DIRECTORY, ENTRIES_AT_ONCE, Entries, Kind, ListedStats, Lister
+from operators.splitter.scan.listing import (
+    DIRECTORY,
+    ENTRIES_AT_ONCE,
+    UNFINISHED_ENDS,
+    Entries,
+    Kind,
+    ListedStats,
+    Lister,
+)
 from operators.splitter.scan.local_listing import LocalLister
-from operators.splitter.scan.worker_program import UNFINISHED_ENDS
 
 _MAGIC = re.compile(rb"[*?[]")
 _COMPARED_NAMES = 10_000  # names that are compared with a missing one for a hint

@@ -10,27 +10,32 @@ import itertools
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
-from dagflow.api.regular_expressions import bytes_of
 from dagflow.errors import MissingError
 from dagflow.metrics import names as metrics
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
-from operators.splitter.scan import worker_program
+from operators.splitter.index.fingerprinting import InTasks
 from operators.splitter.scan.links import OutputLocations, OwnNames
 from operators.splitter.scan.listed_files import ListedFiles
-from operators.splitter.scan.listing import DIRECTORY, Entries, ListedStats, Notices
-from operators.splitter.scan.local_listing import LocalLister
+from operators.splitter.scan.listing import DIRECTORY, ENTRIES_AT_ONCE, Entries, ListedStats, Notices
+from operators.splitter.scan.local_listing import (
+    NOT_VISITED,
+    WALKED,
+    ListingAnswer,
+    ListingRequest,
+    LocalLister,
+    answer,
+    parent_of,
+)
 from operators.splitter.scan.scan_roots import Root, below, find_roots, listed_in
 from operators.splitter.scan.selection import Selection
-from operators.splitter.scan.walk import READ_ALREADY, StatPrefetcher, Walk
-from operators.splitter.scan.worker_program import LIST, LISTED, NOT_REACHED, NOT_VISITED, WALK, WALKED
-from operators.splitter.scan.workers import WorkerProcesses, Workers
+from operators.splitter.scan.walk import READ_ALREADY, Walk
 
 NO_MARKS = (
     "the store gives neither the modification time of a file nor a tag of its content, so that a change that leaves "
@@ -49,6 +54,7 @@ class Scanner:
         locations: Files, directories and globs, as the user wrote them.
         storage: Reaches the stores; None for the default context.
         tolerates_missing: Whether a location that does not exist is waited for; otherwise it is an error.
+        in_tasks: Lists local directories ahead of the walk in tasks; None to do it in threads.
         written: Locations that the app writes into; a scan follows no link to them.
     """
 
@@ -60,11 +66,11 @@ class Scanner:
         *,
         storage: StorageContext | None = None,
         tolerates_missing: bool = False,
-        workers: Callable[[], Workers[Any]] = WorkerProcesses,
+        in_tasks: InTasks | None = None,
         written: Sequence[str] = (),
     ) -> None:
         self._written = written
-        self._workers = workers
+        self._in_tasks = in_tasks
         self._storage = storage or StorageContext.default()
         self._locations = locations
         self._selection = selection
@@ -92,10 +98,10 @@ class Scanner:
             MissingError: A location does not exist, or a glob matches nothing.
             StorageError: A directory cannot be listed, or a file cannot be examined.
         """
-        with contextlib.closing(self._workers()) as workers:
+        with contextlib.closing(Prefetching(self._in_tasks)) as prefetching:
             roots = self.roots()
             own_names, written = OwnNames(roots, self._selection), OutputLocations.of(self._written)
-            walk = functools.partial(self._walk, own_names=own_names, written=written, workers=workers)
+            walk = functools.partial(self._walk, own_names=own_names, written=written, prefetching=prefetching)
             yield from self._merged(roots[::-1], walk)
 
     def _merged(
@@ -127,11 +133,11 @@ class Scanner:
                 heapq.heapreplace(heads, (following.index_names[0], order, following, walk))
 
     def _walk(
-        self, root: Root, own_names: OwnNames, written: OutputLocations, workers: Workers[Any]
+        self, root: Root, own_names: OwnNames, written: OutputLocations, prefetching: Prefetching
     ) -> Iterator[ListedFiles]:
         if root.is_local:
             ignored = self._selection.ignore_pattern
-            root = replace(root, lister=PrefetchingLister(workers, ignored=ignored, notices=self._notices))
+            root = replace(root, lister=PrefetchingLister(prefetching, ignored=ignored, notices=self._notices))
         known = own_names if root.lister.is_link(root.base) else own_names.elsewhere(root)
         if known is not None and known.reads(root.base):
             self._counters[metrics.IGNORED] += 1
@@ -144,7 +150,7 @@ class Scanner:
             if stat is not None:
                 yield self._noted(ListedFiles.single(root, root.base, stat))
             return
-        walk = Walk(root, self._selection, self._counters, StatPrefetcher(workers), own_names, self._notices, written)
+        walk = Walk(root, self._selection, self._counters, own_names, self._notices, written)
         steps = map(self._noted, walk.steps())
         try:
             if (first := next(steps, None)) is not None:
@@ -183,7 +189,13 @@ MAX_FILES = 8192
 """Number of files that one request should find; a directory with more is left to the walk."""
 
 FIRST_FILES, MAX_FILES_HERE = 64, 1024
-"""Files that this process lists at a time if no worker did: few at first, as the first window waits for them."""
+"""Files that the walk's thread lists at a time if no other did: few at first, as the first window waits for them."""
+
+THREADS = 4
+"""Threads of the driver that list ahead: where directories are slow to list, they wait at the same time."""
+
+CONCURRENT_TASKS = 16
+"""Number of requests that run as tasks at a time: listing in tasks pays where each directory is slow to list."""
 
 PREFETCHED_REQUESTS = 5
 """Number of answers that are held ahead of the walk, some 50 bytes a file; more where more requests may be pending."""
@@ -192,60 +204,32 @@ DIRECTORY_FILES = 16
 """Memory of a directory without entries, in terms of files."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Request:
-    """Directories that are listed together.
+class Prefetching:
+    """The threads of one scan that list directories ahead, or wait for tasks that do.
 
-    Attributes:
-        is_walk: Whether everything below them is listed too.
+    Args:
+        in_tasks: Applies a function to items in tasks; None to list in the threads themselves.
+        count: Number of requests that may be pending; None for the usual one.
     """
 
-    directories: dict[bytes, None]
-    is_walk: bool
+    def __init__(self, in_tasks: InTasks | None = None, count: int | None = None) -> None:
+        self._in_tasks = in_tasks
+        self.max_pending = count or (THREADS if in_tasks is None else CONCURRENT_TASKS)
+        self.threads = ThreadPoolExecutor(self.max_pending, thread_name_prefix="listing")
 
-    def encoded(self, max_files: int, ignored: bytes) -> bytes:
-        kind = [WALK + b"%d" % max_files, ignored] if self.is_walk else [LIST + b"%d" % max_files]
-        return b"\0".join([*kind, *self.directories])
+    def ask(self, request: ListingRequest) -> Future[ListingAnswer]:
+        return self.threads.submit(self._answer, request)
 
+    def _answer(self, request: ListingRequest) -> ListingAnswer:
+        if self._in_tasks is None:
+            return answer(request)
+        listed: ListingAnswer
+        [listed] = self._in_tasks(answer, [request])
+        return listed
 
-class _Answer:
-    """A worker's answer, kept as the bytes that arrived: single names would take three times the memory."""
-
-    def __init__(self, request: _Request, data: bytes) -> None:
-        self.directories = list(request.directories)
-        head = np.frombuffer(data, np.int64, 3 * len(self.directories)).reshape(-1, 3)
-        self.outcomes, self.counts, lengths = head.T.tolist()
-        self._columns = np.frombuffer(data, np.int64, 3 * sum(self.counts), head.nbytes).reshape(3, -1)
-        self._names = memoryview(data)[head.nbytes + self._columns.nbytes :]
-        self._ends = np.append(0, np.cumsum(self.counts)).tolist()
-        self._name_ends = np.append(0, np.cumsum(lengths)).tolist()
-
-    def entries(self, first: int, end: int) -> tuple[list[bytes], npt.NDArray[np.int64]]:
-        names = bytes(self._names[self._name_ends[first] : self._name_ends[end]]).split(b"\0")[:-1]
-        return names, self._columns[:, self._ends[first] : self._ends[end]]
-
-    def count_listed(self, first: int, parent: bytes, names: list[bytes]) -> int:
-        """How many directories, from the first on, were listed and have these names below the parent."""
-        for count, name in enumerate(names[: len(self.directories) - first]):
-            if self.directories[first + count] != parent + name or self.outcomes[first + count] != LISTED:
-                return count
-        return min(len(self.directories) - first, len(names))
-
-    @property
-    def is_complete(self) -> bool:
-        return all(outcome == LISTED for outcome in self.outcomes) and not self._has_unvisited
-
-    @property
-    def _has_unvisited(self) -> bool:
-        return bool((self._columns[0] == NOT_VISITED).any())
-
-    def unvisited(self) -> Iterator[bytes]:
-        if not self._has_unvisited:
-            return
-        for index, path in enumerate(self.directories):
-            names, columns = self.entries(index, index + 1)
-            parent = _parent(path)
-            yield from (parent + names[at] for at in np.flatnonzero(columns[0] == NOT_VISITED).tolist())
+    def close(self) -> None:
+        """Cancel requests that have not begun; the others end by themselves, and their answers are dropped."""
+        self.threads.shutdown(wait=False, cancel_futures=True)
 
 
 class QueuedDirectories:
@@ -274,32 +258,31 @@ class QueuedDirectories:
 
 
 class PrefetchingLister(LocalLister):
-    """Lists the entries of LocalLister, many directories at a time, with workers as soon as there is work for them.
+    """Lists the entries of LocalLister, many directories at a time, ahead of the walk.
 
-    Guarantee: the same entries in the same order, even if a worker dies.
+    Guarantee: the same entries in the same order.
     """
 
     def __init__(
         self,
-        workers: Workers[Any],
+        prefetching: Prefetching,
         max_files: int = MAX_FILES,
         ignored: str | None = None,
         notices: Notices | None = None,
     ) -> None:
         super().__init__(notices=notices)
-        self._workers = workers
+        self._prefetching = prefetching
         self._max_files = max_files
-        self._max_held_files = max(PREFETCHED_REQUESTS, workers.max_pending + 2) * max_files
+        self._max_held_files = max(PREFETCHED_REQUESTS, prefetching.max_pending + 2) * max_files
         self._max_files_here = FIRST_FILES
-        self._ignored = b"" if ignored is None else bytes_of(ignored)
-        # A NUL cannot be sent to a worker.
-        self._can_walk = b"\0" not in self._ignored
+        self._ignored = ignored
         self._queued = QueuedDirectories()
         # The queued directories that are listed alone; the others, which are most, are walked.
         self._only_listed: set[bytes] = set()
-        self._pending: dict[Any, _Request] = {}
+        self._pending: dict[Future[ListingAnswer], ListingRequest] = {}
+        self._asked: set[bytes] = set()
         # The answers ahead of the walk: by directory, in order of path, and their size.
-        self._listed: dict[bytes, tuple[_Answer, int]] = {}
+        self._listed: dict[bytes, tuple[ListingAnswer, int]] = {}
         self._listed_ahead = QueuedDirectories()
         self._held_files = 0
         self._left_to_walk: set[bytes] = set()
@@ -309,15 +292,16 @@ class PrefetchingLister(LocalLister):
     def queue(self, directories: Iterable[bytes], *, is_whole_tree: bool = False) -> None:
         paths = list(directories)
         self._queued.add(paths)
-        if not (is_whole_tree and self._can_walk):
+        if not is_whole_tree:
             self._only_listed.update(paths)
 
     def entries(self, directory: bytes) -> Iterator[Entries]:
         listed = self._prefetched(directory)
         if listed is not None:
-            names, (sizes, *others) = listed[0].entries(listed[1], listed[1] + 1)
+            (parent, *names), columns = listed[0].entries(listed[1], listed[1] + 1)
+            sizes, *others = columns[:, 1:]
             self._drop([directory])
-            yield Entries(names, ListedStats(np.maximum(sizes, WALKED), *others))
+            yield Entries([name[len(parent) :] for name in names], ListedStats(np.maximum(sizes, WALKED), *others))
             return
         count = 0
         for entries in super().entries(directory):
@@ -325,10 +309,15 @@ class PrefetchingLister(LocalLister):
             yield entries
         self._count_seen(1, min(count, self._max_files))
 
+    def stats(self, directory: bytes, names: list[bytes]) -> tuple[list[bytes], ListedStats]:
+        if len(names) <= ENTRIES_AT_ONCE:
+            return super().stats(directory, names)
+        parts = [names[start : start + ENTRIES_AT_ONCE] for start in range(0, len(names), ENTRIES_AT_ONCE)]
+        examined = list(self._prefetching.threads.map(functools.partial(super().stats, directory), parts))
+        present = [name for some, _ in examined for name in some]
+        return present, ListedStats.concatenated([stats for _, stats in examined])
+
     def walked(self, directory: bytes, names: list[bytes]) -> Iterator[Entries]:
-        if not self._can_walk:
-            yield from super().walked(directory, names)
-            return
         at = 0
         while at < len(names):
             path = directory + names[at]
@@ -340,11 +329,11 @@ class PrefetchingLister(LocalLister):
                 yield Entries([names[at]])
                 at += 1
                 continue
-            answer, first = listed
-            count = answer.count_listed(first, directory, names[at : at + MAX_DIRECTORIES])
-            entries = answer.entries(first, first + count)
+            answered, first = listed
+            count = answered.count_listed(first, directory, names[at : at + MAX_DIRECTORIES])
+            entries = answered.entries(first, first + count)
             at += count
-            self._drop(answer.directories[first : first + count])
+            self._drop(answered.directories[first : first + count])
             yield from self._completed(directory, *entries)
 
     def _completed(self, directory: bytes, names: list[bytes], columns: npt.NDArray[np.int64]) -> Iterator[Entries]:
@@ -353,7 +342,7 @@ class PrefetchingLister(LocalLister):
 
         def group_of(numbered: tuple[int, int]) -> tuple[int, object]:
             index, at = numbered
-            return at - index, _parent(names[at]) if sizes[at] == NOT_VISITED else at
+            return at - index, parent_of(names[at]) if sizes[at] == NOT_VISITED else at
 
         done = 0
         for _, group in itertools.groupby(enumerate(np.flatnonzero(columns[0] < WALKED).tolist()), group_of):
@@ -365,7 +354,7 @@ class PrefetchingLister(LocalLister):
             if sizes[first] != NOT_VISITED:
                 yield Entries([names[first]])
                 continue
-            parent = _parent(names[first])
+            parent = parent_of(names[first])
             for entries in self.walked(directory + parent, [name[len(parent) :] for name in names[first:end]]):
                 yield replace(entries, names=[parent + name for name in entries.names])
         if done < len(names):
@@ -376,43 +365,43 @@ class PrefetchingLister(LocalLister):
         self._seen_directories = self._seen_directories // 2 + directories
         self._seen_files = self._seen_files // 2 + files
 
-    def _prefetched(self, directory: bytes) -> tuple[_Answer, int] | None:
-        """The answer that has a directory, and its position there; None if it is left to this process."""
+    def _prefetched(self, directory: bytes) -> tuple[ListingAnswer, int] | None:
+        """The answer that has a directory, and its position there; None if it is left to this thread."""
         self._only_listed.difference_update(self._queued.take_through(directory))
         # Without its slash it sorts after the skipped directories and before itself.
         self._drop(self._listed_ahead.take_through(directory[:-1]))
         self._ask()
         is_pending = True
         while self._pending and is_pending:
-            is_pending = any(directory in request.directories for request in self._pending.values())
-            for pending in self._workers.ready(self._pending, waits=is_pending):
-                request = self._pending.pop(pending)
-                if (data := self._workers.answer(pending)) is not None:
-                    answer = self._receive(request, data)
-                    self._count_seen(answer.outcomes.count(LISTED), sum(answer.counts))
-            # Workers that are done get new requests while the walk waits for others.
+            is_pending = directory in self._asked
+            for future in wait(self._pending, None if is_pending else 0, FIRST_COMPLETED).done:
+                request = self._pending.pop(future)
+                self._asked.difference_update(request.directories)
+                answered = self._receive(request, future.result())
+                self._count_seen(answered.outcomes.count(True), answered.ends[-1][0])
+            # Threads that are done get new requests while the walk waits for others.
             self._ask()
         return self._listed.get(directory)
 
-    def _list_here(self, directory: bytes) -> tuple[_Answer, int] | None:
-        """Walk a directory, and the next queued ones, in this process."""
+    def _list_here(self, directory: bytes) -> tuple[ListingAnswer, int] | None:
+        """Walk a directory, and the next queued ones, in this thread."""
         max_files, self._max_files_here = self._max_files_here, min(2 * self._max_files_here, MAX_FILES_HERE)
         self._queued.add([directory])
         request = self._next_request(max_files)
-        answer = self._receive(request, worker_program.answer(request.encoded(max_files, self._ignored)))
-        if answer.is_complete:
+        answered = self._receive(request, answer(request))
+        if answered.is_complete:
             # An incomplete walk says nothing about how much lies below a directory.
-            self._count_seen(len(answer.directories), sum(answer.counts))
+            self._count_seen(len(answered.directories), answered.ends[-1][0])
         return self._listed.get(directory)
 
     def _drop(self, directories: Iterable[bytes]) -> None:
         """Release answers that were used, or that the walk skipped."""
         for path in directories:
             if (listed := self._listed.pop(path, None)) is not None:
-                answer, index = listed
-                self._held_files -= answer.counts[index] + DIRECTORY_FILES
+                answered, index = listed
+                self._held_files -= answered.count(index) + DIRECTORY_FILES
 
-    def _next_request(self, max_files: int) -> _Request:
+    def _next_request(self, max_files: int) -> ListingRequest:
         """The next queued directories, about as many as have max_files, all to be listed in the same way."""
         likely = self._seen_directories * max_files // max(self._seen_files, 1)
         directories = self._queued.take(max(1, min(likely, MAX_DIRECTORIES)))
@@ -422,38 +411,25 @@ class PrefetchingLister(LocalLister):
             self._queued.add(directories[count:])
             del directories[count:]
         self._only_listed.difference_update(directories)
-        return _Request(dict.fromkeys(directories), is_walk)
+        return ListingRequest(directories, max_files, is_walk, self._ignored)
 
     def _ask(self) -> None:
-        """Give requests to idle workers, as long as there is memory for the answers."""
-        while self._queued and self._workers.has_idle and self._has_room:
-            # A directory that the worker does not reach delays the walk, which needs it before later requests.
-            request = self._next_request(self._max_files)
-            pending = self._workers.ask(request.encoded(self._max_files, self._ignored))
-            if pending is None:
-                self.queue(request.directories, is_whole_tree=request.is_walk)
+        """Give requests to idle threads, as long as there is memory for the answers."""
+        while self._queued and len(self._pending) < self._prefetching.max_pending:
+            if self._held_files + len(self._pending) * self._max_files >= self._max_held_files:
                 return
-            self._pending[pending] = request
+            request = self._next_request(self._max_files)
+            self._pending[self._prefetching.ask(request)] = request
+            self._asked.update(request.directories)
 
-    @property
-    def _has_room(self) -> bool:
-        return self._held_files + len(self._pending) * self._max_files < self._max_held_files
-
-    def _receive(self, request: _Request, data: bytes) -> _Answer:
-        answer = _Answer(request, data)
-        for index, (path, outcome) in enumerate(zip(answer.directories, answer.outcomes, strict=True)):
-            if outcome == LISTED:
-                self._listed[path] = answer, index
+    def _receive(self, request: ListingRequest, answered: ListingAnswer) -> ListingAnswer:
+        for index, (path, is_listed) in enumerate(zip(answered.directories, answered.outcomes, strict=False)):
+            if is_listed:
+                self._listed[path] = answered, index
                 self._listed_ahead.add([path])
-                self._held_files += answer.counts[index] + DIRECTORY_FILES
-            elif outcome == NOT_REACHED:
-                self.queue([path], is_whole_tree=request.is_walk)
+                self._held_files += answered.count(index) + DIRECTORY_FILES
             elif request.is_walk:
                 self._left_to_walk.add(path)
-        self.queue(answer.unvisited(), is_whole_tree=True)
-        return answer
-
-
-def _parent(path: bytes) -> bytes:
-    """The path of a directory without its name; both end in "/", or the parent is empty."""
-    return path[: path.rfind(b"/", 0, -1) + 1]
+        self.queue(answered.directories[len(answered.outcomes) :], is_whole_tree=request.is_walk)
+        self.queue(answered.unvisited(), is_whole_tree=True)
+        return answered

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 from dagflow.api.regular_expressions import matcher
 from dagflow.metrics import names as metrics
-from operators.splitter.scan.listing import Entries
+from operators.splitter.scan.listing import INCOMPLETE_SUFFIXES, UNFINISHED_ENDS, Entries
 from operators.splitter.scan.scan_roots import Root
-from operators.splitter.scan.worker_program import INCOMPLETE_SUFFIXES, UNFINISHED_ENDS
 
 _MARKERS = rb"SUCCESS|READY|temporary|spark_metadata|delta_log|metadata|committed_.*|started_.*|staging|COPYING_"
 _SUFFIXES = b"|".join(map(re.escape, INCOMPLETE_SUFFIXES))

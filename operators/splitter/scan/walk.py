@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections import Counter, deque
-from collections.abc import Generator, Iterator
+from collections import Counter
+from collections.abc import Iterator
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
-
-from dagflow.errors import MissingError, StorageError
+from dagflow.errors import MissingError
 from dagflow.metrics import names as metrics
 from operators.splitter.scan.links import NOTHING_WRITTEN, OutputLocations, OwnNames
 from operators.splitter.scan.listed_files import ListedFiles
-from operators.splitter.scan.listing import DIRECTORY, Entries, ListedStats, Lister, Notices
+from operators.splitter.scan.listing import DIRECTORY, Entries, ListedStats, Notices
 from operators.splitter.scan.scan_roots import Root, below
 from operators.splitter.scan.selection import EVERYTHING, NameFilter, Selection, States
-from operators.splitter.scan.worker_program import STAT
-from operators.splitter.scan.workers import Workers
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +57,6 @@ class Walk:
         root: Root,
         selection: Selection,
         counters: Counter[str],
-        prefetcher: StatPrefetcher,
         own_names: OwnNames,
         notices: Notices,
         written: OutputLocations = NOTHING_WRITTEN,
@@ -71,7 +66,6 @@ class Walk:
         self._own_names = own_names
         self._elsewhere = own_names.elsewhere(root)
         self._notices = notices
-        self._prefetcher = prefetcher
         self._lister = root.lister
         self._filter = NameFilter(root, selection, counters)
         self._written = written.elsewhere(root)
@@ -87,13 +81,16 @@ class Walk:
 
     def steps(self) -> Iterator[ListedFiles]:
         """Every selected file and directory below the root, by path, in steps that grow."""
-        for step in self._prefetcher.with_stats(self._lister, self._steps()):
-            listed = [
-                (entries.directory, entries.names, entries.stats) for entries in step if entries.stats is not None
-            ]
-            keys = [directory + name for directory, names, _ in listed for name in names]
+        for step in self._steps():
+            keys, versions = list[bytes](), list[ListedStats]()
+            for entries in step:
+                names, stats = entries.names, entries.stats
+                if stats is None:
+                    names, stats = self._lister.stats(entries.directory, names)
+                keys += [entries.directory + name for name in names]
+                versions.append(stats)
             if keys:
-                yield ListedFiles(self._root, keys, ListedStats.concatenated([stats for *_, stats in listed]))
+                yield ListedFiles(self._root, keys, ListedStats.concatenated(versions))
 
     def _steps(self) -> Iterator[list[Entries]]:
         step: list[Entries] = []
@@ -282,76 +279,3 @@ def _ranges(positions: list[int], is_whole: bytearray) -> Iterator[tuple[int, in
     for _, group in itertools.groupby(numbered, lambda item: item[1] - item[0] if is_whole[item[1]] else item):
         row = [at for _, at in group]
         yield row[0], row[-1] + 1
-
-
-class StatPrefetcher:
-    """Adds the versions to entries whose listing has none.
-
-    Guarantee: the result of Lister.stats, in the order of the entries, even if a worker dies.
-    """
-
-    def __init__(self, workers: Workers[Any]) -> None:
-        self._workers = workers
-
-    def with_stats(self, lister: Lister, steps: Iterator[list[Entries]]) -> Generator[list[Entries]]:
-        """Each step's entries with their versions, without names that are no files any more."""
-        waiting: deque[tuple[list[Entries], Any]] = deque()
-        failed: StorageError | None = None
-        while True:
-            try:
-                step = next(steps, None)
-            except StorageError as error:
-                step, failed = None, error
-            if step is None:
-                break
-            waiting.append((step, self._ask(step) if lister.is_local else None))
-            while waiting and not (waiting[0][1] and self._may_go_ahead(len(waiting))):
-                yield self._completed(lister, *waiting.popleft())
-        while waiting:
-            yield self._completed(lister, *waiting.popleft())
-        if failed is not None:
-            raise failed
-
-    def _may_go_ahead(self, steps: int) -> bool:
-        return self._workers.has_idle and steps <= self._workers.max_pending
-
-    def _ask(self, step: list[Entries]) -> Any:
-        """The pending request for a step's versions; None if this process must examine the files."""
-        if self._workers.defer(sum(map(len, step))):
-            return None
-        wanted = _without_stats(step)
-        if not wanted:
-            return None
-        return self._workers.ask(
-            STAT + b"\0\0".join(b"\0".join([entries.directory, *entries.names]) for entries in wanted)
-        )
-
-    def _completed(self, lister: Lister, step: list[Entries], pending: Any) -> list[Entries]:
-        answered: Iterator[ListedStats | None] = iter(())
-        if pending is not None and (data := self._workers.answer(pending)) is not None:
-            answered = iter(_decoded(data, _without_stats(step)))
-        completed = []
-        for entries in step:
-            names, stats = entries.names, entries.stats
-            if stats is None and (stats := next(answered, None)) is None:
-                names, stats = lister.stats(entries.directory, names)
-            completed.append(Entries(names, stats, directory=entries.directory))
-        return completed
-
-
-def _without_stats(step: list[Entries]) -> list[Entries]:
-    return [entries for entries in step if entries.stats is None]
-
-
-def _decoded(data: bytes, wanted: list[Entries]) -> list[ListedStats | None]:
-    """The versions of the wanted entries; None for those that the worker left to this process."""
-    numbers = np.frombuffer(data, np.int64)
-    counts = (numbers[: len(wanted)] * [len(entries) for entries in wanted]).tolist()
-    columns = numbers[len(wanted) :].reshape(3, -1)
-    decoded: list[ListedStats | None] = []
-    start = 0
-    for count in counts:
-        end = start + count
-        decoded.append(ListedStats(*columns[:, start:end]) if count else None)
-        start = end
-    return decoded

@@ -16,9 +16,8 @@ from operators.splitter.changes.renames.found_files import (
     stat_behind_links,
 )
 from operators.splitter.index.entries import IndexEntry
-from operators.splitter.index.fingerprinting import FilePrefix
+from operators.splitter.index.fingerprinting import FilePrefix, InTasks
 from operators.splitter.index.pending_fingerprints import PendingFingerprints
-from operators.splitter.scan.workers import InTasks
 
 
 class KnownVersions:

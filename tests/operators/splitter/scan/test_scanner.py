@@ -5,18 +5,17 @@ import re
 import socket
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from dagflow.errors import MissingError, StorageError
+from operators.splitter.index.fingerprinting import InTasks
 from operators.splitter.scan.scanner import Scanner
 from operators.splitter.scan.selection import Selection
-from operators.splitter.scan.workers import TaskWorkers, WorkerProcesses, Workers
 from tests.operators.splitter.splitter_driver import FollowingDriver, each, write
 
 
@@ -275,14 +274,12 @@ def test_files_behind_a_link_are_passed_over_one_by_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("tolerates_missing", [False, True])
-@pytest.mark.parametrize(
-    "workers", [WorkerProcesses, lambda: TaskWorkers(lambda function, items: list(map(function, items)))]
-)
+@pytest.mark.parametrize("in_tasks", [None, lambda function, items: list(map(function, items))])
 @pytest.mark.parametrize("target", ["a/x", "gone", "link"])
 def test_a_link_that_leads_nowhere_leaves_out_nothing_else(
     tmp_path: Path,
     target: str,
-    workers: Callable[[], Workers[Any]],
+    in_tasks: InTasks | None,
     tolerates_missing: bool,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -291,7 +288,7 @@ def test_a_link_that_leads_nowhere_leaves_out_nothing_else(
         write(directory / "a")
         write(directory / "z")
         (directory / "link").symlink_to(target)
-    scanner = Scanner([str(tmp_path)], Selection(), tolerates_missing=tolerates_missing, workers=workers)
+    scanner = Scanner([str(tmp_path)], Selection(), tolerates_missing=tolerates_missing, in_tasks=in_tasks)
     for _ in range(2):
         found = [one.relative_path(0) for one in each(scanner.scan()) if not one.is_directory(0)]
         assert found == ["a", "sub/a", "sub/z", "z"]

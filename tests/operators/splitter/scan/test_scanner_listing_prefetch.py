@@ -1,13 +1,14 @@
-"""Directories that helpers list ahead of the walk."""
+"""Directories that threads list ahead of the walk."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import os
-from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,99 +17,73 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dagflow.storage.context import StorageContext
-from operators.splitter.scan import worker_program
+from operators.splitter.scan import local_listing
 from operators.splitter.scan.links import OwnNames
 from operators.splitter.scan.listing import Notices
-from operators.splitter.scan.local_listing import LocalLister
+from operators.splitter.scan.local_listing import TO_BE_ENTERED, ListingAnswer, ListingRequest, LocalLister
 from operators.splitter.scan.scan_roots import find_root
-from operators.splitter.scan.scanner import PrefetchingLister, QueuedDirectories, Scanner
+from operators.splitter.scan.scanner import Prefetching, PrefetchingLister, QueuedDirectories
 from operators.splitter.scan.selection import Selection
-from operators.splitter.scan.walk import StatPrefetcher, Walk
-from operators.splitter.scan.worker_program import LEFT_TO_WALK, LIST, LISTED, NOT_REACHED, TO_BE_ENTERED, WALK
-from operators.splitter.scan.workers import WorkerProcess, WorkerProcesses, Workers
+from operators.splitter.scan.walk import Walk
 from tests.nightly import examples
 from tests.operators.splitter.index.test_fingerprinting import opened_by_the_driver
 from tests.operators.splitter.splitter_driver import each, write
 
 
-def directories_of(request: bytes) -> list[bytes]:
-    """What is to be listed, or to be gone down into."""
-    return request.split(b"\0")[{LIST: 1, WALK: 2}[request[:1]] :] if request[:1] in (LIST, WALK) else []
-
-
-class RequestRecordingWorkers(WorkerProcesses):
-    """Worker processes that begin with the first file and note their requests."""
+class RecordingThreads(Prefetching):
+    """Two threads; notes the directories that are to be listed."""
 
     def __init__(self) -> None:
-        super().__init__(after_files=0, count=2)
+        super().__init__(count=2)
         self.listed: list[bytes] = []
 
-    def ask(self, request: bytes) -> WorkerProcess | None:
-        """Note it."""
-        pending = super().ask(request)
-        if pending is not None:
-            self.listed += directories_of(request)
-        return pending
+    def ask(self, request: ListingRequest) -> Future[ListingAnswer]:
+        """Note the directories."""
+        self.listed += request.directories
+        return super().ask(request)
 
 
-def scanned(files: str, selection: Selection, helpers: WorkerProcesses) -> list[str]:
-    """What a scan finds, with the lengths."""
-    scanner = Scanner([files], selection, workers=lambda: helpers)
-    return [f"{one.relative_path(0)} {one.stats[0].size_bytes}" for one in each(scanner.scan())]
+class Immediate(RecordingThreads):
+    """Answers at once, in this thread."""
+
+    answers = 0
+
+    def ask(self, request: ListingRequest) -> Future[ListingAnswer]:
+        """Note the directories, and list them."""
+        self.listed += request.directories
+        self.answers += 1
+        answered: Future[ListingAnswer] = Future()
+        answered.set_result(local_listing.answer(request))
+        return answered
 
 
-def test_what_helpers_list_is_not_listed_again(tmp_path: Path) -> None:
+def scanned(files: str, selection: Selection, threads: Prefetching) -> list[str]:
+    """The files that a walk with these threads finds, with their lengths."""
+    root = find_root(files, StorageContext.default())
+    lister = PrefetchingLister(threads, ignored=selection.ignore_pattern)
+    walk = Walk(replace(root, lister=lister), selection, Counter(), OwnNames([root], selection), Notices())
+    with closing(threads):
+        return [f"{one.relative_path(0)} {one.stats[0].size_bytes}" for one in each(walk.steps())]
+
+
+def test_what_threads_list_is_not_listed_again(tmp_path: Path) -> None:
     """More directories than one is asked for, with more files than one answers for, on three levels."""
     for number in range(300):
         for name in range(40):
             write(tmp_path / f"{number % 5}" / f"{number:03}" / f"{name:02}", b"x" * (name % 3))
     expected = sorted(f"{path.relative_to(tmp_path)} {path.stat().st_size}" for path in tmp_path.rglob("*/*/*"))
-    helpers = RequestRecordingWorkers()
+    threads = RecordingThreads()
     with opened_by_the_driver() as opened:
-        found = scanned(str(tmp_path), Selection(), helpers)
+        found = scanned(str(tmp_path), Selection(), threads)
     assert [each for each in found if not each.endswith(" -1")] == expected
     # The walk itself goes through the first of the five, and finds the others in the answers.
-    assert {os.path.basename(path[:-1]) for path in helpers.listed} >= set(map(os.fsencode, "1234"))
-    assert len([path for path in opened if path.startswith(str(tmp_path))]) < 2 * 61
-
-
-class ImmediateWorkers(Workers[int]):
-    """Two workers in this process, which answer at once."""
-
-    def __init__(self) -> None:
-        super().__init__(max_pending=2, after_files=0)
-        self.listed: list[bytes] = []
-        self.requests: dict[int, bytes] = {}
-        self.answers = 0
-
-    @property
-    def has_idle(self) -> bool:
-        """Unless both have a request."""
-        return len(self.requests) < 2
-
-    def ask(self, request: bytes) -> int | None:
-        """Keep the request to list something."""
-        if not request.startswith((LIST, WALK)) or not self.has_idle:
-            return None
-        self.listed += directories_of(request)
-        self.requests[pending := self.answers + len(self.requests)] = request
-        return pending
-
-    def ready(self, pending: Iterable[int], *, waits: bool) -> list[int]:
-        """All of them."""
-        return list(pending)
-
-    def answer(self, pending: int) -> bytes:
-        """What a process would answer."""
-        self.answers += 1
-        return worker_program.answer(self.requests.pop(pending))
-
-    def close(self) -> None:
-        """Nothing runs."""
+    assert {os.path.basename(path[:-1]) for path in threads.listed} >= set(map(os.fsencode, "1234"))
+    # For each directory once to list it, and once to examine its files.
+    assert len([path for path in opened if path.startswith(str(tmp_path))]) <= 2 * 306
 
 
 @pytest.mark.parametrize("first", [20, 5000])
-def test_a_helper_is_asked_for_about_as_much_as_it_answers(tmp_path: Path, first: int) -> None:
+def test_a_thread_is_asked_for_about_as_much_as_it_answers(tmp_path: Path, first: int) -> None:
     """What it does not come to would be asked for again, and the walk would wait for it while others go far ahead.
 
     A single large directory before the others does not change that for long.
@@ -116,43 +91,43 @@ def test_a_helper_is_asked_for_about_as_much_as_it_answers(tmp_path: Path, first
     for number in range(60):
         for name in range(20 if number else first):
             write(tmp_path / f"{number:02}" / str(name))
-    helpers = ImmediateWorkers()
-    lister = PrefetchingLister(helpers, max_files=80)
-    directories = [bytes(tmp_path / f"{number:02}") for number in range(60)]
+    threads = Immediate()
+    lister = PrefetchingLister(threads, max_files=80)
+    directories = [bytes(tmp_path / f"{number:02}") + b"/" for number in range(60)]
     lister.queue(directories)
     found = {path: [name for entries in lister.entries(path) for name in entries.names] for path in directories}
     assert found == {path: sorted(os.listdir(path)) for path in directories}
-    assert len(set(helpers.listed)) > 50
-    assert len(helpers.listed) < 1.5 * len(set(helpers.listed))
+    assert len(set(threads.listed)) > 50
+    assert len(threads.listed) < 1.5 * len(set(threads.listed))
     # Nor for less: each answer is waited for.
-    assert helpers.answers < 30
+    assert threads.answers < 30
 
 
 def test_skipped_directories_are_not_requested(tmp_path: Path) -> None:
     """Hidden directories, ignored ones, and those that a glob does not lead into, may hold millions of files."""
     for name in ("a", "b", "c", ".git", "ignored"):
         write(tmp_path / "in" / name / "deep" / "x")
-    helpers = RequestRecordingWorkers()
-    found = scanned(str(tmp_path / "in"), Selection(ignore_pattern="ign.*"), helpers)
+    threads = RecordingThreads()
+    found = scanned(str(tmp_path / "in"), Selection(ignore_pattern="ign.*"), threads)
     assert [each for each in found if each.endswith("/x 1")] == ["a/deep/x 1", "b/deep/x 1", "c/deep/x 1"]
-    assert helpers.listed
-    assert not any(b".git" in path or b"ignored" in path for path in helpers.listed)
-    helpers = RequestRecordingWorkers()
-    assert scanned(f"{tmp_path}/in/[bc]/deep/x", Selection(), helpers) == ["b/deep/x 1", "c/deep/x 1"]
-    assert helpers.listed
-    assert not any(path.startswith(bytes(tmp_path / "in" / "a")) for path in helpers.listed)
-    helpers = RequestRecordingWorkers()
-    assert scanned(str(tmp_path / "in"), Selection(recursive=False), helpers) == []
-    assert helpers.listed == []
+    assert threads.listed
+    assert not any(b".git" in path or b"ignored" in path for path in threads.listed)
+    threads = RecordingThreads()
+    assert scanned(f"{tmp_path}/in/[bc]/deep/x", Selection(), threads) == ["b/deep/x 1", "c/deep/x 1"]
+    assert threads.listed
+    assert not any(path.startswith(bytes(tmp_path / "in" / "a")) for path in threads.listed)
+    threads = RecordingThreads()
+    assert scanned(str(tmp_path / "in"), Selection(recursive=False), threads) == []
+    assert threads.listed == []
 
 
-def test_a_helper_lists_as_the_scan_does(tmp_path: Path) -> None:
+def test_a_thread_lists_as_the_scan_does(tmp_path: Path) -> None:
     """Names that sort otherwise with a slash behind them, and names that are no text."""
     for name in ("a", "a.", "a0", "b"):
         write(tmp_path / name / "x")
     for text in ("a!", "c", os.fsdecode(b"\xff"), "new\nline"):
         write(tmp_path / text)
-    names, (sizes, times, inodes) = worker_program.list_directory(bytes(tmp_path), 99) or ([], ([], [], []))
+    names, (sizes, times, inodes) = local_listing.list_directory(bytes(tmp_path), 99) or ([], ([], [], []))
     lister = LocalLister()
     expected = [name for entries in lister.entries(bytes(tmp_path)) for name in entries.names]
     assert names == expected
@@ -165,26 +140,27 @@ def test_a_helper_lists_as_the_scan_does(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("special", ["pipe", "gone", "x", "."])
-def test_a_helper_leaves_to_the_scan_what_needs_a_word(tmp_path: Path, special: str) -> None:
+def test_a_thread_leaves_to_the_scan_what_needs_a_word(tmp_path: Path, special: str) -> None:
     """What is neither a file nor a directory, and links, wherever they lead."""
     write(tmp_path / "x")
     if special == "pipe":
         os.mkfifo(tmp_path / special)
     else:
         (tmp_path / "link").symlink_to(special)
-    assert worker_program.list_directory(bytes(tmp_path), 99) is None
-    assert worker_program.list_directory(bytes(tmp_path / "gone"), 99) is None
+    assert local_listing.list_directory(bytes(tmp_path), 99) is None
+    assert local_listing.list_directory(bytes(tmp_path / "gone"), 99) is None
 
 
-def test_a_helper_does_not_answer_for_more_than_it_should(tmp_path: Path) -> None:
+def test_a_thread_does_not_answer_for_more_than_it_should(tmp_path: Path) -> None:
     """Large directories are left to the walk, and directories that were not started are marked."""
     for directory, count in (("a", 2), ("b", 6), ("c", 3), ("d", 1)):
         for number in range(count):
             write(tmp_path / directory / str(number))
-    asked = b"\0".join(bytes(tmp_path / name) for name in "abcd")
-    head = array("q")
-    head.frombytes(worker_program.answer(LIST + b"5\0" + asked)[: 12 * 8])
-    assert head.tolist() == [LISTED, 2, 4, LEFT_TO_WALK, 0, 0, LISTED, 3, 6, NOT_REACHED, 0, 0]
+    asked = [bytes(tmp_path / name) + b"/" for name in "abcd"]
+    answered = local_listing.answer(ListingRequest(asked, 5, is_walk=False))
+    assert answered.outcomes == [True, False, True]
+    assert answered.entries(0, 1)[0] == [b"a/", b"a/0", b"a/1"]
+    assert [answered.count(index) for index in range(3)] == [3, 0, 4]
 
 
 @given(st.sets(st.binary(min_size=1, max_size=3)), st.binary(max_size=3), st.integers(0, 5))
@@ -257,12 +233,11 @@ def test_going_down_at_once_finds_what_going_down_step_by_step_does(
     selection = Selection(file_pattern=taken, ignore_pattern=ignored)
     results = []
     for ahead in (False, True):
-        helpers, counters = ImmediateWorkers(), Counter[str]()
-        lister = PrefetchingLister(helpers, max_files, ignored) if ahead else LocalLister()
+        threads, counters = Immediate(), Counter[str]()
+        lister = PrefetchingLister(threads, max_files, ignored) if ahead else LocalLister()
         walked = replace(find_root(os.fsdecode(root + glob), StorageContext.default()), lister=lister)
         own_names = OwnNames([walked], selection)
-        prefetcher = StatPrefetcher(WorkerProcesses(count=0))
-        walk = Walk(walked, selection, counters, prefetcher, own_names, Notices())
+        walk = Walk(walked, selection, counters, own_names, Notices())
         with silence():
             found = [(one.keys[0], one.stats[0]) for one in each(walk.steps())]
         results.append((found, counters, walk.has_matched))
@@ -270,12 +245,12 @@ def test_going_down_at_once_finds_what_going_down_step_by_step_does(
 
 
 def test_a_tree_is_gone_down_without_a_look_at_each_directory(tmp_path: Path) -> None:
-    """What helpers find below directories in a row is taken as it comes; where they stop, others go on."""
+    """What threads find below directories in a row is taken as it comes; where they stop, others go on."""
     for number in range(400):
         write(tmp_path / f"{number // 100}" / f"{number:03}" / "deep" / "x")
     (tmp_path / "1" / "150" / "deep" / "up").symlink_to("../..")
-    helpers = ImmediateWorkers()
-    lister = PrefetchingLister(helpers, max_files=100)
+    threads = Immediate()
+    lister = PrefetchingLister(threads, max_files=100)
     names = [b"0/", b"1/", b"2/", b"3/"]
     lister.queue([bytes(tmp_path) + b"/" + name for name in names], is_whole_tree=True)
     pieces = list(lister.walked(bytes(tmp_path) + b"/", names))
@@ -285,4 +260,4 @@ def test_a_tree_is_gone_down_without_a_look_at_each_directory(tmp_path: Path) ->
     # The first is more than this process lists at once, and the link may lead anywhere: the walk looks at these.
     assert [piece.names for piece in pieces if not piece.is_walked] == [[b"0/"], [b"1/150/deep/"]]
     assert len(pieces) < 30
-    assert helpers.answers > 3
+    assert threads.answers > 3

@@ -4,29 +4,24 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from operators.splitter.index.fingerprinting import InTasks
 from operators.splitter.scan.scanner import Scanner
 from operators.splitter.scan.selection import Selection
-from operators.splitter.scan.workers import TaskWorkers, WorkerProcesses, Workers
 from tests.nightly import by_day
 from tests.operators.splitter.splitter_driver import each, write
 
-WORKERS: list[Callable[[], Workers[Any]]] = [
-    lambda: WorkerProcesses(count=0),
-    lambda: WorkerProcesses(after_files=0, count=2),
-    lambda: TaskWorkers(lambda function, items: list(map(function, items))),
-]
+IN_TASKS: list[InTasks | None] = [None, lambda function, items: list(map(function, items))]
 
 
 def read(
     root: Path,
     *locations: str,
-    workers: Callable[[], Workers[Any]] = WorkerProcesses,
+    in_tasks: InTasks | None = None,
     written: Sequence[str] = (),
     counters: Counter[str] | None = None,
     **patterns: str,
@@ -35,13 +30,13 @@ def read(
     selection = Selection(True, **patterns)
     paths = [str(root / place) for place in written]
     names = [str(root / location) for location in locations]
-    scanner = Scanner(names, selection, counters, workers=workers, written=paths)
+    scanner = Scanner(names, selection, counters, in_tasks=in_tasks, written=paths)
     scans = [[one.url(0) for one in each(scanner.scan()) if not one.is_directory(0)] for _ in range(2)]
     assert scans[0] == scans[1]
     return [os.path.relpath(url, root) for url in scans[0]]
 
 
-@pytest.mark.parametrize("workers", by_day(1, WORKERS))
+@pytest.mark.parametrize("in_tasks", by_day(1, IN_TASKS))
 @pytest.mark.parametrize(
     ("locations", "found"),
     [
@@ -57,7 +52,7 @@ def test_a_link_to_a_directory_above_the_input_is_not_followed(
     tmp_path: Path,
     locations: list[str],
     found: list[str],
-    workers: Callable[[], Workers[Any]],
+    in_tasks: InTasks | None,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """However far above, from wherever below, and under whatever name the input is given; it is said once."""
@@ -67,15 +62,15 @@ def test_a_link_to_a_directory_above_the_input_is_not_followed(
     (tmp_path / "other" / "link").symlink_to("../top/in")
     (tmp_path / "top" / "in" / "up").symlink_to("..")
     (tmp_path / "top" / "in" / "deep" / "up").symlink_to(tmp_path)
-    assert read(tmp_path, *locations, workers=workers) == found
+    assert read(tmp_path, *locations, in_tasks=in_tasks) == found
     said = [record.getMessage() for record in caplog.records if "up/" in record.getMessage()]
     assert said
     assert len(said) == len(set(said))
     assert all(message.startswith("a link leads back to where it lies, left out") for message in said)
 
 
-@pytest.mark.parametrize("workers", WORKERS)
-def test_a_link_behind_a_link_does_not_lead_up_either(tmp_path: Path, workers: Callable[[], Workers[Any]]) -> None:
+@pytest.mark.parametrize("in_tasks", IN_TASKS)
+def test_a_link_behind_a_link_does_not_lead_up_either(tmp_path: Path, in_tasks: InTasks | None) -> None:
     """Neither above what the first one leads to nor above the input; to the side it leads on."""
     for name in ("top/in/a", "top/outside", "far/beside/c", "far/deep/b", "far/outside"):
         write(tmp_path / name)
@@ -84,10 +79,10 @@ def test_a_link_behind_a_link_does_not_lead_up_either(tmp_path: Path, workers: C
     (tmp_path / "far" / "deep" / "side").symlink_to("../beside")
     (tmp_path / "far" / "deep" / "up").symlink_to("..")
     found = ["top/in/a", "top/in/link/b", "top/in/link/side/c"]
-    assert read(tmp_path, "top/in", workers=workers) == found
+    assert read(tmp_path, "top/in", in_tasks=in_tasks) == found
 
 
-@pytest.mark.parametrize("workers", by_day(1, WORKERS))
+@pytest.mark.parametrize("in_tasks", by_day(1, IN_TASKS))
 @pytest.mark.parametrize("location", ["in", "in/*", "in/**/*", "link"])
 @pytest.mark.parametrize(
     ("target", "written", "found", "left_out"),
@@ -107,7 +102,7 @@ def test_a_link_does_not_lead_into_what_the_app_writes(
     written: list[str],
     found: list[str],
     left_out: str,
-    workers: Callable[[], Workers[Any]],
+    in_tasks: InTasks | None,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Whether that is where it leads, above it or below it; what lies beside is read."""
@@ -119,7 +114,7 @@ def test_a_link_does_not_lead_into_what_the_app_writes(
     counters: Counter[str] = Counter()
     base = location.partition("/")[0]
     expected = [f"{base}/{name}" for name in ("a", *found)]
-    assert read(tmp_path, location, workers=workers, written=written, counters=counters) == expected
+    assert read(tmp_path, location, in_tasks=in_tasks, written=written, counters=counters) == expected
     said = [record.getMessage() for record in caplog.records if "the app writes" in record.getMessage()]
     why = "a link leads to where the app writes, or below, left out; name that directory itself to read it"
     assert said == ([f"{why} path={tmp_path}/{base}/{left_out}/"] if left_out else [])

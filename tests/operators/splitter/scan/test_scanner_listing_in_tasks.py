@@ -1,4 +1,4 @@
-"""Workers of a scan: tasks list as processes do, and processes are started where that pays."""
+"""Tasks list directories ahead of a scan as threads of the driver do."""
 
 from __future__ import annotations
 
@@ -14,18 +14,10 @@ from hypothesis import strategies as st
 
 from dagflow.errors import DagflowError, StorageError
 from operators import FileSplitterInput
-from operators.splitter.scan.scanner import Scanner
+from operators.splitter.scan.scanner import CONCURRENT_TASKS, Scanner
 from operators.splitter.scan.selection import Selection
-from operators.splitter.scan.workers import (
-    AFTER_NEW_FILES,
-    CONCURRENT_TASKS,
-    WORKER_PROCESSES,
-    TaskWorkers,
-    WorkerProcess,
-    WorkerProcesses,
-)
 from tests.nightly import examples
-from tests.operators.splitter.splitter_driver import FollowingDriver, InProcessServices, SplitterDriver, each, write
+from tests.operators.splitter.splitter_driver import InProcessServices, SplitterDriver, each, write
 
 
 def here(function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
@@ -53,32 +45,14 @@ def grown(directory: Path, paths: dict[tuple[bytes, ...], int]) -> bytes:
 
 
 @settings(max_examples=examples(60))  # a tree is written for each, on a disk that others use
-@given(TREES, st.integers(1, 5))
+@given(TREES)
 def test_tasks_list_what_the_driver_lists(
-    tmp_path_factory: pytest.TempPathFactory, paths: dict[tuple[bytes, ...], int], count: int
+    tmp_path_factory: pytest.TempPathFactory, paths: dict[tuple[bytes, ...], int]
 ) -> None:
-    """Any tree, any names, any number of tasks: the same files, versions and order."""
+    """Any tree, any names: the same files, versions and order."""
     root = os.fsdecode(grown(tmp_path_factory.mktemp("tree"), paths))
-    plain = list(each(Scanner([root], Selection(), workers=lambda: WorkerProcesses(count=0)).scan()))
-    in_tasks = list(each(Scanner([root], Selection(), workers=lambda: TaskWorkers(here, count)).scan()))
-    assert [(one.keys, one.stats[0]) for one in in_tasks] == [(one.keys, one.stats[0]) for one in plain]
-
-
-def test_a_large_directory_is_examined_by_many_tasks(tmp_path: Path) -> None:
-    """The driver reads its names; the versions come from tasks, in parts of equal size."""
-    for number in range(3000):
-        write(tmp_path / f"{number:05}")
-    requests: list[int] = []
-
-    def watched(function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
-        requests.extend(item.count(b"\0") for item in items)
-        return here(function, items)
-
-    found = list(each(Scanner([str(tmp_path)], Selection(), workers=lambda: TaskWorkers(watched)).scan()))
-    assert [one.relative_path(0) for one in found] == [f"{number:05}" for number in range(3000)]
-    assert sum(requests) == 3000
-    assert len(requests) > 4
-    assert max(requests) <= 2048
+    here_scan, in_tasks = (list(each(Scanner([root], Selection(), in_tasks=run).scan())) for run in (None, here))
+    assert [(one.keys, one.stats[0]) for one in in_tasks] == [(one.keys, one.stats[0]) for one in here_scan]
 
 
 def test_directories_are_listed_many_at_a_time_ahead_of_the_walk(tmp_path: Path) -> None:
@@ -92,7 +66,7 @@ def test_directories_are_listed_many_at_a_time_ahead_of_the_walk(tmp_path: Path)
             tasks[0] += len(items)
         return here(function, items)
 
-    found = each(Scanner([str(tmp_path)], Selection(), workers=lambda: TaskWorkers(watched)).scan())
+    found = each(Scanner([str(tmp_path)], Selection(), in_tasks=watched).scan())
     assert len([one for one in found if not one.is_directory(0)]) == 1000
     assert 1 < tasks[0] <= 130
 
@@ -106,15 +80,15 @@ def test_a_failed_task_is_an_error_of_the_scan(tmp_path: Path) -> None:
         raise DagflowError("the tasks failed")
 
     with pytest.raises(DagflowError, match="the tasks failed"):
-        list(Scanner([str(tmp_path)], Selection(), workers=lambda: TaskWorkers(failing)).scan())
+        list(Scanner([str(tmp_path)], Selection(), in_tasks=failing).scan())
 
 
 def test_what_a_task_cannot_examine_is_an_error_that_names_it(tmp_path: Path) -> None:
     """The error names the file, as in the driver, and not the directory."""
     (tmp_path / "link").symlink_to("x" * 300)
-    for workers in (WorkerProcesses, lambda: TaskWorkers(here)):
+    for in_tasks in (None, here):
         with pytest.raises(StorageError, match="link: cannot be examined: File name too long"):
-            list(Scanner([str(tmp_path)], Selection(), workers=workers).scan())
+            list(Scanner([str(tmp_path)], Selection(), in_tasks=in_tasks).scan())
 
 
 def test_the_first_window_does_not_wait_for_the_listing(tmp_path: Path) -> None:
@@ -151,24 +125,3 @@ class _Services(InProcessServices):
     def in_tasks(self, function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
         """Let the test apply it."""
         return self._run(function, items)
-
-
-def test_workers_list_early_only_where_all_files_are_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where nothing has changed a scan is over before they have started, and a run that follows scans every second."""
-    started: list[WorkerProcess | None] = []
-    start = WorkerProcess.started
-
-    def counted() -> WorkerProcess | None:
-        started.append(start())
-        return started[-1]
-
-    monkeypatch.setattr(WorkerProcess, "started", counted)
-    folder = tmp_path / "in"
-    folder.mkdir()
-    for number in range(AFTER_NEW_FILES + 1000):
-        (folder / f"{number:05}").touch()
-    with FollowingDriver(files=[str(folder)]) as follower:
-        assert len(follower.scanned().paths) == AFTER_NEW_FILES + 1000
-        assert len(started) == (WORKER_PROCESSES if (os.cpu_count() or 1) > 1 else 0)
-        assert follower.next_scan().paths == []
-        assert len(started) <= WORKER_PROCESSES
