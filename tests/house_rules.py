@@ -47,8 +47,20 @@ WITHOUT_NOUN = re.compile(r"^(Those|So many)\b")
 # capability and the operator's.
 SAME_NAME = frozenset(
     [
-        *("__init__", "__main__", "base", "prescan", "context", "csv", "json_lines", "run", "status", "preview"),
-        *("operators", "check", "rate_limit"),
+        *(
+            "__init__",
+            "__main__",
+            "base",
+            "prescan",
+            "context",
+            "csv",
+            "json_lines",
+            "parquet",
+            "run",
+            "status",
+            "preview",
+        ),
+        *("operators", "check", "rate_limit", "parquet", "orc", "avro", "arrow"),
     ]
 )
 """Module names that may occur in several packages, because the package tells them apart."""

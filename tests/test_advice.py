@@ -339,7 +339,7 @@ FOLLOWED = {
     "write for example": BEFORE,
     "write them as they are, with --to": BEFORE,
     # queries, schemas, pages
-    "columns are inferred for CSV and for lines of JSON": BEFORE,
+    "columns are inferred for …": BEFORE,
     "move it away, and run this again; then copy": "cli/commands/test_infer.py::"
     "test_a_file_that_was_edited_is_not_written_over",
     "give the files instead: dagflow infer": BEFORE,

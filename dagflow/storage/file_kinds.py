@@ -32,6 +32,9 @@ _KINDS = {
     rb"\x89HDF\r\n": "HDF5",
     rb"\x7fELF|\xca\xfe\xba\xbe": "a program",
 }
+FORMAT_BY_KIND = {"Parquet": "parquet"}
+"""The record formats that read kinds of files which are no text, with the types of their columns."""
+
 PAIRS = (
     b"PK 7z Ra LZ \x89L \x1f\x9d \x1f\xa0 \x51\0 \x5d\0 \x5e\0 PA OR Ob AR SQ %P \x89P \xff\xd8 GI II MM RI \xd0\xcf "
     b"\x89H \x7fE \xca\xfe"

@@ -187,7 +187,7 @@ class BlockPlanning(RejectLimited, BacklogScaled):
 
     def _blocks_from(self, offset: int, items: Sequence[Any], files: BlockFiles) -> Iterator[Any]:
         for item in items:
-            if not isinstance(item, BlockMetadata):
+            if not isinstance(item, BlockMetadata) or self.format.traits.is_tabular:
                 yield item
             elif (cut := item.continuation.decompressed) is not None:
                 if cut.end > offset:
@@ -285,8 +285,8 @@ class BlockReader(BlockPlanning):
             yield
 
     def prefetch(self, tuples: Sequence[Any]) -> None:
-        """Begin to fetch the next blocks, where fetching takes time."""
-        if self._readers is not None:
+        """Begin to fetch the next blocks, where fetching takes time and all of their bytes are read, in order."""
+        if self._readers is not None and not self.format.traits.is_tabular:
             self._readers.files.prefetch(block for block in tuples if isinstance(block, BlockMetadata))
 
     def end_window(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 from dagflow.storage.context import StorageContext
 from operators.files.metadata import BlockMetadata, FileVersion
@@ -11,7 +12,7 @@ from operators.reader.formats import RECORD_FORMATS
 from operators.reader.formats.base import ByteAccounting, with_entry_state
 
 
-def read_block(url: str, start: int, end: int, format: object = "lines") -> Iterator[tuple[int, bytes]]:
+def read_block(url: str, start: int, end: int, format: object = "lines") -> Iterator[tuple[int, Any]]:
     """Read the records that begin in one block of a file.
 
     Args:
@@ -21,7 +22,8 @@ def read_block(url: str, start: int, end: int, format: object = "lines") -> Iter
         format: As in YAML: a name, or a mapping with `type` and options.
 
     Returns:
-        Byte offset and bytes of each record, in file order.
+        Byte offset and bytes of each record, in file order; of a format of rows, such as Parquet, the number of the row
+        and its values by column.
 
     Raises:
         ValueError: The format is not valid, or the range is not one.
@@ -32,7 +34,7 @@ def read_block(url: str, start: int, end: int, format: object = "lines") -> Iter
     if not 0 <= start <= end:
         raise ValueError(f"a block is a range [start, end) with 0 <= start <= end; got [{start}, {end})")
 
-    def records() -> Iterator[tuple[int, bytes]]:
+    def records() -> Iterator[tuple[int, Any]]:
         with StorageContext.default().open_file(url) as file:
             version = FileVersion(file.size_bytes)
             block = BlockMetadata(0, url, version, start, min(end, file.size_bytes), end >= file.size_bytes)

@@ -118,7 +118,7 @@ class RecordRefusing(RejectLimited, ColumnTraced):
 
     def _encoded(self, batch: RecordBatch, reasons: Sequence[str]) -> Iterator[bytes]:
         """All records of a batch as rejects, whose positions are recorded."""
-        offsets, raws = batch.offsets().tolist(), _raws(batch)
+        offsets, raws = batch.offsets().tolist(), raws_of(batch)
         lengths = [*map(len, raws)] if batch.is_raw else [UNKNOWN] * len(raws)
         start = 0
         for block, records in itertools.groupby(batch.blocks_of_records()):
@@ -156,11 +156,11 @@ class RecordRefusing(RejectLimited, ColumnTraced):
 def _first_reject(batch: RecordBatch, reasons: Mapping[int, str]) -> Reject:
     first = min(reasons)
     found = batch.slice(first, 1)
-    (raw,), (block,) = _raws(found), found.blocks_of_records()
+    (raw,), (block,) = raws_of(found), found.blocks_of_records()
     return Reject(url_of(block), int(found.offsets()[0]), len(raw) if batch.is_raw else UNKNOWN, reasons[first], raw)
 
 
-def _raws(batch: RecordBatch) -> list[bytes]:
+def raws_of(batch: RecordBatch) -> list[bytes]:
     """The bytes of each record; for one with columns, a JSON object."""
     if batch.is_raw:
         return batch.to_pylist()

@@ -2,7 +2,7 @@
 
 from dagflow.testing.compared_values import show_compared_values
 
-show_compared_values(f"{__name__}.format_contract", f"{__name__}.sink_contract")
+show_compared_values(f"{__name__}.format_contract", f"{__name__}.sink_contract", f"{__name__}.table_contract")
 
 from operators.testing.format_contract import (  # noqa: E402  # pytest must know of it before
     URL,
@@ -15,6 +15,7 @@ from operators.testing.format_contract import (  # noqa: E402  # pytest must kno
     read_range,
 )
 from operators.testing.sink_contract import SinkContract  # noqa: E402  # as above
+from operators.testing.table_contract import TableContract  # noqa: E402  # as above
 
 __all__ = [
     "URL",
@@ -23,6 +24,7 @@ __all__ = [
     "Records",
     "Rejects",
     "SinkContract",
+    "TableContract",
     "block_of",
     "read_cut",
     "read_range",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,12 +21,13 @@ from dagflow.cli.record_table import place
 from dagflow.cli.scaffold.app_columns import COLUMNED, RECORDS, AppColumns
 from dagflow.cli.scaffold.app_guess import guess_app, plan_of, read_heads, require_read
 from dagflow.cli.scaffold.app_text import app_text
-from dagflow.cli.scaffold.column_evidence import ColumnEvidence, evidence_of
+from dagflow.cli.scaffold.column_evidence import evidence_of
 from dagflow.cli.scaffold.column_types import ColumnGuess, column_lines, comment, value_text
 from dagflow.cli.shared_options import Settings
 from dagflow.engine.preview import Preview, PreviewOptions, preview
 from dagflow.errors import DagflowError
 from dagflow.plan.logical import LogicalPlan
+from dagflow.storage.file_kinds import FORMAT_BY_KIND
 from dagflow.storage.location import absolute, is_local
 
 COLUMN_FILE = "columns.yaml"
@@ -47,22 +49,26 @@ _ROWS = 100_000
 )
 @click.pass_obj
 def command(settings: Settings, files: str, write: bool, rows: int) -> int:
-    """Propose the columns of CSV and of lines of JSON: names and types, each with its evidence as a comment.
+    """Propose the columns of CSV, of lines of JSON, and of files that hold rows, such as Parquet.
 
     FILES is a file, directory, glob or URL; its format is detected as by dagflow init. For APP, the input of its reader
-    is examined. A comment says in which share of the records the column has which type, and names the first record of
-    another type, as file:offset. With --write, APP names the file of columns from then on; the rest of APP stays
-    unchanged.
+    is examined. Columns have names and types, each with its evidence as a comment: in which share of the records the
+    column has which type, and the first record of another type, as file:offset. With --write, APP names the file of
+    columns from then on; the rest of APP stays unchanged.
     """
     app = AppColumns.of(files) if files.endswith((".yaml", ".yml")) else None
     with operators_silenced(is_verbose=settings.is_verbose):
-        plan, reader = _of_files(files) if app is None else _of_app(app, settings)
+        plan, reader, is_tabular = _of_files(files) if app is None else _of_app(app, settings)
         limits = PreviewOptions(at=f"{reader}.{RECORDS}", records=rows or sys.maxsize, read_bytes=sys.maxsize)
         found = require_read(preview(plan, limits))
-    columns, looked_at = evidence_of(_records(found))
-    if not columns:
+    if is_tabular:
+        guesses, looked_at = _as_they_are(found), len(found.records)
+    else:
+        columns, looked_at = evidence_of(_records(found))
+        guesses = [column.guess(looked_at) for column in columns]
+    if not guesses:
         raise DagflowError(f"{files}: there is no record with a column")
-    text = _text(found, columns, looked_at, is_all=found.is_complete and looked_at != rows)
+    text = _text(found, guesses, looked_at, is_all=found.is_complete and looked_at != rows)
     if not write:
         output.result(text.rstrip("\n"))
     elif app is None:
@@ -72,7 +78,7 @@ def command(settings: Settings, files: str, write: bool, rows: int) -> int:
     return 0
 
 
-def _of_files(files: str) -> tuple[LogicalPlan, str]:
+def _of_files(files: str) -> tuple[LogicalPlan, str, bool]:
     named = absolute(files) if is_local(files) else files
     guess = guess_app(named, read_heads(named))
     for warning in guess.warnings:
@@ -80,17 +86,33 @@ def _of_files(files: str) -> tuple[LogicalPlan, str]:
     if guess.format.name not in COLUMNED:
         raise DagflowError(
             f"{files}: records of the format {guess.format.name} have no columns",
-            hint="columns are inferred for CSV and for lines of JSON",
+            hint=f"columns are inferred for {', '.join(COLUMNED)}",
         )
     columns = tuple(ColumnGuess(each.name, "string", "") for each in guess.format.columns)
     options = {name: value for name, value in guess.format.options.items() if name != "null_values"}
     format = replace(guess.format, options=options, columns=columns, infers=False)
-    return plan_of(app_text("infer", named, format, "out")), "reader"
+    return plan_of(app_text("infer", named, format, "out")), "reader", format.is_tabular
 
 
-def _of_app(app: AppColumns, settings: Settings) -> tuple[LogicalPlan, str]:
+def _of_app(app: AppColumns, settings: Settings) -> tuple[LogicalPlan, str, bool]:
     override = f"{app.reader}.format={json.dumps(app.options)}"
-    return load(app.app, settings, (override,)), app.reader
+    is_tabular = app.options["type"] in FORMAT_BY_KIND.values()
+    return load(app.app, settings, (override,)), app.reader, is_tabular
+
+
+_NAMELESS = re.compile(r"binary|map<|halffloat|duration|interval|null|union|decimal256| or ")
+
+
+def _as_they_are(found: Preview) -> list[ColumnGuess]:
+    """The columns of files that have types, with the names that apps give these."""
+    names = {name: re.sub(r"list<\w+: ", "list<", kind) for name, kind in found.columns.items()}
+    names = {name: re.sub(r"\bfloat\b", "float32", kind) for name, kind in names.items()}
+    return [
+        ColumnGuess(name, None, f"an app has no name for {kind}")
+        if _NAMELESS.search(kind)
+        else ColumnGuess(name, kind, "as the files have it")
+        for name, kind in names.items()
+    ]
 
 
 def _records(found: Preview) -> Iterator[tuple[Mapping[str, Any], str]]:
@@ -98,8 +120,7 @@ def _records(found: Preview) -> Iterator[tuple[Mapping[str, Any], str]]:
         yield record.values, place(record.file, record.offset)
 
 
-def _text(found: Preview, columns: Sequence[ColumnEvidence], rows: int, *, is_all: bool) -> str:
-    guesses = [column.guess(rows) for column in columns]
+def _text(found: Preview, guesses: Sequence[ColumnGuess], rows: int, *, is_all: bool) -> str:
     how_many = "all" if is_all else "the first"
     lines = [f"{_MARK}: from {how_many} {count(rows, 'record')} of {count(len(found.files), 'file')}"]
     if found.reject_count:

@@ -90,7 +90,8 @@ def _write_case(folder: Path, text: str, guess: AppGuess, to: str) -> bool:
     if (folder / CASES_FILE).exists():
         return True
     try:
-        return bool(write_case(folder, FirstRecords.of(guess.head, text), guess.format, to))
+        sample = FirstRecords.of(guess.head, text, guess.format)
+        return sample is not None and bool(write_case(folder, sample, guess.format, to))
     except OSError as error:
         raise DagflowError(f"{folder / CASES_FILE}: cannot be written: {error.strerror or error}") from error
 

@@ -17,8 +17,9 @@ from dagflow.spec.problems import Place, Problems
 from dagflow.spec.yaml_parser import parse_file
 from dagflow.spec.yaml_text import scalar
 from dagflow.spec.yaml_tree import Mapping, Node, Scalar, plain
+from dagflow.storage.file_kinds import FORMAT_BY_KIND
 
-COLUMNED = ("csv", "json_lines")
+COLUMNED = ("csv", "json_lines", *FORMAT_BY_KIND.values())
 """The formats whose columns can be inferred from files."""
 
 RECORDS = "messages"

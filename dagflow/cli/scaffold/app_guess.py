@@ -164,6 +164,9 @@ def _guess(head: FileHead) -> FormatGuess:
 def _proved(format: FormatGuess, location: str, heads: Sequence[FileHead]) -> tuple[FormatGuess, list[str]]:
     """The format, with columns as text if later values contradict their type; and records that are refused even so."""
     refused = [_refused(format, location, head) for head in heads]
+    if format.is_tabular:
+        names = ", ".join(f"{name} {kind}" for name, kind in refused[0].columns.items())
+        format = replace(format, evidence=(*format.evidence, f"columns of the first file: {names}"))
     wrong = {name: reason for each in refused for name, reason in _wrong_columns(each, format).items()}
     if format.infers and wrong:
         evidence = (*format.evidence, "columns: infer would refuse objects with other members or types")

@@ -18,6 +18,9 @@ from dagflow.testing.case_update import update_file
 CASES_FILE = "test_app.yaml"
 
 _RECORDS = 3
+_MOST_ROWS = 20
+"""Rows of a file that cannot be cut."""
+
 _INLINE_BYTES = 2000
 _PACKED = frozenset([".gz", ".bz2", ".xz", ".zst", ".lz4", ".sz", ".bgz"])
 _FOLDER = "test_data"
@@ -29,10 +32,14 @@ class FirstRecords:
     data: bytes
 
     @classmethod
-    def of(cls, head: FileHead, app: str) -> FirstRecords:
-        limits = PreviewOptions(at="reader.messages", file=head.url, records=_RECORDS + 1)
+    def of(cls, head: FileHead, app: str, format: FormatGuess) -> FirstRecords | None:
+        """The records; None where a file cannot be cut, and is long."""
+        limits = PreviewOptions(at="reader.messages", file=head.url, records=_MOST_ROWS + 1)
         offsets = [record.offset for record in require_read(preview(plan_of(app), limits)).records]
-        end = offsets[_RECORDS] if len(offsets) > _RECORDS else len(head.data)
+        if format.is_tabular and (len(offsets) > _MOST_ROWS or not head.is_whole):
+            return None
+        is_cut = len(offsets) > _RECORDS and not format.is_tabular
+        end = offsets[_RECORDS] if is_cut else len(head.data)
         name = PurePosixPath(head.url)
         name = name.with_suffix("") if name.suffix.lower() in _PACKED else name
         # A name that begins with a dot or an underscore is hidden from a scan; YAML holds no bytes that are no UTF-8.

@@ -16,7 +16,7 @@ from typing import Any
 from dagflow.cli.number_format import count
 from dagflow.cli.scaffold.column_types import ColumnGuess, guess_column
 from dagflow.errors import DagflowError
-from dagflow.storage.file_kinds import kind_of_content, wide_encoding
+from dagflow.storage.file_kinds import FORMAT_BY_KIND, kind_of_content, wide_encoding
 
 _CLOCK = r"\d{1,2}:\d\d:\d\d"
 _ISO = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d"
@@ -57,8 +57,13 @@ class FormatGuess:
     infers: bool = False
 
     @property
+    def is_tabular(self) -> bool:
+        """Whether files hold rows whose columns have types."""
+        return self.name in FORMAT_BY_KIND.values()
+
+    @property
     def has_columns(self) -> bool:
-        return bool(self.columns) or self.infers
+        return bool(self.columns) or self.infers or self.is_tabular
 
     @property
     def kind(self) -> tuple[str, str, int, tuple[str, ...]]:
@@ -81,7 +86,10 @@ def guess_format(head: bytes, *, is_whole: bool) -> FormatGuess:
     Raises:
         DagflowError: The file is of a kind that is not read as records.
     """
-    if kind := kind_of_content(head):
+    kind = kind_of_content(head)
+    if kind in FORMAT_BY_KIND:
+        return FormatGuess(FORMAT_BY_KIND[kind], {}, ("its first bytes are those of the format",))
+    if kind:
         raise DagflowError(f"it is {kind}, which no record format reads", hint="convert it to CSV or lines of JSON")
     wide, evidence = wide_encoding(head)
     if wide:

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dagflow.storage.file_kinds import (
+    FORMAT_BY_KIND,
     HEAD_BYTES,
     KIND_BYTES,
     PAIRS,
@@ -103,8 +104,10 @@ def require_text(content: ByteSource, block: BlockMetadata, setting: Compression
         return
     kind = kind_of_content(_head_at(content, 0, KIND_BYTES)) or kind_of_name(block.url)
     if kind:
+        format = FORMAT_BY_KIND.get(kind)
+        reads = f"the format {format} reads that, and this one reads text" if format else "dagflow does not read that"
         raise UnreadableKindError(
-            f"it is {kind}, and dagflow does not read that",
+            f"it is {kind}, and {reads}",
             url=redacted(block.url),
             offset=0,
             length=-1,

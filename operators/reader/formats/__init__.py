@@ -23,6 +23,7 @@ RECORD_FORMATS = FormatRegistry(
         "length_prefixed": "operators.reader.formats.length_prefixed.LengthPrefixed",
         "whole_file": "operators.reader.formats.whole_file.WholeFile",
         "xml": "operators.reader.formats.xml.Xml",
+        "parquet": "operators.reader.formats.parquet.Parquet",
     },
 )
 """The built-in record formats. One more is a file in this package and a line here."""

@@ -193,9 +193,15 @@ class ByteAccounting:
         self.counters[RECORD_BYTES] += records
         self.counters[DELIMITER_BYTES] += delimiters
 
+    def count_bytes(self, length: int) -> None:
+        """Count bytes that hold records with columns."""
+        self.covered += length
+        self.counters[RECORD_BYTES] += length
+
     def parse(self, format: RecordFormat, batch: RecordBatch) -> Parsed:
         """Count a batch that a format has read, and let the format parse it."""
-        self.count(batch)
+        if not format.traits.is_tabular:
+            self.count(batch)
         covered, aside = self.covered, self._aside
         parsed = format.parse(batch, self)
         # A record that parsing rejects was counted as a record before, so that its bytes are counted already.
@@ -235,6 +241,8 @@ class FormatTraits:
         columns: The columns of records that `parse` gives, as far as options declare them; None where that is not
             known.
         multi_file: Reads many small files at once; None where each file is read for itself.
+        is_tabular: Records are rows with columns: the offset of each is the number of rows before it in the file, and
+            `read` counts the bytes of the file that it reads them from, in any order.
     """
 
     needs_order: bool = False
@@ -243,6 +251,7 @@ class FormatTraits:
     has_columns: bool = False
     columns: StreamColumns | None = None
     multi_file: MultiFileReader | None = None
+    is_tabular: bool = False
 
 
 class RecordFormat(HasProperties, ABC):

@@ -301,7 +301,7 @@ def test_files_of_several_kinds_are_distinguished(folder: Path) -> None:
     code, out, err = invoke("init", "x", "--from", "in")
     assert (code, out.splitlines()[0]) == (0, "x/app.yaml: an app for the format csv")
     assert "warning: in/c.txt seems to be something else (lines); give files of one kind only" in err
-    (folder / "in" / "a.csv").write_bytes(b"PAR1\x15")
-    for location, message in (("in/a.csv", "in/a.csv: it is Parquet"), ("none", "none: no such file or directory")):
+    (folder / "in" / "a.csv").write_bytes(b"%PDF-1.7")
+    for location, message in (("in/a.csv", "in/a.csv: it is PDF"), ("none", "none: no such file or directory")):
         code, _, err = invoke("init", "y", "--from", location)
         assert (code, message in err) == (1, True)

@@ -1,0 +1,140 @@
+"""Casts columns that have types to other types, and refuses the rows whose values do not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dagflow.api.columns.column_typing import type_name
+from dagflow.storage.columns import parts_of
+from operators.reader.columns.types import ColumnType
+from operators.reader.columns.typing import shown, values_with_refused
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """The type that values have in records: those of encoded or long forms of a type have the type itself."""
+    types = pa.types
+    if isinstance(kind, pa.BaseExtensionType):
+        return plain_type(kind.storage_type)
+    if types.is_dictionary(kind) or types.is_run_end_encoded(kind):
+        return plain_type(kind.value_type)
+    if types.is_large_string(kind) or types.is_string_view(kind):
+        return pa.string()
+    if types.is_decimal32(kind) or types.is_decimal64(kind):
+        return pa.decimal128(kind.precision, kind.scale)
+    if types.is_date64(kind):
+        return pa.date32()
+    if types.is_large_binary(kind) or types.is_binary_view(kind):
+        return pa.binary()
+    if types.is_map(kind):
+        return pa.map_(plain_type(kind.key_type), plain_type(kind.item_type))
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_list_view(kind) or types.is_large_list_view(kind):
+        return pa.list_(plain_type(kind.value_type))
+    if types.is_struct(kind):
+        return pa.struct([pa.field(field.name, plain_type(field.type)) for field in kind])
+    return kind
+
+
+def plain_schema(schema: pa.Schema) -> pa.Schema:
+    """The columns with plain types, which say nothing but names and types."""
+    return pa.schema([pa.field(field.name, plain_type(field.type)) for field in schema])
+
+
+def plain_rows(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows with plain types."""
+    schema = plain_schema(rows.schema)
+    if schema.equals(rows.schema, check_metadata=True):
+        return rows
+    return pa.RecordBatch.from_arrays([*map(_plain, rows.columns, schema.types)], schema=schema)
+
+
+def _plain(array: Any, kind: pa.DataType) -> Any:
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    if pa.types.is_run_end_encoded(array.type):
+        array = pc.run_end_decode(array)
+    return array if array.type == kind else array.cast(kind)
+
+
+def why_not_cast(field: pa.Field, kind: ColumnType) -> str:
+    """Why no value of a column with a plain type can be of another type; "" if some can."""
+    if field.type == kind.arrow or _is_text(field.type):
+        is_nested = _is_text(field.type) and kind.is_nested
+        return f"column '{field.name}' is text, and no text is {kind.name}" if is_nested else ""
+    try:
+        pa.array([], field.type).cast(kind.arrow)
+    except pa.ArrowNotImplementedError:
+        return f"column '{field.name}' is {type_name(field.type)}, which cannot be cast to {kind.name}"
+    return ""
+
+
+def cast_rows(rows: pa.RecordBatch, types: Mapping[str, ColumnType]) -> tuple[pa.RecordBatch, dict[int, str]]:
+    """The rows with plain types, those of columns in types cast to them; and the reasons of rows that do not fit.
+
+    A column that the rows lack is null. The values of rows with reasons mean nothing.
+    """
+    rows = plain_rows(rows)
+    if not types:
+        return rows, {}
+    arrays: list[Any] = []
+    reasons: dict[int, str] = {}
+    for name, kind in types.items():
+        if name not in rows.schema.names:
+            arrays.append(pa.nulls(len(rows), kind.arrow))
+            continue
+        array, refused = cast_values(rows.column(name), kind)
+        arrays.append(array)
+        for row, why in refused.items():
+            reasons.setdefault(row, f"column '{name}' ({kind.name}): {why}")
+    return pa.RecordBatch.from_arrays(arrays, names=[*types]), reasons
+
+
+def cast_values(values: Any, kind: ColumnType) -> tuple[Any, dict[int, str]]:
+    """The values of a type, and the reasons of those that are not of it, by their rows."""
+    if values.type == kind.arrow:
+        return values, {}
+    if _is_text(values.type):
+        return values_with_refused(values, kind)
+    try:
+        return _exact_cast(values, kind.arrow), {}
+    except pa.ArrowInvalid:
+        pass
+    parts: dict[int, Any] = {}
+    reasons: dict[int, str] = {}
+    pending = [range(len(values))]
+    while pending:
+        rows = pending.pop()
+        try:
+            parts[rows.start] = _exact_cast(values.slice(rows.start, len(rows)), kind.arrow)
+        except pa.ArrowInvalid:
+            if len(rows) > 1:
+                pending += parts_of(rows)
+                continue
+            parts[rows.start] = pa.nulls(1, kind.arrow)
+            reasons[rows.start] = f"{shown(str(values[rows.start].as_py()))} is not of this type, or would be rounded"
+    return pa.concat_arrays([parts[start] for start in sorted(parts)]), reasons
+
+
+def _exact_cast(values: Any, kind: pa.DataType) -> Any:
+    """The values of another type, from which the same values come back; floating numbers are the nearest ones.
+
+    Raises:
+        pa.ArrowInvalid: A value would change, as a time that is cast to a day.
+    """
+    array = values.cast(kind)
+    if pa.types.is_floating(kind) or pa.types.is_string(kind) or pa.types.is_nested(kind):
+        return array
+    try:
+        back = array.cast(values.type)
+    except pa.ArrowNotImplementedError:
+        return array
+    if not pc.all(pc.equal(back, values), min_count=0).as_py():
+        raise pa.ArrowInvalid("a value would change")
+    return array
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind))

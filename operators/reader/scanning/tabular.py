@@ -1,0 +1,252 @@
+"""Formats whose files hold rows with columns, in units that are read whole, such as the row groups of Parquet."""
+
+from __future__ import annotations
+
+import io
+import itertools
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+from pydantic import Field
+from typing_extensions import override
+
+from dagflow.api.columns.column_typing import StreamColumns
+from dagflow.api.records import Origin, RecordBatch
+from dagflow.errors import DagflowError
+from operators.files.metadata import BlockMetadata
+from operators.reader.byte_source import ByteSource, read_fully
+from operators.reader.columns.exact_casts import cast_rows, plain_schema, why_not_cast
+from operators.reader.columns.types import ColumnTypes
+from operators.reader.formats.base import ByteAccounting, FormatTraits, Parsed, RecordFormat
+from operators.rejects.record_refusing import raws_of
+
+BATCH_BYTES = 16 << 20
+"""About as many bytes are in a batch of rows, so that a few long values do not take all memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowUnit:
+    """Rows that are read together.
+
+    Attributes:
+        index: How many units the file has before it.
+        start: Its first byte in the file.
+        end: The first byte of the next unit; the end of the file for the last one.
+        first_row: How many rows the file has before it.
+        rows: How many rows it has.
+    """
+
+    index: int
+    start: int
+    end: int
+    first_row: int
+    rows: int
+
+
+def tiled(starts: Sequence[int], rows: Sequence[int], size_bytes: int) -> list[RowUnit]:
+    """Units that cover a file: the first one begins with the file, and each ends where the next one begins.
+
+    Args:
+        starts: First byte of each unit, in the order of the file's rows.
+        rows: Number of rows of each unit; none for a file without rows, which is one unit.
+        size_bytes: The size of the file.
+    """
+    firsts = np.maximum.accumulate(np.array([0, *starts[1:]], np.int64))
+    borders = [*np.minimum(firsts, max(size_bytes - 1, 0)).tolist(), size_bytes]
+    first_rows = itertools.accumulate(rows, initial=0)
+    facts = zip(itertools.pairwise(borders), first_rows, rows or [0], strict=False)
+    return [RowUnit(index, start, end, row, count) for index, ((start, end), row, count) in enumerate(facts)]
+
+
+class TableFile(ABC):
+    """An open file of rows."""
+
+    schema: pa.Schema
+    """The columns, as the file has them."""
+
+    @abstractmethod
+    def units(self, block: BlockMetadata) -> Sequence[RowUnit]:
+        """The units whose first byte is in a block, in order."""
+
+    @abstractmethod
+    def read(self, unit: RowUnit, names: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
+        """The rows of a unit, in batches of any size; at least the columns of the names, or all if None."""
+
+
+class Tabular(RecordFormat):
+    """A format of rows with columns: a unit of rows belongs to the block that holds its first byte.
+
+    The bytes of a file are those of its units. The offset of a record is its row: the number of rows before it in the
+    file. A unit that cannot be read is refused as a whole, and the others are read.
+    """
+
+    traits = FormatTraits(has_columns=True, is_tabular=True)
+    title: ClassVar[str] = ""
+    """What messages call the format."""
+
+    unit_name: ClassVar[str] = ""
+    """What messages call a unit."""
+
+    columns: Annotated[
+        list[str] | ColumnTypes | None,
+        Field(
+            description="the columns to read, by their names, or with a type for each, such as int64, that the values "
+            "are cast to; default: all columns, as the file has them"
+        ),
+    ] = None
+
+    def check_properties(self) -> None:
+        """Refuse columns without names, and prepare for the others."""
+        if self.columns is not None and not self.columns:
+            raise ValueError("columns: at least one column must be read")
+        twice = [name for name, count in Counter(list(self.columns or ())).items() if count > 1]
+        if twice:
+            raise ValueError(f"columns: '{twice[0]}' is there twice")
+        self._types = dict(self.columns) if isinstance(self.columns, dict) else {}
+        schema = pa.schema([(name, kind.arrow) for name, kind in self._types.items()])
+        self.traits = replace(self.traits, columns=StreamColumns(schema) if self._types else None)
+        self._opened: tuple[object, Any] = (None, None)
+
+    @abstractmethod
+    def open_table(self, source: ByteSource, block: BlockMetadata, known: Any) -> tuple[TableFile, Any]:
+        """Open a file.
+
+        Args:
+            source: Its bytes.
+            block: The block that is to be read.
+            known: What an earlier call has returned for this version of the file, and what does not depend on the
+                source; None for the first call.
+
+        Raises:
+            Exception: The file is not of the format, or is damaged.
+        """
+
+    def read(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
+        """The rows of the units that begin in a block."""
+        version = (block.url, block.version)
+        try:
+            known = self._opened[1] if self._opened[0] == version else None
+            table, known = self.open_table(source, block, known)
+            self._opened = (version, known)
+            units = table.units(block)
+            problem = self._problem_with(table.schema)
+        except (DagflowError, MemoryError, EOFError):
+            raise
+        except Exception as error:
+            reason = f"the file cannot be read as {self.title}: {clause_of(error)}"
+            accounting.refuse_file(source, block, reason)
+            return
+        if problem and accounting.listener is None:
+            accounting.refuse_file(source, block, problem)
+        for unit in units:
+            accounting.count_bytes(unit.end - unit.start)
+            if problem and unit.rows:
+                _refuse(unit, unit.first_row, problem, accounting)
+            elif unit.rows:
+                yield from self._rows_of(table, unit, block, accounting)
+
+    def _rows_of(
+        self, table: TableFile, unit: RowUnit, block: BlockMetadata, accounting: ByteAccounting
+    ) -> Iterator[RecordBatch]:
+        row, names = unit.first_row, self._wanted(table.schema)
+        try:
+            for rows in table.read(unit, names):
+                if not len(rows):
+                    continue
+                rows = rows.select(names) if names is not None else rows
+                yield RecordBatch(rows, origin=Origin((block,), np.arange(len(rows), dtype=np.int32), row))
+                row += len(rows)
+        except (DagflowError, MemoryError, EOFError):
+            raise
+        except Exception as error:
+            _refuse(unit, row, f"{self.unit_name} {unit.index + 1} cannot be read: {clause_of(error)}", accounting)
+            return
+        if row != unit.first_row + unit.rows:
+            has = f"has {row - unit.first_row:,} rows, and the file says {unit.rows:,}"
+            _refuse(unit, row, f"{self.unit_name} {unit.index + 1} {has}", accounting)
+
+    def _wanted(self, schema: pa.Schema) -> list[str] | None:
+        if self.columns is None:
+            return None
+        return [name for name in self.columns if name in schema.names]
+
+    def _problem_with(self, schema: pa.Schema) -> str:
+        """Why no row of a file has the columns that the app reads; "" if its rows may have them."""
+        twice = [name for name in self.columns or schema.names if schema.names.count(name) > 1]
+        if twice:
+            return f"the file has several columns '{twice[0]}'"
+        if not schema.names:
+            return "the file has no columns"
+        optional: Collection[str] = [name for name, kind in self._types.items() if kind.is_optional]
+        missing = [name for name in self.columns or () if name not in schema.names and name not in optional]
+        if missing:
+            return f"the file has no column '{missing[0]}'; it has {', '.join(schema.names)}"
+        plain = plain_schema(schema)
+        problems = (why_not_cast(plain.field(name), kind) for name, kind in self._types.items() if name in plain.names)
+        return next(filter(None, problems), "")
+
+    def parse(self, batch: RecordBatch, accounting: ByteAccounting) -> Parsed:
+        """The rows with the types that the app gives; a row with a value that is not of its type is refused."""
+        rows, reasons = cast_rows(batch.to_arrow(), self._types)
+        if reasons:
+            positions = np.array(sorted(reasons), np.int64)
+            refused = batch.take(positions)
+            texts = raws_of(refused)
+            for position, offset, raw in zip(positions.tolist(), refused.offsets().tolist(), texts, strict=True):
+                accounting.reject(offset, 0, reasons[position], raw)
+            kept = np.delete(np.arange(len(batch)), positions)
+            batch, rows = batch.take(kept), rows.take(pa.array(kept))
+        return Parsed(batch.with_columns(rows))
+
+
+def _refuse(unit: RowUnit, row: int, reason: str, accounting: ByteAccounting) -> None:
+    """Refuse the rows of a unit from one on, whose bytes were counted with the unit."""
+    left = unit.first_row + unit.rows - row
+    accounting.count_bytes(-left)
+    accounting.reject(row, left, f"{reason}; {left:,} rows from row {row:,} on", b"")
+
+
+def clause_of(error: Exception) -> str:
+    """An error of a library, as a clause."""
+    text = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+    return text if text[:2].isupper() else text[:1].lower() + text[1:]
+
+
+class SourceFile(io.RawIOBase):
+    """The bytes of a source as a file of Python's, for libraries that read one."""
+
+    def __init__(self, source: ByteSource) -> None:
+        super().__init__()
+        self._source = source
+        self._position = 0
+
+    @override
+    def readable(self) -> bool:
+        return True
+
+    @override
+    def seekable(self) -> bool:
+        return True
+
+    @override
+    def tell(self) -> int:
+        return self._position
+
+    @override
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._source.size_bytes}[whence]
+        self._position = base + offset
+        return self._position
+
+    @override
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
+        count = min(len(view), max(0, self._source.size_bytes - self._position))
+        count = read_fully(self._source, self._position, view[:count]) if count else 0
+        self._position += count
+        return count
