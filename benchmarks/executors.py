@@ -25,7 +25,7 @@ from dagflow.storage.context import StorageContext
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from dagflow.errors import DagflowError
-from dagflow.report.status import status
+from dagflow.report.reading import status
 from tests.cluster.hosts import WORKERS, Cluster
 from tests.crash.killing import slow_operator, visible_files
 

@@ -12,7 +12,7 @@ from dagflow.cli.main import command_line
 from dagflow.engine.run import run
 from dagflow.errors import StorageError
 from dagflow.plan.load import load_app
-from dagflow.report.status import status
+from dagflow.report.reading import status
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 

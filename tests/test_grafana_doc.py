@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dagflow.report.metric_names import LABELS, METRICS
+from dagflow.report.endpoints import LABELS, METRICS
 
 BOARD: dict[str, Any] = json.loads((Path(__file__).parents[1] / "docs" / "grafana" / "dagflow.json").read_text())
 TARGETS: list[dict[str, Any]] = [target for panel in BOARD["panels"] for target in panel["targets"]]

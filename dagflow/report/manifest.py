@@ -17,10 +17,8 @@ from dagflow.journal.retention import all_windows
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window, WindowIntent, WindowPlan
 from dagflow.plan.physical import PortRef
-from dagflow.report.file_patterns import matcher_of
-from dagflow.report.input_ranges import InputRange, attributed
+from dagflow.report.input_ranges import PLANNED, InputRange, VersionRanges, attributed, matcher_of
 from dagflow.report.own_figures import own_sums
-from dagflow.report.version_ranges import PLANNED, VersionRanges
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import name_of, redacted
 from dagflow.storage.objects import ObjectStore

@@ -19,7 +19,7 @@ from dagflow.errors import JournalError, own_name
 from dagflow.journal.planned_tuples import planned_tuples
 from dagflow.journal.reader import committed_windows, read_journal, read_state
 from dagflow.journal.windows import Window
-from dagflow.report.file_patterns import matcher_of
+from dagflow.report.input_ranges import matcher_of
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
 from dagflow.storage.objects import ObjectStore

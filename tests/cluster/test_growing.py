@@ -7,8 +7,8 @@ import os
 import pytest
 
 from dagflow.engine.scaling import IN_PARALLEL
+from dagflow.report.reading import status
 from dagflow.report.snapshot import RunSnapshot
-from dagflow.report.status import status
 from dagflow.storage.context import StorageContext
 from tests.cluster.hosts import WORKERS
 from tests.cluster.runs import ClusterRun

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dagflow.errors import DagflowError
-from dagflow.report.status import status
+from dagflow.report.reading import status
 from dagflow.storage.context import StorageContext
 from tests.cli.processes import ENTRY, PATIENCE_S, dagflow_command, environment
 from tests.engine.test_live_run import wait_until

@@ -32,8 +32,8 @@ from dagflow.metrics.counters import Counters
 from dagflow.plan.added_operators import unified
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan, OperatorNode
+from dagflow.report.reading import status
 from dagflow.report.snapshot import RunSnapshot
-from dagflow.report.status import status
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from operators.aggregate.count_by import CountBy

@@ -34,8 +34,8 @@ from dagflow.journal.heartbeat import (
 from dagflow.journal.journal import Journal
 from dagflow.journal.run_progress import RunProgress
 from dagflow.plan.load import load_app
+from dagflow.report.reading import status
 from dagflow.report.snapshot import RunSnapshot
-from dagflow.report.status import status
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.backends.local import LocalObjectStore
 from dagflow.storage.context import StorageContext

@@ -19,7 +19,7 @@ from dagflow.errors import DagflowError, FencedError, JournalError, LostOutputEr
 from dagflow.journal.reader import read_state, read_window
 from dagflow.journal.windows import Receipt
 from dagflow.plan.logical import LogicalPlan
-from dagflow.report.status import status
+from dagflow.report.reading import status
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from dagflow.testing.faults import Faults, FaultyTarget, InjectedCrash, InjectedPause, Moment

@@ -19,8 +19,7 @@ from dagflow.errors import DagflowError, JournalError
 from dagflow.plan.load import load_app
 from dagflow.report.manifest import tracked_files, window_manifest
 from dagflow.report.open_rejects import RejectChoice, grouped, open_rejects, shown
-from dagflow.report.reading import read_checkpoint
-from dagflow.report.status import status
+from dagflow.report.reading import read_checkpoint, status
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from tests.engine.test_operator_state import until

@@ -14,7 +14,7 @@ from dagflow.engine.scaling import defined
 from dagflow.errors import OperatorError
 from dagflow.execution.messages import WindowJob
 from dagflow.execution.program import Program
-from dagflow.report.status import status
+from dagflow.report.reading import status
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from operators.sink.record_writer import RecordWriter

@@ -20,7 +20,7 @@ from dagflow.journal.reader import read_state
 from dagflow.journal.state import JournalState
 from dagflow.plan.load import load_app
 from dagflow.report.manifest import manifests
-from dagflow.report.status import status
+from dagflow.report.reading import status
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.backends.local import LocalPendingFiles
 from dagflow.storage.context import StorageContext

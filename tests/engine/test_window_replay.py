@@ -30,7 +30,7 @@ from dagflow.execution.program import Program
 from dagflow.journal.journal import Journal
 from dagflow.plan.load import load_app
 from dagflow.report.manifest import manifests, tracked_files, window_manifest
-from dagflow.report.status import status
+from dagflow.report.reading import status
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from tests.engine.test_driver import crashing

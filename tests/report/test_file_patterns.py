@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dagflow.report.file_patterns import matcher_of
+from dagflow.report.input_ranges import matcher_of
 
 
 @pytest.mark.parametrize(

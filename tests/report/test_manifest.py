@@ -17,8 +17,8 @@ from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import DagflowError, MissingError
 from dagflow.plan.load import load_app
+from dagflow.report.input_ranges import LEFT_OUT, PLANNED, READ
 from dagflow.report.manifest import matching_windows, tracked_files, unmatched, window_manifest
-from dagflow.report.version_ranges import LEFT_OUT, PLANNED, READ
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from tests.engine.test_driver import crashing

@@ -20,9 +20,9 @@ from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.placement import place
 from dagflow.plan.render.explain import Format, explain
 from dagflow.report.app_changes import app_changes
+from dagflow.report.endpoints import metrics_text
 from dagflow.report.manifest import window_manifest
 from dagflow.report.own_figures import OwnFigures
-from dagflow.report.prometheus import metrics_text
 from dagflow.report.reading import read_checkpoint
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.inline import InlineRuntime

@@ -14,8 +14,7 @@ from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import DagflowError
 from dagflow.journal.state import PartitionCounts
 from dagflow.journal.windows import Receipt
-from dagflow.report.metric_names import METRICS, STATES
-from dagflow.report.prometheus import metrics_text
+from dagflow.report.endpoints import METRICS, STATES, metrics_text
 from dagflow.report.reading import CheckpointReading, LiveSource, read_checkpoint
 from dagflow.report.snapshot import HeldGroup, OperatorFigures, PortFigures, RunSnapshot
 from dagflow.runtime.inline import InlineRuntime

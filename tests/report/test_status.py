@@ -18,8 +18,8 @@ from dagflow.errors import DagflowError, MissingError
 from dagflow.journal.reader import read_state
 from dagflow.journal.run_progress import RunningWindow, RunProgress, RunRates
 from dagflow.plan.load import load_app
+from dagflow.report.reading import status
 from dagflow.report.snapshot import RunSnapshot
-from dagflow.report.status import status
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from tests.cli.processes import PATIENCE_S

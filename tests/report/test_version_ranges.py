@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagflow.api.context import Skipped
-from dagflow.report.input_ranges import InputRange
-from dagflow.report.version_ranges import IN_PART, LEFT_OUT, PLANNED, READ, VersionRanges
+from dagflow.report.input_ranges import IN_PART, LEFT_OUT, PLANNED, READ, InputRange, VersionRanges
 
 
 def part(start: int, end: int) -> InputRange:

@@ -10,7 +10,7 @@ import pytest
 
 from dagflow.engine.run import run
 from dagflow.plan.load import load_app
-from dagflow.report.status import status
+from dagflow.report.reading import status
 from dagflow.runtime.spark import SparkRuntime
 from dagflow.storage.context import StorageContext
 

@@ -12,7 +12,7 @@ import pytest
 
 from dagflow.api.properties import property_model
 from dagflow.errors import AppError, DagflowError
-from dagflow.report.status import status
+from dagflow.report.reading import status
 from dagflow.storage.context import StorageContext
 from operators.reader.formats import RECORD_FORMATS
 from tests.nightly import by_day

@@ -27,7 +27,7 @@ from dagflow.journal.state import JournalState
 from dagflow.plan.added_operators import grouped
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.manifest import WindowManifest, window_manifest
-from dagflow.report.status import status
+from dagflow.report.reading import status
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from dagflow.storage.pending import PendingFile

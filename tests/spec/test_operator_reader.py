@@ -11,7 +11,7 @@ from dagflow.api.partitioning import BacklogStats, PartitionPolicy, StatsRespons
 from dagflow.engine.run import run
 from dagflow.errors import OperatorError
 from dagflow.plan.load import load_app
-from dagflow.report.status import status
+from dagflow.report.reading import status
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from operators.partitioning.deadline import DeadlinePartitioner

@@ -13,7 +13,7 @@ import pytest
 from dagflow.api.regular_expressions import glob_matcher, why_refused
 from dagflow.errors import AppError
 from dagflow.plan.load import load_app
-from dagflow.report.file_patterns import matcher_of
+from dagflow.report.input_ranges import matcher_of
 from operators.sink.merger import Grouping
 from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.scanner import Scanner

@@ -10,7 +10,7 @@ from dagflow.cli import output
 from dagflow.cli.atomic_text import write_whole
 from dagflow.cli.locations import locate
 from dagflow.cli.shared_options import Settings, store_option
-from dagflow.report.prometheus import metrics_text
+from dagflow.report.endpoints import metrics_text
 from dagflow.report.reading import read_checkpoint
 
 

@@ -21,8 +21,8 @@ from dagflow.journal.run_progress import RunProgress
 from dagflow.report.driver_report import DriverReport
 from dagflow.report.input_ranges import InputRange
 from dagflow.report.manifest import Provenance, TrackedFile, WindowManifest, tracked_files, unmatched, window_manifest
+from dagflow.report.reading import status
 from dagflow.report.snapshot import RunSnapshot
-from dagflow.report.status import status
 from dagflow.report.table_status import tables_status
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted

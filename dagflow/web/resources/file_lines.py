@@ -13,10 +13,9 @@ from dagflow.api.sources import is_source_range
 from dagflow.errors import DagflowError
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window
-from dagflow.report.input_ranges import InputRange
+from dagflow.report.input_ranges import PLANNED, InputRange
 from dagflow.report.manifest import TrackedFile, WindowManifest, merging_window
 from dagflow.report.open_rejects import WindowRejects, rejects_of
-from dagflow.report.version_ranges import PLANNED
 from dagflow.storage.context import StorageContext
 from dagflow.storage.file_kinds import (
     HEAD_BYTES,

@@ -14,9 +14,8 @@ from dagflow.api.regular_expressions import glob_matcher
 from dagflow.journal.retention import all_windows, find_window, newest_windows
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window
-from dagflow.report.input_ranges import InputRange
+from dagflow.report.input_ranges import PLANNED, InputRange, VersionRanges
 from dagflow.report.manifest import TrackedFile, WindowManifest, inputs_of, manifest_of
-from dagflow.report.version_ranges import PLANNED, VersionRanges
 from dagflow.storage.location import redacted
 from dagflow.storage.objects import ObjectStore
 from dagflow.web.app_files import AppFile

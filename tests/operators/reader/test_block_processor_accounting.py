@@ -18,8 +18,8 @@ from dagflow.engine.run import run
 from dagflow.engine.run_setup import RuntimeFactory
 from dagflow.errors import AppError, DagflowError
 from dagflow.plan.load import check, load_app
+from dagflow.report.reading import status
 from dagflow.report.snapshot import RunSnapshot
-from dagflow.report.status import status
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from operators.files.metadata import BlockMetadata

@@ -18,7 +18,7 @@ from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import AppError, RecordError
 from dagflow.plan.load import load_app
 from dagflow.report.open_rejects import RejectChoice
-from dagflow.report.status import status
+from dagflow.report.reading import status
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from operators.reader.path_values import inferred_types
