@@ -107,9 +107,9 @@ def _values(reading: CheckpointReading) -> dict[str, Values]:
     driver: dict[str, Values] = {}
     if run.driver is not None:
         driver = {
-            "dagflow_run_started_timestamp_seconds": run.driver.since_ms / 1000,
-            "dagflow_run_last_beat_timestamp_seconds": run.driver.last_beat_ms / 1000,
-            "dagflow_run_stalls": len(run.driver.stalls),
+            "dagflow_run_started_timestamp_seconds": run.driver.heartbeat.since_ms / 1000,
+            "dagflow_run_last_beat_timestamp_seconds": run.driver.heartbeat.beat_ms / 1000,
+            "dagflow_run_stalls": len(run.driver.heartbeat.stalls),
         }
     return driver | {
         _READABLE: 1,
@@ -213,9 +213,12 @@ def readiness_answer(readings: Sequence[CheckpointReading]) -> Answer:
 
     The body has a line for each checkpoint, with the reason.
     """
-    reasons = [(each, reason_against(each)) for each in readings]
-    lines = (f"{each.checkpoint}: {reason or _state(each)}\n" for each, reason in reasons)
-    return Answer(503 if any(reason for _, reason in reasons) else 200, _TEXT, "".join(lines))
+    reasons = list(map(reason_against, readings))
+    lines = (
+        f"{each.checkpoint}: {reason or (each.snapshot.state if each.snapshot else '')}\n"
+        for each, reason in zip(readings, reasons, strict=True)
+    )
+    return Answer(503 if any(reasons) else 200, _TEXT, "".join(lines))
 
 
 ENDPOINTS: Final[Mapping[str, Callable[[Sequence[CheckpointReading]], Answer]]] = {
@@ -233,16 +236,12 @@ def reason_against(reading: CheckpointReading) -> str:
         return f"not readable: {_first_line(reading.error)}"
     driver = snapshot.driver
     if driver is not None and driver.state in ("stalled", "killed", "failed"):
-        return f"{driver.state}: {_first_line(driver.error)}" if driver.error else driver.state
+        return f"{driver.state}: {_first_line(driver.heartbeat.error)}" if driver.heartbeat.error else driver.state
     if snapshot.state in ("stalled", "failed"):
         return snapshot.state
-    if driver is not None and driver.is_at_work and driver.stalls:
-        return f"stalled: {_first_line(driver.stalls[0])}"
+    if driver is not None and driver.is_at_work and driver.heartbeat.stalls:
+        return f"stalled: {_first_line(driver.heartbeat.stalls[0])}"
     return ""
-
-
-def _state(reading: CheckpointReading) -> str:
-    return "" if reading.snapshot is None else reading.snapshot.state
 
 
 def _first_line(text: str) -> str:

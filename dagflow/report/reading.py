@@ -11,8 +11,7 @@ from dagflow.journal.archives import require_archives
 from dagflow.journal.heartbeat import newest_heartbeat
 from dagflow.journal.reader import read_journal
 from dagflow.journal.state import JournalState
-from dagflow.report.driver_report import DriverReport, state_of_all
-from dagflow.report.snapshot import RunSnapshot, snapshot_of_all
+from dagflow.report.snapshot import DriverReport, RunSnapshot, snapshot_of_all, state_of_all
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, redacted
 
@@ -51,7 +50,7 @@ class CheckpointReading:
         that is longer.
         """
         driver = None if self.snapshot is None else self.snapshot.driver
-        unwatched_s = 0.0 if driver is None or driver.is_at_work else self._since(driver.last_beat_ms)
+        unwatched_s = 0.0 if driver is None or driver.is_at_work else self._since(driver.heartbeat.beat_ms)
         return max(self.oldest_unpublished_s, unwatched_s)
 
     def waits_too_long(self, allowed_s: float = WAIT_S) -> str:
@@ -130,7 +129,7 @@ class LiveSource:
             heartbeat = newest_heartbeat(self._storage.objects(absolute(self._checkpoint)))[1]
         except DagflowError as error:
             return CheckpointReading(shown, None, str(error))
-        driver = None if heartbeat is None else DriverReport.of(heartbeat)
+        driver = DriverReport.of(heartbeat)
         is_stalled = driver is not None and driver.state == "stalled"
         return CheckpointReading(shown, replace(newest, driver=driver, state="stalled" if is_stalled else newest.state))
 
@@ -148,7 +147,7 @@ def status(checkpoint: str, storage: StorageContext, *, with_archive: bool = Fal
     url = absolute(checkpoint)
     # Before the journal: a run that ends in between is called running a moment too long, and not completed too soon.
     heartbeat = newest_heartbeat(storage.objects(url))[1]
-    driver = None if heartbeat is None else DriverReport.of(heartbeat)
+    driver = DriverReport.of(heartbeat)
     try:
         store, journal = read_journal(storage, url)
         if with_archive:
@@ -165,17 +164,16 @@ def status(checkpoint: str, storage: StorageContext, *, with_archive: bool = Fal
         )
     is_unfinished = journal.planned or journal.intents or journal.reprocessing
     is_held = journal.committed_state.held_results or journal.held.waiting
-    reported = heartbeat if driver is not None and driver.is_at_work else None
     found = replace(
         snapshot_of_all(journal),
         state=state_of_all(driver, is_unfinished=bool(is_unfinished or is_held)),
         driver=driver,
     )
-    if reported is None:
+    if heartbeat is None or driver is None or not driver.is_at_work:
         return found
     # What a run has reported may be a few seconds old, and windows were planned and committed since.
-    if reported.progress is not None:
-        found = replace(found, progress=reported.progress.after(journal.last_committed))
-    if reported.backlog_bytes <= found.backlog_bytes:
+    if heartbeat.progress is not None:
+        found = replace(found, progress=heartbeat.progress.after(journal.last_committed))
+    if heartbeat.backlog_bytes <= found.backlog_bytes:
         return found
-    return replace(found, backlog_bytes=reported.backlog_bytes, backlog_blocks=None)
+    return replace(found, backlog_bytes=heartbeat.backlog_bytes, backlog_blocks=None)

@@ -8,13 +8,13 @@ from typing import Any
 
 from dagflow.api.context import WaitingEnd
 from dagflow.errors import own_name
+from dagflow.journal.heartbeat import Heartbeat, Standing
 from dagflow.journal.run_progress import RunningWindow, RunProgress, RunRates
 from dagflow.journal.saved_state import LeftOut
 from dagflow.journal.state import JournalState, PartitionCounts
 from dagflow.journal.windows import PartitionDecision, Receipt
 from dagflow.metrics import names
 from dagflow.metrics.counters import Counters, OperatorReport
-from dagflow.report.driver_report import DriverReport
 from dagflow.report.own_figures import OwnFigures, own_sums
 from dagflow.storage.location import redacted
 from dagflow.storage.pending import HeldFile
@@ -106,6 +106,71 @@ class HeldGroup:
             sum(held.file.records for held in files),
             files[0].held_ms,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class DriverReport:
+    """The newest driver of a checkpoint, by its heartbeat.
+
+    Attributes:
+        state: "starting", "running", "waiting" for new files, "stopping"; "stalled": its process is paused or has not
+            beaten for a while; "killed": its process is gone and left no final state; "completed", "stopped" or
+            "failed".
+        beat_age_s: Seconds since its last beat: by its machine's own clock if that is this one, else by those of two.
+        is_same_machine: Whether it is on this machine.
+    """
+
+    heartbeat: Heartbeat
+    state: Standing
+    beat_age_s: float
+    is_same_machine: bool
+
+    @classmethod
+    def of(cls, heartbeat: Heartbeat | None) -> DriverReport | None:
+        """The current state, from a heartbeat and a look at its process."""
+        if heartbeat is None:
+            return None
+        return cls(heartbeat, heartbeat.standing(), heartbeat.age_s(), heartbeat.process.is_of_this_kernel())
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether the driver is at work, as far as can be seen: neither stalled nor ended."""
+        return self.state in ("starting", "running", "waiting", "stopping")
+
+    def to_json(self) -> dict[str, Any]:
+        """The object `driver` of `dagflow status --json`."""
+        beat = self.heartbeat
+        return {
+            "state": self.state,
+            "command": beat.command,
+            "host": beat.process.host,
+            "user": beat.process.user,
+            "pid": beat.process.pid,
+            "since_ms": beat.since_ms,
+            "last_beat_ms": beat.beat_ms,
+            "beat_age_seconds": round(self.beat_age_s, 3),
+            "app_file": beat.app_file,
+            "error": beat.error,
+            "stalls": beat.stalls,
+        }
+
+
+def state_of_all(driver: DriverReport | None, *, is_unfinished: bool) -> str:
+    """The state of all runs on a checkpoint together.
+
+    Args:
+        driver: The newest driver, or None where no heartbeat is known.
+        is_unfinished: Whether the journal holds a window that is planned or decided, and not published.
+
+    Returns:
+        "running", "stalled", "failed", "stopped" by a signal, or because the process was killed, or "completed".
+    """
+    if driver is not None and driver.is_at_work:
+        return "running"
+    if driver is not None and driver.state in ("stalled", "failed"):
+        return driver.state
+    is_cut_short = driver is not None and driver.state in ("stopped", "killed")
+    return "stopped" if is_cut_short or is_unfinished else "completed"
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,7 +103,7 @@ class WaitsForStallReport(Operator):
 
     def _stalls(self, place: str) -> list[str]:
         driver = status(self.checkpoint, StorageContext.default()).driver
-        return [] if driver is None else [each for each in driver.stalls if place in each]
+        return [] if driver is None else [each for each in driver.heartbeat.stalls if place in each]
 
 
 def test_status_names_what_stands_still(tmp_path: Path, quick: None) -> None:
@@ -115,7 +115,7 @@ def test_status_names_what_stands_still(tmp_path: Path, quick: None) -> None:
     assert re.match(r"window 1, operator 'middle' partition 0: no progress for \d s in take\(\)", file.read_text())
     driver = status(str(tmp_path / "journal"), StorageContext.default()).driver
     assert driver is not None
-    assert driver.to_json()["stalls"] == list(driver.stalls) == []
+    assert driver.to_json()["stalls"] == list(driver.heartbeat.stalls) == []
 
 
 def test_a_heartbeat_has_the_progress_of_a_run_until_it_ends(tmp_path: Path, quick: None) -> None:

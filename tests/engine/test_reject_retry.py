@@ -362,7 +362,11 @@ def test_a_refused_replay_is_no_run(two_files: RetryCase) -> None:
         replay_windows(load_app("app.yaml"), RunOptions(), [1], runtime=InlineRuntime)
     newest = read_checkpoint("journal", STORAGE).snapshot
     assert newest is not None and newest.driver is not None
-    assert (newest.driver.state, newest.driver.command, newest.driver.error) == ("completed", "replay", "")
+    assert (newest.driver.state, newest.driver.heartbeat.command, newest.driver.heartbeat.error) == (
+        "completed",
+        "replay",
+        "",
+    )
 
 
 def test_the_manifest_names_the_windows_that_came_back(two_files: RetryCase) -> None:

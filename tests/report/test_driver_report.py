@@ -8,9 +8,15 @@ from dataclasses import replace
 import pytest
 
 from dagflow.journal.heartbeat import Heartbeat, ProcessIdentity, Standing
-from dagflow.report.driver_report import DriverReport, state_of_all
+from dagflow.report.snapshot import DriverReport, state_of_all
 
-REPORT = DriverReport("running", "run", "mill7", "ann", 7, 0, 0, 1.0, is_same_machine=True)
+BEAT = Heartbeat(ProcessIdentity("mill7", "ann", 7), "n", "run", "app", "", 0, "running", 60_000)
+REPORT = DriverReport(
+    Heartbeat(ProcessIdentity("mill7", "ann", 7), "n", "run", "app", "", 0, "running", 60_000),
+    "running",
+    1.0,
+    is_same_machine=True,
+)
 
 
 @pytest.mark.parametrize(
@@ -45,6 +51,7 @@ def test_a_report_is_json_with_the_process_and_its_times() -> None:
     process = ProcessIdentity("mill7", "ann", 7)
     beat = Heartbeat(process, "n", "run", "app", "/app.yaml", 10, "failed", 20, 0, error="no disk", stalls=["window 3"])
     report = DriverReport.of(beat)
+    assert report is not None
     said = json.loads(json.dumps(report.to_json()))
     assert said.pop("beat_age_seconds") > 0
     assert said == {

@@ -8,11 +8,10 @@ import pytest
 
 from dagflow.engine.run import run
 from dagflow.errors import DagflowError
-from dagflow.journal.heartbeat import Standing
-from dagflow.report.driver_report import DriverReport
+from dagflow.journal.heartbeat import Heartbeat, ProcessIdentity, Standing
 from dagflow.report.endpoints import ENDPOINTS, reason_against
 from dagflow.report.reading import CheckpointReading, read_checkpoint
-from dagflow.report.snapshot import RunSnapshot
+from dagflow.report.snapshot import DriverReport, RunSnapshot
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from tests.engine.sample_app import app_of
@@ -49,5 +48,6 @@ def test_a_finished_run_is_ready_and_a_failed_one_says_why(tmp_path: Path) -> No
 )
 def test_a_run_that_makes_no_progress_is_not_ready(state: Standing, stalls: tuple[str, ...], reason: str) -> None:
     """Whether its process is gone, paused, or only stalled in its work."""
-    driver = DriverReport(state, "run", "host", "me", 1, 0, 0, 0.0, True, stalls=stalls)
+    beat = Heartbeat(ProcessIdentity("host", "me", 1), "n", "run", "app", "", 0, stalls=list(stalls))
+    driver = DriverReport(beat, state, 0.0, True)
     assert reason_against(CheckpointReading("/c", RunSnapshot("app", driver=driver))) == reason

@@ -71,7 +71,7 @@ def test_files_are_in_progress_until_their_last_block(
     stopped = status("journal", StorageContext.default())
     assert stopped.state == "failed"
     assert stopped.driver is not None
-    assert stopped.driver.error == "the lights went out"
+    assert stopped.driver.heartbeat.error == "the lights went out"
     assert (stopped.windows, stopped.files, stopped.files_in_progress) == (1, 1, 1)
     (tmp_path / "in" / "a.log").write_text("changed in between\n")
     done = run(load_app("app.yaml"), RunOptions(), runtime=InlineRuntime)

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from dagflow.journal.heartbeat import Heartbeat, ProcessIdentity
 from dagflow.journal.windows import WindowPlan
 from dagflow.metrics.counters import Counters, OperatorCounters
 from dagflow.report.alert_rules import REJECT_WINDOWS, RecentRejects, exceeded_limits
-from dagflow.report.driver_report import DriverReport
 from dagflow.report.reading import CheckpointReading
-from dagflow.report.snapshot import RunSnapshot
+from dagflow.report.snapshot import DriverReport, RunSnapshot
 from dagflow.spec.app_spec import AlertSettings, HttpTarget
 from dagflow.storage.context import StorageContext
 from dagflow.telemetry.alert_monitor import AlertMonitor
@@ -233,7 +233,8 @@ def test_limits_are_exceeded_only_above_them() -> None:
         "rejects",
         "backlog",
     ]
-    driver = DriverReport("completed", "run", "host", "me", 1, 0, 50_000, 0.0, True)
+    beat = Heartbeat(ProcessIdentity("host", "me", 1), "n", "run", "app", "", 0, "completed", 50_000)
+    driver = DriverReport(beat, "completed", 0.0, True)
     ended = CheckpointReading("/c", RunSnapshot("app", driver=driver), now_s=100.0)
     (finding,) = exceeded_limits(ended, limits, RecentRejects())
     assert finding.text == "the output is 50 s behind, 10 s are allowed"

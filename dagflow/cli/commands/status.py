@@ -18,11 +18,10 @@ from dagflow.errors import own_name
 from dagflow.journal.heartbeat import time_text
 from dagflow.journal.reader import read_state
 from dagflow.journal.run_progress import RunProgress
-from dagflow.report.driver_report import DriverReport
 from dagflow.report.input_ranges import InputRange
 from dagflow.report.manifest import Provenance, TrackedFile, WindowManifest, tracked_files, unmatched, window_manifest
 from dagflow.report.reading import status
-from dagflow.report.snapshot import RunSnapshot
+from dagflow.report.snapshot import DriverReport, RunSnapshot
 from dagflow.report.table_status import tables_status
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
@@ -201,11 +200,12 @@ def _running_rows(progress: RunProgress) -> list[tuple[str, str]]:
 
 
 def _describe(summary: RunSnapshot) -> str:
+    driver = summary.driver
     in_progress = f" ({summary.files_in_progress:,} in progress)" if summary.files_in_progress else ""
     rows = [
         ("app", summary.app),
         ("state", summary.standing),
-        *([] if summary.driver is None else [(summary.driver.command, describe_driver(summary.driver))]),
+        *([] if driver is None else [(driver.heartbeat.command, describe_driver(driver))]),
         ("windows", f"{summary.windows:,} (last planned {summary.last_planned}, committed {summary.last_committed})"),
         ("files", f"{summary.files:,}{in_progress}"),
         ("blocks", f"{summary.blocks:,}"),
@@ -235,8 +235,8 @@ def _describe(summary: RunSnapshot) -> str:
         ),
     ]
     # Locations are not wrapped, so that they can be copied.
-    failure = [f"error: {summary.driver.error}"] if summary.driver is not None and summary.driver.error else []
-    stalls = [f"stalled: {each}" for each in summary.driver.stalls] if summary.driver is not None else []
+    stalls = [f"stalled: {each}" for each in driver.heartbeat.stalls] if driver is not None else []
+    failure = [f"error: {driver.heartbeat.error}"] if driver is not None and driver.heartbeat.error else []
     urls = [f"output: {on_one_line(url)}" for url in summary.outputs]
     lines = [*rescued_lines(summary), *left_out_lines(summary), *waiting_lines(summary)]
     return "\n".join([definitions(rows), *lines, *urls, *stalls, *failure])
@@ -251,22 +251,16 @@ _AT_WORK = {
 
 
 def describe_driver(driver: DriverReport) -> str:
-    who = f"process {driver.pid} of {driver.user} on {driver.host}, since {time_text(driver.since_ms)}"
-    moment = time_text(driver.last_beat_ms)
+    who, moment = driver.heartbeat.who(), time_text(driver.heartbeat.beat_ms)
+    clocks = "" if driver.is_same_machine else " by the clocks of two machines"
+    age_s = driver.beat_age_s
+    if driver.is_at_work and age_s < -1:
+        clocks = " by the clock of its machine, which is ahead of this one"
+        return f"{_AT_WORK[driver.state]}: {who}, last beat {-age_s:.0f} s from now{clocks}"
     if driver.is_at_work:
-        return f"{_AT_WORK[driver.state]}: {who}, last beat {_ago(driver)}"
+        return f"{_AT_WORK[driver.state]}: {who}, last beat {max(age_s, 0):.0f} s ago{clocks}"
     if driver.state == "stalled":
-        return f"no heartbeat for {count(round(max(driver.beat_age_s, 0)), 'second')}{_clocks(driver)}: {who}"
+        return f"no heartbeat for {count(round(max(age_s, 0)), 'second')}{clocks}: {who}"
     if driver.state == "killed":
         return f"killed, it left no final status: {who}, last beat {moment}"
     return f"{driver.state} {moment}: {who}"
-
-
-def _ago(driver: DriverReport) -> str:
-    if driver.beat_age_s < -1:
-        return f"{-driver.beat_age_s:.0f} s from now by the clock of its machine, which is ahead of this one"
-    return f"{max(driver.beat_age_s, 0):.0f} s ago{_clocks(driver)}"
-
-
-def _clocks(driver: DriverReport) -> str:
-    return "" if driver.is_same_machine else " by the clocks of two machines"

@@ -84,8 +84,9 @@ def _error_of(reading: CheckpointReading, snapshot: RunSnapshot) -> str:
     if reading.error or driver is None:
         return reading.error
     if snapshot.standing == "killed":
-        return f"process {driver.pid} on {driver.host} left no final status; the next run continues where it stopped"
-    return driver.error or "; ".join(driver.stalls)
+        process = driver.heartbeat.process
+        return f"process {process.pid} on {process.host} left no final status; the next run continues where it stopped"
+    return driver.heartbeat.error or "; ".join(driver.heartbeat.stalls)
 
 
 def _rates(checkpoint: Checkpoint, snapshot: RunSnapshot) -> dict[str, float]:

@@ -8,9 +8,16 @@ from typing import Any
 import pytest
 
 from dagflow.cli.commands.status import describe_driver
-from dagflow.report.driver_report import DriverReport
+from dagflow.journal.heartbeat import Heartbeat, ProcessIdentity
+from dagflow.report.snapshot import DriverReport
 
-REPORT = DriverReport("running", "run", "mill7", "ann", 7, 0, 60_000, 2.2, is_same_machine=True)
+BEAT = Heartbeat(ProcessIdentity("mill7", "ann", 7), "n", "run", "app", "", 0, "running", 60_000)
+REPORT = DriverReport(
+    Heartbeat(ProcessIdentity("mill7", "ann", 7), "n", "run", "app", "", 0, "running", 60_000),
+    "running",
+    2.2,
+    is_same_machine=True,
+)
 WHO = "process 7 of ann on mill7, since 1970-01-01 00:00:00 UTC"
 
 
