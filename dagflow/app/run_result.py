@@ -6,7 +6,7 @@ import html
 from dataclasses import dataclass
 from typing import Any
 
-from dagflow.cli.number_format import count, duration, size
+from dagflow.cli.output import count, duration, size
 from dagflow.cli.render import summary
 from dagflow.journal.saved_state import LeftOut
 from dagflow.journal.windows import Receipt

@@ -14,10 +14,9 @@ from functools import partial
 from typing import NoReturn
 
 from dagflow.cli import output
-from dagflow.cli.display import Display
+from dagflow.cli.display import Display, display_for, logging_to
 from dagflow.cli.locations import load, require_directory
 from dagflow.cli.prestart import PrestartedProcesses
-from dagflow.cli.progress import display_for, logging_to
 from dagflow.cli.run_log import RunLog, attached, error_fields, json_line, open_run_log
 from dagflow.cli.shared_options import Redact, RunRequest, Settings, usable_cores
 from dagflow.cli.signals import on_driver_thread, stop_on_signals
@@ -41,8 +40,8 @@ from dagflow.report.snapshot import RunSnapshot
 from dagflow.spec.shown_text import shown_value
 from dagflow.storage.location import absolute, redacted
 from dagflow.telemetry.run_signals import MetricsAddress
-from dagflow.web.checkpoints import CheckpointLocation
-from dagflow.web.server import Server
+from dagflow.web.checkpoints import Checkpoint
+from dagflow.web.server import serving
 
 
 def run_app(settings: Settings, asked: RunRequest, started: PrestartedProcesses) -> int:
@@ -230,7 +229,7 @@ def live_pages(port: int | None, app: LogicalPlan, options: RunOptions, observer
         yield
         return
     checkpoint, storage = absolute(options.checkpoint or app.attributes.checkpoint), app.attributes.storage_context()
-    place = CheckpointLocation(checkpoint, storage, app_url_of(app))
-    with Server([place], port=port, is_apart=True).running() as address:
+    place = Checkpoint(checkpoint, storage, app_url_of(app))
+    with serving([place], port=port) as address:
         observer.notice(f"pages of the run: {address.url}")
         yield

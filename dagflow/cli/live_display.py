@@ -17,7 +17,7 @@ from rich.text import Text
 
 from dagflow.cli import output
 from dagflow.cli.display import Display
-from dagflow.cli.number_format import brief, duration, part
+from dagflow.cli.output import brief, duration, part
 from dagflow.cli.render import activity, bottleneck, is_busy, progress_figures, record_rate, summary
 from dagflow.cli.shared_options import Redact
 from dagflow.journal.run_progress import RunningWindow

@@ -15,8 +15,8 @@ import click
 
 import dagflow
 from dagflow.cli import output
-from dagflow.cli.second_signal import end_by_second_signal
 from dagflow.cli.shared_options import Settings, unknown, verbose_option
+from dagflow.cli.signals import end_by_second_signal
 from dagflow.errors import DagflowError, RunStoppedError
 
 COMMANDS = {

@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from dagflow.api.context import Skipped
-from dagflow.cli.number_format import brief, clock, count, duration, part, size
-from dagflow.cli.output import on_one_line
+from dagflow.cli.output import brief, clock, count, duration, on_one_line, part, size
 from dagflow.metrics.names import BYTE_ACCOUNTING
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.storage.location import redacted

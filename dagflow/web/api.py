@@ -17,9 +17,8 @@ from dagflow.web.resources.fleet_resource import app, fleet
 from dagflow.web.resources.graph_resource import graph
 from dagflow.web.resources.log_resource import log
 from dagflow.web.resources.rejects_resource import rejects
-from dagflow.web.resources.scaling_resource import scaling
 from dagflow.web.resources.tables_resource import tables
-from dagflow.web.resources.windows_resource import window, windows
+from dagflow.web.resources.windows_resource import scaling, window, windows
 
 Json = dict[str, Any]
 

@@ -12,6 +12,7 @@ import inspect
 import json
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -35,7 +36,7 @@ from dagflow.spec.shown_text import shown_value
 from dagflow.spec.yaml_tree import Mapping
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, redacted
-from dagflow.web.pages_process import end_with_stdin
+from dagflow.web.server import end_with_stdin
 
 SAMPLE = 20
 _MOST_TEXT = 400
@@ -196,5 +197,5 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    end_with_stdin()
+    threading.Thread(target=end_with_stdin, daemon=True).start()
     sys.exit(main(sys.argv[1:]))

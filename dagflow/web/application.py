@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
@@ -75,9 +76,7 @@ def application(checkpoints: Mapping[str, Checkpoint], token: str = "", hosts: I
         Mount("/", StaticFiles(directory=STATIC, html=True, check_dir=False)),
     ]
     guard = Middleware(Guard, hosts=tuple(hosts), token=token)
-    app = Starlette(routes=routes, middleware=[guard, Middleware(GZipMiddleware, minimum_size=1024)])
-    app.state.events = events
-    return app
+    return Starlette(routes=routes, middleware=[guard, Middleware(GZipMiddleware, minimum_size=1024)])
 
 
 def _values_of(request: Request) -> dict[str, str]:
@@ -106,21 +105,8 @@ class _Json(Response):
         return json.dumps(content, default=as_json, ensure_ascii=True, separators=(",", ":")).encode("ascii")
 
 
-class _Server(uvicorn.Server):
-    """Serves an application, and ends the event streams of its pages on shutdown: no page ends them itself."""
-
-    def __init__(self, config: uvicorn.Config, events: Events) -> None:
-        super().__init__(config)
-        self._events = events
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End the streams, and wait for other requests that are being answered."""
-        self._events.end()
-        await super().shutdown(sockets)
-
-
-def server_of(app: Starlette) -> uvicorn.Server:
-    """A server for an application; slow requests, or pages that read nothing, delay its end by about 1 s at most."""
+def serve(app: Starlette, listening: socket.socket) -> None:
+    """Answer at a socket until the process ends."""
     config = uvicorn.Config(
         app,
         http=Connection,
@@ -128,15 +114,9 @@ def server_of(app: Starlette) -> uvicorn.Server:
         log_config=None,
         access_log=False,
         lifespan="off",
-        timeout_graceful_shutdown=1,
         ws="none",
     )
-    return _Server(config, app.state.events)
-
-
-def serve(server: uvicorn.Server, listening: socket.socket) -> None:
-    """Answer at a socket until the server is asked to end."""
-    asyncio.run(server.serve(sockets=[listening]))
+    asyncio.run(uvicorn.Server(config).serve(sockets=[listening]))
 
 
 LOOK_S = 0.4
@@ -147,9 +127,7 @@ MOST_PAGES = 64
 
 
 class Events:
-    """The changes of some checkpoints, for any number of pages.
-
-    Nothing is looked at while no page is open.
+    """The changes of some checkpoints, for any number of pages: they share one look, and none looks while none is open.
 
     Args:
         looks: How many looks at the app of a checkpoint have ended, by its id.
@@ -158,53 +136,40 @@ class Events:
     def __init__(self, checkpoints: Mapping[str, Checkpoint], looks: Callable[[str], int]) -> None:
         self._checkpoints = checkpoints
         self._looks = looks
-        self._pages: set[asyncio.Queue[str]] = set()
-        self._has_ended = False
-        self._looking: asyncio.Task[None] | None = None
+        self._pages = 0
+        self._lock = asyncio.Lock()
+        self._looked_s = -math.inf
+        self._marks: dict[str, Any] = {}
 
     async def stream(self) -> AsyncIterator[str]:
-        """The events of one page as server-sent events, until it goes away, or the server ends."""
-        if len(self._pages) >= MOST_PAGES:
+        """The events of one page as server-sent events, until it goes away."""
+        if self._pages >= MOST_PAGES:
             return
-        queue: asyncio.Queue[str] = asyncio.Queue(maxsize=100)
-        self._pages.add(queue)
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.create_task(self._look())
+        self._pages += 1
         try:
-            event = _event({"type": "beat"})
-            while not self._has_ended:
-                yield event
-                try:
-                    event = await asyncio.wait_for(queue.get(), BEAT_S)
-                except TimeoutError:
-                    event = _event({"type": "beat"})
+            seen, sent_s = await self._look(), -math.inf
+            while True:
+                if time.monotonic() - sent_s >= BEAT_S:
+                    sent_s = time.monotonic()
+                    yield _event({"type": "beat"})
+                await asyncio.sleep(LOOK_S)
+                marks = await self._look()
+                for name in [name for name in marks if marks[name] != seen[name]]:
+                    sent_s = time.monotonic()
+                    yield _event({"type": "change", "app": name})
+                seen = marks
         finally:
-            self._pages.discard(queue)
+            self._pages -= 1
 
-    def end(self) -> None:
-        """End all streams, and those that begin later; for the thread that runs them."""
-        self._has_ended = True
-        # This wakes the streams that wait; no page sees it.
-        self._send("")
+    async def _look(self) -> dict[str, Any]:
+        async with self._lock:
+            if time.monotonic() - self._looked_s >= LOOK_S:
+                self._marks = await asyncio.to_thread(self._marks_now)
+                self._looked_s = time.monotonic()
+            return self._marks
 
-    async def _look(self) -> None:
-        seen = await asyncio.to_thread(self._marks)
-        while self._pages:
-            await asyncio.sleep(LOOK_S)
-            found = await asyncio.to_thread(self._marks)
-            for name in found.keys() | seen.keys():
-                if found.get(name) != seen.get(name):
-                    self._send(_event({"type": "change", "app": name}))
-            seen = found
-
-    def _marks(self) -> dict[str, Any]:
+    def _marks_now(self) -> dict[str, Any]:
         return {name: (mark_of(each), self._looks(name)) for name, each in self._checkpoints.items()}
-
-    def _send(self, event: str) -> None:
-        for queue in self._pages:
-            # A page that reads no events loads everything anew when it comes back.
-            if not queue.full():
-                queue.put_nowait(event)
 
 
 def mark_of(checkpoint: Checkpoint) -> Any:

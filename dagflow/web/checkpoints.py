@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dagflow.journal.heartbeat import Heartbeat, newest_heartbeat
 from dagflow.journal.log import LOG, SNAPSHOTS
@@ -45,14 +45,14 @@ class Checkpoint:
     """One checkpoint that is shown.
 
     Attributes:
-        id: Names it in addresses: lower-case letters, digits and hyphens.
         app: The app file that was named on the command line, or "".
+        id: Names it in addresses: lower-case letters, digits and hyphens; "" before it is named.
     """
 
-    id: str
     url: str
     storage: StorageContext
     app: str = ""
+    id: str = ""
     kept: KeptJournal = field(default_factory=KeptJournal, repr=False, compare=False)
 
     def read(self) -> CheckpointReading:
@@ -85,32 +85,15 @@ class Checkpoint:
         return redacted(self.url)
 
 
-@dataclass(frozen=True)
-class CheckpointLocation:
-    """A checkpoint as the command line names it.
-
-    Attributes:
-        app: Its app file, or "".
-    """
-
-    url: str
-    storage: StorageContext
-    app: str = ""
-
-
-def named(locations: Iterable[CheckpointLocation]) -> Mapping[str, Checkpoint]:
+def named(checkpoints: Iterable[Checkpoint]) -> Mapping[str, Checkpoint]:
     """Checkpoints by the ids that addresses name them by: the last part of their location, with a number if need be."""
     found: dict[str, Checkpoint] = {}
-    urls: set[str] = set()
-    for place in locations:
-        url = absolute(place.url)
-        if url in urls:
-            continue
-        urls.add(url)
+    by_url = {absolute(each.url): each for each in reversed(list(checkpoints))}
+    for url, checkpoint in reversed(by_url.items()):
         stem = _ENDINGS.sub("", redacted(url).rstrip("/").rpartition("/")[2]).lower()
         base = _ODD.sub("-", stem).strip("-") or "checkpoint"
         number, name = 2, base
         while name in found:
             number, name = number + 1, f"{base}-{number}"
-        found[name] = Checkpoint(name, url, place.storage, place.app)
+        found[name] = replace(checkpoint, url=url, id=name)
     return found

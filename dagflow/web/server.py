@@ -1,100 +1,87 @@
-"""The HTTP server: listens at once, and loads the application, or starts its process, with the first request."""
+"""Serves pages from a process of its own: whatever is asked of it, this process keeps its descriptors and its time.
+
+The process listens at once, and loads the application with the first request.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import pickle
 import secrets
-import selectors
+import select
+import signal
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import NoReturn
 
 from dagflow.errors import DagflowError
-from dagflow.web.checkpoints import CheckpointLocation, named
-from dagflow.web.pages_process import Address, PagesProcess
+from dagflow.web.checkpoints import Checkpoint, named
 from dagflow.web.security import is_loopback
-
-if TYPE_CHECKING:
-    import uvicorn
 
 _QUEUED = 128
 """Connections that wait to be accepted."""
+
+_NICE = 10
+"""The priority below that of the run."""
 
 
 class ServerError(DagflowError):
     """Raised when the server cannot listen where it was asked to."""
 
 
-class Server:
-    """Serves checkpoints from a thread of its own, or from a process of its own.
+@dataclass(frozen=True)
+class Address:
+    host: str
+    port: int
+    token: str
 
-    Guarantee: a server apart takes from this process one socket and one pipe, whatever is asked of it.
+    @property
+    def url(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}/" + (f"?token={self.token}" if self.token else "")
+
+
+@contextlib.contextmanager
+def serving(checkpoints: Iterable[Checkpoint], host: str = "127.0.0.1", port: int = 0) -> Iterator[Address]:
+    """Serve checkpoints for as long as the block lasts, or this process.
+
+    Guarantee: the server takes from this process one pipe, whatever is asked of it.
 
     Args:
         host: Where to listen; any address but a loopback one needs the token that is made for it.
         port: The port; 0 for any that is free.
-        is_apart: Whether a process of its own answers; it ends with this one.
 
     Raises:
         ServerError: The address cannot be listened on.
     """
-
-    def __init__(
-        self,
-        locations: Iterable[CheckpointLocation],
-        host: str = "127.0.0.1",
-        port: int = 0,
-        *,
-        is_apart: bool = False,
-    ) -> None:
-        self._socket = _listening(host, port)
+    with _listening(host, port) as listening:
+        descriptor = listening.fileno()
         token = "" if is_loopback(host) else secrets.token_urlsafe(24)
-        self.address = Address(host, self._socket.getsockname()[1], token)
-        self._checkpoints = named(locations)
-        self._server: uvicorn.Server | None = None
-        self._process = PagesProcess(self._socket, self._checkpoints, self.address) if is_apart else None
-        self._ending, self._end = socket.socketpair()
-        self._has_ended = threading.Event()
-        self._thread = threading.Thread(target=self._serve, name="dagflow-web", daemon=True)
-
-    def _serve(self) -> None:
-        while self._is_asked():
-            if self._process is None:
-                return self._answer()
-            # Should it die, the next request starts another one.
-            self._process.run()
-
-    def _is_asked(self) -> bool:
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._socket, selectors.EVENT_READ)
-            selector.register(self._ending, selectors.EVENT_READ)
-            selector.select()
-        return not self._has_ended.is_set()
-
-    def _answer(self) -> None:
-        # Slow to import: a run imports it only when its pages are opened.
-        from dagflow.web.application import application, serve, server_of
-
-        self._server = server_of(application(self._checkpoints, self.address.token, [self.address.host]))
-        self._server.should_exit = self._has_ended.is_set()
-        serve(self._server, self._socket)
-
-    @contextlib.contextmanager
-    def running(self) -> Iterator[Address]:
-        self._thread.start()
+        address = Address(host, listening.getsockname()[1], token)
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "dagflow.web.server", str(descriptor)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=[descriptor],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )
+    with process:
+        assert process.stdin is not None
         try:
-            yield self.address
+            with contextlib.suppress(BrokenPipeError):
+                # Storage options hold secrets, which other users would see on a command line.
+                shown = [(each.url, each.storage, each.app) for each in checkpoints]
+                process.stdin.write(pickle.dumps((shown, address)))
+                process.stdin.flush()
+            yield address
         finally:
-            self._has_ended.set()
-            self._end.close()
-            if self._server is not None:
-                self._server.should_exit = True
-            if self._process is not None:
-                self._process.end()
-            self._thread.join(timeout=5)
-            self._socket.close()
-            self._ending.close()
+            process.kill()
 
 
 def _listening(host: str, port: int) -> socket.socket:
@@ -106,11 +93,41 @@ def _listening(host: str, port: int) -> socket.socket:
             listening.bind(address)
             listening.listen(_QUEUED)
         except (OSError, UnicodeError) as error:
-            raise _not_listening(host, port, error) from error
+            reason = getattr(error, "strerror", None) or str(error)
+            hint = "name another one with --host and --port"
+            raise ServerError(f"cannot listen on {host}:{port}: {reason}", hint=hint) from error
         unless_it_listens.pop_all()
         return listening
 
 
-def _not_listening(host: str, port: int, error: OSError | UnicodeError) -> ServerError:
-    reason = getattr(error, "strerror", None) or str(error)
-    return ServerError(f"cannot listen on {host}:{port}: {reason}", hint="name another one with --host and --port")
+def _serve(descriptor: int) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        # The driver may have time left to end in order.
+        signal.signal(number, signal.SIG_IGN)
+    os.nice(_NICE)
+    shown, address = pickle.load(sys.stdin.buffer)
+    checkpoints = named(Checkpoint(*each) for each in shown)
+
+    def answer() -> None:
+        with socket.socket(fileno=descriptor) as listening:
+            select.select([listening], [], [])
+            # Slow to import: a run whose pages are never opened does not need it.
+            from dagflow.web.application import application, serve
+
+            serve(application(checkpoints, address.token, [address.host]), listening)
+
+    # The server would handle signals in the main thread.
+    threading.Thread(target=answer, daemon=True).start()
+    end_with_stdin()
+
+
+def end_with_stdin() -> NoReturn:
+    """End this process when stdin is closed: the process that holds its other end has ended."""
+    # Not by sys.stdin, which a thread that reads may not keep at the end of Python.
+    while os.read(0, 1):
+        pass
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    _serve(int(sys.argv[1]))

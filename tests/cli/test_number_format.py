@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagflow.cli.number_format import brief, count, duration, size
+from dagflow.cli.output import brief, count, duration, size
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,7 @@ import threading
 
 import pytest
 
-from dagflow.cli.second_signal import DUPLICATE_S, STOP_SIGNALS
-from dagflow.cli.signals import on_driver_thread, stop_on_signals, stop_requested_by_signals
+from dagflow.cli.signals import DUPLICATE_S, STOP_SIGNALS, on_driver_thread, stop_on_signals, stop_requested_by_signals
 
 
 @pytest.mark.parametrize("number", STOP_SIGNALS)

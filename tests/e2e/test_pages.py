@@ -18,10 +18,9 @@ from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import DagflowError
 from dagflow.plan.load import load_app
 from dagflow.storage.context import StorageContext
-from dagflow.web.checkpoints import CheckpointLocation
-from dagflow.web.report_data import report_data
-from dagflow.web.server import Server
-from dagflow.web.single_page import single_page
+from dagflow.web.checkpoints import Checkpoint
+from dagflow.web.report_data import report_data, single_page
+from dagflow.web.server import serving
 from tests.engine.test_driver import crashing
 from tests.nightly import by_day
 from tests.web.conftest import APP, ROWS, finish, with_table
@@ -74,7 +73,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folders = {app: _prepare(root / app, app, ("a.csv",)) for app in ("finished", "killed", "running")}
     folders["hostile"] = _prepare(root / "hostile", "hostile", HOSTILE)
     checkpoints = {app: place / "out" / f"{app}.journal" for app, place in folders.items()}
-    locations = [CheckpointLocation(str(each), StorageContext.default()) for each in checkpoints.values()]
+    locations = [Checkpoint(str(each), StorageContext.default()) for each in checkpoints.values()]
     with following(folders["running"]) as running:
         with following(folders["killed"]) as killed:
             # These are run while the other two start.
@@ -83,7 +82,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
                     finish()
             await_window(folders["killed"], killed)
         await_window(folders["running"], running)
-        with Server(locations).running() as address:
+        with serving(locations) as address:
             yield Site(address.url, checkpoints)
 
 
@@ -179,7 +178,7 @@ def test_a_failed_run_shows_what_waits_and_why_there_are_no_more_records(page: A
         run(load_app("app.yaml"), RunOptions(), runtime=crashing(after=1))
     lines = (folder / "app.yaml").read_text().splitlines(keepends=True)
     (folder / "app.yaml").write_text("".join(each for each in lines if not each.startswith(("  refused:", "  bad:"))))
-    with Server([CheckpointLocation(str(folder / "out/failed.journal"), StorageContext.default())]).running() as at:
+    with serving([Checkpoint(str(folder / "out/failed.journal"), StorageContext.default())]) as at:
         show(page, f"{at.url}#/apps/failed/graph?node=filter")
         assert "nothing waits" not in page.locator("main").inner_text()
         page.locator(".panel .tools button").click()
@@ -254,10 +253,10 @@ def test_a_committed_window_appears_by_itself(site: Site, page: Any) -> None:
 @pytest.mark.nightly
 def test_a_lost_connection_is_said(site: Site, browser: Any) -> None:
     """A page whose server is gone says so with the time of what it shows, and goes on showing it."""
-    location = CheckpointLocation(str(site.checkpoints["finished"]), StorageContext.default())
+    location = Checkpoint(str(site.checkpoints["finished"]), StorageContext.default())
     context = browser.new_context()
     page = context.new_page()
-    with Server([location]).running() as address:
+    with serving([location]) as address:
         show(page, f"{address.url}#/apps/finished/windows")
         page.wait_for_selector("a.row")
     page.wait_for_selector(".connection")
@@ -314,7 +313,7 @@ def test_a_late_answer_is_said_until_it_comes(site: Site, page: Any) -> None:
 @pytest.mark.nightly
 def test_a_report_is_one_file_that_needs_no_server(site: Site, page: Any, tmp_path: Path) -> None:
     """The same screens open from a file, without a request."""
-    data = report_data(CheckpointLocation(str(site.checkpoints["hostile"]), StorageContext.default()))
+    data = report_data(Checkpoint(str(site.checkpoints["hostile"]), StorageContext.default()))
     (tmp_path / "run.html").write_text(single_page(data))
     requests: list[str] = []
     page.on("request", lambda request: requests.append(request.url))

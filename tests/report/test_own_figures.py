@@ -28,7 +28,7 @@ from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from dagflow.web.api import Api, as_json
-from dagflow.web.checkpoints import CheckpointLocation, named
+from dagflow.web.checkpoints import Checkpoint, named
 
 QUERY = "select k, sum(n) as total from input where n > 0 group by k order by total desc limit 5"
 APP = f"""
@@ -98,7 +98,7 @@ def test_all_that_shows_a_run_has_the_names_of_the_app(app: LogicalPlan) -> None
         assert snapshot.records["query.output"] == snapshot.records["once.output"] == 3
         assert snapshot.records["common/count.output"] == 3
         assert snapshot.records["query.errors"] == 0
-    api = Api(named([CheckpointLocation("journal", storage)]))
+    api = Api(named([Checkpoint("journal", storage)]))
     graph = api.answer("graph", {})
     assert {node["name"] for node in graph["nodes"]} == OWN
     taken = {(node["name"], p["name"]): p["records"] for node in graph["nodes"] for p in node["ports"]}

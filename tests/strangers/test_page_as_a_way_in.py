@@ -22,9 +22,8 @@ from dagflow.storage.objects import ObjectStore
 from dagflow.telemetry.metrics_server import MOST_CONNECTIONS as MOST_OF_METRICS
 from dagflow.telemetry.metrics_server import MetricsServer
 from dagflow.web.application import MOST_CONNECTIONS, MOST_PAGES, application
-from dagflow.web.checkpoints import Checkpoint, CheckpointLocation
-from dagflow.web.pages_process import Address
-from dagflow.web.server import Server
+from dagflow.web.checkpoints import Checkpoint
+from dagflow.web.server import Address, serving
 from tests.web.conftest import folder
 
 __all__ = ["folder"]
@@ -44,8 +43,8 @@ PATIENCE_S = 60.0
 @pytest.fixture
 def address(folder: Path) -> Iterator[Address]:
     """Where the pages of a run are served."""
-    place = CheckpointLocation("out/sample.journal", StorageContext.default())
-    with Server([place], is_apart=True).running() as address:
+    place = Checkpoint("out/sample.journal", StorageContext.default())
+    with serving([place]) as address:
         yield address
 
 
@@ -111,7 +110,7 @@ def test_nothing_is_done_for_a_connection_that_is_closed(folder: Path) -> None:
             asked.append(self.id)
             return super().journal()
 
-    checkpoint = Watched("sample", "out/sample.journal", StorageContext.default())
+    checkpoint = Watched("out/sample.journal", StorageContext.default(), id="sample")
     scope = {"type": "http", "method": "GET", "path": "/api/v1/windows", "query_string": b"", "headers": HOST}
     statuses: list[int] = []
 
@@ -132,9 +131,9 @@ def test_what_looks_at_an_app_ends_with_the_pages(folder: Path) -> None:
     app = (folder / "app.yaml").read_text()
     (folder / "app.yaml").write_text(app.replace("class: Select,", "class: hanging.Select,"))
     os.mkfifo(folder / "alive")
-    place = CheckpointLocation("out/sample.journal", StorageContext.default())
+    place = Checkpoint("out/sample.journal", StorageContext.default())
     with contextlib.ExitStack() as stack:
-        with Server([place], is_apart=True).running() as address:
+        with serving([place]) as address:
             connected(
                 address.port, 1, stack, b"GET /api/v1/sample?port=filter.output HTTP/1.1\r\nHost: localhost\r\n\r\n"
             )

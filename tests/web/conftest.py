@@ -16,7 +16,7 @@ from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from dagflow.web.api import Api, as_json
-from dagflow.web.checkpoints import CheckpointLocation, named
+from dagflow.web.checkpoints import Checkpoint, named
 
 APP = """\
 name: sample
@@ -61,8 +61,8 @@ def finish() -> None:
     run(load_app("app.yaml"), RunOptions(), runtime=InlineRuntime)
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
+@contextlib.contextmanager
+def sample_run(tmp_path: Path) -> Iterator[Path]:
     """A working directory with an app that was run: one file of CSV with one row that is refused."""
     (tmp_path / "app.yaml").write_text(APP)
     (tmp_path / "in").mkdir()
@@ -73,9 +73,16 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         yield tmp_path
 
 
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A working directory with an app that was run."""
+    with sample_run(tmp_path) as folder:
+        yield folder
+
+
 def api_of(*urls: str) -> Api:
     """The answers about some checkpoints."""
-    return Api(named(CheckpointLocation(url, StorageContext.default()) for url in urls or ("out/sample.journal",)))
+    return Api(named(Checkpoint(url, StorageContext.default()) for url in urls or ("out/sample.journal",)))
 
 
 def ask(path: str, **values: str) -> Any:

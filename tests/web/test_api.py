@@ -24,7 +24,7 @@ from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from dagflow.web.api import Api, status_of
 from dagflow.web.application import mark_of
-from dagflow.web.checkpoints import CheckpointLocation, named
+from dagflow.web.checkpoints import Checkpoint, named
 from dagflow.web.query import RequestError
 from dagflow.web.resources.graph_resource import partition_times
 from dagflow.web.resources.windows_resource import slow_tasks
@@ -154,7 +154,7 @@ def test_an_app_of_another_user_is_not_run(folder: Path) -> None:
     # A module there would be imported.
     os.chmod(folder, 0o777)
     assert "the directory of its run" in ask("app")["note"]
-    api = Api(named([CheckpointLocation("out/sample.journal", StorageContext.default(), "app.yaml")]))
+    api = Api(named([Checkpoint("out/sample.journal", StorageContext.default(), "app.yaml")]))
     assert api.answer("app", {})["note"] == ""
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from http.client import HTTPResponse
 from pathlib import Path
 from typing import Any
@@ -17,22 +16,20 @@ from typing import Any
 import pytest
 
 from dagflow.storage.context import StorageContext
-from dagflow.web.checkpoints import CheckpointLocation
-from dagflow.web.pages_process import Address
-from dagflow.web.server import Server, ServerError
-from tests.cli.processes import environment
-from tests.web.conftest import finish
+from dagflow.web.checkpoints import Checkpoint
+from dagflow.web.server import Address, ServerError, serving
+from tests.web.conftest import finish, sample_run
 
 
-def served(host: str = "127.0.0.1", port: int = 0) -> Server:
+def served(host: str = "127.0.0.1", port: int = 0) -> AbstractContextManager[Address]:
     """A server of the checkpoint of the working directory."""
-    return Server([CheckpointLocation("out/sample.journal", StorageContext.default())], host, port)
+    return serving([Checkpoint("out/sample.journal", StorageContext.default())], host, port)
 
 
-@pytest.fixture
-def address(folder: Path) -> Iterator[Address]:
-    """Where a server listens."""
-    with served().running() as listening:
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
+    """Where a server listens, for tests that change nothing."""
+    with sample_run(tmp_path_factory.mktemp("served")), served() as listening:
         yield listening
 
 
@@ -63,14 +60,15 @@ def test_json_is_served_with_headers_that_bind_browsers(address: Address) -> Non
     assert read(missing) == {"error": {"message": "there is no checkpoint 'none' here", "hint": "there are: sample"}}
 
 
-def test_names_that_are_no_text_come_back_as_they_were_given(address: Address, folder: Path) -> None:
+def test_names_that_are_no_text_come_back_as_they_were_given(folder: Path) -> None:
     """A program asks for such a name with the bytes that it has, each as %HH."""
     name = os.fsdecode(b"a\xff\n.csv")
     (folder / "in" / name).write_bytes(b"name,n\nx,1\n")
     finish()
-    (row,) = (each for each in read(ask(address, "/api/v1/files"))["files"] if each["url"].endswith(name))
-    query = urllib.parse.urlencode({"url": os.fsencode(row["url"])})
-    assert read(ask(address, f"/api/v1/files/one?{query}"))["versions"][0]["url"] == row["url"]
+    with served() as address:
+        (row,) = (each for each in read(ask(address, "/api/v1/files"))["files"] if each["url"].endswith(name))
+        query = urllib.parse.urlencode({"url": os.fsencode(row["url"])})
+        assert read(ask(address, f"/api/v1/files/one?{query}"))["versions"][0]["url"] == row["url"]
 
 
 def test_metrics_and_health_are_served(address: Address) -> None:
@@ -103,7 +101,7 @@ def test_requests_that_name_this_machine_are_answered(address: Address, host: st
 
 def test_another_host_than_loopback_needs_its_token(folder: Path) -> None:
     """The token comes in the address once, and then as a cookie or a header."""
-    with served("0.0.0.0").running() as address:
+    with served("0.0.0.0") as address:
         assert address.token in address.url
         with ask(address, "/api/v1/windows") as answer:
             assert answer.status == 401
@@ -121,29 +119,19 @@ def test_another_host_than_loopback_needs_its_token(folder: Path) -> None:
 def test_a_port_that_is_taken_is_an_error_with_advice(address: Address) -> None:
     """The advice names the option, and following it helps."""
     with pytest.raises(ServerError, match=f"cannot listen on 127.0.0.1:{address.port}") as refused:
-        served(port=address.port)
+        served(port=address.port).__enter__()
     assert refused.value.hint == "name another one with --host and --port"
-    with served(port=0).running() as other:
+    with served(port=0) as other:
         assert other.port != address.port
 
 
-def test_a_commit_is_sent_to_pages(address: Address, folder: Path) -> None:
+def test_a_commit_is_sent_to_pages(folder: Path) -> None:
     """The stream has an event of the checkpoint after a run has committed another window."""
-    with ask(address, "/api/v1/events") as stream:
+    with served() as address, ask(address, "/api/v1/events") as stream:
         assert events_until(stream, "beat")["type"] == "beat"
         (folder / "in" / "c.csv").write_bytes(b"name,n\nx,1\n")
         finish()
         assert events_until(stream, "change")["app"] == "sample"
-
-
-def test_streams_end_with_the_server(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """An open page gets the end of its stream, and no error is logged."""
-    with served().running() as address:
-        stream = ask(address, "/api/v1/events")
-        assert events_until(stream, "beat")["type"] == "beat"
-    with stream:
-        assert stream.read() == b"\n"
-    assert [each.getMessage() for each in caplog.records if each.levelname == "ERROR"] == []
 
 
 def events_until(stream: HTTPResponse, kind: str) -> Any:
@@ -154,22 +142,12 @@ def events_until(stream: HTTPResponse, kind: str) -> Any:
     raise AssertionError(f"the stream ended without {kind}")
 
 
-def test_what_answers_is_loaded_with_the_first_request(folder: Path) -> None:
-    """A run whose pages are not opened does not pay for them, and ends at once."""
-    code = """
-import sys, urllib.request
-from dagflow.storage.context import StorageContext
-from dagflow.web.checkpoints import CheckpointLocation
-from dagflow.web.server import Server
-
-place = CheckpointLocation("out/sample.journal", StorageContext.default())
-slow = {"asyncio", "starlette", "uvicorn"}
-with Server([place]).running():
-    pass
-with Server([place]).running() as address:
-    print(slow & sys.modules.keys())
-    print(urllib.request.urlopen(address.url + "healthz").status)
-    print(sorted(slow & sys.modules.keys()))
-"""
-    done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == ["set()", "200", "['asyncio', 'starlette', 'uvicorn']"]
+def test_a_server_takes_one_pipe_and_ends_with_its_block(folder: Path) -> None:
+    """A run whose pages are open keeps its descriptors, and leaves nothing behind."""
+    before = len(os.listdir("/proc/self/fd"))
+    with served() as address:
+        with ask(address, "/healthz") as answer:
+            assert answer.status == 200
+        assert len(os.listdir("/proc/self/fd")) == before + 1
+    with pytest.raises(urllib.error.URLError, match="refused"):
+        ask(address, "/healthz")

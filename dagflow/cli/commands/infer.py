@@ -3,30 +3,38 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import click
 
 from dagflow.cli import output
+from dagflow.cli.display import operators_silenced
 from dagflow.cli.locations import load
-from dagflow.cli.number_format import count
-from dagflow.cli.progress import operators_silenced
+from dagflow.cli.output import count
 from dagflow.cli.record_table import place
-from dagflow.cli.scaffold.app_columns import COLUMNED, RECORDS, AppColumns
 from dagflow.cli.scaffold.app_guess import guess_app, plan_of, read_heads, require_read
 from dagflow.cli.scaffold.app_text import app_text
-from dagflow.cli.scaffold.column_evidence import evidence_of
-from dagflow.cli.scaffold.column_types import ColumnGuess, column_lines, comment, value_text
+from dagflow.cli.scaffold.column_types import ColumnGuess, column_lines, comment, evidence_of, value_text
 from dagflow.cli.shared_options import Settings
 from dagflow.engine.preview import Preview, PreviewOptions, preview
-from dagflow.errors import DagflowError
+from dagflow.errors import AppError, DagflowError
 from dagflow.plan.logical import LogicalPlan
+from dagflow.spec.class_description import ClassInfo
+from dagflow.spec.environment import Environment
+from dagflow.spec.known_names import known_names
+from dagflow.spec.operator_reader import COLUMNS, is_column_file, path_of
+from dagflow.spec.problems import Place, Problems
+from dagflow.spec.yaml_parser import parse_file
+from dagflow.spec.yaml_text import scalar
+from dagflow.spec.yaml_tree import Mapping as YamlMapping
+from dagflow.spec.yaml_tree import Node, Scalar, plain
 from dagflow.storage.file_kinds import FORMAT_BY_KIND
 from dagflow.storage.location import absolute, is_local
 
@@ -172,3 +180,107 @@ def _write_into(app: AppColumns, text: str) -> None:
     if (after := app.with_file(before)) != before:
         path.write_bytes(after.encode())
         output.note(f"{path} names it; the rest of the app is as it was")
+
+
+COLUMNED = ("csv", "json_lines", *FORMAT_BY_KIND.values())
+"""The formats whose columns can be inferred from files."""
+
+RECORDS = "messages"
+"""The port at which a reader emits records."""
+
+
+@dataclass(frozen=True, slots=True)
+class AppColumns:
+    app: str
+    reader: str
+    format: Scalar | YamlMapping
+
+    @classmethod
+    def of(cls, app: str) -> AppColumns:
+        problems = Problems()
+        root = parse_file(app, Environment(os.environ), problems)
+        if root is None:
+            raise AppError(problems.found)
+        operators = root.get("operators") if isinstance(root, YamlMapping) else None
+        entries = operators.entries if isinstance(operators, YamlMapping) else {}
+        with output.reserved_for_results():
+            known = known_names(app).operators
+        found = [
+            cls(app, name, format)
+            for name, each in entries.items()
+            # Loading the app reports what is wrong with an unknown class.
+            if (name not in known or _is_reader(known[name])) and (format := _format_of(each.value))
+        ]
+        if len(found) != 1:
+            raise DagflowError(
+                f"{app} has {len(found)} readers of the formats {' and '.join(COLUMNED)}; columns are inferred for one",
+                hint="give the files instead: dagflow infer FILES",
+            )
+        return found[0]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The format without its columns: every value is read as text."""
+        if isinstance(self.format, Scalar):
+            return {"type": self.format.text}
+        given: dict[str, Any] = plain(self.format)
+        columns = given.pop(COLUMNS, None)
+        given.pop("null_values", None)
+        if given.get("header") is False and columns:
+            given[COLUMNS] = list(columns)
+        return given
+
+    @property
+    def file(self) -> Path:
+        """The file of columns, as the app names it or will name it.
+
+        Raises:
+            DagflowError: The app declares columns itself.
+        """
+        columns = self.format.get(COLUMNS) if isinstance(self.format, YamlMapping) else None
+        if isinstance(columns, Scalar) and is_column_file(columns):
+            return path_of(columns)
+        name = f"{Path(self.app).stem}.columns.yaml"
+        if columns is not None:
+            raise DagflowError(
+                f"{self.app}:{columns.place.line}: the app declares columns itself, and they stay as they are",
+                hint=f"write columns: {name} in their place, and run this again",
+            )
+        return Path(self.app).parent / name
+
+    def with_file(self, text: str) -> str:
+        name = scalar(self.file.name)
+        if isinstance(self.format, YamlMapping):
+            if self.format.get(COLUMNS) is not None:
+                return text
+            kind = self.format.get("type")
+            assert isinstance(kind, Scalar)  # _format_of has checked this
+            is_flow = text[_offset(text, self.format.place)] == "{"
+            indent = " " * (self.format.entries["type"].key_place.column - 1)
+            added = f", columns: {name}" if is_flow else f"\n{indent}columns: {name}"
+            start = _offset(text, kind.place) + len(kind.source)
+            end = start if is_flow else text.find("\n", start)
+            end = len(text.rstrip("\n")) if end < 0 else end
+            return text[:end] + added + text[end:]
+        start = _offset(text, self.format.place)
+        added = f"{{type: {self.format.source}, columns: {name}}}"
+        return text[:start] + added + text[start + len(self.format.source) :]
+
+
+def _is_reader(operator: ClassInfo) -> bool:
+    """Whether the operator's records can be looked at; writers too have a format, and modules may hold readers."""
+    return operator.kind != "module" and any(port.name == RECORDS for port in operator.outputs)
+
+
+def _format_of(operator: Node) -> Scalar | YamlMapping | None:
+    properties = operator.get("properties") if isinstance(operator, YamlMapping) else None
+    format = properties.get("format") if isinstance(properties, YamlMapping) else None
+    kind = format.get("type") if isinstance(format, YamlMapping) else format
+    if not isinstance(kind, Scalar) or kind.text not in COLUMNED or not isinstance(format, Scalar | YamlMapping):
+        return None
+    return format
+
+
+def _offset(text: str, place: Place) -> int:
+    lines = text.splitlines(keepends=True)
+    return sum(map(len, lines[: place.line - 1])) + place.column - 1

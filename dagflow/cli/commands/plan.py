@@ -9,8 +9,7 @@ import click
 from dagflow.api.partitioning import MAX_PARTITIONS, BacklogStats, Partitioner
 from dagflow.cli import output
 from dagflow.cli.locations import load, size_in_bytes
-from dagflow.cli.number_format import duration
-from dagflow.cli.output import definitions
+from dagflow.cli.output import definitions, duration
 from dagflow.cli.shared_options import Settings, set_option
 from dagflow.engine.estimate import estimate
 from dagflow.engine.scaling import asked_for, defined

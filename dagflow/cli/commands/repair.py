@@ -11,7 +11,7 @@ import click
 
 from dagflow.cli import output
 from dagflow.cli.locations import load, require_no_file_above, storage_of
-from dagflow.cli.number_format import count
+from dagflow.cli.output import count
 from dagflow.cli.shared_options import Settings, store_option
 from dagflow.engine.window_repair import RepairedWindow, repair
 from dagflow.errors import MissingError

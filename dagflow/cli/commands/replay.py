@@ -12,7 +12,7 @@ import click
 
 from dagflow.cli import output
 from dagflow.cli.locations import is_app_file, journal_required, load, require_no_file_above
-from dagflow.cli.number_format import count
+from dagflow.cli.output import count
 from dagflow.cli.shared_options import (
     Settings,
     conf_option,

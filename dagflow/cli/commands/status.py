@@ -10,8 +10,7 @@ import click
 
 from dagflow.cli import output
 from dagflow.cli.locations import journal_required, locate
-from dagflow.cli.number_format import brief, clock, count, duration, part, size
-from dagflow.cli.output import definitions, on_one_line
+from dagflow.cli.output import brief, clock, count, definitions, duration, on_one_line, part, size
 from dagflow.cli.render import described_range, left_out_lines, rescued_lines, waiting_lines
 from dagflow.cli.shared_options import Settings, store_option
 from dagflow.errors import own_name

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from dagflow.cli import output
-from dagflow.cli.number_format import count, duration
+from dagflow.cli.output import count, duration
 from dagflow.spec.case_reader import AppCase
 from dagflow.testing.app_cases import FILE_PREFIX, CaseFailure, failures_of, is_case_file, read_cases
 from dagflow.testing.case_update import update_file

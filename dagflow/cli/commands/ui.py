@@ -9,13 +9,13 @@ import click
 
 from dagflow.cli import output
 from dagflow.cli.locations import is_app_file, locate, require_journal
-from dagflow.cli.number_format import count
+from dagflow.cli.output import count
 from dagflow.cli.shared_options import Settings, store_option
 from dagflow.errors import JournalError, StorageError
 from dagflow.storage.context import StorageContext
 from dagflow.web import UI_PORT, require_packages
-from dagflow.web.checkpoints import CheckpointLocation
-from dagflow.web.server import Server
+from dagflow.web.checkpoints import Checkpoint
+from dagflow.web.server import serving
 
 
 @click.command("ui")
@@ -38,17 +38,17 @@ def command(settings: Settings, checkpoints: tuple[str, ...], host: str, port: i
     with --host; they need a token, which is printed with the address.
     """
     require_packages()
-    locations = []
+    shown = []
     for each in checkpoints:
         url, storage = locate(each, app, settings)
         named = app if app is not None else each if is_app_file(each) else ""
         _note_if_not_shown(url, storage, each)
-        locations.append(CheckpointLocation(url, storage, named))
+        shown.append(Checkpoint(url, storage, named))
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: ended.set())
-    with Server(locations, host, port).running() as address:
-        output.note(f"{count(len(locations), 'checkpoint')} at {address.url} (Ctrl-C ends)")
+    with serving(shown, host, port) as address:
+        output.note(f"{count(len(shown), 'checkpoint')} at {address.url} (Ctrl-C ends)")
         ended.wait()
     return 0
 

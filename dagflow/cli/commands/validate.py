@@ -14,7 +14,7 @@ from dagflow.api.properties import Published, marked, property_model
 from dagflow.api.refused_records import REJECTS
 from dagflow.cli import output
 from dagflow.cli.locations import load, note_beside
-from dagflow.cli.number_format import count
+from dagflow.cli.output import count
 from dagflow.cli.shared_options import Settings, set_option
 from dagflow.engine.estimate import estimate
 from dagflow.engine.header_columns import header_problems

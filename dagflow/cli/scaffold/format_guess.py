@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dagflow.cli.number_format import count
+from dagflow.cli.output import count
 from dagflow.cli.scaffold.column_types import ColumnGuess, guess_column
 from dagflow.errors import DagflowError
 from dagflow.storage.file_kinds import FORMAT_BY_KIND, kind_of_content, wide_encoding

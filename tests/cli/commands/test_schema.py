@@ -15,7 +15,7 @@ from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from dagflow.web.api import Api
-from dagflow.web.checkpoints import CheckpointLocation, named
+from dagflow.web.checkpoints import Checkpoint, named
 from tests.cli.commands.inspected_app import APP, invoke
 from tests.language_server import LanguageServer, language_server
 
@@ -104,7 +104,7 @@ def test_the_history_shows_which_record_changed_a_table(tmp_path: Path, monkeypa
     code, out, _ = invoke("schema", "history", "journal")
     assert (code, len(out.splitlines())) == (0, 4)
     assert f"days  new       new: bool    {second}:15" in out
-    (table,) = Api(named([CheckpointLocation("journal", StorageContext.default())])).answer("tables", {})["tables"]
+    (table,) = Api(named([Checkpoint("journal", StorageContext.default())])).answer("tables", {})["tables"]
     assert [each["text"] for each in table["changes"]] == [
         *("new column id int64", "new column n int64", "new column new bool", "new column _rescued string")
     ]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagflow.api.records import RecordBatch
-from dagflow.cli.scaffold.column_evidence import json_type
+from dagflow.cli.scaffold.column_types import json_type
 from operators.reader.columns.json_members import JsonMembers
 from operators.reader.columns.types import ColumnType
 from operators.reader.formats.base import ByteAccounting
