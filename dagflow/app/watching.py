@@ -7,7 +7,8 @@ from typing import Any
 
 from typing_extensions import override
 
-from dagflow.cli.display import Display, display_for, logging_to
+from dagflow.cli.display import Display
+from dagflow.cli.progress import display_for, logging_to
 from dagflow.cli.render import progress_line
 from dagflow.cli.signals import on_driver_thread, stop_on_signals
 from dagflow.engine.run import run as engine_run

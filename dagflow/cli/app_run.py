@@ -14,9 +14,10 @@ from functools import partial
 from typing import NoReturn
 
 from dagflow.cli import output
-from dagflow.cli.display import Display, display_for, logging_to
+from dagflow.cli.display import Display
 from dagflow.cli.locations import load, require_directory
 from dagflow.cli.prestart import PrestartedProcesses
+from dagflow.cli.progress import display_for, logging_to
 from dagflow.cli.run_log import RunLog, attached, error_fields, json_line, open_run_log
 from dagflow.cli.shared_options import Redact, RunRequest, Settings, usable_cores
 from dagflow.cli.signals import on_driver_thread, stop_on_signals

@@ -99,9 +99,9 @@ def _values(reading: CheckpointReading) -> dict[str, Values]:
     run = reading.snapshot
     if run is None:
         return {_READABLE: 0}
-    account, lags = run.byte_accounting(), reading.table_lags()
+    accounting, lags = run.byte_accounting(), reading.table_lags()
     # Bytes that wait for the end of their record are taken up again later, and would lower a counter: they are a gauge.
-    account["skipped"] -= run.waiting_bytes
+    accounting["skipped"] -= run.waiting_bytes
     # A series that begins with the first reject would hide it from rate(): each operator that emits records has one.
     refusing = [each for each in run.operators if each.ports or each.counts.get(names.REJECTED)]
     driver: dict[str, Values] = {}
@@ -126,8 +126,8 @@ def _values(reading: CheckpointReading) -> dict[str, Values]:
         "dagflow_input_files_in_progress": run.files_in_progress,
         "dagflow_input_blocks_total": run.blocks,
         "dagflow_input_bytes_total": run.bytes,
-        "dagflow_content_bytes_total": account.pop("bytes") - run.waiting_bytes,
-        "dagflow_accounted_bytes_total": account,
+        "dagflow_content_bytes_total": accounting.pop("bytes") - run.waiting_bytes,
+        "dagflow_accounted_bytes_total": accounting,
         "dagflow_left_out_bytes": run.left_out.bytes,
         "dagflow_waiting_bytes": run.waiting_bytes,
         "dagflow_records_total": {(each.name, p.name): p.records for each in run.operators for p in each.ports},

@@ -10,7 +10,8 @@ import pytest
 from py4j.java_gateway import GatewayClient  # type: ignore[import-untyped]  # ships no types
 from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]  # ships no types
 
-from dagflow.cli.display import Display, LineDisplay, display_for, logging_to
+from dagflow.cli.display import Display, LineDisplay
+from dagflow.cli.progress import display_for, logging_to
 from tests.cli.samples import APP, summary
 
 

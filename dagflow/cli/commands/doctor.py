@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from dagflow.cli import output
-from dagflow.cli.display import operators_silenced
 from dagflow.cli.locations import load
+from dagflow.cli.progress import operators_silenced
 from dagflow.cli.shared_options import Settings, set_option
 from dagflow.engine.app_checks import app_checks
 from dagflow.engine.machine_checks import MachineCheck, machine_checks

@@ -15,9 +15,9 @@ from typing import Any
 import click
 
 from dagflow.cli import output
-from dagflow.cli.display import operators_silenced
 from dagflow.cli.locations import load
 from dagflow.cli.output import count
+from dagflow.cli.progress import operators_silenced
 from dagflow.cli.record_table import place
 from dagflow.cli.scaffold.app_guess import guess_app, plan_of, read_heads, require_read
 from dagflow.cli.scaffold.app_text import app_text

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 import click
 
 from dagflow.cli import output
-from dagflow.cli.display import operators_silenced
+from dagflow.cli.progress import operators_silenced
 from dagflow.cli.scaffold.app_guess import AppGuess, FileHead, guess_app, plan_of, read_heads, require_read
 from dagflow.cli.scaffold.app_text import MODULE_FILE, SCHEMA_FILE, app_text, operator_name, operator_text, target_of
 from dagflow.cli.scaffold.format_guess import FormatGuess

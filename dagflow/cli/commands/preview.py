@@ -14,9 +14,10 @@ from typing import Any
 import click
 
 from dagflow.cli import output
-from dagflow.cli.display import LineDisplay, logging_to, operators_silenced
+from dagflow.cli.display import LineDisplay
 from dagflow.cli.locations import load, size_in_bytes
 from dagflow.cli.output import count, size
+from dagflow.cli.progress import logging_to, operators_silenced
 from dagflow.cli.record_table import Column, listed_columns, place, table
 from dagflow.cli.shared_options import Settings, set_option
 from dagflow.engine.preview import (

@@ -14,9 +14,9 @@ import click
 from dagflow.cli import output
 from dagflow.cli.commands.replay import app_to_repeat
 from dagflow.cli.commands.status import NOT_READ
-from dagflow.cli.display import display_for, logging_to
 from dagflow.cli.locations import journal_required, locate
 from dagflow.cli.output import count, on_one_line
+from dagflow.cli.progress import display_for, logging_to
 from dagflow.cli.shared_options import (
     Settings,
     conf_option,
