@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.commands.inspected_app import folder, invoke, journal
 from tests.cli.processes import modules_loaded_by
-from tests.report.test_prometheus import of_names
+from tests.report.test_endpoints_metrics import of_names
 
 __all__ = ["folder", "journal"]
 
