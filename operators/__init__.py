@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from operators.partitioning.deadline import DeadlinePartitioner as DeadlinePartitioner
     from operators.partitioning.deadline import StatelessPartitioner as StatelessPartitioner
     from operators.reader.block_reader import BlockReader as BlockReader
+    from operators.reader.formats import read_block as read_block
     from operators.reader.formats.base import RecordFormat as RecordFormat
-    from operators.reader.read_block import read_block as read_block
     from operators.sink.cleaner import SourceCleaner as SourceCleaner
     from operators.sink.merger import FileMerger as FileMerger
     from operators.sink.metadata_writer import MetadataWriter as MetadataWriter

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from pydantic import ValidationError
 
 from dagflow.api.properties import HasProperties, PropertyPartError, PropertyTextError, expectation, property_model
+from dagflow.errors import text_of
 from dagflow.suggestions import did_you_mean
-from operators.dotted_paths import imported
 
 T = TypeVar("T", bound=HasProperties)
 
@@ -141,3 +142,33 @@ def _option_problem(name: str, where: str, details: Sequence[Mapping[str, Any]])
 def _message(detail: Mapping[str, Any]) -> str:
     cause = detail.get("ctx", {}).get("error")
     return cause.reason if isinstance(cause, PropertyTextError) else str(detail["msg"]).removeprefix("Value error, ")
+
+
+def imported(kind: str, path: str) -> object:
+    """Import the object that a dotted path names.
+
+    Args:
+        kind: Its name in messages, such as "format".
+        path: The module, a dot, and the name in it.
+
+    Raises:
+        ValueError: The path has no dot, its module cannot be imported, or has no such name.
+    """
+    module_name, _, name = path.rpartition(".")
+    if not module_name or not all(map(str.isidentifier, path.split("."))):
+        raise ValueError(
+            f"{kind} '{path}' is not a dotted path: that is a module, a dot, and the name in it, such as "
+            "my_module.name for name in my_module.py"
+        )
+    try:
+        module = importlib.import_module(module_name)
+        if hasattr(module, name):
+            return getattr(module, name)
+    # An author's module may do anything while it is imported, sys.exit included.
+    except (Exception, SystemExit) as error:
+        is_missing = isinstance(error, ModuleNotFoundError) and error.name == module_name.partition(".")[0]
+        hint = "; a module of your own lies in the working directory, or beside the app" if is_missing else ""
+        raise ValueError(
+            f"{kind} '{path}': cannot import {module_name}: {type(error).__name__}: {text_of(error)}{hint}"
+        ) from error
+    raise ValueError(f"{kind} '{path}': module {module_name} has no '{name}'{did_you_mean(name, vars(module))}")

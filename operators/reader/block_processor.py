@@ -38,18 +38,18 @@ from dagflow.storage.location import redacted
 from operators.files.metadata import BlockMetadata
 from operators.files.small_file_batch import SmallFileBatch
 from operators.files.source_events import Fate, FileFingerprints, ReadPart
-from operators.reader.block_files import BlockFiles
-from operators.reader.byte_source import UNKNOWN_SIZE, MeasuredFile
-from operators.reader.compression.recognition import CompressionSetting, expected_compression
-from operators.reader.compression.splitting import owned_range
-from operators.reader.compression.stream import CorruptArchiveError
-from operators.reader.content import ContentReader
-from operators.reader.fingerprints import (
+from operators.reader.block_files import (
+    BlockFiles,
     block_fingerprint,
     left_out_fingerprint,
     part_fingerprint,
     skipped_block_fingerprint,
 )
+from operators.reader.byte_source import UNKNOWN_SIZE, MeasuredFile
+from operators.reader.compression.recognition import CompressionSetting, expected_compression
+from operators.reader.compression.splitting import owned_range
+from operators.reader.compression.stream import CorruptArchiveError
+from operators.reader.content import ContentReader
 from operators.reader.formats.base import ByteAccounting, HeaderError
 
 

@@ -13,6 +13,7 @@ from dagflow.errors import RecordError
 from dagflow.metrics.names import RESUMED_BYTES, WAITING_BYTES
 from operators.files.compression import Compression
 from operators.files.metadata import BlockMetadata, FileVersion
+from operators.reader.block_files import require_begun
 from operators.reader.byte_source import UNKNOWN_SIZE, ByteSource, SourcePrefix
 from operators.reader.compression.recognition import (
     CompressionSetting,
@@ -22,7 +23,6 @@ from operators.reader.compression.recognition import (
 )
 from operators.reader.compression.splitting import UNIT_FINDERS, DecompressedPart, owned_range
 from operators.reader.compression.stream import OUTPUT_BYTES, DecompressedFile
-from operators.reader.fingerprints import require_begun
 from operators.reader.formats.base import UNKNOWN_STATE, ByteAccounting, RecordFormat, scanned_before, with_entry_state
 from operators.reader.path_values import REMEDY, PathValues
 

@@ -18,13 +18,12 @@ from dagflow.storage.small_files import SmallFiles
 from operators.files.file_columns import Column
 from operators.files.metadata import BlockMetadata
 from operators.files.small_file_batch import SmallFileBatch
-from operators.reader.block_files import RateLimiter
+from operators.reader.block_files import RateLimiter, buffered_fingerprints
 from operators.reader.block_processor import ErrorPolicy, ReadStep, TaskAccounting, no_records
 from operators.reader.byte_source import BufferedFiles, BufferSlice
 from operators.reader.compression.recognition import is_any_compressed, is_any_unreadable
 from operators.reader.compression.stream import CorruptArchiveError
 from operators.reader.content import ContentReader
-from operators.reader.fingerprints import buffered_fingerprints
 from operators.reader.formats.base import HeaderError
 
 BUFFER_FILES = 4096

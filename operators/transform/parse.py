@@ -19,10 +19,9 @@ from dagflow.api.regular_expressions import Pattern, closed
 from dagflow.storage.columns import borders_of
 from dagflow.suggestions import did_you_mean
 from operators.reader.columns.types import ColumnTypes, refuse_optional
-from operators.reader.columns.typing import in_records, typed
+from operators.reader.columns.typing import in_records, typed, valid_text
 from operators.reader.formats.base import ByteAccounting, Parsed
 from operators.reader.formats.json_lines import JsonLines
-from operators.reader.scanning.column_parsing import valid_text
 from operators.reader.scanning.search import NONE, Positions, contains, escaped_positions, occurrences, positions_of
 from operators.transform.column_operator import ColumnOperator
 

@@ -13,9 +13,8 @@ import pyarrow.csv as arrow_csv
 
 from dagflow.api.records import RecordBatch
 from operators.reader.columns.types import ColumnType
-from operators.reader.columns.typing import typed
+from operators.reader.columns.typing import parse_columns, typed, without_refused
 from operators.reader.formats.base import ByteAccounting, Parsed
-from operators.reader.scanning.column_parsing import parse_columns, without_refused
 from operators.reader.scanning.framing import joined
 from operators.reader.scanning.search import BYTE_ORDER_MARK
 

@@ -13,7 +13,7 @@ from dagflow.api.records import RecordBatch
 from dagflow.storage.location import redacted
 from operators.found_values import FOUND, MAX_DEPTH, Census, fitted, is_deep, is_deep_type, number_of, type_of_most
 from operators.reader.columns.json_members import as_written, is_sound, read_options
-from operators.reader.columns.typing import in_records, without_words
+from operators.reader.columns.typing import in_records, without_refused, without_words
 from operators.reader.columns.written_values import (
     Number,
     Object,
@@ -23,7 +23,6 @@ from operators.reader.columns.written_values import (
     without_collection,
 )
 from operators.reader.formats.base import ByteAccounting, Parsed
-from operators.reader.scanning.column_parsing import without_refused
 from operators.reader.scanning.framing import joined
 from operators.rescued_values import RESCUED, rescued_text
 

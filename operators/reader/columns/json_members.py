@@ -24,7 +24,7 @@ from dagflow.api.records import RecordBatch
 from dagflow.storage.columns import borders_of
 from operators.reader.columns.literals import WIDE_DIGITS
 from operators.reader.columns.types import ColumnType
-from operators.reader.columns.typing import in_records, typed, values_with_refused, without_words
+from operators.reader.columns.typing import in_records, parse_columns, typed, values_with_refused, without_words
 from operators.reader.columns.written_values import (
     WhyNot,
     all_members,
@@ -34,7 +34,6 @@ from operators.reader.columns.written_values import (
     written_type,
 )
 from operators.reader.formats.base import ByteAccounting, Parsed
-from operators.reader.scanning.column_parsing import parse_columns
 from operators.reader.scanning.framing import joined
 from operators.reader.scanning.search import contains, occurrences
 

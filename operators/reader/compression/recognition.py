@@ -31,8 +31,7 @@ from operators.files.compression import (
 from operators.files.file_columns import NameColumn
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource
-from operators.reader.compression.stream import CorruptArchiveError
-from operators.reader.compression.units import may_become_skippable
+from operators.reader.compression.stream import CorruptArchiveError, may_become_skippable
 
 CompressionSetting = Literal["auto", "none", "gzip", "bzip2", "xz", "zstd", "lz4", "snappy"]
 """The app's setting for the compression of its files."""

@@ -15,9 +15,16 @@ from dagflow.errors import CredentialsError, StorageError, TransientStorageError
 from operators.files.compression import Compression
 from operators.files.metadata import BlockMetadata, DecompressedRange
 from operators.reader.byte_source import UNKNOWN_SIZE, ByteSource
-from operators.reader.compression.bzip2 import Bzip2Blocks, Bzip2UnitFinder
 from operators.reader.compression.stream import DecompressedFile
-from operators.reader.compression.units import BufferedSource, GzipUnitFinder, NoUnitError, UnitFinder, ZstdUnitFinder
+from operators.reader.compression.units import (
+    BufferedSource,
+    Bzip2Blocks,
+    Bzip2UnitFinder,
+    GzipUnitFinder,
+    NoUnitError,
+    UnitFinder,
+    ZstdUnitFinder,
+)
 
 UNIT_FINDERS: dict[str, UnitFinder] = {"gzip": GzipUnitFinder(), "bzip2": Bzip2UnitFinder(), "zstd": ZstdUnitFinder()}
 

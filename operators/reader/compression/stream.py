@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from dagflow.errors import DagflowError, RecordError
-from dagflow.storage.file_kinds import is_skippable
+from dagflow.storage.file_kinds import SKIPPABLE_TAIL, is_skippable
 from dagflow.storage.location import redacted
 from operators.files.compression import WINDOW_BYTES, Compression, Decompressor
 from operators.reader.byte_source import UNKNOWN_SIZE, ByteSource, read_fully
-from operators.reader.compression.units import may_become_skippable
 
 INPUT_BYTES = 256 << 10
 """Bytes of the compressed file that are read at a time."""
@@ -237,3 +236,8 @@ def _copy(piece: bytes, start: int, offset: int, buffer: memoryview) -> int:
     part = memoryview(piece)[offset - start : offset - start + len(buffer)]
     buffer[: len(part)] = part
     return len(part)
+
+
+def may_become_skippable(compression: Compression, head: bytes) -> bool:
+    """Whether these may be the first bytes of a frame without data."""
+    return compression.name in ("zstd", "lz4") and SKIPPABLE_TAIL.startswith(head[1:4]) and head[0] & 0xF0 == 0x50

@@ -20,9 +20,9 @@ from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import Bytes, ByteSource, FileView, GrowingSource, encoding_of, read_exactly
 from operators.reader.columns.csv_rows import CsvRows
 from operators.reader.columns.types import ColumnType, ColumnTypes
+from operators.reader.columns.typing import valid_text, without_refused, without_skipped
 from operators.reader.formats.base import ByteAccounting, Parsed, PreScanned
 from operators.reader.scanning.charset import Charset, Decoder, UndecodedRejects
-from operators.reader.scanning.column_parsing import valid_text, without_refused, without_skipped
 from operators.reader.scanning.delimited import Delimited
 from operators.reader.scanning.quoting import (
     ADVICE,

@@ -33,9 +33,9 @@ from operators.reader.columns.json_members import (
     width_of,
 )
 from operators.reader.columns.types import ColumnTypes, refuse_optional
+from operators.reader.columns.typing import valid_text, without_refused, without_skipped
 from operators.reader.columns.written_values import SAMPLED_BYTES, shapes_of, types_of
 from operators.reader.formats.base import ByteAccounting, Inferring, Parsed
-from operators.reader.scanning.column_parsing import valid_text, without_refused, without_skipped
 from operators.reader.scanning.delimited import Delimited
 from operators.reader.scanning.framing import joined
 from operators.reader.scanning.search import CR, LF, Terminators, contains, positions_of

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.records import Origin, RecordBatch
-from operators.dotted_paths import imported
+from operators.format_registry import imported
 from operators.reader.byte_source import BufferedFiles, Bytes, ByteSource, MultiFileReader, read_exactly
 from operators.reader.formats.base import ByteAccounting, FormatTraits, Parsed
 from operators.reader.scanning.charset import BadBytes, Charset, Decoder

@@ -16,8 +16,8 @@ import pyarrow as pa
 from dagflow.api.records import Delimiters, RecordBatch
 from dagflow.errors import RecordError
 from dagflow.storage.columns import borders_of
+from operators.reader.columns.typing import without_refused
 from operators.reader.formats.base import ByteAccounting
-from operators.reader.scanning.column_parsing import without_refused
 from operators.reader.scanning.search import BYTE, CodeUnit
 
 BadBytes = Literal["fail", "replace", "reject"]

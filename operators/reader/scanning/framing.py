@@ -37,9 +37,6 @@ def frame_apart(
 
     Each record begins at its start and its delimiter ends at its stop, in a buffer that begins at base in the file;
     offsets are counted from base, and are the starts if None.
-
-    Each record begins at its start and its delimiter ends at its stop, in a buffer that begins at base in the file;
-    offsets are counted from base, and are the starts if None.
     """
     origin = Origin((block,), starts if offsets is None else offsets, base)
     return RecordBatch(framed=pieces_of(buffer, starts, stops), delimiters=delimiters, origin=origin)
