@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.csv as arrow_csv
 from pydantic import AfterValidator, Field
 
 from dagflow.api.columns.column_typing import StreamColumns
@@ -18,12 +19,12 @@ from dagflow.api.records import RecordBatch
 from dagflow.storage.columns import borders_of
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import Bytes, ByteSource, FileView, GrowingSource, encoding_of, read_exactly
-from operators.reader.columns.csv_rows import CsvRows
 from operators.reader.columns.types import ColumnType, ColumnTypes
-from operators.reader.columns.typing import valid_text, without_refused, without_skipped
+from operators.reader.columns.typing import parse_columns, typed, valid_text, without_refused, without_skipped
 from operators.reader.formats.base import ByteAccounting, Parsed, PreScanned
 from operators.reader.scanning.charset import Charset, Decoder, UndecodedRejects
 from operators.reader.scanning.delimited import Delimited
+from operators.reader.scanning.framing import joined
 from operators.reader.scanning.quoting import (
     ADVICE,
     OUTSIDE,
@@ -37,7 +38,7 @@ from operators.reader.scanning.quoting import (
     stray_quotes,
     unclosed_quote,
 )
-from operators.reader.scanning.search import BYTE, CR, LF, Terminators, find_newlines, positions_of
+from operators.reader.scanning.search import BYTE, BYTE_ORDER_MARK, CR, LF, Terminators, find_newlines, positions_of
 
 
 def _one_character(text: str) -> str:
@@ -140,11 +141,9 @@ class Csv(Delimited, PreScanned):
                 f"encoding {self.encoding!r}: rows cannot be cut in it, because newlines and delimiters are other "
                 "bytes than in ASCII; convert the files to UTF-8 first, as with iconv"
             )
-        words = None if self.null_values is None else tuple(self.null_values)
         # Where long rows are left out, the length of a row that began before a cut is not known behind it.
         adds_up, columns = self.on_long == "fail", self.declared_columns()
         self.traits = replace(self.traits, adds_up=adds_up, has_columns=True, columns=columns)
-        self._rows = CsvRows(self.delimiter, quote, self.escape, self._types, words)
 
     def declared_columns(self) -> StreamColumns:
         """The columns with a declared type, and others of text, which a header may name."""
@@ -237,7 +236,8 @@ class Csv(Delimited, PreScanned):
             for _, problem in rows_with_strays(row, np.array([0, len(row)]), self._dialect):
                 return (), problem
         try:
-            names = self._rows.header(row.tobytes().decode(self._charset.name).encode())
+            text = row.tobytes().decode(self._charset.name).encode()
+            names = list(self._texts(text + b"\n", None, Counter()).column_names)
         except UnicodeDecodeError as error:
             why = f"not valid {self._charset.name}: {error.reason} at byte {error.start}"
             return (), f"{why}; name its encoding with encoding"
@@ -328,13 +328,83 @@ class Csv(Delimited, PreScanned):
             rejects = UndecodedRejects(batch, accounting)
         if not len(text):
             return Parsed(text)
-        parsed = self._rows.parse(text, self._names, rejects)
+        words = ("",) if self.null_values is None else self.null_values
+        parsed = typed(self._split(text, rejects), self._types, words, rejects)
         absent = [name for name in self._optional if name not in self._names]
         if parsed.columns is None or not absent:
             return parsed
         nulls = [pa.nulls(len(parsed.raw), self._optional[name].arrow) for name in absent]
         columns = [*parsed.columns.columns, *nulls]
         return Parsed(parsed.raw, pa.RecordBatch.from_arrays(columns, [*parsed.columns.schema.names, *absent]))
+
+    def _split(self, batch: RecordBatch, rejects: ByteAccounting) -> Parsed:
+        names, wrong = self._names, Counter[int]()
+        try:
+            table = self._texts(_text_of(batch), names, wrong)
+            if table.num_rows == len(batch):
+                return Parsed(batch, table.combine_chunks().to_batches()[0])
+        except pa.ArrowInvalid:
+            pass
+        reasons = {row: f"the row has {count} fields; there are {len(names)} columns" for row, count in wrong.items()}
+        right = without_refused(batch, reasons, rejects)
+
+        def part(rows: RecordBatch) -> pa.Table:
+            table = self._texts(_text_of(rows), names, Counter())
+            if table.num_rows != len(rows):
+                raise pa.ArrowInvalid("The row is not as the quotes around it say")
+            return table
+
+        return parse_columns(right, part, rejects)
+
+    def _texts(self, data: Any, names: tuple[str, ...] | None, wrong: Counter[int]) -> pa.Table:
+        """Split rows into fields with Arrow.
+
+        The first row names the columns where names is None. wrong takes in the number of fields of each row with
+        another one, by the index of the row from 0.
+
+        Raises:
+            pyarrow.ArrowInvalid: The quotes of the rows do not match.
+        """
+
+        def take_note(row: Any) -> str:
+            wrong[row.number - 1] = row.actual_columns
+            return "skip"
+
+        # Arrow skips a byte order mark at the beginning. The file's own is not among the rows: this one is a row's
+        # text.
+        if bytes(data[: len(BYTE_ORDER_MARK)]) == BYTE_ORDER_MARK:
+            data = BYTE_ORDER_MARK + data
+        return arrow_csv.read_csv(
+            pa.BufferReader(data),
+            read_options=arrow_csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=names),
+            parse_options=arrow_csv.ParseOptions(
+                delimiter=self.delimiter,
+                quote_char=False if self.quote == "none" else self.quote,
+                escape_char=self.escape or False,
+                newlines_in_values=True,
+                invalid_row_handler=take_note,
+            ),
+            # Rows were checked to be UTF-8 before, and quotes, escapes and delimiters are single ASCII characters.
+            # Without words of the app's own, text is never null: Arrow would make nulls of a dozen words.
+            convert_options=arrow_csv.ConvertOptions(
+                column_types=dict.fromkeys(names or (), pa.string()),
+                null_values=list(self.null_values or ()),
+                strings_can_be_null=bool(self.null_values),
+                quoted_strings_can_be_null=False,
+                check_utf8=False,
+            ),
+        )
+
+
+def _text_of(batch: RecordBatch) -> pa.Buffer:
+    """Rows side by side, without the newline behind the last.
+
+    This newline may not be in the file, and belongs to the last field where that row was cut inside quotes or ends in
+    an escape.
+    """
+    text = joined(batch)
+    last = batch.delimiters.take(np.array([len(batch) - 1]))
+    return text.slice(0, len(text) - int(np.sum(last.lengths())))
 
 
 @dataclass(frozen=True, slots=True)
