@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from pydantic import Field, PlainValidator, WithJsonSchema
 
 from dagflow.api.columns.column_typing import StreamColumns
-from dagflow.api.operator import Operator, Unified
+from dagflow.api.operator import Operator
 from dagflow.api.ports import InputPort
 from dagflow.api.records import RecordBatch
 from operators.aggregate.aggregate_base import AggregateBase, PartMerger
@@ -115,7 +115,7 @@ class AggregateMerger(_Grouped, PartMerger):
         return self.finished(combined)
 
 
-class Aggregate(_Grouped, ColumnOperator[_Grouping], Unified):
+class Aggregate(_Grouped, ColumnOperator[_Grouping]):
     """Groups records by columns, and gives one record for each group.
 
     A null is a group of its own, and so is NaN. A record is refused if a key or an argument cannot be computed of it.

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from dagflow.api.capabilities import Accumulator, Over
 from dagflow.api.columns.column_typing import ColumnTraced, StreamColumns
-from dagflow.api.operator import Operator
+from dagflow.api.operator import Operator, Unified
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.records import RecordBatch
 from dagflow.errors import START_OVER
@@ -26,7 +26,7 @@ _COMPACT_BYTES = 32 << 20
 """Bytes to wait for before combining again, where combining, most of the work, has not halved the rows."""
 
 
-class AggregateBase(Operator, Accumulator, ColumnTraced):
+class AggregateBase(Operator, Accumulator, Unified):
     """Combines partial results, which are tables, and emits their result.
 
     A subclass says how tables are combined into one, and what is emitted of the last one.
@@ -49,6 +49,9 @@ class AggregateBase(Operator, Accumulator, ColumnTraced):
     @abstractmethod
     def result(self, combined: pa.Table) -> pa.Table:
         """The rows that are emitted, in an order that depends on nothing but the rows."""
+
+    def unifier(self, port: str) -> Operator | None:
+        return None
 
     def begin_window(self, window_id: int) -> None:
         self._partial: list[pa.Table] = []
@@ -95,7 +98,7 @@ class AggregateBase(Operator, Accumulator, ColumnTraced):
         return bytes(sink.getvalue())
 
 
-class PartMerger(AggregateBase):
+class PartMerger(AggregateBase, ColumnTraced):
     """Combines the partial results of all partitions of an operator; see Unified."""
 
     input = InputPort()

@@ -8,8 +8,8 @@ from typing import Annotated
 import pyarrow as pa
 from pydantic import Field
 
-from dagflow.api.columns.column_typing import StreamColumns
-from dagflow.api.operator import Operator, Unified
+from dagflow.api.columns.column_typing import ColumnTraced, StreamColumns
+from dagflow.api.operator import Operator
 from dagflow.api.ports import InputPort
 from dagflow.api.properties import Columns
 from dagflow.api.records import RecordBatch
@@ -42,7 +42,7 @@ class CountMerger(_Summing, PartMerger):
     """Adds up the counts of the partitions of a CountBy."""
 
 
-class CountBy(_Summing, Unified):
+class CountBy(_Summing, ColumnTraced):
     """Emits each value of a column with the number of its records, as `count`.
 
     Guarantee: each key occurs once in a result, with its count over all partitions, in order of keys; a null is

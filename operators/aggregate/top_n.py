@@ -9,8 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
-from dagflow.api.columns.column_typing import StreamColumns
-from dagflow.api.operator import Unified
+from dagflow.api.columns.column_typing import ColumnTraced, StreamColumns
 from dagflow.api.ports import InputPort
 from dagflow.api.properties import Count
 from dagflow.api.records import RecordBatch
@@ -20,7 +19,7 @@ from operators.required_columns import require_columns, require_names
 Order = Literal["ascending", "descending"]
 
 
-class TopN(AggregateBase, Unified):
+class TopN(AggregateBase, ColumnTraced):
     """Emits the records with the largest values of a column, the largest first.
 
     Guarantee: the result is that of all records of a run, a window or a time, as `over` says, whatever the number of
