@@ -112,7 +112,7 @@ class FileMetadata(RowTuple):
 class DecompressedRange(NamedTuple):
     """The part of the content of a cut compressed file that is in a block, as a pre-scan found it.
 
-    Positions are those of the compression: bits for bzip2, bytes for others. Offsets count decompressed bytes.
+    Positions are those of the compressed file. Offsets count decompressed bytes.
     """
 
     start: int

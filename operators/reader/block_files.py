@@ -70,7 +70,6 @@ class BlockFiles:
             raise SourceChangedError("it changed while it was read", url=redacted(block.url), is_rewritten=True)
 
     def close(self) -> None:
-        """Close the file, and give up what was prefetched."""
         self._close_file()
         self._ahead.close()
 
@@ -123,18 +122,15 @@ class RateLimiter:
 
     @property
     def piece_bytes(self) -> int:
-        """The largest number of bytes that should be read at once."""
         return max(int(self._bytes_per_s * PIECE_S), 1)
 
     def begin(self) -> None:
-        """Wait until another read may begin; called before each read, and at the end."""
         while (left_s := self._free_at - self._now()) > 0:
             self._wait(min(left_s, PIECE_S))
             self._step()
         self._began_at = self._now()
 
     def count(self, size_bytes: int) -> None:
-        """Count bytes that were read since begin."""
         # Idle time is not saved up, because using it later would be a burst.
         self._free_at = max(self._free_at, self._began_at) + size_bytes / self._bytes_per_s
         if size_bytes:
@@ -149,7 +145,6 @@ class RateLimitedFile(MeasuredFile):
         self._limiter = limiter
 
     def read_into(self, offset: int, buffer: memoryview) -> int:
-        """See ReadableFile."""
         done = 0
         while done < len(buffer):
             piece = buffer[done : done + self._limiter.piece_bytes]

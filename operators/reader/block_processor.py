@@ -203,7 +203,6 @@ class TaskAccounting:
         self._blocks: list[ByteAccounting] = []
 
     def of(self, block: BlockMetadata) -> ByteAccounting:
-        """The accounting of a block, which counts until the next booking."""
         listener = self._rejects.setdefault(block, []).append if self._takes_rejects else None
         log = functools.partial(self._context.refused.add, block.block_id)
         # The counts of each block are separate: those of a block that is not read to its end do not add up.
@@ -249,11 +248,9 @@ class TaskAccounting:
         self._blocks.clear()
 
     def withdraw(self, block: ByteAccounting) -> None:
-        """Forget a block that is left out after all."""
         self._blocks.remove(block)
 
     def discard(self) -> None:
-        """Forget the blocks of a read that was not finished."""
         self._rejects.clear()
         self._blocks.clear()
 
@@ -292,7 +289,6 @@ class ErrorPolicy:
         self._context = context
 
     def leave_out(self, block: BlockMetadata, error: DagflowError) -> None:
-        """Leave out a block that cannot be read."""
         if isinstance(error, (SourceChangedError, MissingError)):
             self._leave_out_gone(block, error)
             return
@@ -383,7 +379,6 @@ def _has_content(block: BlockMetadata) -> bool:
 
 
 def version_key(block: BlockMetadata) -> VersionKey:
-    """The version of a block's file."""
     version = block.version
     return block.url, version.size_bytes, version.mtime_ns, version.etag
 

@@ -305,11 +305,9 @@ class SpooledSource:
 
     @property
     def size_bytes(self) -> int:
-        """See ByteSource."""
         return self._size
 
     def read_into(self, offset: int, buffer: memoryview) -> int:
-        """See ByteSource."""
         self._file.seek(offset)
         data = self._file.read(len(buffer))
         buffer[: len(data)] = data

@@ -39,7 +39,6 @@ class PathValues:
         self._of: tuple[str, dict[str, Any] | str] | None = None
 
     def decide(self, types: Mapping[str, str] | None) -> None:
-        """Take the types that the first files decided."""
         if self.is_inferred and types is not None:
             self.types = {name: ColumnType.of(kind) for name, kind in types.items()}
             self._of = None

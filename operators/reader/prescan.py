@@ -182,7 +182,6 @@ class BlockPreScan(PreScan):
         return self._with_state.prescan(source, resumed_block(self._format, source, block))
 
     def teardown(self) -> None:
-        """Close the file that was scanned last."""
         if self._opened is not None:
             self._opened.close()
 
@@ -203,7 +202,7 @@ class BlockPreScan(PreScan):
             return item
         if compression is not None:
             chains = None if result is UNREAD else result
-            block, cut = assign_range(item, chains, file.cut or CutProgress(), compression)
+            block, cut = assign_range(item, chains, file.cut or CutProgress())
             if not item.is_last:
                 self._files[key] = replace(file, cut=cut)
             return block

@@ -238,7 +238,6 @@ def is_sound(table: pa.Table) -> bool:
 
 
 def as_written(kind: pa.DataType) -> pa.DataType:
-    """The type of the values in JSON, where dates, times and timestamps are strings."""
     return _replaced(kind, lambda leaf: pa.string() if pa.types.is_temporal(leaf) else leaf)
 
 
@@ -316,7 +315,6 @@ class ObjectReader:
     def __call__(
         self, batch: RecordBatch, schema: pa.Schema, *, takes_others: bool
     ) -> tuple[pa.Table, npt.NDArray[np.bool_]] | None:
-        """Read lines; see read_compiled."""
         # Objects with others inside are left to Arrow.
         if self._left_bytes > 0 and not any(map(pa.types.is_nested, schema.types)):
             self._left_bytes -= joined(batch).size

@@ -113,7 +113,6 @@ _compiled = functools.cache(functools.partial(re.compile, flags=re.ASCII))
 
 
 def why_not(text: str, kind: ColumnType) -> str:
-    """Why a text is no value of a type, as a clause behind it."""
     return reasons_of([text], kind)[0]
 
 
@@ -373,7 +372,6 @@ class ExactDecimal:
         self._unit = Decimal((0, (1,), -kind.scale))
 
     def __call__(self, text: str) -> Decimal:
-        """The decimal of a text."""
         parts = _WITH_EXPONENT.fullmatch(text)
         if parts is None:
             raise pa.ArrowInvalid("A text is no number")
@@ -386,7 +384,6 @@ class ExactDecimal:
             raise pa.ArrowInvalid("A number is none of the type") from None
 
     def reads(self, text: str) -> bool:
-        """Whether a text is a number of the type."""
         try:
             self(text)
         except pa.ArrowInvalid:

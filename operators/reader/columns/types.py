@@ -333,7 +333,6 @@ def _require(text: str, directives: list[str], kind: pa.DataType) -> None:
 
 
 def kind_name(kind: pa.DataType) -> str:
-    """The name of a timestamp's type, as apps give it."""
     return f"timestamp[{kind.unit}]" if kind.tz is None else f"timestamp[{kind.unit}, {kind.tz}]"
 
 

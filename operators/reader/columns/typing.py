@@ -140,7 +140,6 @@ def shown(text: str) -> str:
 
 
 def all_shown(texts: Sequence[str]) -> Iterable[str]:
-    """Values as messages show them."""
     return map(shown, texts)
 
 
@@ -205,7 +204,6 @@ def in_records(reasons: Mapping[int, str], batch: RecordBatch) -> dict[int, str]
 
 
 def all_shortened(records: Sequence[bytes]) -> list[str]:
-    """Records as messages show them."""
     if max(map(len, records), default=0) <= _SHOWN_RECORD:
         # Most records are short and printable, and are decoded together.
         texts = b"\n".join(records).decode(errors="replace").split("\n")

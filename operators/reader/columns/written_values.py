@@ -158,7 +158,6 @@ def _object_of(checks: Mapping[str, Callable[[Any], Any]], *, takes_others: bool
 
 
 def shown_numbers(texts: Sequence[str]) -> list[str]:
-    """Numbers as messages show them."""
     return all_shortened([text.encode() for text in texts])
 
 

@@ -18,15 +18,13 @@ from operators.reader.byte_source import UNKNOWN_SIZE, ByteSource
 from operators.reader.compression.stream import DecompressedFile
 from operators.reader.compression.units import (
     BufferedSource,
-    Bzip2Blocks,
-    Bzip2UnitFinder,
     GzipUnitFinder,
     NoUnitError,
     UnitFinder,
     ZstdUnitFinder,
 )
 
-UNIT_FINDERS: dict[str, UnitFinder] = {"gzip": GzipUnitFinder(), "bzip2": Bzip2UnitFinder(), "zstd": ZstdUnitFinder()}
+UNIT_FINDERS = {"gzip": GzipUnitFinder("gzip"), "bzip2": UnitFinder("bzip2"), "zstd": ZstdUnitFinder("zstd")}
 
 LOOK_BACK_BYTES = 64 << 10
 """Bytes of content before a block that a format can look back at without decompressing the file from its beginning."""
@@ -76,7 +74,6 @@ class _Walker:
         self._block = block
         self._units = units
         self._look_back_bytes = look_back_bytes
-        self._end = block.end * units.positions_per_byte
         self._limit = block.end + max(block.size_bytes, BEYOND_BYTES)
         self._visited: set[int] = set()
 
@@ -93,15 +90,15 @@ class _Walker:
     def _walk(self, entry: int) -> UnitChain | None:
         place, size = entry, 0
         steps = [(entry, 0)]
-        while place < self._end:
+        while place < self._block.end:
             if place in self._visited:
                 return None
             self._visited.add(place)
             try:
                 unit = self._units.measure(self._held, place, self._limit)
             except NoUnitError:
-                if place > entry and self._is_padding(place):
-                    place = self._held.size_bytes * self._units.positions_per_byte
+                if place > entry and self._held.is_padding(place):
+                    place = self._held.size_bytes
                     break
                 return None
             place, size = unit.end, size + unit.size_bytes
@@ -109,10 +106,6 @@ class _Walker:
             while len(steps) > 2 and steps[1][1] <= size - self._look_back_bytes and steps[1][0] < place:
                 del steps[0]
         return UnitChain(entry, place, size, *steps[0])
-
-    def _is_padding(self, place: int) -> bool:
-        per_byte = self._units.positions_per_byte
-        return not place % per_byte and self._held.is_padding(place // per_byte)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +124,6 @@ class CutProgress:
 
     @property
     def is_over(self) -> bool:
-        """Whether later blocks are empty."""
         return self.place < 0
 
 
@@ -139,12 +131,11 @@ def assign_range(
     block: BlockMetadata,
     chains: Sequence[UnitChain] | None,
     progress: CutProgress,
-    compression: Compression,
     look_back_bytes: int = LOOK_BACK_BYTES,
 ) -> tuple[BlockMetadata, CutProgress]:
     """Give a block its range of the content of its file."""
     place, offset = progress.place, progress.offset
-    if progress.is_over or place >= block.end * UNIT_FINDERS[compression.name].positions_per_byte:
+    if progress.is_over or place >= block.end:
         return block.continued(
             decompressed=DecompressedRange(offset, offset, place, place, *progress.near[0])
         ), progress
@@ -176,8 +167,7 @@ def owned_range(block: BlockMetadata, compression: Compression | None) -> tuple[
         return block.start, block.end
     if part is None:
         return (size, size) if block.start else (0, size)
-    per_byte = UNIT_FINDERS[compression.name].positions_per_byte
-    start, end = (size if place < 0 else min(place // per_byte, size) for place in (part.entry, part.exit))
+    start, end = (size if place < 0 else min(place, size) for place in (part.entry, part.exit))
     return start, end
 
 
@@ -188,22 +178,15 @@ class DecompressedPart:
         self._source = source
         self._url = url
         self._compression = compression
-        self._near = self._opened(decompressed)
-        self._start = decompressed.near_start
-        self._front: DecompressedFile | None = None
-
-    def _opened(self, decompressed: DecompressedRange) -> DecompressedFile:
-        place, start = decompressed.near_place, decompressed.near_start
-        if self._compression.name == "bzip2":
-            return Bzip2Blocks(self._source, self._url, place, start)
         borders = [(decompressed.entry, decompressed.start)]
         if decompressed.exit >= 0:
             borders.append((decompressed.exit, decompressed.end))
-        return DecompressedFile(self._source, self._url, self._compression, place, start, borders)
+        place, self._start = decompressed.near_place, decompressed.near_start
+        self._near = DecompressedFile(source, url, compression, place, self._start, borders)
+        self._front: DecompressedFile | None = None
 
     @property
     def size_bytes(self) -> int:
-        """Size of the content of the file; UNKNOWN_SIZE until its end was seen."""
         return self._near.size_bytes
 
     def read_into(self, offset: int, buffer: memoryview) -> int:

@@ -68,7 +68,6 @@ class DecompressedFile:
 
     @property
     def size_bytes(self) -> int:
-        """Size of the content of the file."""
         return self._size
 
     def read_into(self, offset: int, buffer: memoryview) -> int:

@@ -112,7 +112,6 @@ class Csv(Delimited, PreScanned):
     ] = None
 
     def check_properties(self) -> None:
-        """Refuse characters with two meanings, and columns without names."""
         quote = None if self.quote == "none" else self.quote
         marks = [mark for mark in (self.delimiter, quote, self.escape, "\n", "\r") if mark]
         if len(set(marks)) < len(marks):
@@ -159,13 +158,11 @@ class Csv(Delimited, PreScanned):
         return pa.schema([(name, self._types[name].arrow if name in self._types else pa.string()) for name in names])
 
     def find(self, data: Bytes, is_at_end: bool) -> Terminators:
-        """The newlines outside of quotes in a range that begins at a row."""
         quoting = quoting_of(data, self._dialect, True)
         self._has_strays = self.stray_quotes == "reject" and len(stray_quotes(data, self._dialect, quoting)[0]) > 0
         return newlines_outside(data, is_at_end, quoting, OUTSIDE)
 
     def read(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
-        """The rows that begin in a block, given its entry state; none in a file with a bad head."""
         self._entered = (block.start, block.entry_state)
         head = self._head_of(source, block) if self.header and not encoding_of(source)[0] else None
         if head is not None and head.problem:
@@ -274,12 +271,10 @@ class Csv(Delimited, PreScanned):
         return scan.next_row(entry, state, start, limit)
 
     def prescan(self, source: ByteSource, block: BlockMetadata) -> Transition:
-        """The effect of the quotes that begin in a block on the state."""
         scan = self._quotes(source)
         return scan.transition(scan.entry(block.start, self.begin(source)), min(block.end, source.size_bytes))
 
     def exit_state(self, entry_state: int, result: Any) -> int:
-        """The state behind a block."""
         return int(result.applied(entry_state))
 
     def entry_state(self, source: ByteSource, block: BlockMetadata) -> int:
@@ -300,7 +295,6 @@ class Csv(Delimited, PreScanned):
             yield from super()._last(view, block, accounting)
 
     def cause_of_length(self, record: Bytes) -> str:
-        """The quote that the bytes leave open, if they do."""
         opened = unclosed_quote(record, self._dialect)
         return "" if opened is None else f", and none of them closes the quote at byte {opened} of the row; {ADVICE}"
 
@@ -314,7 +308,6 @@ class Csv(Delimited, PreScanned):
         return kept
 
     def parse(self, batch: RecordBatch, accounting: ByteAccounting) -> Parsed:
-        """Columns of strings, or of the types that the app gives."""
         lengths = np.diff(borders_of(batch.framed())) - batch.delimiters.lengths()
         is_empty = lengths == 0
         if self.keep_delimiter:

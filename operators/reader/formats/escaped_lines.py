@@ -41,7 +41,6 @@ class EscapedLines(Lines):
     unescape: Annotated[bool, Field(description="whether the escape characters are removed from the records")] = False
 
     def check_properties(self) -> None:
-        """Refuse an escape that is more than one code unit, or part of the delimiter."""
         super().check_properties()
         if self.escape in (self.delimiter or "\r\n"):
             raise ValueError(f"escape {self.escape!r} is part of the delimiter")
@@ -66,7 +65,6 @@ class EscapedLines(Lines):
         return Terminators(starts, starts + len(self._pattern))
 
     def anchor(self, source: ByteSource, position: int, floor: int) -> int:
-        """A position at or before the given one from which a scan finds every delimiter that ends there or later."""
         backward = BackwardSearch(source, floor, self._unit, min(64, self.chunk_bytes))
         length = self._unit.size if self.delimiter is None else len(self.table[0])
         place = backward.aligned(backward.aligned(position) - length)
@@ -76,7 +74,6 @@ class EscapedLines(Lines):
         return backward.run_start(place, self._escape)
 
     def parse(self, batch: RecordBatch, accounting: ByteAccounting) -> Parsed:
-        """Records in UTF-8, if the encoding is known, and without escapes, if unescape is set."""
         raw = super().parse(batch, accounting).raw
         return Parsed(without_escapes(raw, self.escape.encode()[0]) if self.unescape else raw)
 

@@ -31,7 +31,6 @@ class Fixed(RecordFormat):
     ] = "reject"
 
     def read(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
-        """The records that begin in a block."""
         position = _round_up(block.start, self.length)
         stop = _round_up(block.end, self.length)
         step = min(max(self.chunk_bytes // self.length, 1), BATCH_RECORDS) * self.length
@@ -46,7 +45,6 @@ class Fixed(RecordFormat):
             position += max(count, 1) * self.length
 
     def complete_end(self, source: ByteSource) -> int:
-        """The last multiple of length."""
         return source.size_bytes // self.length * self.length
 
     def _read_tail(

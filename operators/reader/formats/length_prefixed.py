@@ -61,11 +61,9 @@ class LengthPrefixed(RecordFormat):
     ] = 64 << 20
 
     def check_properties(self) -> None:
-        """Begin without a known position in any file."""
         self._reached: tuple[object, int, int] = (None, 0, 0)
 
     def read(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
-        """The records that begin in a block."""
         file = (block.url, block.version)
         position = self._first(source, block, file)
         view = FileView(source)

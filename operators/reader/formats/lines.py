@@ -65,7 +65,6 @@ class Lines(Delimited):
     ] = None
 
     def check_properties(self) -> None:
-        """Prepare the scan for delimiter and encoding."""
         self._validate = None if self.validate is None else _function(self.validate)
         self.is_narrow = self.encoding is None and self.delimiter is None
         self._use(Charset.named(self.encoding) if self.encoding else None)
@@ -99,7 +98,6 @@ class Lines(Delimited):
         return self.hole_bytes(source) if head == bytes(LEAST_HOLE) else mark_bytes
 
     def find(self, data: Bytes, is_at_end: bool) -> Terminators:
-        """The delimiters in a range that begins at a record or an anchor."""
         return self._scaled(self._find(self._unit.view(data), is_at_end))
 
     def _find(self, units: CodeUnits, is_at_end: bool) -> Terminators:
@@ -115,7 +113,6 @@ class Lines(Delimited):
         return found if size == 1 else Terminators(found.starts * size, found.stops * size, found.codes)
 
     def anchor(self, source: ByteSource, position: int, floor: int) -> int:
-        """A position at or before the given one from which a scan finds every delimiter that ends there or later."""
         backward = BackwardSearch(source, floor, self._unit, min(64, self.chunk_bytes))
         # A scan that begins between CR and LF takes the LF alone, which ends where the pair does.
         length = self._unit.size if self.delimiter is None else len(self.table[0])
@@ -123,7 +120,6 @@ class Lines(Delimited):
         return backward.before_overlaps(place, self._pattern) if self._overlaps else place
 
     def decided_length(self, data: Bytes) -> int:
-        """The range without a torn code unit at its end."""
         return len(data) // self._unit.size * self._unit.size
 
     def parse(self, batch: RecordBatch, accounting: ByteAccounting) -> Parsed:
@@ -161,7 +157,6 @@ class MultiFileLines(MultiFileReader):
         self.endings = endings
 
     def read(self, files: BufferedFiles) -> RecordBatch | None:
-        """See MultiFileReader."""
         data = files.data
         sizes = files.sizes
         has_bytes = sizes > 0

@@ -47,7 +47,6 @@ class Regex(Delimited):
     ]
 
     def check_properties(self) -> None:
-        """Anchor the pattern."""
         self._anchored = rf"\A(?:{closed(self.pattern)})"
 
     @property
@@ -82,7 +81,6 @@ class Regex(Delimited):
         return stops
 
     def anchor(self, source: ByteSource, position: int, floor: int) -> int:
-        """The byte before position: a newline there, and the line behind it, decide whether a record begins."""
         return max(floor, position - 1)
 
     def decided_length(self, data: Bytes) -> int:

@@ -34,7 +34,6 @@ class MultiFileRecords(MultiFileReader):
         self._max_record = max_record
 
     def read(self, files: BufferedFiles) -> RecordBatch | None:
-        """See MultiFileReader."""
         if int(files.sizes.max(initial=0)) > self._max_record:
             return None
         count = len(files.indices)
@@ -65,7 +64,6 @@ class WholeFile(RecordFormat):
             self.traits = replace(self.traits, multi_file=MultiFileRecords(self.max_record))
 
     def read(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
-        """The file, if the block is its first."""
         if block.start or (source.size_bytes and block.end == block.start):
             return
         view = FileView(source)
@@ -99,7 +97,6 @@ class WholeFile(RecordFormat):
         accounting.mark_left_out()
 
     def parse(self, batch: RecordBatch, accounting: ByteAccounting) -> Parsed:
-        """The file, with its path if the format has columns."""
         if not self.columns:
             return Parsed(batch)
         # A path may have bytes that are not UTF-8.

@@ -52,7 +52,6 @@ class Xml(RecordFormat):
     max_record: Annotated[Size, Field(ge=1, le=1 << 30, description="maximum bytes of an element")] = 64 << 20
 
     def check_properties(self) -> None:
-        """Prepare the search."""
         tag = re.escape(self.tag.encode())
         self._outside = re.compile(_ASIDE + rb"|<!DOCTYPE|<" + tag + rb"(?=[ \t\r\n/>])")
         self._inside = re.compile(_ASIDE + rb"|</" + tag + rb"(?=[ \t\r\n>])|<" + tag + rb"(?=[ \t\r\n/>])")
@@ -65,7 +64,6 @@ class Xml(RecordFormat):
         return max(len(b"<![CDATA["), len(self.tag.encode()) + 3)
 
     def read(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
-        """The elements that begin in a block."""
         file = (block.url, block.version)
         limit = min(block.end, source.size_bytes)
         reached, end, position, covered = self._reached
