@@ -19,7 +19,8 @@ from dagflow.app.watching import run_watched
 from dagflow.cli.commands.plan import partitions
 from dagflow.cli.shared_options import usable_cores
 from dagflow.engine.limited_run import limited_run
-from dagflow.engine.preview import DEFAULT_RECORDS, Preview, PreviewOptions, preview
+from dagflow.engine.preview import Preview, preview
+from dagflow.engine.preview_chain import DEFAULT_RECORDS, PreviewOptions
 from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import AppError, PlanError, Problem, SpecError
 from dagflow.plan.load import logical_plan

@@ -18,7 +18,8 @@ from dagflow.api.transactions import TransactionalSink
 from dagflow.engine.machine_checks import MachineCheck, checked, free_space
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.preparation import LocationCollector, prepare_operator
-from dagflow.engine.preview import PreviewOptions, preview
+from dagflow.engine.preview import preview
+from dagflow.engine.preview_chain import PreviewOptions
 from dagflow.engine.run_setup import RunOptions, lazy_runtime
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import DagflowError, MissingError

@@ -8,7 +8,8 @@ from dataclasses import replace
 import pyarrow as pa
 
 from dagflow.api.columns.column_typing import StreamColumns
-from dagflow.engine.preview import PreviewOptions, preview
+from dagflow.engine.preview import preview
+from dagflow.engine.preview_chain import PreviewOptions
 from dagflow.errors import DagflowError, Problem
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import PortRef

@@ -17,36 +17,14 @@ from dagflow.api.refused_records import REJECTS
 from dagflow.api.sources import url_of
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.preparation import LocationCollector, prepare_operator
-from dagflow.engine.preview_chain import PreviewChain, PreviewLimits, PreviewReject, PreviewResults
+from dagflow.engine.preview_chain import PreviewChain, PreviewOptions, PreviewReject
 from dagflow.engine.preview_port import PreviewPort, find_port, part_before
-from dagflow.engine.preview_source import PreviewInput
-from dagflow.errors import DagflowError, OperatorError, PlanError, Problem, own_name
+from dagflow.engine.preview_source import preview_input
+from dagflow.errors import DagflowError, PlanError, Problem, own_name
 from dagflow.execution.program import Program
 from dagflow.plan.logical import LogicalPlan, own_port
 from dagflow.plan.physical import PortRef
 from dagflow.storage.location import redacted
-
-DEFAULT_RECORDS = 20
-DEFAULT_READ_BYTES = 16 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class PreviewOptions:
-    """What a preview shows.
-
-    Attributes:
-        at: "operator.port"; None for the records that the app's output would get.
-        records: How many records to show.
-        file: The only file to read, which may be no input of the app; None for the app's input.
-        offset: Where to begin in the file: at the first record that begins at this offset or after it.
-        read_bytes: Bytes to read at most, where fewer records arrive.
-    """
-
-    at: str | None = None
-    records: int = DEFAULT_RECORDS
-    file: str | None = None
-    offset: int = 0
-    read_bytes: int = DEFAULT_READ_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +118,7 @@ def _cell(value: Any) -> str:
     return html.escape(text)
 
 
-def preview(app: LogicalPlan, options: PreviewOptions = PreviewOptions()) -> Preview:
+def preview(app: LogicalPlan, options: PreviewOptions = PreviewOptions()) -> Preview:  # noqa: B008  # frozen
     """Run an app up to a port until there are enough records to show.
 
     The operators start without state, as in a first run; the app's own instances are left unchanged. No journal is
@@ -159,103 +137,43 @@ def preview(app: LogicalPlan, options: PreviewOptions = PreviewOptions()) -> Pre
         for name, operator in placed.operators.items():
             prepare_operator(name, operator, LocationCollector(placed.storage))
         program = Program.of(app.name, placed.plan, placed.operators, placed.storage)
-        with PreviewInput(placed, program, options.offset) as source:
-            return _Run(app, placed, program, port, options).run(source)
+        chain = PreviewChain(app, placed, program, port, options)
+        with preview_input(placed, program, options.offset) as source:
+            error = chain.run(source)
+    connected = {edge.source for edge in app.edges} | {port.ref, *port.sources}
+    return Preview(
+        app=app.name,
+        port=str(port.ref),
+        columns=_columns_of(chain.batches),
+        records=tuple(record for batch in chain.batches for record in _records_of(batch)),
+        count=chain.count,
+        at_end=chain.at_end,
+        operators=tuple(_operators(app, placed, port, chain).values()),
+        files=tuple(chain.urls),
+        size_bytes=chain.size_bytes,
+        is_complete=chain.is_complete,
+        rejects=tuple(chain.rejects),
+        reject_count=chain.reject_count,
+        ends_run=tuple(
+            dict.fromkeys(own_name(name) for name in chain.rejecting if PortRef(name, REJECTS) not in connected)
+        ),
+        left_out=tuple(replace(skipped, url=redacted(skipped.url)) for skipped in chain.left_out),
+        error=error,
+    )
 
 
-class _Run:
-    """One preview under way."""
-
-    def __init__(
-        self, app: LogicalPlan, placed: PlacedApp, program: Program, port: PreviewPort, options: PreviewOptions
-    ) -> None:
-        self._app = app
-        self._placed = placed
-        self._program = program
-        self._port = port
-        self._limits = PreviewLimits(options.records, options.read_bytes, options.offset)
-        self._seen = PreviewResults()
-        self._chain: PreviewChain | None = None
-        self._is_complete = False
-
-    def run(self, source: PreviewInput) -> Preview:
-        error: DagflowError | None = None
-        try:
-            self._is_complete = all(self._feed_step(source, tuples) for tuples in source.steps())
-            chain = self._chain_of(source)
-            self._is_complete = self._is_complete and not chain.has_waiting
-            chain.finish()
-        except DagflowError as raised:
-            error = raised
-            if isinstance(error, OperatorError):
-                error.window_id = error.partition = -1  # a preview has neither
-        finally:
-            if self._chain is not None:
-                self._chain.close(error)
-        return self._result(error)
-
-    def _chain_of(self, source: PreviewInput) -> PreviewChain:
-        """The chain; a new one where a pre-scan has found more before anything was read."""
-        if self._chain is None or not self._chain.has_read:
-            if self._chain is not None:
-                self._chain.close()
-            self._chain = PreviewChain(
-                self._app,
-                self._placed,
-                self._program,
-                self._port,
-                self._limits,
-                source.prescan_states(),
-                self._seen,
-            )
-        return self._chain
-
-    def _feed_step(self, source: PreviewInput, tuples: Mapping[PortRef, list[Any]]) -> bool:
-        """Feed a step; returns whether more is needed."""
-        chain = self._chain_of(source)
-        for target, items in tuples.items():
-            for item in items:
-                if not chain.feed(target, item) or chain.is_enough:
-                    return False
-        return True
-
-    def _result(self, error: DagflowError | None) -> Preview:
-        chain, seen = self._chain, self._seen
-        connected = {edge.source for edge in self._app.edges} | {self._port.ref, *self._port.sources}
-        records = tuple(record for batch in seen.batches for record in _records_of(batch))
-        return Preview(
-            app=self._app.name,
-            port=str(self._port.ref),
-            columns=_columns_of(seen.batches),
-            records=records,
-            count=seen.count,
-            at_end=seen.at_end,
-            operators=tuple(self._operators(seen).values()),
-            files=tuple(seen.urls),
-            size_bytes=0 if chain is None else chain.size_bytes,
-            is_complete=self._is_complete and error is None,
-            rejects=tuple(seen.rejects),
-            reject_count=seen.reject_count,
-            ends_run=tuple(
-                dict.fromkeys(own_name(name) for name in seen.rejecting if PortRef(name, REJECTS) not in connected)
-            ),
-            left_out=tuple(replace(each, url=redacted(each.url)) for each in seen.left_out),
-            error=error,
-        )
-
-    def _operators(self, seen: PreviewResults) -> dict[str, OperatorPreview]:
-        stages = self._placed.plan.stages
-        takers = {edge.target.operator for stage in stages for edge in (*stage.edges, *stage.outputs)}
-        used = {edge.source for stage in stages for edge in (*stage.edges, *stage.outputs)} | set(self._port.sources)
-        found: dict[str, OperatorPreview] = {}
-        for name in (name for stage in stages for name in stage.operators):
-            ports = {ref: own_port(ref, self._app.own_ports) for ref in sorted(used, key=str) if ref.operator == name}
-            given = {own.port: seen.given[ref] for ref, own in ports.items() if own is not None}
-            first = found.get(own_name(name))
-            taken = first.taken if first is not None else seen.taken[name] if name in takers else None
-            earlier = first.given if first is not None else {}
-            found[own_name(name)] = OperatorPreview(own_name(name), taken, {**earlier, **given})
-        return found
+def _operators(app: LogicalPlan, part: PlacedApp, port: PreviewPort, chain: PreviewChain) -> dict[str, OperatorPreview]:
+    """What each operator of the app did, or its parts did together, by name."""
+    edges = [edge for stage in part.plan.stages for edge in (*stage.edges, *stage.outputs)]
+    takers = {edge.target.operator for edge in edges}
+    used = {edge.source for edge in edges} | set(port.sources)
+    operators: dict[str, OperatorPreview] = {}
+    for part_of, name in ((own_name(name), name) for stage in part.plan.stages for name in stage.operators):
+        ports = {ref: own_port(ref, app.own_ports) for ref in sorted(used, key=str) if ref.operator == name}
+        given = {own.port: chain.given[ref] for ref, own in ports.items() if own is not None}
+        first = operators.get(part_of, OperatorPreview(part_of, chain.taken[name] if name in takers else None, {}))
+        operators[part_of] = replace(first, given={**first.given, **given})
+    return operators
 
 
 def _records_of(batch: RecordBatch) -> Iterator[PreviewRecord]:

@@ -6,7 +6,7 @@ import contextlib
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dagflow.api.capabilities import TupleReader
@@ -58,40 +58,39 @@ class _PreviewServices:
         return contextlib.nullcontext()
 
 
-class PreviewInput:
-    """The tuples that the control operators of an app emit, completed by pre-scans, in the order of a run.
+@contextlib.contextmanager
+def preview_input(app: PlacedApp, program: Program, offset: int = 0) -> Iterator[PreviewInput]:
+    """The input of a preview, whose operators are torn down at the end.
 
-    The operators' state goes to a temporary directory, which is removed at the end.
+    The operators' state goes to a temporary directory, which is removed.
 
     Args:
         app: The previewed part of an app.
         program: The same part, as a program for tasks.
         offset: Blocks of a file that end before this offset are left out, as far as the operator can tell.
     """
+    sweep()  # what killed previews have left
+    with contextlib.closing(Scratch(tempfile.gettempdir())) as directory:
+        index = index_operators(app.plan.control, {})
+        services = {
+            name: _PreviewServices(join(absolute(str(directory.path)), name), index[name]) for name in app.plan.control
+        }
+        outputs = TaskOutputs(app.storage, pending_tag("preview", 0), "process")
+        control = ControlGraph(app, services, outputs, index)
+        prescans = PreScans(app.operators, lambda: InlineRuntime(program))
+        with torn_down(*control.chains):
+            yield PreviewInput(app, control, services, prescans, offset)
 
-    def __init__(self, app: PlacedApp, program: Program, offset: int = 0) -> None:
-        self._app = app
-        self._offset = offset
-        sweep()  # what killed previews have left
-        self._prescans = PreScans(app.operators, lambda: InlineRuntime(program))
-        with contextlib.ExitStack() as undo:
-            directory = undo.enter_context(contextlib.closing(Scratch(tempfile.gettempdir())))
-            index = index_operators(app.plan.control, {})
-            self._services = {
-                name: _PreviewServices(join(absolute(str(directory.path)), name), index[name])
-                for name in app.plan.control
-            }
-            outputs = TaskOutputs(app.storage, pending_tag("preview", 0), "process")
-            self._control = ControlGraph(app, self._services, outputs, index)
-            undo.enter_context(torn_down(*self._control.chains))
-            self._undo = undo.pop_all()
 
-    def __enter__(self) -> PreviewInput:
-        return self
+@dataclass(frozen=True, slots=True)
+class PreviewInput:
+    """The tuples that the control operators of an app emit, completed by pre-scans, in the order of a run."""
 
-    def __exit__(self, *raised: Any) -> None:
-        """Tear down the control operators; their failure does not hide an earlier one."""
-        self._undo.__exit__(*raised)
+    _app: PlacedApp
+    _control: ControlGraph
+    _services: Mapping[str, _PreviewServices]
+    _prescans: PreScans
+    _offset: int
 
     def steps(self) -> Iterator[Mapping[PortRef, list[Any]]]:
         """The tuples by input port, step by step, until the control operators have no more."""
@@ -133,7 +132,7 @@ def first_files(app: LogicalPlan, count: int) -> list[str]:
     """
     placed = PlacedApp.of(app, app.attributes.storage_context())
     found: dict[str, None] = {}
-    with PreviewInput(placed, Program.of(app.name, placed.plan, placed.operators, placed.storage)) as source:
+    with preview_input(placed, Program.of(app.name, placed.plan, placed.operators, placed.storage)) as source:
         for tuples in source.steps():
             items = unbatched(item for items in tuples.values() for item in items)
             found.update((url, None) for url in map(url_of, items) if url)

@@ -8,7 +8,7 @@ import pickle
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import Any
 
 from msgspec import structs
@@ -168,7 +168,7 @@ class StageTask:
                 connected=frozenset(ref.port for ref in connected if ref.operator == name),
                 storage=self._program.storage,
                 outputs=self._outputs,
-                prescan=self._prescan_of(name, operator),
+                prescan=prescan_of(name, operator, self._window.prescans),
                 is_reprocessed=self._window.is_reprocessed,
                 may_hold=not self._window.is_reprocessed and grouper_name(name) in self._program.plan.control,
                 gone=self._window.gone,
@@ -180,12 +180,6 @@ class StageTask:
             state = self._window.states.get((name, self._partition))
             if state is not None:
                 self._chain.restore(name, state)
-
-    def _prescan_of(self, name: str, operator: Any) -> Any:
-        saved = self._window.prescans.get(name)
-        if saved is None or not isinstance(operator, TupleReader) or (prescan := operator.prescan()) is None:
-            return None
-        return StateCodec.of_prescans(name, prescan).decode(saved)
 
     def _edges(self) -> Iterator[Any]:
         yield from self._stage.edges
@@ -312,6 +306,14 @@ class StageTask:
     def _sent(self) -> list[ShuffleItem]:
         sent, self._outgoing = self._outgoing, []
         return sent
+
+
+def prescan_of(name: str, operator: Operator, saved_by_operator: Mapping[str, SavedState]) -> Any:
+    """The state of an operator's pre-scan; None where it has none."""
+    saved = saved_by_operator.get(name)
+    if saved is None or not isinstance(operator, TupleReader) or (prescan := operator.prescan()) is None:
+        return None
+    return StateCodec.of_prescans(name, prescan).decode(saved)
 
 
 def run_prescan(program: Program, operator: str, items: Iterable[Any]) -> Iterator[Any]:

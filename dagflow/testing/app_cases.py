@@ -13,7 +13,8 @@ from typing import Any
 
 from dagflow.api.control import ControlOperator
 from dagflow.api.operator import defines
-from dagflow.engine.preview import PreviewOptions, preview
+from dagflow.engine.preview import preview
+from dagflow.engine.preview_chain import PreviewOptions
 from dagflow.errors import DagflowError, PlanError, SpecError
 from dagflow.plan.logical import LogicalPlan
 from dagflow.spec.case_reader import AppCase, CaseReader, Expected

@@ -20,7 +20,8 @@ from dagflow.api.control import InputOperator
 from dagflow.api.properties import property_model
 from dagflow.engine.operator_state import directory_of_state
 from dagflow.engine.placed_app import PlacedApp
-from dagflow.engine.preview import PreviewOptions, preview
+from dagflow.engine.preview import preview
+from dagflow.engine.preview_chain import PreviewOptions
 from dagflow.engine.preview_port import find_port
 from dagflow.engine.repeatable import remover_of, why_not_again, why_not_replayed
 from dagflow.errors import AppError, DagflowError, PlanError

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from dagflow import InputPort, Operator, OutputPort, RecordBatch
-from dagflow.engine.preview import Preview, PreviewOptions, preview
+from dagflow.engine.preview import Preview, preview
+from dagflow.engine.preview_chain import PreviewOptions
 from dagflow.engine.run import run
 from dagflow.errors import MissingError, PlanError
 from dagflow.plan.load import load_app

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from dagflow import InputPort, Operator, OutputPort
 from dagflow.api.capabilities import Composite, Expansion
-from dagflow.engine.preview import PreviewOptions, preview
+from dagflow.engine.preview import preview
+from dagflow.engine.preview_chain import PreviewOptions
 from dagflow.plan.load import load_app
 from operators import RecordFilter
 

@@ -8,7 +8,8 @@ from typing import Any, get_args
 
 import pytest
 
-from dagflow.engine.preview import PreviewOptions, preview
+from dagflow.engine.preview import preview
+from dagflow.engine.preview_chain import PreviewOptions
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import own_name, part_name

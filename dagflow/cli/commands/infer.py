@@ -23,7 +23,8 @@ from dagflow.cli.scaffold.app_guess import guess_app, plan_of, read_heads, requi
 from dagflow.cli.scaffold.app_text import app_text
 from dagflow.cli.scaffold.column_types import ColumnGuess, column_lines, comment, evidence_of, value_text
 from dagflow.cli.shared_options import Settings
-from dagflow.engine.preview import Preview, PreviewOptions, preview
+from dagflow.engine.preview import Preview, preview
+from dagflow.engine.preview_chain import PreviewOptions
 from dagflow.errors import AppError, DagflowError
 from dagflow.plan.logical import LogicalPlan
 from dagflow.spec.class_description import ClassInfo

@@ -17,7 +17,8 @@ from dagflow.cli.scaffold.app_guess import AppGuess, FileHead, guess_app, plan_o
 from dagflow.cli.scaffold.app_text import MODULE_FILE, SCHEMA_FILE, app_text, operator_name, operator_text, target_of
 from dagflow.cli.scaffold.format_guess import FormatGuess
 from dagflow.cli.shared_options import Settings
-from dagflow.engine.preview import PreviewOptions, preview
+from dagflow.engine.preview import preview
+from dagflow.engine.preview_chain import PreviewOptions
 from dagflow.errors import DagflowError
 from dagflow.spec.json_schema import json_schema
 from dagflow.spec.known_names import known_names

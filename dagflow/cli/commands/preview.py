@@ -20,13 +20,8 @@ from dagflow.cli.output import count, size
 from dagflow.cli.progress import logging_to, operators_silenced
 from dagflow.cli.record_table import Column, listed_columns, place, table
 from dagflow.cli.shared_options import Settings, set_option
-from dagflow.engine.preview import (
-    DEFAULT_READ_BYTES,
-    DEFAULT_RECORDS,
-    Preview,
-    PreviewOptions,
-    preview,
-)
+from dagflow.engine.preview import Preview, preview
+from dagflow.engine.preview_chain import DEFAULT_READ_BYTES, DEFAULT_RECORDS, PreviewOptions
 
 _MOST_BYTES = 72
 """Columns of the screen that the bytes of a record that was refused take at most."""

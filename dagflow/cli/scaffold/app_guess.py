@@ -15,7 +15,8 @@ from dagflow.cli.record_table import place
 from dagflow.cli.scaffold.app_text import app_text
 from dagflow.cli.scaffold.column_types import VALUES_BY_EXCEPTION
 from dagflow.cli.scaffold.format_guess import FormatGuess, guess_format
-from dagflow.engine.preview import Preview, PreviewOptions, preview
+from dagflow.engine.preview import Preview, preview
+from dagflow.engine.preview_chain import PreviewOptions
 from dagflow.engine.preview_source import first_files
 from dagflow.errors import DagflowError, MissingError
 from dagflow.plan.load import load_app
