@@ -79,7 +79,6 @@ def _table(name: str, operator: TransactionalSink, collector: LocationCollector)
 
 
 def _heads(app: LogicalPlan) -> list[str]:
-    """The operators that read the driver's tuples and emit records."""
     given = {edge.target.operator for edge in app.edges if app.operators[edge.source.operator].is_control}
     return [
         name
@@ -126,7 +125,6 @@ def _writable(storage: StorageContext, url: str, differences_s: list[float]) -> 
 
 
 def _existing(url: str) -> Path:
-    """A directory, or the nearest existing one above it."""
     path = Path(url)
     while not os.path.lexists(path) and path != path.parent:
         path = path.parent

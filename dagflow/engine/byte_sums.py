@@ -59,7 +59,6 @@ def _refuse(off: Mapping[str, int], app: PlacedApp, journal: Journal, replay_com
 
 
 def _booked(off: Mapping[str, int], journal: Journal) -> _Booked:
-    """The windows that have booked something under the sums that are off."""
     found = _Booked()
     for window in journal.windows():
         own = {} if window.intent is None else window.intent.accounting

@@ -35,13 +35,7 @@ class Emission:
     """What the control operators emitted in one window.
 
     Attributes:
-        window_id: The window.
-        tuples: Tuples for partitioned operators, by input port.
-        states: States of the control operators after the window, by operator.
-        counters: What the window adds to their counters.
         late: Tuples for control operators that run when the window's results are in, in order, by input port.
-        emitted_ms: When the window was emitted, in milliseconds since 1970.
-        retries: Windows whose refused records this one takes over.
         takes: The newest window whose held files the tuples contain, by operator.
         keeps_states: Whether states are those of the window before; see WindowPlan.
         emitted_after: The newest window that was committed when this one was emitted.
@@ -64,9 +58,7 @@ class ControlResult:
     """What the control operators made of a window's results; part of the window's commit.
 
     Attributes:
-        states: Their states after the window, by operator.
         files: Files that they wrote, which wait to be published.
-        counters: What the window adds to their counters.
     """
 
     states: Mapping[str, SavedState] = field(default_factory=dict)
@@ -96,7 +88,6 @@ def _upstream_of(plan: PhysicalPlan, stage: Stage) -> set[str]:
 
 
 def waits_for_results(plan: PhysicalPlan, operators: Mapping[str, Operator]) -> list[str]:
-    """The control operators that run when a window's results are in."""
     return _split(plan, operators)[1]
 
 
@@ -104,7 +95,6 @@ class ControlGraph:
     """Wires the control operators and runs their side of each window.
 
     Args:
-        services: What the driver offers to each control operator, by its name.
         outputs: Where operators open the files that they write at the commit of a window.
         operator_index: Index of each operator, also of those that the app no longer has; see index_operators.
 
@@ -171,13 +161,11 @@ class ControlGraph:
             raise
 
     def _chain(self, names: list[str]) -> Chain:
-        """Wire some of the control operators."""
         edges = self._app.plan.control_edges
         within = [edge for edge in edges if edge.source.operator in names and edge.target.operator in names]
         return Chain({name: self._app.operators[name] for name in names}, within, {name: Counts() for name in names})
 
     def _setup(self, chain: Chain) -> None:
-        """Set up the operators of a chain."""
         plan = self._app.plan
         reports = [edge for stage in plan.stages for edge in stage.reports]
         connected = {ref for e in (*plan.control_edges, *self._entries, *reports) for ref in (e.source, e.target)}
@@ -292,7 +280,6 @@ class ControlGraph:
         return {head: sum(known.get(name, 0) for name in names) for head, names in self._upstream.items()}
 
     def scan_now(self) -> None:
-        """Let the input operators look for new input at once."""
         for name, operator in self._inputs.items():
             self._sources.call(name, operator.scan_now)
 
@@ -351,7 +338,6 @@ class ControlGraph:
         return ""
 
     def take_busy_s(self) -> dict[str, float]:
-        """Seconds that each operator has worked since the last call, by name."""
         return {name: seconds for chain in self.chains for name, seconds in chain.clock.take().items()}
 
 
@@ -362,7 +348,6 @@ def index_operators(names: Iterable[str], known: Mapping[str, int]) -> dict[str,
     a number are part of the names of published files.
 
     Args:
-        names: The operators, in the order of the app.
         known: The numbers of earlier runs, also of operators that the app no longer has.
 
     Returns:

@@ -33,13 +33,12 @@ from dagflow.telemetry.run_signals import RunSignals
 
 
 class Driver(WindowLoop):
-    """Drives one app on one journal."""
-
     def __init__(self, parts: Assembly, control: ControlGraph, source: WindowSource, signals: RunSignals) -> None:
         super().__init__(parts.journal, WindowRunner(parts), parts.opened.gate.stop)
         self._parts = parts
         self._app = app = parts.app
         self._options = parts.options
+        self._source = source
         self._planner = WindowPlanner(parts, source, self._runner)
         self._committer = WindowCommitter(parts, control)
         self._statistics = RunStatistics(app.plan, app.operators)
@@ -93,7 +92,6 @@ class Driver(WindowLoop):
         self._signals.progress(snapshot)
 
     def snapshot(self, state: str = "running") -> RunSnapshot:
-        """The current state of the run."""
         backlogs = self._planner.backlogs(flight.load for flight in self._in_flight)
         waiting = {head: tuples for head, (tuples, _) in backlogs.items()}
         running = [self._runner.running_window(flight) for flight in self._in_flight]
@@ -101,7 +99,7 @@ class Driver(WindowLoop):
         if self._parts.follow_millis is None:
             listed_bytes = self._statistics.read_bytes + sum(size_bytes for _, size_bytes in backlogs.values())
             whole = self._input.whole(listed_bytes, is_complete=self._planner.has_emitted_all)
-        unemitted_bytes = self._planner.unemitted_bytes()
+        unemitted_bytes = sum(self._source.unemitted_bytes().values())
         return self._statistics.snapshot(
             state,
             self._journal.state,
@@ -117,7 +115,7 @@ class Driver(WindowLoop):
         is_end = False
         while not self._stop.is_requested:
             if self._parts.follow_millis is not None and self._scan_requests.take_scan():
-                self._planner.scan_now()
+                self._source.scan_now()
             due = self._parts.held.due(is_end=is_end)
             self._submit_next(self._max_in_flight)
             if not due and not is_end:
@@ -140,6 +138,10 @@ class Driver(WindowLoop):
             else:
                 is_end = True
 
+    def _at_work(self) -> str:
+        """The operator that works now, as the beginning of a sentence; for the thread that watches this one."""
+        return self._source.at_work() or "the driver"
+
     def _emit_and_submit(self) -> None:
         """Emit windows, and submit each at once: its tasks do not wait until later ones are emitted."""
         while self._may_emit() and self._emit_ahead(self._planner.emitted_ahead + 1):
@@ -160,7 +162,7 @@ class Driver(WindowLoop):
         """Emit until this many windows wait to be planned; return whether there was input for all of them."""
         if self._options.record_limit is not None and self._options.record_limit.is_reached:
             return False
-        with self._watch.doing(self._planner.at_work):
+        with self._watch.doing(self._at_work):
             self._planner.emit_ahead(windows)
         return self._planner.emitted_ahead >= windows
 
@@ -227,7 +229,7 @@ class Driver(WindowLoop):
     def _commit(self, flight: InFlight, results: Sequence[TaskResult], decisions: Mapping[str, TargetDecision]) -> None:
         self._has_committed = True
         window_id = flight.planned.window_id
-        with self._watch.doing(lambda: f"{self._planner.at_work()}, at the commit of window {window_id}"):
+        with self._watch.doing(lambda: f"{self._at_work()}, at the commit of window {window_id}"):
             intent = self._committer.commit(flight.planned, results, decisions)
         self._parts.gone.committed(window_id, intent.skipped, self._planner.last_emitted)
         self._statistics.committed(flight.planned, intent)

@@ -60,7 +60,6 @@ def memory_for_tasks() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _allocating_with(pool: Callable[[], pa.MemoryPool]) -> Iterator[None]:
-    """Let Arrow allocate with a pool, unless the user has chosen another one."""
     before = pa.default_memory_pool()
     if "ARROW_DEFAULT_MEMORY_POOL" not in os.environ:
         pa.set_memory_pool(pool())
@@ -71,7 +70,6 @@ def _allocating_with(pool: Callable[[], pa.MemoryPool]) -> Iterator[None]:
 
 
 def _arrows_own() -> pa.MemoryPool:
-    """Arrow's own default pool."""
     pools = {"jemalloc": pa.jemalloc_memory_pool, "mimalloc": pa.mimalloc_memory_pool}
     return pools.get(pa.supported_memory_backends()[0], pa.system_memory_pool)()
 

@@ -35,7 +35,6 @@ class _Work:
 
     @property
     def line(self) -> str:
-        """The reported stall, and for how long, in words."""
         detector = self.stands if self.stands.is_reported else self.lasts
         return f"{self.reported}: no progress for {detector.stood_s:.0f} s"
 

@@ -31,7 +31,6 @@ class RunEstimate:
     """How much the first run at a checkpoint will process.
 
     Attributes:
-        input: How much input there is.
         windows: At least how many windows the input takes, before the speed of the readers is known.
     """
 
@@ -52,8 +51,6 @@ def estimate(app: LogicalPlan, *, parallelism: int = 1, within_s: float = WITHIN
     """Ask the input operators how much input there is.
 
     Args:
-        app: The app.
-        parallelism: Tasks that will run at the same time.
         within_s: Seconds after which to stop, with what was counted by then.
 
     Returns:
@@ -107,7 +104,6 @@ class InputCount:
         return WholeInput(self._bytes, is_exact=False)
 
     def wait(self) -> None:
-        """Wait for the end of the count; for tests."""
         if self._thread is not None:
             self._thread.join()
 

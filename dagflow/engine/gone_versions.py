@@ -49,8 +49,6 @@ class GoneVersions:
         """Let later windows leave out the versions that this one has left out in part.
 
         Args:
-            window_id: The window that was committed.
-            skipped: The ranges that it has left out.
             last_emitted: The last window that may contain more of these versions because it was already emitted.
         """
         self._known = {version: each for version, each in self._known.items() if each[1] > window_id}
@@ -71,7 +69,6 @@ class GoneVersions:
 
 
 def _gone_in(results: Iterable[TaskResult]) -> list[Skipped]:
-    """The ranges that tasks of a window left out because their version was gone."""
     return [skipped for result in results for skipped in result.skipped if skipped.is_gone]
 
 

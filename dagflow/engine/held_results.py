@@ -77,7 +77,6 @@ class HeldResults:
 
     @property
     def segment_names(self) -> set[str]:
-        """The segments that contain parts."""
         return {part.name for held in self._kept.values() for part in held.parts if part.name}
 
     def restore(self, kept: Mapping[str, SavedParts]) -> None:
@@ -87,17 +86,16 @@ class HeldResults:
             JournalError: An operator that holds a result back is gone, or has other properties.
         """
         for name, held in kept.items():
-            owner = own_name(name)
             if name not in self._over:
                 raise JournalError(
-                    f"the checkpoint holds records back that are still to be in a result of operator '{owner}', and "
+                    f"the checkpoint holds records back that are still to be in a result of operator '{name}', and "
                     "the app has no operator that publishes it",
                     url="journal",
-                    hint=f"give the app operator '{owner}' again, as it was, until a run has ended",
+                    hint=f"give the app operator '{name}' again, as it was, until a run has ended",
                 )
             if changes := self._changes(name, held):
                 raise JournalError(
-                    f"a result of operator '{owner}' over several windows is held back, and was begun with other "
+                    f"a result of operator '{name}' over several windows is held back, and was begun with other "
                     f"properties: {'; '.join(changes)}",
                     url="journal",
                     hint=f"set them back, and change them when a run has published the result; or {START_OVER}",
@@ -115,7 +113,7 @@ class HeldResults:
         """An operator whose result over the run has begun, or will with the planned windows; None for none."""
         is_planned = any(not plan.retries for plan in planned)
         over_run = [name for name, over in self._over.items() if over == "run"]
-        return next((own_name(name) for name in over_run if is_planned or name in self._kept), None)
+        return next((name for name in over_run if is_planned or name in self._kept), None)
 
     def due(self, *, is_end: bool = False) -> list[str]:
         """Operators whose held results are to be published now, before anything else is emitted."""
@@ -131,12 +129,7 @@ class HeldResults:
         return over == "window"  # an earlier run held it over more
 
     def for_window(self, planned: WindowPlan) -> dict[str, list[bytes]]:
-        """The parts that a window takes in, by operator; called when the window starts.
-
-        Raises:
-            JournalError: A segment is gone.
-            StorageError: The store failed.
-        """
+        """The parts that a window takes in, by operator; called when the window starts."""
         given = self._given[planned.window_id]
         for name in planned.closes:
             if name in self._kept:

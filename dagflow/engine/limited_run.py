@@ -37,8 +37,6 @@ def limited_run(app: LogicalPlan, options: RunOptions, records: int | None) -> I
     Input is read as in a preview. What removes source files is left out.
 
     Args:
-        app: The app.
-        options: Options of the run.
         records: How many records each reader reads; None for all, in a run of the app as it is.
 
     Yields:
@@ -86,7 +84,6 @@ def _record_sources(app: LogicalPlan) -> list[PortRef]:
 
 
 def _below(app: LogicalPlan, directory: str) -> LogicalPlan:
-    """The app that publishes below a directory."""
     if app.spec is None:
         raise DagflowError("only an app that is written as YAML, or as App, can be tried out")
     removers = {

@@ -39,12 +39,7 @@ _JOIN_S = 10.0
 
 
 class LiveRun:
-    """The heartbeat of a run; made by live_run().
-
-    Args:
-        first: The content of the first heartbeat.
-        redact: Removes secrets from the text of an error.
-    """
+    """The heartbeat of a run; made by live_run()."""
 
     def __init__(self, store: ObjectStore, first: Heartbeat, redact: Callable[[str], str]) -> None:
         self._store = store
@@ -64,15 +59,12 @@ class LiveRun:
 
     @property
     def state(self) -> RunState:
-        """The state that the run reported last."""
         return self._last.state
 
     def set_state(self, state: RunState) -> None:
-        """Record the run's state for the next heartbeat."""
         self._last = replace(self._last, state=state)
 
     def set_outputs(self, outputs: Sequence[str]) -> None:
-        """Record where the run publishes, for the next heartbeat."""
         self._last = replace(self._last, outputs=[redacted(url) for url in outputs])
 
     def set_progress(self, backlog_bytes: int, progress: RunProgress | None) -> None:
@@ -162,11 +154,6 @@ def live_run(app: LogicalPlan, gate: RunGate, command: str) -> Iterator[LiveRun]
     Yields:
         The heartbeat, to which the body reports its state. The body's state at its end is how the run ended, unless it
         raises.
-
-    Raises:
-        LiveRunError: Another run is at work.
-        JournalError: The checkpoint belongs to another app.
-        StorageError: The store failed.
     """
     file = app_url_of(app)
     first = Heartbeat(

@@ -52,7 +52,6 @@ def checked(name: str, look: Callable[[], str]) -> MachineCheck:
 
 
 def machine_checks() -> Iterator[MachineCheck]:
-    """The checks of this machine, one after the other."""
     yield checked("python", lambda: f"{platform.python_version()} in {os.path.dirname(os.__file__)}")
     yield checked("packages", _packages)
     yield checked("java", lambda: use_java(dict(os.environ)))
@@ -92,7 +91,6 @@ def _open_files() -> str:
 
 
 def free_space(directory: Path, advice: str) -> str:
-    """How much space is left."""
     usage = shutil.disk_usage(directory)
     free = f"{usage.free / (1 << 30):,.1f} GiB free in {directory}"
     if usage.free < LEAST_FREE_BYTES:

@@ -47,9 +47,7 @@ def require_owners(
 
     Args:
         states: What operators have left, by name; an empty state cannot be lost.
-        names: All operators of the app.
         newcomers: Operators of the app that keep state, and have none yet.
-        last_run: All operators of the run before.
     """
     owners = {name for name, state in states.items() if not state.is_empty}
     gone, begin = sorted((owners & set(last_run)) - set(names)), sorted(newcomers)
@@ -146,7 +144,6 @@ class OperatorStates:
 
     @property
     def segment_names(self) -> set[str]:
-        """The segments that the states name."""
         return {segment.name for segment in _segments_of(self._kept) if segment.name}
 
     def fixed_counts(self, planned: Iterable[WindowPlan] = ()) -> dict[str, int | None]:
@@ -172,7 +169,6 @@ class OperatorStates:
             JournalError: A segment, or the name of an operator with state, is gone; or an operator that keeps state by
                 key has left other state or other keys; or only one of the operator and its saved values has a
                 value_type.
-            StorageError: The store failed.
         """
         some = {
             name: next((s for s in states if s is not None and not s.is_empty), None) for name, states in kept.items()
@@ -266,11 +262,7 @@ class OperatorStates:
         return replace(state, segments=segments)
 
     def after(self, window_id: int, results: Sequence[TaskResult]) -> PartitionStates:
-        """Take in the states that a window left, and make their segments durable.
-
-        Returns:
-            The states for the window's intent.
-        """
+        """Take in the states that a window left, and make their segments durable."""
         before = self.segment_names
         for name, stage in self._stages.items():
             own = {result.partition: result.states.get(name) for result in results if result.stage == stage.index}

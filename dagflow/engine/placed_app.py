@@ -20,14 +20,8 @@ class PlacedApp:
     """An app with its physical plan, in which each operator has its stage.
 
     Attributes:
-        name: The app's name.
-        plan: The physical plan.
-        operators: All operators by name, in the order of the app.
         deciders: What decides about the partitions of a stage, by its head: the policy that the app names, otherwise
             the operator itself.
-        attributes: The attributes of the app.
-        storage: Reaches the stores of the app.
-        facts: What the journal remembers of the app.
         composites: How the app declares its composite operators; their parts are among the operators.
     """
 
@@ -42,7 +36,6 @@ class PlacedApp:
 
     @classmethod
     def of(cls, app: LogicalPlan, storage: StorageContext) -> PlacedApp:
-        """Place an app."""
         nodes = app.operators.items()
         return cls(
             app.name,

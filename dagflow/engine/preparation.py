@@ -29,9 +29,6 @@ class InputLocation:
     """A location that an operator reads, perhaps every file in a directory; see RunPreparation.reads().
 
     Attributes:
-        operator: The operator.
-        url: The location.
-        glob: The glob of the files that it reads there, or "".
         takes_in: Whether the operator reads everything in a given directory.
     """
 
@@ -45,7 +42,6 @@ class LocationCollector:
     """Collects where operators publish and what they read, and refuses nothing; see RunPreparation.
 
     Attributes:
-        storage: Reaches the stores of the app.
         operator: The operator whose locations come next; "" where that does not matter.
         outputs: Which operator publishes into each location.
         inputs: What operators read, as far as it exists.
@@ -74,13 +70,11 @@ class LocationCollector:
         return True
 
     def claim(self, url: str) -> None:
-        """Record where an operator publishes."""
         self.outputs.setdefault(absolute(url), self.operator)
 
     def reads(
         self, url: str, takes_in: Callable[[str], bool] | None = None, *, glob: str = "", is_there: bool = True
     ) -> None:
-        """Record what an operator reads."""
         if is_there:
             self.inputs.append(absolute(url))
         if takes_in is not None:
@@ -230,11 +224,6 @@ def target_problems(app: LogicalPlan) -> list[Problem]:
 
 
 def prepare_operator(name: str, operator: Operator, run: RunPreparation) -> None:
-    """Let one operator check the outside world and name its locations.
-
-    Raises:
-        DagflowError: The operator refuses to start; the message says why.
-    """
     with located(name, operator.prepare):
         operator.prepare(run)
 
@@ -245,18 +234,10 @@ def prepare(
     """Let operators check the outside world before the first window.
 
     Args:
-        app: The app.
-        journal: Open, with its epoch claimed.
-        checkpoint: The checkpoint's location.
-        storage: Reaches the stores.
         again: Windows that are about to run again: their new output replaces what they have held back.
-
-    Returns:
-        The locations that they read and publish into.
 
     Raises:
         PlanError: Records do not fit what an operator has found, such as the table that is to hold them.
-        DagflowError: An operator refuses to start; the message says why.
     """
     preparation, operators = _Preparation(journal, storage, again), app.instances
     for name, operator in operators.items():

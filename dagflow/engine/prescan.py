@@ -79,7 +79,6 @@ class PreScans:
         return results
 
     def _scanned(self, name: str, items: Sequence[Any]) -> list[Any]:
-        """The pre-scan results of items."""
         found = self._runtime().prescan(name, list(items))
         for result in found:
             if isinstance(result, DagflowError):

@@ -112,11 +112,6 @@ class PreviewChain:
     The tuples that the driver feeds are passed on in pieces, which grow: a slow operator sees few records, and one that
     drops most of them sees many.
 
-    Args:
-        app: The whole app; its streams show which ports are connected.
-        part: The part that leads to the port.
-        program: The same part, as a program for tasks.
-
     Attributes:
         batches: Batches that arrived at the port, with at most as many records as are shown.
         count: Records that arrived at the port.
@@ -333,8 +328,6 @@ def _adding(counts: Counter[Key], key: Key) -> Consumer:
 
 
 def _through(split: Callable[[Any], Any], consume: Consumer) -> Consumer:
-    """Pass on the parts that a router makes of each batch."""
-
     def take(payload: Any) -> None:
         for _, part in split(payload):
             consume(part)

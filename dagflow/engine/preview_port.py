@@ -21,7 +21,6 @@ class PreviewPort:
     """The port that a preview shows.
 
     Attributes:
-        ref: The port.
         sources: The output ports whose records are seen there; the port itself, where it is an output port.
     """
 
@@ -33,7 +32,6 @@ def find_port(app: LogicalPlan, at: str | None) -> PreviewPort:
     """The port that a preview shows.
 
     Args:
-        app: The app.
         at: "operator.port", or an operator for its only port of records; None for the records that the app's output
             gets.
 
@@ -113,11 +111,6 @@ def _record_edges(app: LogicalPlan) -> tuple[list[Edge], set[str]]:
 
 def part_before(app: LogicalPlan, port: PreviewPort, file: str | None) -> LogicalPlan:
     """The part of an app that leads to a port, with new operator instances, ready to run.
-
-    Args:
-        app: The app, which is left unchanged.
-        port: The port.
-        file: The only file to read; None for all.
 
     Raises:
         PlanError: The file has no reader, or several.

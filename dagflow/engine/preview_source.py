@@ -65,8 +65,6 @@ def preview_input(app: PlacedApp, program: Program, offset: int = 0) -> Iterator
     The operators' state goes to a temporary directory, which is removed.
 
     Args:
-        app: The previewed part of an app.
-        program: The same part, as a program for tasks.
         offset: Blocks of a file that end before this offset are left out, as far as the operator can tell.
     """
     sweep()  # what killed previews have left
@@ -128,7 +126,6 @@ def first_files(app: LogicalPlan, count: int) -> list[str]:
 
     Args:
         app: An app whose blocks are larger than any file.
-        count: How many at most.
     """
     placed = PlacedApp.of(app, app.attributes.storage_context())
     found: dict[str, None] = {}

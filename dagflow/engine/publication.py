@@ -67,12 +67,7 @@ class Publication:
         return {name: decision for each in asked for name, decision in each.items() if decision is not None}
 
     def check(self, files: Iterable[PendingFile], earlier: Sequence[PendingFile] | None = None) -> None:
-        """Refuse files of windows that could not be published, before their intent is written.
-
-        Args:
-            files: The files.
-            earlier: As for decide().
-        """
+        """Refuse files of windows that could not be published, before their intent is written."""
         for operator, own in _files_by_operator(files).items():
             self._publishers[operator].check(self._waiting(operator, earlier), own)
 
@@ -87,9 +82,6 @@ class Publication:
         """The files of a repaired window that targets have by an earlier decision, by operator.
 
         They are decided again, in place of the files that the operator has made since.
-
-        Raises:
-            DagflowError: A target cannot be reached, or has the window of another checkpoint.
         """
         repaired = _files_by_operator(self._journal.state.repaired.get(window_id, ()))
         found = {name: self._publishers[name].taken(window_id) for name in repaired if name in self._publishers}
@@ -100,9 +92,6 @@ class Publication:
 
     def publish(self, window_id: int, files: Iterable[PendingFile]) -> dict[str, str]:
         """Publish a committed window; may be repeated.
-
-        Returns:
-            Each target's name for its state with the window, by operator.
 
         Raises:
             DagflowError: The window is not published everywhere; a later call continues.
@@ -125,7 +114,6 @@ class Publication:
         return receipts
 
     def has_replay(self, operator: str, number: int) -> bool:
-        """Whether a replay is in the target of an operator."""
         return operator in self._in_targets and self._in_targets[operator].has_replay(number)
 
     def require_shown(self, files: Iterable[PendingFile]) -> None:
@@ -133,7 +121,6 @@ class Publication:
 
         Raises:
             JournalError: A target does not belong to the app any more.
-            ReplacedFilesGoneError: Some files are gone.
         """
         for operator, own in _files_by_operator(files).items():
             self._publisher(operator).require_shown(own)
@@ -183,14 +170,10 @@ def finish_replay(
     published file is replaced. Targets come before files that become visible by their names.
 
     Args:
-        journal: Open, with its epoch claimed.
-        storage: Reaches the stores of the files.
-        operators: The operators of the app.
         again: Windows that are about to be replayed. Lost files are no error where all decided windows are among them:
             the files will be made again.
 
     Raises:
-        FencedError: Another driver has taken over.
         ReplacedFilesGoneError: A target does not show the old files any more; the decision is taken back.
         StorageError: A new file is lost, or the store refused.
     """
@@ -239,7 +222,6 @@ def _cancel(journal: Journal, storage: StorageContext, decided: Mapping[int, Win
 
 
 def _replays(decided: Iterable[WindowReplay]) -> dict[str, DecidedReplay]:
-    """The replacements in each target, by operator."""
     replays = list(decided)
     removed = _files_by_operator(file for each in replays for file in each.replaced)
     added = _files_by_operator(file for each in replays for file in each.made)

@@ -88,7 +88,6 @@ class Publisher:
 
         Args:
             waiting: Files of earlier windows that are not published yet.
-            files: The files of the window.
         """
         return {name: target.decide(waiting, files) for name, target in self._targets.items()}
 
@@ -99,11 +98,7 @@ class Publisher:
             target.check([*waiting, *files] if waiting and _takes(target, waiting) else files)
 
     def taken(self, window_id: int) -> list[PendingFile] | None:
-        """The files of a repaired window that the target has by an earlier decision; None where it has none.
-
-        Raises:
-            DagflowError: The target cannot be reached, or has the window of another checkpoint.
-        """
+        """The files of a repaired window that the target has by an earlier decision; None where it has none."""
         return None
 
     def publish(self, window_id: int, files: Sequence[PendingFile]) -> str:
@@ -150,13 +145,7 @@ class TargetPublisher(Publisher):
         self._writer = writer_of(journal.state, operator)
 
     def state(self) -> TargetState:
-        """The target as it is now; tried again where it does not answer.
-
-        Raises:
-            FencedError: Another driver has taken over.
-            JournalError: The target is ahead of the journal.
-            StorageError: The target cannot be reached.
-        """
+        """The target as it is now; tried again where it does not answer."""
         state = self._opened()
         # A target may have a window whose decision was taken back because files of another target were lost.
         newest = max(self._journal.state.last_committed, *self._journal.state.repaired, 0)
@@ -232,7 +221,6 @@ class TargetPublisher(Publisher):
         raise self._foreign(window_id)
 
     def publish(self, window_id: int, files: Sequence[PendingFile]) -> str:
-        """Commit the window, unless the target has it."""
         window = DecidedWindow(window_id, _digest_of_names(files), tuple(files))
 
         def has_window(state: TargetState) -> bool:
@@ -258,7 +246,6 @@ class TargetPublisher(Publisher):
         )
 
     def has_replay(self, number: int) -> bool:
-        """Whether a replay is in the target."""
         return self._replayable_state().replays >= number
 
     def require_shown(self, files: Sequence[PendingFile]) -> None:

@@ -44,7 +44,6 @@ def recovered_by_replay(left_out: LeftOut, before: WindowIntent, skipped: Sequen
     """The ranges that were listed as left out, and that a window which had left them out has read in its replay.
 
     Args:
-        left_out: The listed ranges.
         before: What the window did before; for an unfinished replay, what that replay did.
         skipped: The ranges that it has left out now.
     """

@@ -41,10 +41,6 @@ class RejectRetry:
     Guarantee: each refused record is taken over by at most one window; once that window is committed, the record is
     either published or refused by it. Records that the app as it is now has refused are not tried again.
 
-    Args:
-        control: The control operators, whose states stay as they are.
-        state: Returns the state of its journal.
-
     Raises:
         JournalError: A target of the app cannot take late records, or a result over the run is open.
     """
@@ -76,7 +72,6 @@ class RejectRetry:
         self.operator_index: Mapping[str, int] = index_operators([INDEX_NAME], control.operator_index)
 
     def emit(self, window_id: int) -> Emission | None:
-        """The next refused records; None where there are no more."""
         # Not earlier: a planned window takes over records when it is committed.
         self._windows = self._windows or _by_window(rejects_in(self._store))
         index = self.operator_index[INDEX_NAME] << OWN_ID_BITS

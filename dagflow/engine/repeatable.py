@@ -14,7 +14,7 @@ from dagflow.engine.operator_state import is_stateful
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.publishers import writer_of
 from dagflow.engine.window_codec import taking_ports, why_not_taken
-from dagflow.errors import ANOTHER_TABLE, PUT_BACK, START_OVER, DagflowError, JournalError, MissingError, own_name
+from dagflow.errors import ANOTHER_TABLE, PUT_BACK, START_OVER, DagflowError, JournalError, MissingError
 from dagflow.journal.journal import Journal
 from dagflow.journal.reader import committed_windows, read_state
 from dagflow.journal.state import JournalState
@@ -47,14 +47,13 @@ def remover_of(operators: Mapping[str, Operator], state: JournalState) -> str:
     return next(iter(removers), "")
 
 
-def why_not_read_again(remover: str, checkpoint: str = "CHECKPOINT", windows: str = "--window N") -> JournalError:
-    """The error that explains why windows of an app that removes source files cannot run again.
+def _way_back(state: JournalState) -> str:
+    """What to do where windows cannot run again by themselves."""
+    return PUT_BACK if remover_of({}, state) else START_OVER
 
-    Args:
-        remover: The operator that removes them.
-        checkpoint: The checkpoint, as a command takes it.
-        windows: The options that name the windows.
-    """
+
+def why_not_read_again(remover: str, checkpoint: str = "CHECKPOINT", windows: str = "--window N") -> JournalError:
+    """The error that explains why windows of an app that removes source files cannot run again."""
     return JournalError(
         f"operator '{remover}' has removed the source files of what is published, or archived them",
         url="journal",
@@ -68,10 +67,10 @@ def why_not_alone(planned: WindowPlan, state: JournalState) -> JournalError | No
     if not (held := [*planned.holds, *planned.closes]):
         return None
     return JournalError(
-        f"window {planned.window_id} is part of a result of operator '{own_name(held[0])}' over several windows, and "
+        f"window {planned.window_id} is part of a result of operator '{held[0]}' over several windows, and "
         "cannot be processed again alone",
         url="journal",
-        hint=PUT_BACK if remover_of({}, state) else START_OVER,
+        hint=_way_back(state),
     )
 
 
@@ -84,7 +83,7 @@ def why_not_again(state: JournalState, windows: Iterable[int]) -> JournalError |
         f"a later window has taken over the refused records of window {retried[0]}: what was published of them would "
         "be there twice",
         url="journal",
-        hint=PUT_BACK if remover_of({}, state) else START_OVER,
+        hint=_way_back(state),
     )
 
 
@@ -94,10 +93,7 @@ def why_not_made_again(
     """Why a replay would refuse windows, as far as that is known before it starts.
 
     Args:
-        app: The app as it is now.
-        state: What the journal says.
         windows: Their ids, ascending; not empty.
-        plans: The plans of these windows that are checked.
     """
     ports = taking_ports(app.plan)
     return (
@@ -112,8 +108,6 @@ def _why_not_in_targets(state: JournalState, targets: Mapping[str, Target], firs
     """Why windows cannot run again: some of their output is in other targets than the app's, and is not replaced there.
 
     Args:
-        state: The state of the journal.
-        targets: The targets of the app, by operator.
         first: The first of the windows, which reach to the newest one.
     """
     for name, receipt in state.receipts.items():
@@ -145,27 +139,24 @@ def _obstacle(app: PlacedApp, removers: Collection[str]) -> JournalError | None:
         for name in stage.operators:
             if is_stateful(app.operators[name]):
                 return JournalError(
-                    f"operator '{own_name(name)}' has state, and the journal does not keep the state before a window",
+                    f"operator '{name}' has state, and the journal does not keep the state before a window",
                     url="journal",
                     hint=START_OVER,
                 )
     for name, target in targets_of(app.operators, app.storage).items():
         if why := target.why_not_replayed:
-            return JournalError(
-                f"operator '{own_name(name)}' writes to {target.name}: {why}", url="journal", hint=ANOTHER_TABLE
-            )
+            return JournalError(f"operator '{name}' writes to {target.name}: {why}", url="journal", hint=ANOTHER_TABLE)
     for name in waits_for_results(app.plan, app.operators):
         if name not in removers:
             return JournalError(
-                f"operator '{own_name(name)}' works on the results of all windows in order, and cannot process one of "
-                "them again",
+                f"operator '{name}' works on the results of all windows in order, and cannot process one of them again",
                 url="journal",
                 hint=START_OVER,
             )
     for name, each in accumulators(app.operators).items():
         if each.over != "window":
             return JournalError(
-                f"operator '{own_name(name)}' gives results over several windows, and a window that is processed again "
+                f"operator '{name}' gives results over several windows, and a window that is processed again "
                 "would give one of its own",
                 url="journal",
                 hint=f"say over: window, where each window is to give a result of its own; otherwise {START_OVER}",
@@ -188,7 +179,6 @@ def require_repeatable(app: PlacedApp, store: ObjectStore) -> None:
     Raises:
         JournalError: An operator of the app, now or in an earlier run, removes source files; or a source file is gone,
             or shorter than the part of it that was read; or a transactional target has windows of the journal.
-        DagflowError: The input or a target cannot be reached.
     """
     try:
         state = read_state(store)

@@ -16,7 +16,6 @@ class ReplayScope:
     """The windows of a replay.
 
     Attributes:
-        again: Windows that run again.
         merged: The operators whose merged files the replay replaces, by the window that has merged the groups.
     """
 
@@ -25,20 +24,12 @@ class ReplayScope:
 
     @property
     def all(self) -> list[int]:
-        """All windows that the replay changes, in order."""
         return sorted({*self.again, *self.merged})
 
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Windows whose held files one window has merged.
-
-    Attributes:
-        operator: The operator that held them.
-        first: The first window that may be part of it.
-        last: The last one.
-        merged_by: The window that has merged it.
-    """
+    """Windows whose held files one window has merged."""
 
     operator: str
     first: int
@@ -52,7 +43,6 @@ def with_their_groups(journal: Journal, chosen: Iterable[int]) -> ReplayScope:
     Raises:
         MissingError: There is no such window.
         JournalError: A group is not published yet, or the journal does not keep all of its windows.
-        StorageError: The store failed.
     """
     ids = set(chosen)
     windows = [journal.window(window_id) for window_id in sorted(ids)]

@@ -49,7 +49,6 @@ class FileChange:
     """What a replay did to one published file.
 
     Attributes:
-        url: The file.
         change: "unchanged", "replaced", "added" or "removed".
         records_before: Records that the file held, 0 for a new file.
         records_after: Records that the file holds now, 0 for a removed file.
@@ -70,7 +69,6 @@ class ReplayedWindow:
     """What a replay did to one window.
 
     Attributes:
-        window_id: The window.
         changes: What happened to each file that the window had published, or publishes now.
     """
 
@@ -83,10 +81,8 @@ class _Published:
     """A window before it is replayed.
 
     Attributes:
-        planned: Its plan.
         intent: Its intent; that of the newest replay if the replay could not be finished.
         files: The files that it published, or that targets show of it.
-        produced: Where these files come from, in their order.
         lost: Files that an earlier replay made, and that were lost before they got their final names.
     """
 
@@ -119,14 +115,12 @@ class _Rerun:
 
     @property
     def made(self) -> list[PendingFile]:
-        """The new files."""
         return [file for file in self.intent.files if file.final_url not in self.kept]
 
     def as_event(self, number: int, new: Set[str]) -> WindowReplay:
         """The journal event for the replayed window.
 
         Args:
-            number: The number of the replay.
             new: The names of all files that the replay makes.
         """
         before = self.published
@@ -148,9 +142,6 @@ class Replayer(WindowLoop):
     Guarantee: no published file is replaced before all new files, of all windows together, are complete and durable and
     one record of the journal holds their names. After that record all of them will be replaced, by the next run or
     replay if this process dies. Each file is replaced atomically and as a whole. No file of another window is touched.
-
-    Args:
-        parts: The parts of the replay; its app can replay windows.
 
     Raises:
         MissingError: There is no such window.
@@ -209,7 +200,6 @@ class Replayer(WindowLoop):
 
     @property
     def _made(self) -> list[PendingFile]:
-        """The new files so far."""
         return [file for _, rerun in sorted(self._reruns.items()) for file in rerun.made]
 
     def _published(self, window_id: int) -> _Published:

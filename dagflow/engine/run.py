@@ -56,13 +56,6 @@ def run(
 ) -> RunSnapshot:
     """Run an app until all its input is processed and published, or until it is asked to stop.
 
-    Args:
-        app: The app, checked.
-        options: Options of the run.
-        observer: Receives the progress.
-        stop: Asks the run to end early.
-        runtime: Makes the runtime, where tasks run; None starts Spark.
-
     Returns:
         The run at its end; its state is "completed" or "stopped".
 
@@ -109,7 +102,6 @@ def run(
 
 
 def _start_over(app: LogicalPlan, store: ObjectStore) -> None:
-    """Set the journal aside, and remove the files that it has published."""
     storage = app.attributes.storage_context()
     require_repeatable(PlacedApp.of(app, storage), store)
     for url in set_aside(store):
@@ -195,7 +187,6 @@ def _prints_captured(control: ControlGraph, thread: int | None) -> Iterator[None
     """Keep what control operators print away from stdout, which is for the result of a command.
 
     Args:
-        control: The operators.
         thread: The only thread whose prints are taken; None for those of all threads.
     """
     output = OperatorOutput("left out")

@@ -25,11 +25,7 @@ class RunGate:
     """Admits a run to a checkpoint that no other live run uses.
 
     Attributes:
-        store: The checkpoint.
-        notice: Takes messages for the user.
-        stop: Ends the waiting.
         is_chosen: Whether the command line names the checkpoint, regardless of the app's own.
-        take_over: Whether to replace a live run.
         patience_s: How long to wait for a heartbeat of a run whose process cannot be seen from here.
     """
 
@@ -41,17 +37,7 @@ class RunGate:
     patience_s: float = STALE_AFTER_S
 
     def claim(self, app: LogicalPlan, first: Heartbeat) -> int:
-        """Write a heartbeat numbered after those of all earlier runs; if several runs do this at once, one succeeds.
-
-        Returns:
-            The number of the heartbeat.
-
-        Raises:
-            LiveRunError: Another run is live.
-            JournalError: The checkpoint belongs to another app.
-            RunStoppedError: A stop was requested while this run waited.
-            StorageError: The store failed.
-        """
+        """Write a heartbeat numbered after those of all earlier runs; if several runs do this at once, one succeeds."""
         while True:
             number, newest = newest_heartbeat(self.store)
             if newest is not None:
@@ -65,13 +51,7 @@ class RunGate:
             return number + 1
 
     def require_free(self) -> None:
-        """Refuse a command that only writes into the journal while another run is live.
-
-        Raises:
-            LiveRunError: Another run is live.
-            RunStoppedError: A stop was requested while the command waited.
-            StorageError: The store failed.
-        """
+        """Refuse a command that only writes into the journal while another run is live."""
         number, newest = newest_heartbeat(self.store)
         if newest is None or newest.has_ended:
             return
@@ -82,12 +62,7 @@ class RunGate:
             raise LiveRunError(error.message, url=error.url, hint=end) from error
 
     def _is_over(self, number: int, newest: Heartbeat) -> bool:
-        """Whether a run that has not recorded its end is dead, or to be replaced; False if it is just ending.
-
-        Raises:
-            LiveRunError: The run is live.
-            RunStoppedError: A stop was requested.
-        """
+        """Whether a run that has not recorded its end is dead, or to be replaced; False if it is just ending."""
         existence = newest.existence()
         if existence == "gone":
             return True
@@ -117,9 +92,6 @@ class RunGate:
 
         Returns:
             None where nothing changes.
-
-        Raises:
-            RunStoppedError: A stop was requested.
         """
         self.notice(
             f"another run may be at work on this checkpoint: {_described(known)}; whether it is live is known within "

@@ -121,14 +121,7 @@ class OpenRun:
     """A run, or a replay, that has its checkpoint for itself.
 
     Attributes:
-        app: The app that is run.
-        options: Options of the run.
-        command: "run" or "replay".
-        storage: Reaches the stores of the app.
-        gate: Has admitted the run to its checkpoint.
         live: The run's heartbeat, by which other processes see what it does.
-        journal: Open, with its epoch claimed.
-        watch: Reports where the driver stalls.
     """
 
     app: LogicalPlan
@@ -185,7 +178,6 @@ class Assembly:
     """The parts that plan, run and commit the windows of one run, or replay; states of earlier runs are not restored.
 
     Attributes:
-        runtime: Where tasks run.
         written: Where operators publish, and the checkpoint.
         follow_millis: Length of a window while following; None to end when all input is processed.
         is_replay: Whether windows run again, to replace what they have published.
@@ -307,8 +299,6 @@ def open_journal(app: LogicalPlan, store: ObjectStore, source: str = "", text: s
     """Claim the journal of a checkpoint for an app.
 
     Args:
-        app: The app.
-        store: The checkpoint.
         source: The app's file, recorded as that of the newest run; "" keeps the recorded one.
         text: The text of the file, likewise.
     """

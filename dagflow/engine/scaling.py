@@ -29,11 +29,7 @@ def _errors_of(stage: str, decider: object, method: str) -> Iterator[None]:
 
 
 def asked_for(stage: str, decider: Partitioner, stats: BacklogStats) -> int:
-    """The partition count that a policy defines, at least 1; it may be more than can be planned.
-
-    Raises:
-        OperatorError: The policy raised, or its answer is not a whole number of at least 1.
-    """
+    """The partition count that a policy defines, at least 1; it may be more than can be planned."""
     with _errors_of(stage, decider, "define_partitions"):
         answer = decider.define_partitions(stats)
         count = operator.index(answer)
@@ -43,11 +39,6 @@ def asked_for(stage: str, decider: Partitioner, stats: BacklogStats) -> int:
 
 
 def defined(stage: str, decider: Partitioner, stats: BacklogStats) -> int:
-    """The partition count that a policy defines.
-
-    Raises:
-        OperatorError: The policy raised, or its answer is not a whole number from 1 to MAX_PARTITIONS.
-    """
     count = asked_for(stage, decider, stats)
     if count > MAX_PARTITIONS:
         raise _wrong_count(stage, decider, count)
@@ -60,11 +51,7 @@ def _wrong_count(stage: str, decider: Partitioner, answer: object) -> OperatorEr
 
 
 def repartitioned(stage: str, decider: object, stats: BacklogStats) -> tuple[int, str] | None:
-    """The partition count that a policy changes to, and the reason; None for no change.
-
-    Raises:
-        OperatorError: The policy raised, or its answers are of another type than the interfaces say.
-    """
+    """The partition count that a policy changes to, and the reason; None for no change."""
     if not isinstance(decider, Partitioner):
         return None
     with _errors_of(stage, decider, "process_stats"):
@@ -77,7 +64,6 @@ class Scaling:
     """Keeps the partition count of each stage.
 
     Args:
-        plan: The physical plan.
         deciders: Who may decide for a stage, by its head: the policy that the app names, otherwise the operator itself.
             Only a Partitioner decides.
         parallelism: Tasks that run at the same time: the count of stages for which no policy decides.
@@ -140,13 +126,7 @@ class Scaling:
         speeds: PartitionSpeeds,
         unemitted: Mapping[str, int],
     ) -> None:
-        """Pass the stats listeners their backlog, and repartition where a listener requests it.
-
-        Args:
-            backlogs: Tuples and bytes that wait, by stage head.
-            speeds: How fast the partitions are, and how much they processed.
-            unemitted: Bytes that are known to be emitted later, by stage head.
-        """
+        """Pass the stats listeners their backlog, and repartition where a listener requests it."""
         bytes_per_s, processed = speeds.bytes_per_s, speeds.processed_bytes
         for stage in self._elastic:
             backlog, size_bytes = backlogs.get(stage, (0, 0))

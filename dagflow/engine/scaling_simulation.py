@@ -27,9 +27,6 @@ class TraceSample:
     """One moment of a trace.
 
     Attributes:
-        millis: The time, by any clock.
-        backlog: Tuples that wait.
-        size_bytes: Bytes in them.
         bytes_per_second: Speed of one partition, 0.0 where it is not known.
     """
 
@@ -41,14 +38,6 @@ class TraceSample:
 
 @dataclass(frozen=True, slots=True)
 class SimulationStep:
-    """The policy's reaction to one sample.
-
-    Attributes:
-        millis: The time.
-        partitions: How many partitions there are from then on.
-        decision: The change that was made, or None.
-    """
-
     millis: int
     partitions: int
     decision: PartitionDecision | None = None
@@ -58,12 +47,7 @@ def simulate(stage: str, decider: Partitioner, trace: Sequence[TraceSample]) -> 
     """Let a policy decide at each moment of a trace, as it would in a run.
 
     Args:
-        stage: The stage whose partitions the policy decides.
         decider: The policy; its state changes, so it cannot be used again.
-        trace: The samples in order of time.
-
-    Returns:
-        One step for each sample.
     """
     first = trace[0]
     current = defined(stage, decider, BacklogStats(first.millis, 0, 0))
@@ -96,7 +80,6 @@ def read_trace(path: str, bytes_per_second: float = 0.0) -> list[TraceSample]:
     Args:
         path: CSV with a header, a JSON list of objects, or JSON lines; with `millis`, `backlog` and `bytes`, and
             perhaps `bytes_per_second`, the speed of one partition.
-        bytes_per_second: The speed where the trace has none.
 
     Raises:
         AppError: A row is wrong, or its time lies before that of the row above; the error names its line, and line 1

@@ -23,11 +23,6 @@ def request_scan(checkpoint: str, storage: StorageContext) -> str:
 
     Returns:
         The name of the request; the run that takes the request removes it.
-
-    Raises:
-        MissingJournalError: There is no journal.
-        JournalError: The journal cannot be read.
-        StorageError: The store failed.
     """
     store = storage.objects(checkpoint)
     if not read_state(store).app:
@@ -38,13 +33,10 @@ def request_scan(checkpoint: str, storage: StorageContext) -> str:
 
 
 def is_waiting(checkpoint: str, request: str, storage: StorageContext) -> bool:
-    """Whether a request still waits for a run to take it."""
     return request in set(storage.objects(checkpoint).list(REQUESTS))
 
 
 class ScanRequests:
-    """Takes the scan requests of a run."""
-
     def __init__(self, store: ObjectStore, clock: Callable[[], float] = time.monotonic) -> None:
         self._store = store
         self._clock = clock

@@ -21,8 +21,6 @@ KEPT_WINDOWS = 8
 
 
 class SegmentStore:
-    """The segments of one checkpoint."""
-
     def __init__(self, store: ObjectStore, epoch: int) -> None:
         self._store = store
         self._epoch = epoch
@@ -44,12 +42,6 @@ class SegmentStore:
         return name
 
     def read(self, name: str) -> bytes:
-        """A segment's data.
-
-        Raises:
-            JournalError: The segment is gone, or damaged.
-            StorageError: The store failed.
-        """
         try:
             data = self._store.read(SEGMENTS + name)
         except MissingError as error:

@@ -54,7 +54,6 @@ class SideInputs:
         return SideVersion(version, copy)
 
     def data_of(self, versions: Mapping[str, SideVersion]) -> dict[str, SideData]:
-        """The data of the side inputs for tasks, by operator."""
         return {name: SideData(each.copy, each.version, self._store) for name, each in versions.items()}
 
     def committed(self, planned: Iterable[WindowPlan]) -> None:

@@ -23,12 +23,6 @@ class SparkStart:
     """Starts Spark for a program, once.
 
     Attributes:
-        app: The app.
-        program: The program of the run.
-        master: Spark's master.
-        conf: Settings of Spark.
-        locations: Locations that executors must reach.
-        stop: Asks the run to end early.
         process: Spark's Java process, where it was started ahead; None before one was started.
     """
 
@@ -58,7 +52,6 @@ class SparkStart:
 
         Raises:
             DagflowError: Spark could not be started, or an executor lacks something.
-            RunStoppedError: The run is asked to stop.
         """
         runtime = self.begin()
         while not runtime.done():

@@ -24,14 +24,12 @@ class StopRequest:
         self._overdue_s = math.inf
 
     def request(self) -> None:
-        """Ask for the end of the run."""
         if not self.is_requested:
             self._overdue_s = time.monotonic() + STOP_GRACE_S
         self._event.set()
 
     @property
     def is_requested(self) -> bool:
-        """Whether a stop was requested."""
         return self._event.is_set()
 
     @property

@@ -31,10 +31,7 @@ def with_task_groups(
     partition has input, each has a task of its own: operators that emit without input do so in parallel.
 
     Args:
-        plan: The physical plan.
-        job: The window.
         bytes_per_s: The speed of one partition of each stage, by the stage's head, as far as it was measured.
-        parallelism: Tasks that run at the same time, at least 1.
         min_task_s: Seconds that a task should work at least; 0 where a task costs next to nothing.
         may_grow: Whether more tasks may run at the same time as soon as some wait. Then partitions of unknown speed
             stay apart.
@@ -66,8 +63,6 @@ def with_shared_rate(plan: PhysicalPlan, job: WindowJob, parallelism: int) -> Wi
     nothing of those of other windows: where there is a limit, windows run one at a time.
 
     Args:
-        plan: The physical plan.
-        job: The window.
         parallelism: Tasks that run at the same time. Where there are more, because the cluster has grown since, the
             rate is kept all the same.
     """
@@ -100,5 +95,4 @@ def _lowest_slots(plan: PhysicalPlan, job: WindowJob) -> Sequence[tuple[str, int
 
 
 def _slot_bytes(job: WindowJob, head: str, partition: int) -> int:
-    """The bytes that a partition has to read."""
     return sum(size_bytes_of(item) for _, items in job.assigned[head][partition] for item in items)

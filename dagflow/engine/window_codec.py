@@ -73,17 +73,8 @@ class WindowCodec:
         """Decide which partition gets which tuples, in a form that the journal keeps.
 
         Args:
-            emission: What the control operators emitted.
             prescans: The pre-scan states after the windows so far, by operator.
-            operator_index: The number of each operator; see index_operators.
-            counts: Partitions of each stage, by its head.
-            decisions: Why the counts changed.
-            holds: Operators that hold their results back, without the closed ones.
             closes: Operators whose held results the window publishes; nothing was emitted then.
-            side_inputs: The versions of side inputs that the window sees, by operator.
-
-        Raises:
-            OperatorError: The journal cannot keep a tuple.
         """
         return WindowPlan(
             window_id=emission.window_id,
@@ -152,7 +143,6 @@ class WindowCodec:
         return min(sources).partition(".")[0] if sources else self._control_sources[target]
 
     def is_current(self, planned: WindowPlan) -> bool:
-        """Whether a window was planned by the app as it is now."""
         return planned.config_hash == self._fingerprint
 
     def emission_of(self, planned: WindowPlan) -> Emission:
@@ -273,7 +263,6 @@ def why_not_taken(planned: WindowPlan, ports: Iterable[str]) -> JournalError | N
 
 
 def require_takers(planned: WindowPlan, ports: Iterable[str]) -> None:
-    """Refuse a plan that an app cannot run."""
     if obstacle := why_not_taken(planned, ports):
         raise obstacle
 

@@ -73,11 +73,7 @@ class WindowCommitter:
         self._report_published(state.last_committed)
 
     def published(self, windows: Iterable[WindowPlan]) -> dict[int, Collection[str]]:
-        """Operators whose targets have windows by decisions that were taken back, by window.
-
-        Raises:
-            DagflowError: A target cannot be reached, or has the window of another checkpoint.
-        """
+        """Operators whose targets have windows by decisions that were taken back, by window."""
         return {window.window_id: self._publication.taken(window.window_id).keys() for window in windows}
 
     def decide(self, results: Sequence[TaskResult]) -> dict[str, TargetDecision]:
@@ -89,14 +85,6 @@ class WindowCommitter:
         self, planned: WindowPlan, results: Sequence[TaskResult], decisions: Mapping[str, TargetDecision]
     ) -> WindowIntent:
         """Commit the oldest planned window.
-
-        Args:
-            planned: The window.
-            results: The results of its tasks, one per task; none of them failed.
-            decisions: What decide() has returned for them.
-
-        Returns:
-            The window's intent.
 
         Raises:
             DagflowError: The window must not be committed, or could not be.
@@ -180,7 +168,6 @@ class WindowCommitter:
         return totals
 
     def _publish(self, window_id: int, files: Sequence[PendingFile]) -> None:
-        """Publish a committed window, and record that it is done."""
         receipts = self._publication.publish(window_id, files)
         self._directories.published(window_id)
         taken = self._parts.journal.state.held.taken_by(window_id)

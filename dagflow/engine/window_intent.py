@@ -28,12 +28,8 @@ def intent_of(
     """The intent of a window: its files and where these come from, its counters, and what it left out.
 
     Args:
-        planned: The window.
-        plan: The physical plan, with the stages.
-        results: The results of its tasks.
         control_busy_s: Seconds that each control operator worked since the window before was committed.
         taken: Files that stand for those that an operator has made, except files that wait for a later window.
-        decisions: The targets' decisions about the files, by operator.
     """
     heads = {stage.index: stage.head for stage in plan.stages}
     counters = Counters()
@@ -105,7 +101,6 @@ def is_held(file: PendingFile) -> bool:
 
 
 def _busy_s(control: Mapping[str, float], results: Sequence[TaskResult]) -> dict[str, float]:
-    """Seconds that each operator worked, by operator."""
     sums = dict(control)
     for result in results:
         for name, seconds in result.operator_busy_s.items():

@@ -75,7 +75,6 @@ class WindowPlanner:
 
     @property
     def emitted_ahead(self) -> int:
-        """How many emitted windows wait to be planned."""
         return len(self._emitted)
 
     @property
@@ -116,7 +115,6 @@ class WindowPlanner:
         """The plan of an emission.
 
         Args:
-            emission: The emission, completed.
             closes: Operators whose held results the window publishes.
             state: The state of the newest plan, where the window leaves it as it is.
         """
@@ -144,7 +142,6 @@ class WindowPlanner:
         The journal gets all new plans or none, because a pre-scan continues from one window to the next.
 
         Args:
-            windows: What stale() returned.
             published: Operators whose targets have a window already, by window: it takes the same group there.
 
         Raises:
@@ -202,18 +199,6 @@ class WindowPlanner:
         self._next_window = planned.window_id + 1
         self._parts.journal.append(planned)
         return planned
-
-    def at_work(self) -> str:
-        """The operator that emits now, as the beginning of a sentence; for threads that watch the driver's."""
-        return self._control.at_work() or "the driver"
-
-    def scan_now(self) -> None:
-        """Let the input operators look for new input at once."""
-        self._control.scan_now()
-
-    def unemitted_bytes(self) -> int:
-        """Bytes that control operators know they will emit in later windows."""
-        return sum(self._control.unemitted_bytes().values())
 
     def backlogs(self, in_flight: Iterable[Load]) -> dict[str, tuple[int, int]]:
         """Tuples and bytes that were emitted and not yet committed, by stage head."""

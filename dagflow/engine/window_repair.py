@@ -33,7 +33,6 @@ class RepairedWindow:
     """A window that the next run plans again.
 
     Attributes:
-        window_id: The window.
         lost: Locations of its files that could not be published; empty where nothing was decided, or none is lost.
         kept: Locations of its files that could be, or were, published; the next run replaces them.
     """
@@ -44,7 +43,6 @@ class RepairedWindow:
 
 
 def repair_command(checkpoint: str, window_id: int) -> str:
-    """The command that repairs a window."""
     return f"dagflow repair {shlex.quote(redacted(checkpoint))} --window {window_id}"
 
 
@@ -64,14 +62,7 @@ def advise_repair(error: DagflowError, state: JournalState, checkpoint: str) -> 
 
 
 def advise_replay(error: DagflowError, state: JournalState, checkpoint: str, storage: StorageContext) -> None:
-    """Say how all rows come back that waited to be merged and are gone, in the error about one of their files.
-
-    Args:
-        error: The error of a run.
-        state: The state of the journal at the end of the run.
-        checkpoint: URL of the checkpoint.
-        storage: Reaches the stores of the app.
-    """
+    """Say how all rows come back that waited to be merged and are gone, in the error about one of their files."""
     if not isinstance(error, LostOutputError):
         return
     waiting = [held for files in state.held.waiting.values() for held in files]
@@ -119,7 +110,6 @@ def repair(checkpoint: str, window_id: int, storage: StorageContext) -> Repaired
         MissingError: There is no journal, or no such window.
         JournalError: The window needs no repair; nothing was changed.
         LiveRunError: A run is at work; nothing was changed.
-        FencedError: Another driver has taken over.
         StorageError: A store failed.
     """
     store = read_journal(storage, absolute(checkpoint))[0]

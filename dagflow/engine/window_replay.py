@@ -39,7 +39,6 @@ def app_file(checkpoint: str, storage: StorageContext) -> str:
     Raises:
         MissingError: There is no journal.
         JournalError: The journal does not name the file, or cannot be read.
-        StorageError: The store failed.
     """
     url = absolute(checkpoint)
     source = read_state(storage.objects(url)).source
@@ -73,7 +72,6 @@ def _require_possible(app: PlacedApp, store: ObjectStore, windows: Sequence[int]
         MissingError: There is no such window.
         JournalError: The app cannot replay, or a later window has published records of one of the windows; or the
             journal cannot be read.
-        StorageError: The store failed.
     """
     state = _state_of(store)
     _require_known(store, state, windows)
@@ -100,8 +98,6 @@ def windows_of(ranges: Iterable[range], checkpoint: str, storage: StorageContext
 
     Raises:
         MissingError: A window does not exist; the message names the first such window.
-        JournalError: The journal cannot be read.
-        StorageError: The store failed.
     """
     store = storage.objects(absolute(checkpoint))
     state = _state_of(store)
@@ -130,12 +126,7 @@ def replay_windows(
     """Run windows again, and replace what they published: all of it, or nothing.
 
     Args:
-        app: The app as it is now, checked.
         options: Checkpoint, master, Spark settings, and whether to replace a run that is at work on the checkpoint.
-        windows: Ids of committed windows.
-        stop: Asks to end early.
-        runtime: Makes the runtime, where tasks run; None starts Spark.
-        notice: Takes messages for the user.
 
     Returns:
         The changes, window by window; all new files are in their final locations.

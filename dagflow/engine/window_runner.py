@@ -38,10 +38,6 @@ class InFlight:
     """A planned window that was submitted.
 
     Attributes:
-        planned: Its plan.
-        load: How much it holds.
-        results: The results of its tasks, one per task.
-        tasks: Number of its tasks.
         gone: Versions of files that it leaves out, as found by an earlier attempt.
         is_repeated: Whether an earlier attempt found versions gone that the driver sees.
         decided: What targets had decided when it started, by operator.
@@ -87,7 +83,6 @@ class WindowRunner:
         return 0 if self._runtime is None else self._runtime.parallelism
 
     def runtime(self) -> Runtime:
-        """The runtime, started on first use."""
         if self._runtime is None:
             self._runtime = self._parts.runtime.get()
             self._parts.sizing.parallelism = self._runtime.parallelism
@@ -98,7 +93,6 @@ class WindowRunner:
         """Start a window; one without work is done at once.
 
         Args:
-            planned: The window.
             gone: Versions of files to leave out, as found by an earlier attempt.
         """
         states = self._parts.states.for_window(self._parts.codec.partitions_of(planned))
@@ -148,9 +142,6 @@ class WindowRunner:
         """Start a window again where its results must not be committed because versions of files were gone.
 
         Guarantee: a window publishes all that it has of a version of a file, or nothing.
-
-        Returns:
-            The window's new attempt; None where the results may be committed.
 
         Raises:
             StorageError: The driver sees a version that the tasks did not find, twice.
@@ -213,12 +204,10 @@ class WindowRunner:
             discard_all(self._storage, [file for result in results for file in result.files])
 
     def close(self) -> None:
-        """End the runtime, where it has started."""
         self._parts.runtime.close()
 
 
 def _work_done(results: Sequence[TaskResult]) -> dict[str, OperatorReport]:
-    """What operators have done in finished tasks, by name."""
     return sum_of(
         {
             name: OperatorReport(busy_s, result.counters.of(name).records)

@@ -118,12 +118,6 @@ class PartitionSpeeds:
         self._measured: deque[tuple[Load, Mapping[str, float]]] = deque(maxlen=MEASURED_WINDOWS)
 
     def add(self, load: Load, busy_s: Mapping[str, float]) -> None:
-        """Add a committed window.
-
-        Args:
-            load: What the window held.
-            busy_s: Seconds that the tasks of each stage worked, summed over the tasks, by stage head.
-        """
         self.processed_bytes.update(load.size_bytes)
         self._measured.append((load, busy_s))
 
@@ -149,7 +143,6 @@ class WindowSizing:
 
     Attributes:
         parallelism: Tasks that run at the same time; updated when the cluster is known.
-        speeds: How fast the partitions of each stage are.
     """
 
     def __init__(self, parallelism: int) -> None:
@@ -175,17 +168,9 @@ class WindowSizing:
         self._since = time.monotonic()
 
     def emitted(self, load: Load) -> None:
-        """Add a window that was emitted."""
         self._largest_tuples = max(self._largest_tuples, sum(load.tuples.values()))
 
     def committed(self, load: Load, busy_s: Mapping[str, float], longest_s: Mapping[str, float]) -> None:
-        """Add a window that was processed since the last one, or since start_clock().
-
-        Args:
-            load: What the window held.
-            busy_s: Seconds that the tasks of each stage worked, summed over the tasks, by stage head.
-            longest_s: Seconds that the longest task of each stage worked, by stage head.
-        """
         now = time.monotonic()
         elapsed = counted_s(now - self._since, working_s(busy_s, longest_s, self.parallelism))
         self._since = now
@@ -195,7 +180,6 @@ class WindowSizing:
         self.speeds.add(load, busy_s)
 
     def budget(self) -> WindowBudget:
-        """How much the next window may hold at most."""
         if counts := self._partitions_by_speed():
             return budget_by_speed(self.speeds, counts)
         return budget_by_throughput(self._tuples_per_s, self._bytes_per_s, self.parallelism, self._largest_tuples)
@@ -205,8 +189,6 @@ def working_s(busy_s: Mapping[str, float], longest_s: Mapping[str, float], paral
     """About how many seconds a window's tasks take where no others run.
 
     Args:
-        busy_s: Seconds that the tasks of each stage worked, summed over the tasks, by stage head.
-        longest_s: Seconds that the longest task of each stage worked, by stage head.
         parallelism: Tasks that run at the same time; where there are more, they wait for each other.
     """
     return sum(max(longest_s[head], total / parallelism) for head, total in busy_s.items())
@@ -232,7 +214,6 @@ def budget_by_throughput(
     Args:
         tuples_per_s: Measured throughput of all tasks together; 0.0 before the first window.
         bytes_per_s: The same in bytes.
-        parallelism: Tasks that run at the same time, at least 1.
         largest_tuples: Tuples of the largest window that was emitted by now; 0 before the first.
     """
     first = FIRST_WINDOW_TUPLES * parallelism
@@ -267,9 +248,7 @@ def first_windows(found: InputEstimate, limits: WindowLimits, parallelism: int) 
     """At least how many windows an input takes before any throughput was measured.
 
     Args:
-        found: How much input there is.
         limits: What the input operator emits into one window at most.
-        parallelism: Tasks that run at the same time, at least 1.
     """
     by_limit = [
         found.blocks / (limits.blocks or FIRST_WINDOW_TUPLES * parallelism),

@@ -50,8 +50,6 @@ class Chain:
     """Operator instances wired by edges.
 
     Args:
-        operators: Instances by name, upstream first.
-        edges: Edges between them.
         counters: Counters by operator, which the operators' contexts share.
         partition: The partition, for errors; -1 in the driver.
         owns_process: Whether the chain runs in a process of a task.

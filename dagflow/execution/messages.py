@@ -60,12 +60,8 @@ class TaskResult:
     """The result of one task of one stage.
 
     Attributes:
-        stage: Index of the stage.
-        partition: The partition within the stage.
         counters: The operators' counters; empty for a failed task.
-        files: Pending files.
         reports: Tuples for control operators, by input port.
-        states: States after the window, by operator.
         accounting: Byte accounting: by operator, sums by key that must be zero over all tasks and windows.
         skipped: The ranges that were left out, and why.
         moved: The ranges that were found under other names; see OperatorContext.moved.

@@ -349,9 +349,6 @@ def run_level(
     """Run the task of one slot of a level.
 
     Args:
-        program: The app.
-        window: The window.
-        level: The level.
         slot: Spark partition within the level.
         items: On level 0 (port, tuples) pairs. Above it ShuffleItems and TaskResults in order: items for a higher
             level, and results of lower ones, pass through.

@@ -58,12 +58,9 @@ class TaskWatch:
     """Watches the task of the thread that enters this context manager.
 
     Args:
-        stall_limits: How long the task may stall.
-        host: Where it runs.
         work: Returns the current work of the task in a call, None for none; called by the watching thread.
         chain: Finds calls without progress; used by the watching thread.
         report: Sends an ordinary report; called by the watching thread, as a sign of life.
-        send: Takes the reports; must neither wait nor raise.
     """
 
     def __init__(

@@ -62,9 +62,6 @@ def load_app(
 def logical_plan(spec: AppSpec | None, of_form: Sequence[Problem] = ()) -> LogicalPlan:
     """The DAG of an app that was read.
 
-    Args:
-        spec: The app as far as it was understood; None where too little was.
-
     Raises:
         SpecError: Every mistake, at least one of which is in the form of the app.
         PlanError: Every mistake; the app is well-formed, and cannot be wired.

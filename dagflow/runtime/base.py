@@ -111,7 +111,6 @@ class LazyRuntime:
         self._lock = threading.Lock()
 
     def get(self) -> Runtime:
-        """The runtime; starts it if necessary."""
         with self._lock:
             if self._runtime is None:
                 began_s = time.monotonic()
@@ -124,11 +123,9 @@ class LazyRuntime:
         return () if self._runtime is None else self._runtime.stalls()
 
     def in_tasks(self, function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
-        """See ControlServices.in_tasks."""
         return self.get().map(function, items)
 
     def close(self) -> None:
-        """Release the resources of a runtime that has started; a second call does nothing."""
         with self._lock:
             if self._runtime is None:
                 self._give_up()

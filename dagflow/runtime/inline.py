@@ -27,7 +27,6 @@ class InlineRuntime(Runtime):
         self.parallelism = parallelism
 
     def submit(self, window: WindowJob) -> Future[list[TaskResult]]:
-        """Run the window at once."""
         future: Future[list[TaskResult]] = Future()
         self._board.open(window.window_id)
         try:
@@ -61,11 +60,9 @@ class InlineRuntime(Runtime):
         return run_level(self._program, window, level, slot, iter(items), self._board.record)
 
     def prescan(self, operator: str, items: list[Any]) -> list[Any]:
-        """Pre-scan at once."""
         return list(run_prescan(self._program, operator, items))
 
     def map(self, function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
-        """Apply the function at once."""
         return list(map(function, items))
 
     def cancel(self) -> None:

@@ -39,8 +39,6 @@ class JavaMissingError(DagflowError):
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java installation."""
-
     home: Path
     version: int
     has_vector_module: bool

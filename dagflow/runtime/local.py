@@ -84,7 +84,6 @@ def _map(function: Callable[[Any], Any], items: list[Any], *_: object) -> list[A
 
 
 def start_local(program: Program, workers: int, log: Path, server: TaskServer | None = None) -> Runtime:
-    """A runtime of this machine."""
     if workers == 1:
         return SingleProcessRuntime(program)
     try:
@@ -249,9 +248,6 @@ class SpooledItem:
 
     Attributes:
         offset: Its first byte in the file.
-        length: Its size in bytes.
-        level: Level of the receiving stage.
-        slot: The slot within that level.
         order: Its position among the items of the slot.
     """
 

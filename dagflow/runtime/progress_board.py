@@ -83,7 +83,6 @@ class ProgressBoard:
     May be used by several threads.
 
     Args:
-        stall_limits: How long tasks may stall.
         log: Where the complete output of operators is, as the end of a sentence.
     """
 
@@ -233,7 +232,6 @@ class ProgressReceiver:
     """Receives the reports of tasks in other processes, on a thread of its own.
 
     Args:
-        board: Takes the reports.
         host: The address of this host to listen on: loopback where all tasks run on this host.
 
     Attributes:

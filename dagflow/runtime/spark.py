@@ -69,8 +69,6 @@ _LOST = "an executor was lost whose output some tasks had used and others had no
 
 
 class SparkRuntime(Runtime):
-    """Runs windows on a Spark context."""
-
     def __init__(
         self,
         program: Program,

@@ -48,7 +48,6 @@ class SparkProcess:
         has_log: Whether the process and the Python workers write to a log, by log_to(), or to this process's stderr.
 
     Attributes:
-        settings: The given settings.
         variables: The environment variables that PySpark must see as well while it creates the context.
     """
 

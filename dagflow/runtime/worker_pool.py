@@ -39,8 +39,6 @@ Priority = tuple[float, ...]
 
 
 class _ProcessDiedError(Exception):
-    """The process of a job is gone."""
-
     def __init__(self, last: LastReport | None) -> None:
         super().__init__()
         self.last = last
@@ -105,7 +103,6 @@ class WorkerPool:
             server.close()
 
     def close(self) -> None:
-        """End all processes; a second call does nothing."""
         self.cancel()
         for thread in self._threads:
             thread.join(END_S)

@@ -51,8 +51,6 @@ class ServerSetup:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The last message about a job."""
-
     result: Any = None
     error: DagflowError | None = None
 

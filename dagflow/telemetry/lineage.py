@@ -67,8 +67,6 @@ class LineageReporter:
     it reads. No call waits.
 
     Args:
-        locations: The locations that its operators read and publish.
-        follows: Whether the run keeps watching for input.
         now: A clock, in seconds.
     """
 
@@ -189,11 +187,7 @@ def dataset_name(url: str) -> tuple[str, str]:
 
 
 def datasets_of(app: LogicalPlan, locations: DatasetLocations) -> tuple[list[InputDataset], list[OutputDataset]]:
-    """The inputs and outputs of an app.
-
-    Args:
-        locations: The locations that its operators read and publish.
-    """
+    """The inputs and outputs of an app."""
     columns = _Columns(app, locations)
     inputs = [
         InputDataset(*dataset_name(url), facets=columns.read_by(name))

@@ -51,7 +51,6 @@ class RunSignals:
 
     Args:
         state: The journal at the start of the run.
-        follows: Whether the run keeps watching for input.
         address: Where metrics are served; None for nowhere.
         locations: Gives what each operator reads and publishes; asked only where lineage is reported.
 
