@@ -20,6 +20,7 @@ from dagflow.execution.state_codec import StateCodec
 from dagflow.execution.task_outputs import TaskOutputs
 from dagflow.journal.journal import now_ms
 from dagflow.journal.saved_state import CommittedState, ControlState, SavedState
+from dagflow.journal.windows import WindowPlan
 from dagflow.metrics.counters import Counters
 from dagflow.plan.added_operators import grouper_name, holder_of
 from dagflow.plan.physical import PhysicalPlan, PortRef, Stage
@@ -35,22 +36,14 @@ class Emission:
     """What the control operators emitted in one window.
 
     Attributes:
+        plan: The plan of the window as far as the control operators decide it.
+        tuples: Tuples for partitioned operators, by input port.
         late: Tuples for control operators that run when the window's results are in, in order, by input port.
-        takes: The newest window whose held files the tuples contain, by operator.
-        keeps_states: Whether states are those of the window before; see WindowPlan.
-        emitted_after: The newest window that was committed when this one was emitted.
     """
 
-    window_id: int
-    tuples: Mapping[PortRef, list[Any]]
-    states: Mapping[str, SavedState]
-    counters: Counters
+    plan: WindowPlan
+    tuples: Mapping[PortRef, list[Any]] = field(default_factory=dict)
     late: Sequence[tuple[PortRef, list[Any]]] = ()
-    emitted_ms: int = 0
-    retries: tuple[int, ...] = ()
-    takes: Mapping[str, int] = field(default_factory=dict)
-    keeps_states: bool = False
-    emitted_after: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,15 +229,9 @@ class ControlGraph:
         if not self._activity and not self._has_news():
             return None
         counters, states = self._sources.take_counts(), self._sources.snapshots()
-        return Emission(
-            window_id=window_id,
-            tuples=dict(self._tuples),
-            states=states,
-            counters=counters,
-            late=tuple(self._late),
-            emitted_ms=now_ms(),
-            takes=self._takes(),
-        )
+        state = ControlState(operators=states)
+        plan = WindowPlan(window_id, control_state=state, counters=counters, emitted_ms=now_ms(), takes=self._takes())
+        return Emission(plan, dict(self._tuples), tuple(self._late))
 
     def emit_rest(self, window_id: int) -> Emission | None:
         """Let groupers emit all held files; None where there are none. It has no states of other operators."""
@@ -253,8 +240,7 @@ class ControlGraph:
         self._let_group(window_id, is_rest=True)
         if not self._tuples:
             return None
-        tuples = dict(self._tuples)
-        return Emission(window_id, tuples, {}, Counters(), emitted_ms=now_ms(), takes=self._takes())
+        return Emission(WindowPlan(window_id, emitted_ms=now_ms(), takes=self._takes()), dict(self._tuples))
 
     def _let_group(self, window_id: int, *, is_rest: bool = False) -> None:
         self._groups.begin_window(window_id)

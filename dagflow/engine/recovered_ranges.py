@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from dagflow.api.context import MovedRange, Skipped, WaitingEnd
 from dagflow.api.ports import unbatched
 from dagflow.api.sources import SourceRange, is_source_range, moved_from_of
 from dagflow.execution.messages import TaskResult
-from dagflow.journal.frames import decompressed
 from dagflow.journal.planned_tuples import planned_tuples
 from dagflow.journal.saved_state import LeftOut
 from dagflow.journal.windows import WindowIntent, WindowPlan
-from dagflow.storage.location import name_of
 
 
 def recovered(left_out: LeftOut, planned: WindowPlan, results: Sequence[TaskResult]) -> list[Skipped]:
@@ -77,7 +74,7 @@ def _is_within(each: Skipped, moved: Sequence[MovedRange]) -> bool:
 
 def _read_under_their_names(left_out: LeftOut, planned: WindowPlan, skipped: Sequence[Skipped]) -> list[Skipped]:
     listed = {each.url for each in left_out.newest}
-    if not listed or not any(_mentions(decompressed(given.tuples), listed) for given in planned.inputs.values()):
+    if not listed:
         return []
     again = {(each.version, each.start) for each in skipped}
     read: dict[str, list[SourceRange]] = {}
@@ -102,20 +99,3 @@ def _is_read_by(each: Skipped, block: SourceRange) -> bool:
         # A repaired file may be shorter than the damaged one.
         is_same, is_end = True, is_end or block.end == size
     return is_same and block.start <= each.start and is_end
-
-
-def _mentions(value: Any, urls: set[str]) -> bool:
-    """Whether JSON values contain one of these URLs, or the last part of one."""
-    names = {name_of(url) for url in urls}
-    return any(name in text for text in _texts(value) for name in names)
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for each in value:
-            yield from _texts(each)
-    elif isinstance(value, dict):
-        for each in value.values():
-            yield from _texts(each)

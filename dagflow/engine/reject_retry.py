@@ -21,8 +21,9 @@ from dagflow.engine.held_results import HeldResults
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.errors import ANOTHER_TABLE, JournalError
 from dagflow.journal.journal import now_ms
+from dagflow.journal.saved_state import ControlState
 from dagflow.journal.state import JournalState
-from dagflow.metrics.counters import Counters
+from dagflow.journal.windows import WindowPlan
 from dagflow.plan.physical import PortRef
 from dagflow.report.open_rejects import RejectChoice, WindowRejects, rejects_in
 from dagflow.storage.objects import ObjectStore
@@ -95,15 +96,14 @@ class RejectRetry:
                 break
         if not tuples:
             return None
-        return Emission(
-            window_id=window_id,
-            tuples=dict(tuples),
-            states=self._state().control_state.operators,
-            counters=Counters(),
+        plan = WindowPlan(
+            window_id,
+            control_state=ControlState(operators=self._state().control_state.operators),
             emitted_ms=now_ms(),
-            retries=tuple(retries),
+            retries=retries,
             keeps_states=True,
         )
+        return Emission(plan, dict(tuples))
 
     def emit_rest(self, window_id: int) -> Emission | None:
         """The files that windows have held back; see ControlGraph."""

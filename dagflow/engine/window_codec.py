@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -25,8 +25,8 @@ from dagflow.journal.planned_tuples import (
     kind_name,
     require_importable,
 )
-from dagflow.journal.saved_state import ControlState, LateTuples, SavedState
-from dagflow.journal.windows import PartitionDecision, PlannedTuples, SideVersion, WindowPlan
+from dagflow.journal.saved_state import LateTuples, SavedState
+from dagflow.journal.windows import PlannedTuples, WindowPlan
 from dagflow.plan.physical import Exchange, PhysicalPlan, PortRef
 from dagflow.storage.pending import PendingFile
 
@@ -58,59 +58,32 @@ class WindowCodec:
         inputs = self._plan.stage_of(target.operator).inputs
         return next(exchange for exchange in inputs if exchange.is_assigned and exchange.edge.target == target)
 
-    def plan_of(
-        self,
-        emission: Emission,
-        prescans: Mapping[str, SavedState],
-        operator_index: Mapping[str, int],
-        counts: Mapping[str, int],
-        decisions: Sequence[PartitionDecision],
-        holds: Collection[str] = (),
-        closes: Collection[str] = (),
-        *,
-        side_inputs: Mapping[str, SideVersion],
-    ) -> WindowPlan:
-        """Decide which partition gets which tuples, in a form that the journal keeps.
-
-        Args:
-            prescans: The pre-scan states after the windows so far, by operator.
-            closes: Operators whose held results the window publishes; nothing was emitted then.
-        """
-        return WindowPlan(
-            window_id=emission.window_id,
+    def plan_of(self, emission: Emission, counts: Mapping[str, int]) -> WindowPlan:
+        """Decide which partition gets which tuples, in a form that the journal keeps."""
+        state = replace(emission.plan.control_state, late=list(self._encode_late(emission)))
+        return replace(
+            emission.plan,
             config_hash=self._fingerprint,
             inputs=self._inputs_of(emission, counts),
             partitions=dict(counts),
-            decisions=[replace(decision, window=emission.window_id) for decision in decisions],
-            control_state=ControlState(
-                operators=dict(emission.states),
-                prescans=dict(prescans),
-                late=list(self._encode_late(emission)),
-                operator_index=dict(operator_index),
-            ),
-            counters=emission.counters,
-            emitted_ms=emission.emitted_ms,
+            control_state=state,
             planned_ms=now_ms(),
-            holds=[name for name in holds if name not in closes],
-            closes=list(closes),
-            retries=list(emission.retries),
-            takes=dict(emission.takes),
-            keeps_states=emission.keeps_states,
             discovered_ms=_discovered_ms(emission),
-            side_inputs=dict(side_inputs),
-            emitted_after=emission.emitted_after,
         )
 
     def _inputs_of(self, emission: Emission, counts: Mapping[str, int]) -> dict[str, PlannedTuples]:
         """The tuples of an emission by input port, in the order of their partitions."""
+        window_id = emission.plan.window_id
         inputs: dict[str, PlannedTuples] = {}
         for target, items in emission.tuples.items():
             kind, exchange = self._kind(target), self._assigned(target)
             if exchange.routing == "assigned_to_all":
-                encoded, lengths = self._encoded(target, kind, list(items), emission.window_id), None
+                encoded, lengths = self._encoded(target, kind, list(items), window_id), None
             else:
                 shares = assigned_shares(exchange, items, counts[self._plan.stage_of(target.operator).head])
-                encoded = self._encoded(target, kind, [item for share in shares for item in share], emission.window_id)
+                encoded = self._encoded(
+                    target, kind, [item for share in shares for item in share], emission.plan.window_id
+                )
                 lengths = [len(share) for share in shares]
             inputs[str(target)] = PlannedTuples(kind_name(kind), encoded, lengths, sorted(self._sources[target]))
         return inputs
@@ -119,7 +92,7 @@ class WindowCodec:
         """The late tuples by their own class: a port of the driver may take tuples of any class."""
         for target, items in emission.late:
             for kind, group in itertools.groupby(items, class_of):
-                encoded = self._encoded(target, kind, list(group), emission.window_id)
+                encoded = self._encoded(target, kind, list(group), emission.plan.window_id)
                 yield LateTuples(str(target), kind_name(kind), encoded)
 
     def _encoded(self, target: PortRef, kind: type, items: list[Any], window_id: int) -> Any:
@@ -159,24 +132,15 @@ class WindowCodec:
             names = [str(target)] if str(target) in planned.inputs else of_sources
             taken.update((target, name) for name in names[:1])
         require_takers(planned, taken.values())
-        return Emission(
-            window_id=planned.window_id,
-            tuples={
-                target: decode_tuples(self._kind(target), planned.inputs[name].tuples) for target, name in taken.items()
-            },
-            states=planned.control_state.operators,
-            counters=planned.counters,
-            late=[
-                (target, items)
-                for target, items in self.late_tuples(planned)
-                if target.port in self._operators[target.operator].input_ports
-            ],
-            emitted_ms=planned.emitted_ms,
-            retries=tuple(planned.retries),
-            takes=planned.takes,
-            keeps_states=planned.keeps_states,
-            emitted_after=planned.emitted_after,
-        )
+        tuples = {
+            target: decode_tuples(self._kind(target), planned.inputs[name].tuples) for target, name in taken.items()
+        }
+        late = [
+            (target, items)
+            for target, items in self.late_tuples(planned)
+            if target.port in self._operators[target.operator].input_ports
+        ]
+        return Emission(planned, tuples, late)
 
     def late_tuples(self, planned: WindowPlan) -> list[tuple[PortRef, list[Any]]]:
         """The tuples of a planned window that wait for its results, by input port, in order.

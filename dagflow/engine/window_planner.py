@@ -18,7 +18,6 @@ from dagflow.journal.events import Repair, Replan
 from dagflow.journal.journal import now_ms
 from dagflow.journal.saved_state import ControlState
 from dagflow.journal.windows import WindowPlan
-from dagflow.metrics.counters import Counters
 from dagflow.plan.added_operators import merger_name
 
 
@@ -90,7 +89,8 @@ class WindowPlanner:
             if emission is None:
                 return
             self._next_window += 1
-            emission = replace(emission, emitted_after=self._parts.journal.state.last_committed)
+            plan = replace(emission.plan, emitted_after=self._parts.journal.state.last_committed)
+            emission = replace(emission, plan=plan)
             load = load_of(self._plan, emission.tuples)
             self._parts.sizing.emitted(load)
             self._emitted.append((emission, load))
@@ -118,15 +118,15 @@ class WindowPlanner:
             closes: Operators whose held results the window publishes.
             state: The state of the newest plan, where the window leaves it as it is.
         """
+        plan = self._parts.codec.plan_of(emission, self._scaling.counts)
         kept = state or ControlState(prescans=self._prescans.state(), operator_index=dict(self._control.operator_index))
-        return self._parts.codec.plan_of(
-            emission,
-            kept.prescans,
-            kept.operator_index,
-            self._scaling.counts,
-            () if state is not None else self._scaling.take_decisions(),
-            self._parts.held.holds,
-            closes,
+        decisions = () if state is not None else self._scaling.take_decisions()
+        return replace(
+            plan,
+            control_state=replace(plan.control_state, prescans=kept.prescans, operator_index=kept.operator_index),
+            decisions=[replace(decision, window=plan.window_id) for decision in decisions],
+            holds=[name for name in self._parts.held.holds if name not in closes],
+            closes=list(closes),
             side_inputs=self._parts.side_inputs.current(),
         )
 
@@ -175,7 +175,7 @@ class WindowPlanner:
 
     def plan_closing(self, closes: Collection[str]) -> WindowPlan:
         """Plan a window that publishes held results; no emitted window may wait to be planned."""
-        return self._plan_apart(Emission(self._next_window, {}, {}, Counters(), emitted_ms=now_ms()), closes)
+        return self._plan_apart(Emission(WindowPlan(self._next_window, emitted_ms=now_ms())), closes)
 
     def plan_rest(self) -> WindowPlan | None:
         """Plan a window that takes all held files; None where there are none.
@@ -189,12 +189,13 @@ class WindowPlanner:
     def _plan_apart(self, emission: Emission, closes: Collection[str] = ()) -> WindowPlan:
         """Plan a window without the control operators that have state: their states stay as they were planned."""
         state = self._parts.journal.state.control_state
-        emission = replace(
-            emission,
-            states=state.operators,
+        plan = replace(
+            emission.plan,
+            control_state=ControlState(operators=state.operators),
             keeps_states=True,
             emitted_after=self._parts.journal.state.last_committed,
         )
+        emission = replace(emission, plan=plan)
         planned = self._plan_of(emission, closes, state)
         self._next_window = planned.window_id + 1
         self._parts.journal.append(planned)
@@ -212,7 +213,7 @@ class WindowPlanner:
 
 def _without_groups(emission: Emission, kept: Collection[str]) -> Emission:
     """An emission without the groups of held files that it took: these files wait, and a later window merges them."""
-    takes = {operator: newest for operator, newest in emission.takes.items() if operator in kept}
-    mergers = {merger_name(operator) for operator in emission.takes.keys() - takes.keys()}
+    takes = {operator: newest for operator, newest in emission.plan.takes.items() if operator in kept}
+    mergers = {merger_name(operator) for operator in emission.plan.takes.keys() - takes.keys()}
     tuples = {target: items for target, items in emission.tuples.items() if target.operator not in mergers}
-    return replace(emission, tuples=tuples, takes=takes)
+    return replace(emission, plan=replace(emission.plan, takes=takes), tuples=tuples)

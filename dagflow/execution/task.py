@@ -9,12 +9,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from msgspec import structs
 
 from dagflow.api.capabilities import Accumulator, PreScan, TupleReader
-from dagflow.api.context import Counts, MovedRange, OperatorContext, Skipped, VersionKey, WaitingEnd
+from dagflow.api.context import Counts, OperatorContext
 from dagflow.api.operator import Operator
 from dagflow.api.records import RecordBatch
 from dagflow.api.refused_records import RefusedLog
@@ -67,12 +68,21 @@ class StageTask:
         self._reports: list[tuple[PortRef, PickledTuples]] = []
         self._sequence = 0
         self._accounting: dict[str, Counts] = {name: Counts() for name in stage.operators}
-        self._skipped: list[Skipped] = []
-        self._moved: list[MovedRange] = []
-        self._waiting: list[WaitingEnd] = []
-        self._read_in_part: set[VersionKey] = set()
-        self._refused: dict[str, RefusedLog] = {}
-        self._source_events: list[Any] | None = [] if program.has_source_listener else None
+        self._refused: dict[str, RefusedLog] = {name: RefusedLog() for name in stage.operators}
+        count = window.partitions[stage.head]
+        # What all operators of the task share, and report into.
+        self._shared = OperatorContext(
+            app=program.app,
+            partition=partition,
+            partitions=count,
+            share=window.shares.get((stage.head, partition), 1 / count),
+            source_events=[] if program.has_source_listener else None,
+            progress=self._progress,
+            storage=program.storage,
+            outputs=self._outputs,
+            is_reprocessed=window.is_reprocessed,
+            gone=window.gone,
+        )
         self._held: dict[str, bytes] = {}
         operators = {name: self._loaded(name) for name in stage.operators}
         self._counters: dict[str, Counts] = {name: Counts() for name in stage.operators}
@@ -149,30 +159,16 @@ class StageTask:
 
     def _setup(self) -> None:
         connected = {ref for edge in self._edges() for ref in (edge.source, edge.target)}
-        count = self._window.partitions[self._stage.head]
         for name, operator in self._chain.operators.items():
-            context = OperatorContext(
-                app=self._program.app,
+            context = replace(
+                self._shared,
                 operator=name,
-                partition=self._partition,
-                partitions=count,
-                share=self._window.shares.get((self._stage.head, self._partition), 1 / count),
                 counters=self._counters[name],
                 accounting=self._accounting[name],
-                skipped=self._skipped,
-                moved=self._moved,
-                waiting=self._waiting,
-                refused=self._refused.setdefault(name, RefusedLog()),
-                source_events=self._source_events,
-                progress=self._progress,
+                refused=self._refused[name],
                 connected=frozenset(ref.port for ref in connected if ref.operator == name),
-                storage=self._program.storage,
-                outputs=self._outputs,
                 prescan=prescan_of(name, operator, self._window.prescans),
-                is_reprocessed=self._window.is_reprocessed,
                 may_hold=not self._window.is_reprocessed and grouper_name(name) in self._program.plan.control,
-                gone=self._window.gone,
-                read_in_part=self._read_in_part,
                 decided=self._window.decided.get(targets_owner(name), ""),
                 side_input=self._window.side_inputs.get(name),
             )
@@ -262,12 +258,12 @@ class StageTask:
             error=error,
             operator_busy_s=self._chain.clock.busy_s,
             started_ms=started_ms,
-            skipped=tuple(self._skipped),
-            moved=tuple(self._moved),
-            waiting=tuple(self._waiting),
-            source_events=tuple(self._source_events or ()),
+            skipped=tuple(self._shared.skipped),
+            moved=tuple(self._shared.moved),
+            waiting=tuple(self._shared.waiting),
+            source_events=tuple(self._shared.source_events or ()),
             parts=self._held,
-            read_in_part=frozenset(self._read_in_part),
+            read_in_part=frozenset(self._shared.read_in_part),
             refused={name: data for name, log in self._refused.items() if (data := log.to_bytes())},
         )
 

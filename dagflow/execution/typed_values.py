@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
 from collections.abc import Callable, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types
 
 _CLASSES: Sequence[tuple[Callable[[pa.DataType], bool], type]] = (
@@ -41,30 +38,21 @@ def class_of(kind: pa.DataType) -> type | None:
 
 def with_type(values: Sequence[Any], kind: pa.DataType) -> pa.Array | None:
     """Values as a type; None where they are not of its class, or do not fit."""
-    if types.is_float32(kind) or types.is_float16(kind):
-        # New values seldom fit; those that a method passes on are not built.
-        return None if any(value is not None for value in values) else pa.array(values, kind)
-    return _typed(values, kind)
-
-
-def _typed(values: Sequence[Any], kind: pa.DataType) -> pa.Array | None:
     classes = set(map(type, values))
     classes.discard(type(None))
     if not classes:
         return pa.array(values, kind)
-    if types.is_nested(kind):
-        return _nested(values, kind, classes)
-    if not classes <= {class_of(kind)}:
-        return None
-    with contextlib.suppress(pa.ArrowInvalid, OverflowError, UnicodeEncodeError):
-        if types.is_temporal(kind):
-            return _temporal(values, kind)
-        array = pa.array(values, kind)
-        if types.is_float32(kind) or types.is_float16(kind):
-            exact = np.array(values, np.float64)
-            doubles = array.to_numpy(zero_copy_only=False).astype(np.float64)
-            return array if np.array_equal(doubles, exact, equal_nan=True) else None
-        return array
+    # Arrow raises errors of many types for values that do not fit.
+    with contextlib.suppress(ValueError, TypeError, OverflowError, UnicodeEncodeError, pa.ArrowException):
+        if types.is_nested(kind):
+            array = pa.array(values, kind)
+            field = pa.field("", kind)
+            return (
+                array if all(_is_kept(*pair, field) for pair in zip(values, array.to_pylist(), strict=True)) else None
+            )
+        # New values seldom fit a short float; those that a method passes on are not built.
+        if classes <= {class_of(kind)} and not (types.is_float32(kind) or types.is_float16(kind)):
+            return _temporal(values, kind) if types.is_temporal(kind) else pa.array(values, kind)
     return None
 
 
@@ -78,48 +66,21 @@ def _temporal(values: Sequence[Any], kind: pa.DataType) -> pa.Array | None:
     return pa.array(values).cast(kind)
 
 
-def _nested(values: Sequence[Any], kind: pa.DataType, classes: set[type]) -> pa.Array | None:
-    """Lists, pairs or members as a type; built part by part, as Arrow drops members that a type lacks."""
+def _is_kept(value: Any, made: Any, field: pa.Field) -> bool:
+    """Whether a value is the same in an array of a field: Arrow drops members, digits and times, and allows nulls."""
+    kind = field.type
+    if value is None:
+        return bool(field.nullable)
+    if not isinstance(made, type(value)):
+        return False
     if types.is_struct(kind):
-        return _structs(values, kind) if classes == {dict} else None
-    if classes != {list} or not (types.is_list(kind) or types.is_large_list(kind) or types.is_map(kind)):
-        return None
-    parts = [*itertools.chain.from_iterable(value for value in values if value is not None)]
-    # A null border makes the list that begins there null.
-    ends = itertools.accumulate(0 if value is None else len(value) for value in values)
-    borders = [None if value is None else end - len(value) for value, end in zip(values, ends, strict=True)]
-    borders.append(len(parts))
+        parts = {part.name: part for part in kind}
+        is_known = value.keys() <= parts.keys()
+        return is_known and all(_is_kept(value.get(name), made[name], part) for name, part in parts.items())
     if types.is_map(kind):
-        if any(type(part) is not tuple or len(part) != 2 for part in parts):
-            return None
-        keys = _typed([key for key, _ in parts], kind.key_type)
-        items = _typed([item for _, item in parts], kind.item_type)
-        if keys is None or items is None or keys.null_count or _lacks(items, kind.item_field):
-            return None
-        return pa.MapArray.from_arrays(pa.array(borders, pa.int32()), keys, items, kind)
-    elements = _typed(parts, kind.value_type)
-    if elements is None or _lacks(elements, kind.value_field):
-        return None
-    if types.is_large_list(kind):
-        return pa.LargeListArray.from_arrays(pa.array(borders, pa.int64()), elements, kind)
-    return pa.ListArray.from_arrays(pa.array(borders, pa.int32()), elements, kind)
-
-
-def _structs(values: Sequence[Any], kind: pa.StructType) -> pa.Array | None:
-    fields = [kind.field(at) for at in range(kind.num_fields)]
-    names = [field.name for field in fields]
-    found = set(itertools.chain.from_iterable(value for value in values if value is not None))
-    if not found <= set(names) or len(set(names)) < len(names) or not fields:
-        return None
-    members, is_there = [], pa.array([value is not None for value in values])
-    for field in fields:
-        member = _typed([None if value is None else value.get(field.name) for value in values], field.type)
-        if member is None or _lacks(member.filter(is_there), field):
-            return None
-        members.append(member)
-    return pa.StructArray.from_arrays(members, fields=fields, mask=pc.invert(is_there))
-
-
-def _lacks(values: pa.Array, field: pa.Field) -> bool:
-    """Whether there are nulls where a field allows none: Arrow does not check."""
-    return bool(values.null_count) and not field.nullable
+        pairs = zip(value, made, strict=True)
+        ends = kind.key_field, kind.item_field
+        return all(all(map(_is_kept, pair, other, ends)) for pair, other in pairs)
+    if types.is_nested(kind):
+        return all(_is_kept(part, other, kind.value_field) for part, other in zip(value, made, strict=True))
+    return bool(value == made) or value != value

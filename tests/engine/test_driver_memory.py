@@ -16,7 +16,6 @@ from dagflow.engine.driver_memory import limited_memory
 from dagflow.engine.window_codec import WindowCodec
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import WindowPlan
-from dagflow.metrics.counters import Counters
 from dagflow.plan.load import load_app
 from dagflow.plan.physical import PortRef
 from dagflow.plan.placement import place
@@ -121,7 +120,7 @@ def planned(files: int, codec: WindowCodec) -> WindowPlan:
     """A window of one batch."""
     batch = SmallFileBatch.of(1, [f"in/{number}" for number in range(files)], range(1000, 1000 + files), range(files))
     tuples = {PortRef("reader", "blocks_metadata_input"): [batch]}
-    return codec.plan_of(Emission(1, tuples, {}, Counters()), {}, {}, {"reader": 2}, [], side_inputs={})
+    return codec.plan_of(Emission(WindowPlan(1), tuples), {"reader": 2})
 
 
 def test_a_planned_window_is_no_object_for_each_of_its_files(tmp_path: Path) -> None:
