@@ -12,6 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+MOST_LEVELS = 100
+"""How often values of JSON, YAML, and parts of expressions may be within each other. Recursive code takes several calls
+a level, and Python ends it at a thousand calls, wherever it was called from."""
+
 MAX_TEXT = 4096
 """Characters of an error's message: it travels through Java, journals and terminals, and may quote a whole record."""
 

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
+from dagflow.errors import MOST_LEVELS
 from dagflow.spec.app_spec import Endpoint, OperatorSpec, StreamSpec
 from dagflow.spec.environment import Environment
 from dagflow.spec.operator_reader import OperatorReader
 from dagflow.spec.problems import Place, Problems, quoted
-from dagflow.spec.yaml_parser import MAX_DEPTH, parse_file, parse_text
+from dagflow.spec.yaml_parser import parse_file, parse_text
 from dagflow.spec.yaml_tree import Items, Mapping, MappingEntry, Node, NodeReader, Scalar, kind_of
 from dagflow.suggestions import did_you_mean, nearest
 
@@ -45,8 +46,8 @@ def _apply_one(operators: Mapping, pair: str, environment: Environment, problems
     if not equals or not path or not all([operator, *path]):
         problems.add(place, f"expected op.property=VALUE, such as reader.max_readers=4; got {quoted(pair)}")
         return operators
-    if len(path) > MAX_DEPTH:
-        problems.add(place, f"nested more than {MAX_DEPTH} levels deep")
+    if len(path) > MOST_LEVELS:
+        problems.add(place, f"nested more than {MOST_LEVELS} levels deep")
         return operators
     if operator not in operators.entries:
         hint = did_you_mean(operator, operators.entries)

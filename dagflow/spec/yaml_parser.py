@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import yaml
 
+from dagflow.errors import MOST_LEVELS
 from dagflow.spec.environment import Environment, hide_braces, show_braces
 from dagflow.spec.problems import Place, Problems, quoted
 from dagflow.spec.yaml_tree import Items, Mapping, MappingEntry, Node, Scalar, ScalarValue
@@ -21,7 +22,6 @@ from dagflow.suggestions import nearest
 MAX_BYTES: Final = 16 << 20
 MAX_NODES: Final = 200_000
 """Values in one app, aliases counted as often as they occur: a few lines of aliases can stand for billions."""
-MAX_DEPTH: Final = 64
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TAGS = "tag:yaml.org,2002:"
@@ -176,8 +176,8 @@ class _Builder:
         is_mapping = isinstance(event, yaml.MappingStartEvent)
         if event.tag not in (None, "!", _TAGS + ("map" if is_mapping else "seq")):
             raise _UnusableError(place, f"the tag {quoted(event.tag)} has no meaning in an app")
-        if len(self._open) >= MAX_DEPTH:
-            raise _UnusableError(place, f"nested more than {MAX_DEPTH} levels deep")
+        if len(self._open) >= MOST_LEVELS:
+            raise _UnusableError(place, f"nested more than {MOST_LEVELS} levels deep")
         self._count(1, place)
         if event.anchor:
             self._anchors[event.anchor] = None
@@ -210,8 +210,8 @@ class _Builder:
         if self._open[-1].awaits_key:
             raise _UnusableError(place, "a key must be text, not an alias")
         weight, height = (1, 0) if isinstance(node, Scalar) else (node.weight, node.height)
-        if len(self._open) + height > MAX_DEPTH:
-            raise _UnusableError(place, f"nested more than {MAX_DEPTH} levels deep")
+        if len(self._open) + height > MOST_LEVELS:
+            raise _UnusableError(place, f"nested more than {MOST_LEVELS} levels deep")
         self._add(node, None, weight, height)
 
     def _close(self, done: _Open) -> Node:

@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlglot import exp
 
+from dagflow.errors import MOST_LEVELS
 from operators.expressions.syntax import ExpressionError
 
 OPERATORS: dict[type[exp.Expression], str] = {
@@ -97,9 +98,6 @@ CHAINED = (exp.And, exp.Or, exp.DPipe)
 """Operators that give the same in whatever order several of them are computed."""
 
 _BEGIN = "dagflow.begin"
-MOST_LEVELS = 100
-"""Levels of a tree; pickling one takes four calls of Python for each."""
-
 TOO_DEEP = f"it is nested deeper than {MOST_LEVELS} levels; compute a part of it in a Select before"
 
 

@@ -16,11 +16,11 @@ import sqlglot
 from sqlglot import exp, parser, tokens
 from sqlglot.errors import ParseError, TokenError
 
+from dagflow.errors import MOST_LEVELS
 from dagflow.suggestions import did_you_mean, nearest
 from operators.column_names import shown_name
 from operators.expressions.arguments import (
     CHAINED,
-    MOST_LEVELS,
     OPERATORS,
     TOO_DEEP,
     note_positions,

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dagflow.errors import MOST_LEVELS
 from dagflow.spec.environment import Environment
 from dagflow.spec.problems import Problems
-from dagflow.spec.yaml_parser import MAX_DEPTH, MAX_NODES, parse_file, parse_text, resolve
+from dagflow.spec.yaml_parser import MAX_NODES, parse_file, parse_text, resolve
 from dagflow.spec.yaml_tree import Mapping, Node, follow, plain
 
 
@@ -108,8 +109,8 @@ BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
         ("a: !!python/object:os.system x\n", "a.yaml:1:4: the tag"),
         ("a: !!int many\n", "does not fit 'many'"),
         ("a: {<<: 5}\n", "a.yaml:1:9: '<<' takes a mapping"),
-        ("[" * 500, f"nested more than {MAX_DEPTH} levels deep"),
-        ("{a: " * 100_000, f"nested more than {MAX_DEPTH} levels deep"),
+        ("[" * 500, f"nested more than {MOST_LEVELS} levels deep"),
+        ("{a: " * 100_000, f"nested more than {MOST_LEVELS} levels deep"),
         (BOMB, f"more than {MAX_NODES} values"),
         ("[" + "a," * (MAX_NODES + 1) + "]", f"more than {MAX_NODES} values"),
     ],
@@ -124,7 +125,7 @@ def test_what_cannot_be_read_is_one_clean_problem(text: str, message: str) -> No
 def test_aliases_do_not_dig_deeper_than_nesting_may() -> None:
     """Depth counts through aliases as well."""
     text = f"a: &a {'[' * 40}{']' * 40}\nb: {'[' * 30}*a{']' * 30}\n"
-    assert f"nested more than {MAX_DEPTH} levels deep" in parse(text)[1][0]
+    assert f"nested more than {MOST_LEVELS} levels deep" in parse(text)[1][0]
 
 
 @pytest.mark.parametrize(

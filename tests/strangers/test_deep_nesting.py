@@ -12,14 +12,16 @@ import deltalake
 import pytest
 
 from dagflow.api.columns.column_values import ColumnValuesError, column_of
-from dagflow.errors import StorageError
+from dagflow.errors import MOST_LEVELS, StorageError
 from dagflow.plan.accumulators import results_of_windows
 from dagflow.plan.load import load_app
 from dagflow.telemetry.lineage import datasets_of
 from operators.found_values import MAX_DEPTH
 from operators.reader.columns.types import ColumnType
+from operators.reader.formats import RECORD_FORMATS
 from operators.sink.tables.delta_log import refusals
 from operators.sink.tables.delta_table import DeltaTable
+from operators.testing import read_cut
 
 
 @pytest.mark.parametrize("levels", [MAX_DEPTH + 1, 450, 3000])
@@ -90,3 +92,52 @@ def test_a_delta_table_nested_too_deeply_is_refused_in_one_line(tmp_path: Path) 
         refusals(DeltaTable(str(tmp_path), ())),
     ):
         deltalake.DeltaTable(str(tmp_path)).schema()
+
+
+def deep(levels: int, opening: str = "[", inside: str = "") -> str:
+    """A JSON object whose member `a` is nested so many times, less the object itself."""
+    closing = "".join({"[": "]", "{": "}"}[mark] for mark in reversed(opening) if mark in "[{")
+    times = (levels - 1) // len(closing)
+    return '{"a":' + opening * times + inside + closing * times + "}"
+
+
+FORMS = [("[", ""), ('{"a":', "1"), ('[{"b":', "1"), ('["]]]}}}",', "1")]
+
+
+@pytest.mark.parametrize(("opening", "inside"), FORMS)
+@pytest.mark.parametrize("columns", [None, {"id": "int64"}, "as_found", "infer"])
+def test_a_line_of_json_nested_too_deeply_is_refused_with_one_limit(opening: str, inside: str, columns: Any) -> None:
+    """Wherever it is read from, and whatever becomes of its members; lines beside it are taken."""
+    for levels in (MOST_LEVELS + 2, 450, 1000, 5000, 100_000):
+        line = deep(levels, opening, inside)
+        content = f'{{"id": 1}}\n{line}\n{{"id": 2}}\n'.encode()
+        made = RECORD_FORMATS.make({"type": "json_lines", **({"columns": columns} if columns else {})})
+        records, rejects = read_cut(made, content, len(content))
+        assert (len(records), len(rejects)) == (2, 1), (levels, rejects)
+        assert rejects[0][:2] == (10, len(line)), levels
+
+
+def test_brackets_that_are_not_nested_are_no_levels() -> None:
+    """Neither side by side, nor in strings, nor behind a quote that another line leaves open."""
+    lines = [
+        "{}",
+        '{"a":"' + "[" * 5000 + '"}',
+        '{"a":"\\"' + "[" * 5000 + '"}',
+        '{"a":[' + ",".join(["[]"] * 5000) + "]}",
+        deep(MOST_LEVELS),
+        '{"a":"' + "[" * 5000 + "}",
+        deep(MOST_LEVELS, '{"b":', "1"),
+        '{"a":"' + "[]" * 5000 + '"}',
+    ]
+    content = "\n".join(lines).encode() + b"\n"
+    records, rejects = read_cut(RECORD_FORMATS.make({"type": "json_lines"}), content, len(content))
+    assert [record for _, record in records] == [line.encode() for line in lines if line is not lines[5]]
+    assert len(rejects) == 1
+
+
+@pytest.mark.parametrize("last", ["[" * 300 + "\\", "[" * 300 + '"', "[" * 300])
+def test_a_line_without_an_end_is_refused_like_any_other(last: str) -> None:
+    """Whatever its last byte is."""
+    made = RECORD_FORMATS.make({"type": "json_lines", "keep_delimiter": True})
+    records, rejects = read_cut(made, b"{}\n" + last.encode(), 1000)
+    assert (len(records), len(rejects)) == (1, 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import random
+import tracemalloc
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -212,11 +213,12 @@ ANY_FORMAT: list[dict[str, Any]] = [
     {"type": "csv", "header": False, "columns": ["a"], "quote": "none", "max_record": 8},
     {"type": "paragraphs"},
     {"type": "paragraphs", "max_record": 8},
+    {"type": "paragraphs", "max_record": 4, "keep_delimiter": True},
     {"type": "paragraphs", "keep_delimiter": True},
     {"type": "regex", "pattern": "a"},
     {"type": "regex", "pattern": "a", "max_record": 8},
 ]
-PIECES = [bytes(4), bytes(9), b"\0", b"a", b"b", b"\n", b"\n", b"\r\n", b"||", b"\\"]
+PIECES = [bytes(4), bytes(9), b"\0", b" ", b"a", b"b", b"\n", b"\n", b"\r\n", b"||", b"\\"]
 
 
 def records_or_error(format: dict[str, Any], chunk_bytes: int, content: bytes, block_size: int) -> Any:
@@ -229,6 +231,18 @@ def records_or_error(format: dict[str, Any], chunk_bytes: int, content: bytes, b
         return error.offset
 
 
+ANY_LONG: list[dict[str, Any]] = [
+    {"type": "lines"},
+    {"type": "escaped_lines"},
+    {"type": "json_lines"},
+    {"type": "csv", "header": False, "columns": ["a"]},
+    {"type": "csv", "header": False, "columns": ["a"], "quote": "none"},
+    {"type": "paragraphs"},
+    {"type": "paragraphs", "keep_delimiter": True},
+    {"type": "regex", "pattern": "."},
+]
+
+
 def test_holes_are_the_same_wherever_a_file_is_cut() -> None:
     """Whatever the format, the content, its blocks and what is held of them."""
     for seed in seeds(150):
@@ -238,3 +252,44 @@ def test_holes_are_the_same_wherever_a_file_is_cut() -> None:
         whole = records_or_error(format, 1 << 20, content, len(content))
         found = records_or_error(format, chunk_bytes, content, block_size)
         assert found == whole, (seed, format, content, block_size, chunk_bytes)
+
+
+@pytest.mark.parametrize("format", ANY_LONG, ids=lambda format: format["type"])
+@pytest.mark.parametrize("hole", [60, pytest.param(33 << 20, marks=pytest.mark.nightly)])
+def test_a_hole_that_makes_a_record_too_long_is_skipped_in_every_format(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, format: dict[str, Any], hole: int
+) -> None:
+    """The text before it and the text behind it are taken, and the hole is told with its place and count."""
+    path = tmp_path / "app.log"
+    if hole < 1 << 20:
+        format = format | {"max_record": 50}
+    with path.open("wb") as file:
+        file.write(b"1\n\n2")
+        file.seek(4 + hole)
+        file.write(b"3\n\n4\n")
+    for block_size in (hole // 2, 1 << 30):
+        caplog.clear()
+        records, counters = read_all(path, block_size, 0, format=format)
+        texts = [record if isinstance(record, bytes) else record["a"].encode() for record in records]
+        assert [text.strip() for text in texts if text] == [b"1", b"2", b"3", b"4"]
+        assert counters[HOLE_BYTES] == hole
+        assert f"hole of {hole} NUL bytes skipped url={path} offset=4" in caplog.text
+
+
+def test_a_hole_of_any_length_within_a_paragraph_takes_no_memory() -> None:
+    """Whether text or a blank line follows it."""
+    made = RECORD_FORMATS.make({"type": "paragraphs", "max_record": 1 << 12})
+    made.chunk_bytes = 1 << 12
+    for before, behind, records in [
+        (b"half", b"rest\n\nlast", [b"half", b"rest", b"last"]),
+        (b"half", b"\n \n  last", [b"half", b"  last"]),
+        (b"half", b"\n  more", [b"half", b"  more"]),
+        (b"half\n", b"\n  last", [b"half", b"  last"]),
+    ]:
+        content = before + bytes(8 << 20) + behind
+        tracemalloc.start()
+        found, _ = read_cut(made, content, len(content))
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert [record for _, record in found] == records
+        assert peak < 3 << 20, (before, behind, peak)

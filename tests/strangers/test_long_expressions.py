@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from dagflow.errors import MOST_LEVELS
 from operators import Sql
-from operators.expressions.arguments import MOST_LEVELS
 from operators.expressions.expression import Expression
 from operators.expressions.syntax import ExpressionError
 from operators.expressions.vectors import Rows

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +19,8 @@ from click.testing import CliRunner
 
 from dagflow.cli.main import command_line
 from dagflow.cli.record_table import Column, listed_columns, table
-from dagflow.errors import AppError, DagflowError, OperatorError, Problem
+from dagflow.errors import AppError, DagflowError, OperatorError, Problem, StorageError
+from dagflow.storage.backends.fsspec.client import FsspecClient
 from dagflow.testing.operators import run_operator
 from operators.reader.byte_source import BufferSlice
 from operators.reader.columns.literals import values_of, why_not
@@ -221,3 +223,25 @@ def test_the_form_of_a_compression_that_is_read_is_named(name: str, content: byt
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DagflowError, match=r"but its content is not (snappy in its framing|lz4 in its frame) format"):
         steps_of(tmp_path / name, "lines")
+
+
+@pytest.mark.parametrize("scheme", ["zip", "tar"])
+def test_a_cut_archive_is_called_damaged_and_no_lost_connection(tmp_path: Path, scheme: str) -> None:
+    """With what to do; an archive that is not there, and a server that does not answer, are called so."""
+    whole = shutil.make_archive(str(tmp_path / "whole"), scheme, __file__.rpartition("/")[0], "fuzzing.py")
+    path = tmp_path / "cut"
+    path.write_bytes(Path(whole).read_bytes()[:300])
+    client = FsspecClient(scheme, {})
+    for archive, message in [
+        (str(path), r"cannot open the archive: .* header|not a zip file[\s\S]*put the whole archive in its place"),
+        (f"{path}-gone", "cannot open the archive: .*No such file"),
+        ("http://127.0.0.1:1/a", "cannot connect to the server: .*127.0.0.1"),
+    ]:
+        with pytest.raises(StorageError, match=message):
+            client.locate(f"{scheme}://x::{archive}")
+
+
+def test_options_that_a_store_lacks_are_no_lost_connection() -> None:
+    """They are named, with the place where they are given."""
+    with pytest.raises(StorageError, match=r"(?s)cannot use reference://: .*'fo'.*as storage: \{reference:"):
+        FsspecClient("reference", {}).locate("reference://x")

@@ -15,7 +15,8 @@ import pyarrow as pa
 from dagflow.errors import cut_text
 
 MAX_DEPTH = 32
-"""Levels of lists and objects within each other that a value, or a type, may have."""
+"""Levels of lists and objects within each other that a column, or a type, may have: fewer than MOST_LEVELS, because the
+library of Delta tables reads types of about 40."""
 
 _MAX_TEXT = 200
 """Characters of Arrow's text in an error's message, which may quote a value."""

@@ -177,9 +177,6 @@ _MANY_DIGITS = (
 )
 """Matches lines with numbers that may have more than 76 digits, with the zeros that an exponent stands for."""
 
-_SHALLOW_BYTES = 1000
-"""Lines of up to this many bytes have no values nested too deeply for a parser; Arrow accepts any depth."""
-
 
 def are_braced(batch: RecordBatch) -> bool:
     """Whether each line begins with an opening brace and ends with a closing one.
@@ -196,11 +193,8 @@ def are_braced(batch: RecordBatch) -> bool:
 
 
 def _may_be_no_json(batch: RecordBatch) -> bool:
-    """Whether lines may hold text that Arrow accepts although it is no JSON, or is nested too deeply."""
-    borders = borders_of(batch.framed())
+    """Whether lines may hold text that Arrow accepts although it is no JSON."""
     text = np.frombuffer(joined(batch), np.uint8)
-    if np.diff(borders).max() > _SHALLOW_BYTES:
-        return True
     return any(contains(text, word[0]) and len(occurrences(text, word)) for word in _NO_NUMBERS)
 
 
@@ -251,13 +245,13 @@ def values_of(batch: RecordBatch) -> list[Any]:
     """The values of the lines that are JSON, to look at their members; numbers may be rounded."""
     try:
         return _ROUGH.decode_lines(joined(batch))
-    except (msgspec.DecodeError, RecursionError):
+    except msgspec.DecodeError:
         return list(map(value_of, batch.to_pylist()))
 
 
 def value_of(record: bytes) -> Any:
     """The value of a line, as of values_of(); None if it is not JSON."""
-    with suppress(msgspec.DecodeError, RecursionError):
+    with suppress(msgspec.DecodeError):
         return _ROUGH.decode(record)
     return None
 

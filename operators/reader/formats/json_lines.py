@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
@@ -19,6 +20,7 @@ from pydantic import Field
 from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.properties import Count
 from dagflow.api.records import RecordBatch
+from dagflow.errors import MOST_LEVELS
 from dagflow.storage.columns import borders_of
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import Bytes, ByteSource
@@ -38,10 +40,25 @@ from operators.reader.columns.written_values import SAMPLED_BYTES, shapes_of, ty
 from operators.reader.formats.base import ByteAccounting, Inferring, Parsed
 from operators.reader.scanning.delimited import Delimited
 from operators.reader.scanning.framing import joined
-from operators.reader.scanning.search import CR, LF, Terminators, contains, positions_of
+from operators.reader.scanning.search import (
+    CR,
+    LF,
+    Terminators,
+    active_escapes,
+    are_odd,
+    contains,
+    positions_of,
+)
 
 MOST_CELLS = 1 << 22
 """Most values of a batch whose columns are the members that its objects have."""
+
+_QUOTE, _ESCAPE = b'"\\'
+_OPENING, _OTHER = np.uint8(ord("{")), np.uint8(ord("{") ^ ord("["))
+_PART_BYTES = 1 << 17
+_STEPS = np.zeros(256, np.int8)
+_STEPS[[*b"{["]], _STEPS[[*b"}]"]] = 1, -1
+"""By how many levels a byte leads into arrays and objects."""
 
 _VALUES = msgspec.json.Decoder(msgspec.Raw)
 """Finds where JSON values end, and refuses text that is none; creates no objects."""
@@ -125,7 +142,7 @@ class JsonLines(Delimited, Inferring):
 
     def parse(self, batch: RecordBatch, accounting: ByteAccounting) -> Parsed:
         """The lines that are JSON values, as columns if the format has columns."""
-        batch = _without_blank(valid_text(batch, accounting), accounting)
+        batch = _shallow_lines(batch, accounting)
         if not len(batch):
             return Parsed(batch)
         if self._members is not None and (parsed := self._members.parse_lines(batch, accounting)):
@@ -159,7 +176,7 @@ class JsonLines(Delimited, Inferring):
         end = None
         ignored = ByteAccounting()
         for batch in batches:
-            valid = self._valid_json(_without_blank(valid_text(batch, ignored), ignored), ignored)
+            valid = self._valid_json(_shallow_lines(batch, ignored), ignored)
             for offset, record in zip(valid.offsets().tolist(), valid.to_pylist(), strict=True):
                 end = offset + SAMPLED_BYTES if end is None else end
                 if offset >= end:
@@ -193,7 +210,7 @@ class JsonLines(Delimited, Inferring):
                 _VALUES.decode(record)
             if self.columns is None or pc.all(pc.starts_with(batch.framed(), b"{"), min_count=0).as_py():
                 return batch
-        except (msgspec.DecodeError, RecursionError):
+        except msgspec.DecodeError:
             pass
         reasons = {row: why for row, record in enumerate(records) if (why := self._why_no_value(record))}
         return without_refused(batch, reasons, accounting)
@@ -201,7 +218,7 @@ class JsonLines(Delimited, Inferring):
     def _are_objects(self, batch: RecordBatch) -> bool:
         try:
             return are_braced(batch) and len(_VALUES.decode_lines(joined(batch))) == len(batch)
-        except (msgspec.DecodeError, RecursionError):
+        except msgspec.DecodeError:
             return False
 
     def _why_no_value(self, record: bytes) -> str:
@@ -210,11 +227,67 @@ class JsonLines(Delimited, Inferring):
             _VALUES.decode(record)
         except msgspec.DecodeError as error:
             return f"not JSON: {_half_character(record) or error}"
-        except RecursionError:
-            return "arrays and objects are nested too deeply"
         if self.columns is not None and not record.lstrip(b" \t\r\n").startswith(b"{"):
             return "not a JSON object, and columns are asked for"
         return ""
+
+
+def _shallow_lines(batch: RecordBatch, accounting: ByteAccounting) -> RecordBatch:
+    """The lines that are text, not blank, and not nested more deeply than recursive code can read."""
+    batch = _without_blank(valid_text(batch, accounting), accounting)
+    why = f"arrays and objects are nested more than {MOST_LEVELS} levels deep"
+    return without_refused(batch, dict.fromkeys(_deep_rows(batch), why), accounting)
+
+
+def _deep_rows(batch: RecordBatch) -> list[int]:
+    """The lines in which arrays and objects are within each other more than MOST_LEVELS times."""
+    borders, data = borders_of(batch.framed()), np.frombuffer(batch.framed().buffers()[2] or b"", np.uint8)
+    # As many are closed as are opened.
+    if int(np.diff(borders).max(initial=0)) <= 2 * MOST_LEVELS:
+        return []
+    # In parts, for which no fresh memory is needed. An opening bracket and brace differ in one bit.
+    parts = (data[place : place + _PART_BYTES] for place in range(0, int(borders[-1]), _PART_BYTES))
+    opened = np.concatenate([*(np.packbits(part | _OTHER == _OPENING) for part in parts), np.zeros(8, np.uint8)])
+    counts = np.append(np.uint64(0), np.cumsum(_ones_in(opened[: len(opened) // 8 * 8].view(np.uint64))))
+    # Brackets of the lines around a line may be counted for it.
+    rows = np.flatnonzero(counts[borders[1:] // 64 + 1] - counts[borders[:-1] // 64] > MOST_LEVELS)
+    if not len(rows):
+        return []
+    framed = batch.take(rows).framed()
+    borders, data = borders_of(framed), np.frombuffer(framed.buffers()[2], np.uint8)
+    brackets = positions_of(_is_one_of(data, b"{[}]") & ~_are_in_strings(data, borders[1:] - 1))
+    levels = np.cumsum(_STEPS[data[brackets]], dtype=np.int32)
+    lines = np.searchsorted(brackets, borders)
+    levels -= np.repeat(np.append(np.int32(0), levels)[lines[:-1]], np.diff(lines))
+    deep = np.flatnonzero(levels > MOST_LEVELS)
+    return [int(row) for row in rows[np.unique(np.searchsorted(lines, deep, side="right") - 1)]]
+
+
+def _ones_in(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """The number of ones among the bits of each word."""
+    pairs = words - (words >> np.uint64(1) & np.uint64(0x5555555555555555))
+    fours = (pairs & np.uint64(0x3333333333333333)) + (pairs >> np.uint64(2) & np.uint64(0x3333333333333333))
+    eights = fours + (fours >> np.uint64(4)) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    ones: npt.NDArray[np.uint64] = eights * np.uint64(0x0101010101010101) >> np.uint64(56)
+    return ones
+
+
+def _is_one_of(data: Bytes, marks: bytes) -> npt.NDArray[np.bool_]:
+    hits: npt.NDArray[np.bool_] = data == marks[0]
+    for mark in marks[1:]:
+        hits |= data == mark
+    return hits
+
+
+def _are_in_strings(data: Bytes, ends: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
+    """Whether each byte is behind an odd number of quotes of its line, given where lines end."""
+    is_quote = data == _QUOTE
+    escaped = active_escapes(data, _ESCAPE) + 1
+    is_quote[escaped[escaped < len(data)]] = False
+    is_odd = are_odd(is_quote)
+    # A quote that is not closed is one of its own line alone.
+    is_quote[ends] = np.diff(is_odd[ends], prepend=False)
+    return are_odd(is_quote) if is_quote[ends].any() else is_odd
 
 
 def _without_blank(batch: RecordBatch, accounting: ByteAccounting) -> RecordBatch:
@@ -231,7 +304,7 @@ def _without_blank(batch: RecordBatch, accounting: ByteAccounting) -> RecordBatc
 
 def _half_character(text: bytes) -> str:
     """What is wrong with a text that is JSON but for an escape of half a character, of which msgspec says nothing."""
-    with suppress(ValueError, RecursionError):
+    with suppress(ValueError):
         if b"\\u" not in text:
             return ""
         half = _HALF.search(json.dumps(json.loads(text), ensure_ascii=False))

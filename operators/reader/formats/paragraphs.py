@@ -12,9 +12,10 @@ import pyarrow as pa
 from dagflow.api.records import RECORD, Delimiters, Origin, RecordBatch
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import Bytes, ByteSource, FileView, read_exactly
+from operators.reader.formats.base import ByteAccounting
 from operators.reader.scanning.delimited import Delimited
 from operators.reader.scanning.framing import frame_apart, pieces_of
-from operators.reader.scanning.search import CR, LF, Positions, Terminators, last_position, positions_of
+from operators.reader.scanning.search import CR, LF, Positions, Terminators, first_hole, last_position, positions_of
 
 SPACE = ord(" ")
 BLANK_LINE = Delimiters((b"\n\n",))
@@ -123,9 +124,31 @@ class Paragraphs(Delimited):
         return bool((data[self.max_record :] > SPACE).any())
 
     def _text_before_hole(self, view: FileView, found: Terminators, count: int) -> int | None:
-        """See Delimited. Behind a hole inside of a paragraph, a blank line may follow, so that it is not cut there."""
-        text = super()._text_before_hole(view, found, count)
-        return None if text else text
+        """See Delimited. A paragraph that is ended, but for the first line behind it, is not too long."""
+        text, data = super()._text_before_hole(view, found, count), view.data
+        ended = self.find(data, True) if text is not None and not count else found
+        if text is None or count or not len(ended.stops) or (end := int(ended.starts[0])) > self.max_record:
+            return text
+        hole = None if data[self.max_record :].any() else first_hole(data[end : self.max_record])
+        return None if hole is None else end + hole
+
+    def _behind_hole(self, view: FileView, text: int, position: int, accounting: ByteAccounting) -> tuple[int, bool]:
+        """See Delimited. Blank lines behind a hole end the paragraph; NULs are blank."""
+        source, start, feeds, line = view.source, position, 0, position
+        has_text = False
+        while position < source.size_bytes and not has_text:
+            data = read_exactly(source, position, position + self.chunk_bytes)
+            ink = np.flatnonzero(data > SPACE)
+            has_text = len(ink) > 0
+            found = positions_of(data[: ink[0]] == LF) if has_text else positions_of(data == LF)
+            if len(found):
+                feeds, line = feeds + len(found), position + int(found[-1]) + 1
+            position += len(data)
+        position = line if has_text else source.size_bytes
+        if start < position:
+            accounting.count_delimiters(position - start)
+        begun = view.data[:text][1 + last_position(view.data[:text] == LF) :]
+        return position, feeds > int((begun > SPACE).any())
 
     def frame(self, view: FileView, found: Terminators, start: int | Positions, block: BlockMetadata) -> RecordBatch:
         """Make a batch of paragraphs, each with one blank line behind it."""

@@ -101,9 +101,9 @@ class Delimited(RecordFormat):
             count = int(np.searchsorted(found.stops[:-1], limit - position)) + 1 if len(found.stops) else 0
             count = self._before_long(found, count)
             if (text := self._text_before_hole(view, found, count)) is not None:
-                position = yield from self._pass_hole(view, text, block, accounting)
-                # Later blocks take what follows for a part of the same record.
-                limit = max(limit, min(position + 1, source.size_bytes))
+                position, is_another = yield from self._pass_hole(view, text, block, accounting)
+                # Later blocks take what follows for a part of the same record, if it is none of its own.
+                limit = limit if is_another else max(limit, min(position + 1, source.size_bytes))
                 held, beyond = self.chunk_bytes, self.probe_bytes
             elif count:
                 yield from self._batches(view, found, count, block, accounting, limit)
@@ -148,24 +148,27 @@ class Delimited(RecordFormat):
         """Where the first hole of a record begins that is too long and would fail the run; None if there is none."""
         size = int(found.starts[0]) if count else len(view.data)
         longest = self.max_record if count or view.is_at_end else self.max_record + self.reach - 1
-        if self.on_long != "fail" or size <= longest or not self.has_holes:
-            return None
-        return first_hole(view.data[: self.max_record], self.unit_bytes)
+        if self.on_long == "fail" and self.has_holes and (size > longest or self.is_long(view.data[:size])):
+            return first_hole(view.data[: self.max_record], self.unit_bytes)
+        return None
 
     def _pass_hole(
         self, view: FileView, text: int, block: BlockMetadata, accounting: ByteAccounting
-    ) -> Generator[RecordBatch, None, int]:
-        """Take the text before a hole as a record, and skip the hole; returns where it ends."""
+    ) -> Generator[RecordBatch, None, tuple[int, bool]]:
+        """Take the text before a hole as a record, and skip the hole; returns what _behind_hole() gives."""
         start = view.start
-        if text:
-            ended = self.find(view.move(start, start + text), True)
-            if len(ended.stops):
-                yield from self._framed(view, ended, 0, len(ended.stops), block, accounting)
-            else:
-                yield from self._last(view, block, accounting)
+        ended = self.find(view.move(start, start + text), True)
+        if len(ended.stops):
+            yield from self._framed(view, ended, 0, len(ended.stops), block, accounting)
+        else:
+            yield from self._last(view, block, accounting)
         hole = nuls_from(view.source, start + text, self.unit_bytes)
         skip_holes(block, accounting, np.array([start + text]), np.array([hole]))
-        return start + text + hole
+        return self._behind_hole(view, text, start + text + hole, accounting)
+
+    def _behind_hole(self, view: FileView, text: int, position: int, accounting: ByteAccounting) -> tuple[int, bool]:
+        """Where a record begins behind a hole that ends at a position, and whether all blocks take it for one."""
+        return position, False
 
     def _skip_head(self, source: ByteSource, block: BlockMetadata, end: int, accounting: ByteAccounting) -> None:
         hole = self.hole_bytes(source)

@@ -142,6 +142,18 @@ def active_escapes(units: CodeUnits, escape: int) -> Positions:
     return active
 
 
+def are_odd(hits: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """For each place, whether the number of true values up to it is odd."""
+    words = np.zeros(len(hits) // 64 + 1, np.uint64)
+    packed = np.packbits(hits, bitorder="little")
+    words.view(np.uint8)[: len(packed)] = packed
+    for shift in (1, 2, 4, 8, 16, 32):
+        words ^= words << np.uint64(shift)
+    before = np.bitwise_xor.accumulate(words >> np.uint64(63))[:-1]
+    words[1:] ^= np.uint64(0) - before
+    return np.unpackbits(words.view(np.uint8), count=len(hits), bitorder="little").view(np.bool_)
+
+
 def find_newlines(
     units: CodeUnits, is_at_end: bool, line_feed: int = LF, carriage_return: int = CR, escaped: Positions | None = None
 ) -> Terminators:

@@ -138,8 +138,22 @@ class FsspecClient:
         except ValueError as error:
             raise StorageError(f"unknown scheme '{self.scheme}'", url=redacted(url), hint=str(error)) from error
         except Exception as error:  # as translated() says
-            raise self._storage_error(error, redacted(url), "connect to the server") from error
+            raise self._error_of_opening(error, url) from error
         return filesystem, path.replace(_NO_LINK, "::")
+
+    def _error_of_opening(self, error: Exception, url: str) -> StorageError:
+        """Why a file system cannot be made: servers are asked, archives are opened, and options may be missing."""
+        is_in_archive = self.is_chain(url)
+        error, shown = _without_wrapper(error, self), redacted(url)
+        if isinstance(error, OSError) or self.is_transient(error):
+            is_local = is_in_archive and not self.is_transient(error)
+            return self._storage_error(error, shown, "open the archive" if is_local else "connect to the server")
+        reason = without_credentials(str(error), self.options)
+        if is_in_archive:
+            hint = "it is damaged, or not complete yet; put the whole archive in its place, and run again"
+            return StorageError(f"cannot open the archive: {reason}", url=shown, hint=hint)
+        hint = f"see which options fsspec needs for it, and give them as storage: {{{self.scheme}: …}}"
+        return StorageError(f"cannot use {self.scheme}://: {reason}", url=shown, hint=hint)
 
     def _chain_of(self, url: str) -> str:
         """The URL with `::` only where it links a chain: in the scheme, and behind a path in an archive."""
@@ -191,9 +205,7 @@ class FsspecClient:
             raise self._storage_error(error, redacted(url), action) from error
 
     def _storage_error(self, error: Exception, url: str, action: str) -> StorageError:
-        cause = error.__cause__
-        if isinstance(error, FileNotFoundError) and isinstance(cause, Exception) and self.is_transient(cause):
-            error = cause  # fsspec reports any answer of a web server as a missing file
+        error = _without_wrapper(error, self)
         # Some clients quote the server's stack trace, some the whole location.
         reason = without_credentials(str(error), self.options).split("\n\tat ")[0].strip()
         reason = _QUERY.sub(r"\1?***", reason)
@@ -221,6 +233,13 @@ class FsspecClient:
         if _classes_of(error) & _TRANSIENT_CLASSES:
             return True
         return type(error).__module__.startswith(("aiohttp", "aiobotocore", "urllib3"))
+
+
+def _without_wrapper(error: Exception, client: FsspecClient) -> Exception:
+    """The error of a web server, any answer of which fsspec reports as a missing file."""
+    cause = error.__cause__
+    is_wrapped = isinstance(error, FileNotFoundError) and isinstance(cause, Exception) and client.is_transient(cause)
+    return cause if is_wrapped and isinstance(cause, Exception) else error
 
 
 def available_protocols() -> list[str]:
