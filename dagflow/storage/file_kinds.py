@@ -25,6 +25,7 @@ _KINDS = {
     rb"ORC[\0-\x1f]": "ORC",
     rb"Obj\x01": "Avro",
     rb"ARROW1\0": "Arrow or Feather",
+    rb"\xff{4}.{2}\0\0[\x08-\x20]\0\0\0": "an Arrow stream",
     rb"SQLite format 3\0": "an SQLite database",
     rb"%PDF-": "PDF",
     rb"\x89PNG|\xff\xd8\xff|GIF8[79]a|II\*\0|MM\0\*|RIFF.{4}WEBP": "a picture",
@@ -32,12 +33,12 @@ _KINDS = {
     rb"\x89HDF\r\n": "HDF5",
     rb"\x7fELF|\xca\xfe\xba\xbe": "a program",
 }
-FORMAT_BY_KIND = {"Parquet": "parquet"}
+FORMAT_BY_KIND = {"Parquet": "parquet", "Arrow or Feather": "arrow", "an Arrow stream": "arrow", "ORC": "orc"}
 """The record formats that read kinds of files which are no text, with the types of their columns."""
 
 PAIRS = (
     b"PK 7z Ra LZ \x89L \x1f\x9d \x1f\xa0 \x51\0 \x5d\0 \x5e\0 PA OR Ob AR SQ %P \x89P \xff\xd8 GI II MM RI \xd0\xcf "
-    b"\x89H \x7fE \xca\xfe"
+    b"\x89H \x7fE \xca\xfe \xff\xff"
 ).split(b" ")
 """The first two bytes of all kinds but tar archives."""
 

@@ -136,5 +136,33 @@ def _exact_cast(values: Any, kind: pa.DataType) -> Any:
     return array
 
 
+def unsound_rows(rows: pa.RecordBatch) -> dict[int, str]:
+    """The rows with text that is not UTF-8, and why; bytes that a file has are trusted only once they were checked.
+
+    Raises:
+        pa.ArrowInvalid: The rows are damaged otherwise.
+    """
+    try:
+        rows.validate(full=True)
+        return {}
+    except pa.ArrowInvalid:
+        pass
+    texts = {name: _as_bytes(rows.column(name)) for name in rows.schema.names if _is_text(rows.column(name).type)}
+    arrays = [texts.get(name, rows.column(name)) for name in rows.schema.names]
+    pa.RecordBatch.from_arrays(arrays, names=rows.schema.names).validate(full=True)
+    reasons: dict[int, str] = {}
+    for name, values in texts.items():
+        for row, value in enumerate(values.to_pylist()):
+            try:
+                (value or b"").decode()
+            except UnicodeDecodeError as error:
+                reasons.setdefault(row, f"column '{name}' (string): {shown(str(value))} is not UTF-8: {error.reason}")
+    return dict(sorted(reasons.items()))
+
+
+def _as_bytes(texts: Any) -> Any:
+    return texts.view(pa.binary() if texts.type == pa.string() else pa.large_binary())
+
+
 def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind))
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))

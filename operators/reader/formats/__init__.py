@@ -28,6 +28,8 @@ RECORD_FORMATS = FormatRegistry(
         "whole_file": "operators.reader.formats.whole_file.WholeFile",
         "xml": "operators.reader.formats.xml.Xml",
         "parquet": "operators.reader.formats.parquet.Parquet",
+        "arrow": "operators.reader.formats.arrow.ArrowIpc",
+        "orc": "operators.reader.formats.orc.Orc",
     },
 )
 """The built-in record formats. One more is a file in this package and a line here."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
@@ -14,7 +15,7 @@ from operators.reader.scanning.tabular import BATCH_BYTES, RowUnit, SourceFile, 
 
 
 class Parquet(Tabular):
-    """The rows of Parquet files. A row group is read by the block that holds its first byte.
+    """The rows of Parquet files. A block reads the row groups that begin in its share of the file.
 
     Of the columns of the file, only those are read that columns names.
     """
@@ -52,12 +53,11 @@ class ParquetTable(TableFile):
 
 
 def _units_of(metadata: Any, size_bytes: int) -> list[RowUnit]:
+    """The row groups, by their share of the file.
+
+    pyarrow ends the process where it is asked for the place of a group, and the footer is damaged.
+    """
     groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
-    return tiled([*map(_first_byte, groups)], [group.num_rows for group in groups], size_bytes)
-
-
-def _first_byte(group: Any) -> int:
-    if not group.num_columns:
-        return 0
-    column = group.column(0)
-    return int(column.dictionary_page_offset or column.data_page_offset)
+    ends = list(itertools.accumulate(max(1, group.total_byte_size) for group in groups))
+    starts = [size_bytes * before // ends[-1] for before in (0, *ends[:-1])] if ends else []
+    return tiled(starts, [group.num_rows for group in groups], size_bytes)

@@ -20,9 +20,9 @@ from dagflow.api.records import Origin, RecordBatch
 from dagflow.errors import DagflowError
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource, read_fully
-from operators.reader.columns.exact_casts import cast_rows, plain_schema, why_not_cast
+from operators.reader.columns.exact_casts import cast_rows, plain_schema, unsound_rows, why_not_cast
 from operators.reader.columns.types import ColumnTypes
-from operators.reader.formats.base import ByteAccounting, FormatTraits, Parsed, RecordFormat
+from operators.reader.formats.base import BATCH_RECORDS, ByteAccounting, FormatTraits, Parsed, RecordFormat
 from operators.rejects.record_refusing import raws_of
 
 BATCH_BYTES = 16 << 20
@@ -135,7 +135,7 @@ class Tabular(RecordFormat):
             self._opened = (version, known)
             units = table.units(block)
             problem = self._problem_with(table.schema)
-        except (DagflowError, MemoryError, EOFError):
+        except (DagflowError, EOFError):
             raise
         except Exception as error:
             reason = f"the file cannot be read as {self.title}: {clause_of(error)}"
@@ -156,12 +156,16 @@ class Tabular(RecordFormat):
         row, names = unit.first_row, self._wanted(table.schema)
         try:
             for rows in table.read(unit, names):
-                if not len(rows):
-                    continue
-                rows = rows.select(names) if names is not None else rows
-                yield RecordBatch(rows, origin=Origin((block,), np.arange(len(rows), dtype=np.int32), row))
+                rows = rows if names is None else rows.select(names)
+                # Before anything looks at its values: damaged lengths and places lead out of the memory of the rows.
+                reasons = unsound_rows(rows)
+                for index, why in reasons.items():
+                    accounting.reject(row + index, 0, why, b"")
+                kept = np.delete(np.arange(len(rows), dtype=np.int32), [*reasons])
+                sound = rows.take(pa.array(kept)) if reasons else rows
+                yield from pieces_of(RecordBatch(sound, origin=Origin((block,), kept, row)))
                 row += len(rows)
-        except (DagflowError, MemoryError, EOFError):
+        except (DagflowError, EOFError):
             raise
         except Exception as error:
             _refuse(unit, row, f"{self.unit_name} {unit.index + 1} cannot be read: {clause_of(error)}", accounting)
@@ -211,6 +215,13 @@ def _refuse(unit: RowUnit, row: int, reason: str, accounting: ByteAccounting) ->
     accounting.reject(row, left, f"{reason}; {left:,} rows from row {row:,} on", b"")
 
 
+def pieces_of(batch: RecordBatch) -> Iterator[RecordBatch]:
+    """Rows in batches of bounded size."""
+    count = max(1, min(BATCH_RECORDS, BATCH_BYTES * len(batch) // max(1, batch.nbytes())))
+    for start in range(0, len(batch), count):
+        yield batch.slice(start, count)
+
+
 def clause_of(error: Exception) -> str:
     """An error of a library, as a clause."""
     text = " ".join(str(error).split()).rstrip(".") or type(error).__name__
@@ -242,6 +253,12 @@ class SourceFile(io.RawIOBase):
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._source.size_bytes}[whence]
         self._position = base + offset
         return self._position
+
+    @override
+    def read(self, size: int = -1) -> bytes:
+        left = max(0, self._source.size_bytes - self._position)
+        # Damaged lengths ask for more than any memory has.
+        return super().read(left if size < 0 else min(size, left)) or b""
 
     @override
     def readinto(self, buffer: Any) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.orc
 import pyarrow.parquet as pq
 import pytest
 
@@ -29,7 +30,22 @@ def parquet() -> bytes:
     return out.getvalue()
 
 
-FILES = {"parquet": parquet}
+def stream() -> bytes:
+    """A stream of Arrow's, of two record batches."""
+    out = io.BytesIO()
+    with pa.ipc.new_stream(out, TABLE.schema) as writer:
+        writer.write_table(TABLE, max_chunksize=2)
+    return out.getvalue()
+
+
+def orc() -> bytes:
+    """A file of one stripe."""
+    out = io.BytesIO()
+    pyarrow.orc.write_table(TABLE, out)
+    return out.getvalue()
+
+
+FILES = {"parquet": parquet, "arrow": stream, "orc": orc}
 KINDS = pytest.mark.parametrize("kind", FILES)
 
 

@@ -176,3 +176,11 @@ def test_columns_that_say_nothing_are_refused(columns: Any) -> None:
     """An app that would read no column, or one twice, is wrong."""
     with pytest.raises(ValueError, match="columns: "):
         RECORD_FORMATS.make({"type": "parquet", "columns": columns})
+
+
+def test_text_that_is_not_utf_8_refuses_its_row_alone() -> None:
+    """Older writers put other encodings into columns of text."""
+    texts = pa.array([b"a", b"\xff", None, b"\xc3\xa9"]).view(pa.string())
+    rows, rejects = read(written(pa.table({"n": [1, 2, 3, 4], "text": texts})))
+    assert rows == [{"n": 1, "text": "a"}, {"n": 3, "text": None}, {"n": 4, "text": "é"}]
+    assert rejects == [(1, 0, "column 'text' (string): \"b'\\\\xff'\" is not UTF-8: invalid start byte")]
