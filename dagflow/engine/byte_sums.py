@@ -10,13 +10,13 @@ from typing import NoReturn
 
 from dagflow.api.context import UNKNOWN_SUM
 from dagflow.api.sources import accounting_key, is_source_range
-from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.repeatable import remover_of, why_not_made_again
 from dagflow.errors import ANOTHER_CHECKPOINT, START_OVER, DagflowError
 from dagflow.journal.app_facts import without_checksums
 from dagflow.journal.journal import Journal
 from dagflow.journal.planned_tuples import planned_tuples
 from dagflow.journal.windows import WindowPlan
+from dagflow.plan.placement import PlacedApp
 from dagflow.suggestions import window_options
 
 _REPORT = "where it is one of dagflow itself, please report it with the app and the file"

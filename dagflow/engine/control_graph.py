@@ -12,7 +12,6 @@ from dagflow.api.context import ControlServices, Counts, OperatorContext
 from dagflow.api.control import CommitListener, ControlOperator, Grouper, InputOperator
 from dagflow.api.operator import Operator
 from dagflow.engine.operator_state import is_stateful, require_owners
-from dagflow.engine.placed_app import PlacedApp
 from dagflow.errors import JournalError, PlanError, Problem, own_name
 from dagflow.execution.chain import Chain, tear_down
 from dagflow.execution.failures import BrokenContractError
@@ -24,6 +23,7 @@ from dagflow.journal.windows import WindowPlan
 from dagflow.metrics.counters import Counters
 from dagflow.plan.added_operators import grouper_name, holder_of
 from dagflow.plan.physical import PhysicalPlan, PortRef, Stage
+from dagflow.plan.placement import PlacedApp
 from dagflow.storage.pending import PendingFile
 
 MOST_EMITTED = 10_000_000

@@ -15,8 +15,8 @@ from dagflow.engine.byte_sums import require_bytes_add_up
 from dagflow.engine.control_graph import ControlGraph
 from dagflow.engine.driver_memory import FreeMemory
 from dagflow.engine.estimate import InputCount
+from dagflow.engine.live_run import ScanRequests
 from dagflow.engine.run_setup import Assembly
-from dagflow.engine.scan_requests import ScanRequests
 from dagflow.engine.stop_request import GROUP_GRACE_S, STOP_GRACE_S
 from dagflow.engine.window_committer import WindowCommitter, raise_first_error
 from dagflow.engine.window_loop import WindowLoop

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from dagflow.api.capabilities import Interval, Over
 from dagflow.api.operator import Operator
 from dagflow.api.properties import property_model
-from dagflow.engine.segments import SegmentStore
+from dagflow.engine.checkpoint_objects import SegmentStore
 from dagflow.errors import START_OVER, JournalError, own_name
 from dagflow.execution.messages import TaskResult
 from dagflow.journal.app_facts import AppFacts, OperatorFacts

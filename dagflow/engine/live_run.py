@@ -11,7 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from dagflow.engine.run_gate import RunGate
-from dagflow.errors import FencedError, RunStoppedError, StorageError, cut_text
+from dagflow.errors import (
+    FencedError,
+    MissingJournalError,
+    RunStoppedError,
+    StorageError,
+    TransientStorageError,
+    cut_text,
+)
 from dagflow.journal.heartbeat import (
     BEAT_EVERY_S,
     Heartbeat,
@@ -22,8 +29,10 @@ from dagflow.journal.heartbeat import (
     heartbeat_names,
     thread_name,
 )
+from dagflow.journal.reader import read_state
 from dagflow.journal.run_progress import RunProgress
 from dagflow.plan.logical import LogicalPlan
+from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, redacted
 from dagflow.storage.objects import ObjectStore
 
@@ -173,3 +182,47 @@ def live_run(app: LogicalPlan, gate: RunGate, command: str) -> Iterator[LiveRun]
         live.end("failed", str(error) or type(error).__name__)
         raise
     live.end(live.state if live.state == "stopped" else "completed")
+
+
+REQUESTS = "requests/"
+_SCAN = "scan-"
+LOOK_EVERY_S = 1.0
+"""How often a run looks for requests: each look lists an empty directory, which an object store charges for."""
+
+
+def request_scan(checkpoint: str, storage: StorageContext) -> str:
+    """Ask the run that follows on a checkpoint to look for new files now.
+
+    Returns:
+        The name of the request; the run that takes the request removes it.
+    """
+    store = storage.objects(checkpoint)
+    if not read_state(store).app:
+        raise MissingJournalError("there is no journal", url=redacted(store.url))
+    name = f"{REQUESTS}{_SCAN}{os.urandom(8).hex()}"
+    store.create(name, name.encode())
+    return name
+
+
+def is_waiting(checkpoint: str, request: str, storage: StorageContext) -> bool:
+    return request in set(storage.objects(checkpoint).list(REQUESTS))
+
+
+class ScanRequests:
+    def __init__(self, store: ObjectStore, clock: Callable[[], float] = time.monotonic) -> None:
+        self._store = store
+        self._clock = clock
+        self._due_s = clock()
+
+    def take_scan(self) -> bool:
+        """Whether a scan was asked for since the last call; looks at most once every LOOK_EVERY_S."""
+        if self._clock() < self._due_s:
+            return False
+        self._due_s = self._clock() + LOOK_EVERY_S
+        try:
+            names = [name for name in self._store.list(REQUESTS) if name.startswith(REQUESTS + _SCAN)]
+            if names:
+                self._store.delete(names)
+        except TransientStorageError:
+            return False  # the next look finds it
+        return bool(names)

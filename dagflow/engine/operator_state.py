@@ -13,7 +13,7 @@ from typing import Any
 
 from dagflow.api.keyed_state import KeyedOperator, Rescalable
 from dagflow.api.operator import Operator
-from dagflow.engine.segments import SegmentStore
+from dagflow.engine.checkpoint_objects import SegmentStore
 from dagflow.errors import START_OVER, DagflowError, JournalError, PlanError, Problem, own_name
 from dagflow.execution.failures import BrokenContractError, located, restored
 from dagflow.execution.messages import TaskResult

@@ -15,7 +15,6 @@ from dagflow.api.context import Skipped
 from dagflow.api.records import UNKNOWN, RecordBatch
 from dagflow.api.refused_records import REJECTS
 from dagflow.api.sources import url_of
-from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.preparation import LocationCollector, prepare_operator
 from dagflow.engine.preview_chain import PreviewChain, PreviewOptions, PreviewReject
 from dagflow.engine.preview_port import PreviewPort, find_port, part_before
@@ -24,6 +23,7 @@ from dagflow.errors import DagflowError, PlanError, Problem, own_name
 from dagflow.execution.program import Program
 from dagflow.plan.logical import LogicalPlan, own_port
 from dagflow.plan.physical import PortRef
+from dagflow.plan.placement import PlacedApp
 from dagflow.storage.location import redacted
 
 

@@ -20,7 +20,6 @@ from dagflow.api.context import Counts, OperatorContext, Progress, Skipped
 from dagflow.api.records import UNKNOWN, RecordBatch
 from dagflow.api.refused_records import REJECTS, Reject
 from dagflow.api.sources import FileSources, url_of
-from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.preview_port import PreviewPort
 from dagflow.engine.preview_source import PreviewInput
 from dagflow.errors import DagflowError, OperatorError
@@ -31,6 +30,7 @@ from dagflow.execution.routing import router_of
 from dagflow.execution.task import prescan_of
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import PortRef
+from dagflow.plan.placement import PlacedApp
 from dagflow.storage.file_facts import FileFacts
 from dagflow.storage.location import redacted
 

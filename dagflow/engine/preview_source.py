@@ -14,7 +14,6 @@ from dagflow.api.context import WindowBudget
 from dagflow.api.ports import unbatched
 from dagflow.api.sources import url_of
 from dagflow.engine.control_graph import ControlGraph, Emission, index_operators
-from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.prescan import PreScans
 from dagflow.execution.chain import torn_down
 from dagflow.execution.program import Program
@@ -22,6 +21,7 @@ from dagflow.execution.task_outputs import TaskOutputs
 from dagflow.journal.saved_state import SavedState
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import PortRef
+from dagflow.plan.placement import PlacedApp
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.runtime.scratch import Scratch, sweep
 from dagflow.storage.location import absolute, join

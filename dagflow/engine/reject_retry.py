@@ -18,13 +18,13 @@ from dagflow.api.refused_records import RefusedRecords
 from dagflow.api.transactions import targets_of
 from dagflow.engine.control_graph import ControlGraph, Emission, index_operators
 from dagflow.engine.held_results import HeldResults
-from dagflow.engine.placed_app import PlacedApp
 from dagflow.errors import ANOTHER_TABLE, JournalError
 from dagflow.journal.journal import now_ms
 from dagflow.journal.saved_state import ControlState
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import WindowPlan
 from dagflow.plan.physical import PortRef
+from dagflow.plan.placement import PlacedApp
 from dagflow.report.open_rejects import RejectChoice, WindowRejects, rejects_in
 from dagflow.storage.objects import ObjectStore
 

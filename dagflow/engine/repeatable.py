@@ -11,7 +11,6 @@ from dagflow.api.operator import Operator
 from dagflow.api.transactions import Target, targets_of
 from dagflow.engine.control_graph import waits_for_results
 from dagflow.engine.operator_state import is_stateful
-from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.publishers import writer_of
 from dagflow.engine.window_codec import taking_ports, why_not_taken
 from dagflow.errors import ANOTHER_TABLE, PUT_BACK, START_OVER, DagflowError, JournalError, MissingError
@@ -21,6 +20,7 @@ from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window, WindowPlan
 from dagflow.metrics.names import CLEANED
 from dagflow.plan.accumulators import accumulators
+from dagflow.plan.placement import PlacedApp
 from dagflow.report.app_changes import app_changes
 from dagflow.report.manifest import inputs_of
 from dagflow.storage.context import StorageContext

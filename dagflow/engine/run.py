@@ -15,7 +15,6 @@ from dagflow.engine.control_graph import ControlGraph, index_operators
 from dagflow.engine.driver import Driver
 from dagflow.engine.live_run import app_url_of
 from dagflow.engine.operator_state import directory_of_state
-from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.preparation import dataset_locations
 from dagflow.engine.reject_retry import RejectRetry
 from dagflow.engine.repeatable import change_notices, require_repeatable
@@ -40,6 +39,7 @@ from dagflow.journal.journal import Journal, set_aside
 from dagflow.plan.accumulators import following_notices, require_ends, wants_to_follow
 from dagflow.plan.added_operators import holder_of
 from dagflow.plan.logical import LogicalPlan
+from dagflow.plan.placement import PlacedApp
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.spec.shown_text import text_to_keep
 from dagflow.storage.objects import ObjectStore

@@ -9,18 +9,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, Protocol
 
+from dagflow.engine.checkpoint_objects import SegmentStore, SideInputs
 from dagflow.engine.driver_memory import limited_memory, memory_for_tasks
 from dagflow.engine.driver_watch import DriverWatch
-from dagflow.engine.gone_versions import GoneVersions
 from dagflow.engine.held_results import HeldResults
+from dagflow.engine.left_out import GoneVersions
 from dagflow.engine.live_run import LiveRun, live_run
 from dagflow.engine.operator_state import OperatorStates
-from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.preparation import prepare
 from dagflow.engine.publication import finish_replay
 from dagflow.engine.run_gate import RunGate
-from dagflow.engine.segments import SegmentStore
-from dagflow.engine.side_inputs import SideInputs
 from dagflow.engine.spark_start import SparkStart
 from dagflow.engine.stop_request import StopRequest
 from dagflow.engine.window_codec import WindowCodec
@@ -34,6 +32,7 @@ from dagflow.journal.journal import Journal
 from dagflow.journal.retention import JournalRetention
 from dagflow.plan.key_columns import arriving_key_families
 from dagflow.plan.logical import LogicalPlan
+from dagflow.plan.placement import PlacedApp
 from dagflow.report.open_rejects import RejectChoice
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.base import LazyRuntime, Runtime

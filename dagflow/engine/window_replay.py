@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.repeatable import why_not_again, why_not_replayed
 from dagflow.engine.replay_scope import ReplayScope, with_their_groups
 from dagflow.engine.replayer import ReplayedWindow, Replayer
@@ -28,6 +27,7 @@ from dagflow.journal.reader import read_state
 from dagflow.journal.retention import find_window
 from dagflow.journal.state import JournalState
 from dagflow.plan.logical import LogicalPlan
+from dagflow.plan.placement import PlacedApp
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, join, moved_with, redacted
 from dagflow.storage.objects import ObjectStore

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
+from dagflow.api.operator import Operator
+from dagflow.journal.app_facts import AppFacts, OperatorFacts
+from dagflow.plan.description import describe, describe_composites
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import Edge, Exchange, PhysicalPlan, Stage
-from dagflow.spec.app_spec import KeyedPartition, Partition
+from dagflow.spec.app_spec import Attributes, KeyedPartition, Partition
+from dagflow.storage.context import StorageContext
 
 
 def place(logical: LogicalPlan) -> PhysicalPlan:
@@ -83,3 +88,37 @@ def _exchange(edge: Edge, partition: Partition, *, is_assigned: bool) -> Exchang
     if isinstance(partition, KeyedPartition):
         return Exchange(edge, "assigned_by_key" if is_assigned else "by_key", partition.codec)
     return Exchange(edge, "assigned" if is_assigned else "round_robin")
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedApp:
+    """An app with its physical plan, in which each operator has its stage.
+
+    Attributes:
+        deciders: What decides about the partitions of a stage, by its head: the policy that the app names, otherwise
+            the operator itself.
+        composites: How the app declares its composite operators; their parts are among the operators.
+    """
+
+    name: str
+    plan: PhysicalPlan
+    operators: Mapping[str, Operator]
+    deciders: Mapping[str, object]
+    attributes: Attributes
+    storage: StorageContext
+    facts: AppFacts
+    composites: Mapping[str, OperatorFacts]
+
+    @classmethod
+    def of(cls, app: LogicalPlan, storage: StorageContext) -> PlacedApp:
+        nodes = app.operators.items()
+        return cls(
+            app.name,
+            place(app),
+            app.instances,
+            {name: node.partitioner or node.operator for name, node in nodes},
+            app.attributes,
+            storage,
+            describe(app),
+            describe_composites(app),
+        )

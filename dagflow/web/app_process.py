@@ -19,7 +19,6 @@ from typing import Any
 from dagflow.api.control import InputOperator
 from dagflow.api.properties import property_model
 from dagflow.engine.operator_state import directory_of_state
-from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.preview import preview
 from dagflow.engine.preview_chain import PreviewOptions
 from dagflow.engine.preview_port import find_port
@@ -31,6 +30,7 @@ from dagflow.journal.reader import read_journal
 from dagflow.plan.description import property_fact
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan, OperatorNode, own_edge, own_operators
+from dagflow.plan.placement import PlacedApp
 from dagflow.report.app_changes import app_changes
 from dagflow.spec.redaction import Redactor
 from dagflow.spec.shown_text import shown_value

@@ -11,7 +11,7 @@ import pytest
 from dagflow.engine.run import run
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.testing.faults import InjectedCrash, crashing_disk
-from tests.engine.test_side_inputs import add_input, app, copies, put_table, versions
+from tests.engine.test_checkpoint_objects_side_inputs import add_input, app, copies, put_table, versions
 
 pytestmark = pytest.mark.crash
 

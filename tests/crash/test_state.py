@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from dagflow.engine import checkpoint_objects as segment_store
 from dagflow.engine import held_results
-from dagflow.engine import segments as segment_store
 from dagflow.engine.run import run
 from dagflow.plan.added_operators import unified
 from dagflow.plan.logical import LogicalPlan

@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 from dagflow import Operator
 from dagflow.api.keyed_state import Rescalable
 from dagflow.api.partitioning import ByName
+from dagflow.engine import checkpoint_objects as segment_store
 from dagflow.engine import operator_state as states
-from dagflow.engine import segments as segment_store
-from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions, RuntimeFactory
 from dagflow.errors import DagflowError, JournalError, OperatorError, PlanError
@@ -28,6 +27,7 @@ from dagflow.journal.log import load
 from dagflow.journal.reader import read_state
 from dagflow.journal.saved_state import SavedState
 from dagflow.plan.logical import LogicalPlan, OperatorNode
+from dagflow.plan.placement import PlacedApp
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.spec.app_spec import Attributes, KeyedPartition, Partition
 from dagflow.storage.context import StorageContext

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.spark_start import SparkStart
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import DagflowError, RunStoppedError
 from dagflow.execution.program import Program
+from dagflow.plan.placement import PlacedApp
 from dagflow.runtime.probe import RunLocations
 from tests.engine.sample_app import app_of
 

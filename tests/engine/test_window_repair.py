@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from dagflow.cli.main import command_line
-from dagflow.engine import segments
+from dagflow.engine import checkpoint_objects
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.window_repair import repair
@@ -56,7 +56,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name, text in TEXTS.items():
         (tmp_path / "in" / name).write_text(text)
     # Every window then writes its state to an object of its own, which a repair goes back to.
-    monkeypatch.setattr(segments, "INLINE_BYTES", 0)
+    monkeypatch.setattr(checkpoint_objects, "INLINE_BYTES", 0)
     with contextlib.chdir(tmp_path):
         yield tmp_path
 

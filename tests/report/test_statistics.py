@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from dagflow.engine.placed_app import PlacedApp
 from dagflow.journal.run_progress import RunningWindow
 from dagflow.journal.state import JournalState, PartitionCounts
 from dagflow.journal.windows import WindowIntent, WindowPlan
 from dagflow.metrics import names
 from dagflow.metrics.counters import Counters, OperatorCounters, OperatorReport
+from dagflow.plan.placement import PlacedApp
 from dagflow.report.snapshot import WholeInput
 from dagflow.report.statistics import RATE_WINDOW_S, Rate, RunStatistics
 from dagflow.storage.context import StorageContext

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from dagflow.engine.checkpoint_objects import SegmentStore
 from dagflow.engine.held_results import HeldResults
-from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.run import run
-from dagflow.engine.segments import SegmentStore
 from dagflow.errors import DagflowError, JournalError
 from dagflow.journal.reader import read_state
 from dagflow.plan.load import load_app
+from dagflow.plan.placement import PlacedApp
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from tests.engine.test_operator_state import until

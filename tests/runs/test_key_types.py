@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from dagflow.engine.checkpoint_objects import SegmentStore
 from dagflow.engine.operator_state import OperatorStates
-from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.run import run
-from dagflow.engine.segments import SegmentStore
 from dagflow.errors import JournalError, RecordError
 from dagflow.journal.reader import read_state
 from dagflow.plan.key_columns import arriving_key_families
 from dagflow.plan.load import load_app
+from dagflow.plan.placement import PlacedApp
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from tests.nightly import by_day

@@ -8,8 +8,7 @@ from dagflow.cli import output
 from dagflow.cli.locations import load
 from dagflow.cli.progress import operators_silenced
 from dagflow.cli.shared_options import Settings, set_option
-from dagflow.engine.app_checks import app_checks
-from dagflow.engine.machine_checks import MachineCheck, machine_checks
+from dagflow.engine.app_checks import MachineCheck, app_checks, machine_checks
 from dagflow.errors import DagflowError
 
 

@@ -27,7 +27,6 @@ from dagflow.cli.shared_options import (
     unknown,
 )
 from dagflow.cli.signals import on_driver_thread, stop_requested_by_signals
-from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.repeatable import why_not_replayed
 from dagflow.engine.run import run as engine_run
 from dagflow.engine.run_setup import RunOptions
@@ -35,6 +34,7 @@ from dagflow.errors import JournalError, RunStoppedError
 from dagflow.journal.reader import read_state
 from dagflow.plan.description import describe
 from dagflow.plan.logical import LogicalPlan
+from dagflow.plan.placement import PlacedApp
 from dagflow.report.manifest import unmatched
 from dagflow.report.open_rejects import RejectChoice, RejectGroup, ShownReject, grouped, open_rejects, shown
 from dagflow.storage.context import StorageContext

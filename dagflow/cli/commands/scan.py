@@ -9,7 +9,7 @@ import click
 from dagflow.cli import output
 from dagflow.cli.locations import journal_required, locate
 from dagflow.cli.shared_options import Seconds, Settings, store_option
-from dagflow.engine.scan_requests import is_waiting, request_scan
+from dagflow.engine.live_run import is_waiting, request_scan
 from dagflow.errors import DagflowError
 from dagflow.storage.context import StorageContext
 

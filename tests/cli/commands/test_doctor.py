@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dagflow.engine.machine_checks import checked, free_space
+from dagflow.engine.app_checks import checked, free_space
 from dagflow.errors import DagflowError
 from tests.cli.commands.inspected_app import APP, folder, invoke
 from tests.cli.processes import modules_loaded_by

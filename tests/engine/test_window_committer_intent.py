@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dagflow.api.sources import FileSources, decode_sources
-from dagflow.engine.window_intent import intent_of
+from dagflow.engine.window_committer import intent_of
 from dagflow.execution.messages import TaskResult
 from dagflow.metrics.counters import Counters
 from dagflow.plan.placement import place

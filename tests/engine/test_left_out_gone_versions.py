@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dagflow.api.context import Skipped
-from dagflow.engine.gone_versions import GoneVersions, require_gone
+from dagflow.engine.left_out import GoneVersions, require_gone
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import StorageError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dagflow.api.context import Skipped
-from dagflow.engine.recovered_ranges import recovered_by_replay
+from dagflow.engine.left_out import recovered_by_replay
 from dagflow.journal.saved_state import LeftOut
 from dagflow.journal.windows import WindowIntent
 

@@ -30,7 +30,10 @@ operators:
   splitter: {{class: FileSplitterInput, properties: {{files: "{root}/in", blocks_threshold: 1}}}}
   reader: {{class: BlockReader, properties: {{format: csv}}}}
   enrich: {{class: Enrich, properties: {{table: "csv:{root}/table.csv", on: k}}, partition: parallel}}
-  gate: {{class: tests.engine.test_side_inputs.FailsIfLocked, properties: {{lock: "{root}/lock"}}, partition: parallel}}
+  gate:
+    class: tests.engine.test_checkpoint_objects_side_inputs.FailsIfLocked
+    properties: {{lock: "{root}/lock"}}
+    partition: parallel
   writer:
     class: RecordWriter
     properties: {{path: "{root}/out", format: csv, file_name: block}}

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagflow.engine.task_groups import LIGHT_BYTES_PER_S, with_shared_rate, with_task_groups
+from dagflow.engine.window_runner import LIGHT_BYTES_PER_S, with_shared_rate, with_task_groups
 from dagflow.execution.messages import WindowJob
 from dagflow.plan.physical import PhysicalPlan, PortRef
 from dagflow.plan.placement import place
