@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from dagflow.api.columns.column_typing import ColumnTyped, StreamColumns
@@ -10,7 +10,7 @@ from dagflow.api.partitioning import ByName
 from dagflow.api.properties import PropertyTextError
 from dagflow.errors import own_name
 from dagflow.plan.logical import LogicalPlan, OperatorNode, in_topological_order, own_operators
-from dagflow.plan.physical import PortRef
+from dagflow.plan.physical import Edge, PortRef
 from dagflow.spec.app_spec import KeyedPartition
 from dagflow.spec.problems import Place, Problems
 from dagflow.spec.property_check import place_of_text
@@ -28,10 +28,13 @@ def stream_columns(
     """
     found: dict[PortRef, StreamColumns] = {}
     arcs = [(edge.source.operator, edge.target.operator) for edge in plan.edges]
+    edges_by_target: dict[str, list[Edge]] = {}
+    for edge in plan.edges:
+        edges_by_target.setdefault(edge.target.operator, []).append(edge)
     for name in in_topological_order(list(plan.operators), arcs):
         operator = plan.operators[name].operator
-        sources = [edge.source for edge in plan.edges if edge.target == PortRef(name, "input")]
-        arriving = [found.get(source) for source in sources]
+        edges = edges_by_target.get(name, [])
+        arriving = [found.get(edge.source) for edge in edges if edge.target.port == "input"]
         # Streams that meet at a port may each have their own columns.
         known = arriving[0] if arriving and all(each == arriving[0] for each in arriving) else None
         try:
@@ -48,7 +51,7 @@ def stream_columns(
             text = f"operator '{own.name}' ({type(own.operator).__name__}): {reason}"
             problems.add(_place_of(plan, name, error), plan.redact(text))
         else:
-            _check_key(plan, name, found, problems)
+            _check_key(plan, name, edges, found, problems)
     return found
 
 
@@ -62,11 +65,17 @@ def _key_of(node: OperatorNode) -> ByName | None:
     return codec if isinstance(codec, ByName) else None
 
 
-def _check_key(plan: LogicalPlan, name: str, found: Mapping[PortRef, StreamColumns], problems: Problems) -> None:
+def _check_key(
+    plan: LogicalPlan,
+    name: str,
+    edges: Iterable[Edge],
+    found: Mapping[PortRef, StreamColumns],
+    problems: Problems,
+) -> None:
     key = _key_of(plan.operators[name])
-    for edge in plan.edges:
+    for edge in edges:
         arriving = found.get(edge.source)
-        if key is None or arriving is None or edge.target.operator != name or edge.is_broadcast:
+        if key is None or arriving is None or edge.is_broadcast:
             continue
         try:
             key.require_in(arriving.with_names([key.name]))

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from dagflow.api.operator import Operator
 from dagflow.api.partitioning import PartitionPolicy
 from dagflow.api.ports import Port
-from dagflow.api.properties import PropertyPartError, PropertyTextError, expectation, property_model
+from dagflow.api.properties import HasProperties, PropertyPartError, PropertyTextError, expectation, property_model
 from dagflow.errors import cut_text
 from dagflow.spec.problems import Place, Problems, place_in_code, quoted, shortened
 from dagflow.spec.redaction import redact
@@ -60,7 +60,9 @@ class PropertyCheck:
             return False
         values = plain(self.node)
         try:
-            model.model_validate(values)
+            if owner.__init__ is not HasProperties.__init__:
+                # A constructor of the author's may not know all properties that an app may give.
+                model.model_validate(values)
             made = self.cls(**values)
         except ValidationError as error:
             self._add_all(error, ())

@@ -1,18 +1,28 @@
 """Tools for tests of operators and apps."""
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import dagflow.arrow_allocator  # noqa: F401  # before Arrow
-from dagflow.testing.compared_values import show_compared_values
 
 if TYPE_CHECKING:
     from dagflow.testing.apps import run_app
 
 __all__ = ["run_app"]
 
-show_compared_values(
-    *(f"{__name__}.{kind}_contract" for kind in ("backend", "files", "operator", "storage", "target")),
-)
+
+def show_compared_values(*modules: str) -> None:
+    """Let pytest rewrite the asserts of contract suites when they are imported, as it does for those of test files.
+
+    Args:
+        modules: Their full names; none of them may be imported yet.
+    """
+    pytest = sys.modules.get("pytest")
+    if pytest is not None:
+        pytest.register_assert_rewrite(*modules)
+
+
+show_compared_values(*(f"{__name__}.{kind}_contract" for kind in ("backend", "files", "operator", "storage", "target")))
 
 
 def __getattr__(name: str) -> Any:

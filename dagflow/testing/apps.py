@@ -156,7 +156,10 @@ class AppFolder:
     def __init__(
         self, app: str | os.PathLike[str] | HasPlan, files: Mapping[str, bytes | str], *, set: Overrides = ()
     ) -> None:
-        self._loader = _Loader(app, set)
+        # The directory of the test becomes the working directory, and the app's path is relative to the present one.
+        self._app = Path(app).resolve() if isinstance(app, str | os.PathLike) else app
+        self._set = set
+        self._search_path = search_path_of(str(self._app))
         self._files = files
         self.path = Path()
         self._plan: LogicalPlan | None = None
@@ -194,7 +197,11 @@ class AppFolder:
             ValueError: The app publishes elsewhere.
             DagflowError: The app has mistakes.
         """
-        plan = self._loader.logical()
+        plan = (
+            load_app(self._app, self._set, search_path=self._search_path)
+            if isinstance(self._app, Path)
+            else self._app.logical()
+        )
         self._output_locations = _output_locations_inside(plan, self._bounds())
         attributes = replace(plan.attributes.without_signals(), checkpoint=str(self.path / CHECKPOINT))
         return replace(plan, attributes=attributes)
@@ -228,26 +235,6 @@ class AppFolder:
         targets = targets_of(self._plan.instances, self._plan.attributes.storage_context())
         found = ((name, target.rows()) for name, target in targets.items())
         return {name: [] if rows is None else readable_rows(rows) for name, rows in found}
-
-
-class _Loader:
-    """Makes the plan of an app in another directory than the one that the app's path is relative to.
-
-    Args:
-        app: The app's file, or an App.
-        set: Properties to set on top of an app file.
-    """
-
-    def __init__(self, app: str | os.PathLike[str] | HasPlan, set: Overrides) -> None:
-        self._app = Path(app).resolve() if isinstance(app, str | os.PathLike) else app
-        self._set = set
-        self._search_path = search_path_of(str(self._app))
-
-    def logical(self) -> LogicalPlan:
-        """The plan, whose relative paths lead into the working directory."""
-        if isinstance(self._app, Path):
-            return load_app(self._app, self._set, search_path=self._search_path)
-        return self._app.logical()
 
 
 def _directory_in_memory(size_bytes: int) -> str | None:

@@ -12,15 +12,14 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import attrgetter
 from typing import Any, Literal, ParamSpec, TypeVar
 
-import pyarrow as pa
 from typing_extensions import override
 
-from dagflow.api.transactions import DecidedReplay, DecidedWindow, ReplayableState, Target, TargetDecision, TargetState
+from dagflow.api.transactions import DecidedReplay, DecidedWindow, ReplayableState, Target, TargetState
 from dagflow.errors import TransientStorageError
 from dagflow.storage.objects import ObjectStore
-from dagflow.storage.pending import PendingFile
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -158,6 +157,11 @@ class FaultyStore(ObjectStore):
             self._faults.call(lambda name=name: self._inner.delete([name]))  # type: ignore[misc]  # a bound default
 
 
+def _passed_on(name: str) -> Any:
+    """An attribute or a method that is the one of the wrapped object."""
+    return property(attrgetter(f"_inner.{name}"))
+
+
 class FaultyTarget(Target):
     """A transactional target with a fault in it.
 
@@ -166,73 +170,35 @@ class FaultyTarget(Target):
         faults: Which of its transactions fails, and how.
     """
 
+    is_named = _passed_on("is_named")
+    name = _passed_on("name")
+    decide = _passed_on("decide")
+    check = _passed_on("check")
+    why_not_replayed = _passed_on("why_not_replayed")
+    why_no_late_records = _passed_on("why_no_late_records")
+    rows = _passed_on("rows")
+    sync = _passed_on("sync")
+
     def __init__(self, inner: Target, faults: Faults) -> None:
         self._inner = inner
         self._faults = faults
-
-    @property
-    @override
-    def is_named(self) -> bool:  # type: ignore[override]  # as that of what is wrapped
-        return self._inner.is_named
-
-    @property
-    @override
-    def name(self) -> str:
-        return self._inner.name
 
     @override
     def open(self, writer: str) -> TargetState:
         self._faults.require_alive()
         state = self._inner.open(writer)
-        if isinstance(state, ReplayableState):
-            return _FaultyReplayableState(state, self._faults)
-        return _FaultyState(state, self._faults)
-
-    @override
-    def decide(self, waiting: Sequence[PendingFile], files: Sequence[PendingFile]) -> TargetDecision | None:
-        return self._inner.decide(waiting, files)
-
-    @override
-    def check(self, files: Sequence[PendingFile]) -> None:
-        self._inner.check(files)
-
-    @property
-    @override
-    def why_not_replayed(self) -> str:
-        return self._inner.why_not_replayed
-
-    @property
-    @override
-    def why_no_late_records(self) -> str:
-        return self._inner.why_no_late_records
-
-    @override
-    def rows(self) -> pa.Table | None:
-        return self._inner.rows()
-
-    @override
-    def sync(self) -> None:
-        self._inner.sync()
+        is_replayable = isinstance(state, ReplayableState)
+        return (_FaultyReplayableState if is_replayable else _FaultyState)(state, self._faults)
 
 
 class _FaultyState(TargetState):
-    def __init__(self, inner: TargetState, faults: Faults) -> None:
+    marker = _passed_on("marker")
+    version = _passed_on("version")
+    decision = _passed_on("decision")
+
+    def __init__(self, inner: Any, faults: Faults) -> None:
         self._inner = inner
         self._faults = faults
-
-    @property
-    @override
-    def marker(self) -> int:
-        return self._inner.marker
-
-    @property
-    @override
-    def version(self) -> str:
-        return self._inner.version
-
-    @override
-    def decision(self) -> str | None:
-        return self._inner.decision()
 
     @override
     def commit(self, windows: Sequence[DecidedWindow]) -> None:
@@ -240,58 +206,39 @@ class _FaultyState(TargetState):
 
 
 class _FaultyReplayableState(_FaultyState, ReplayableState):
-    def __init__(self, inner: ReplayableState, faults: Faults) -> None:
-        super().__init__(inner, faults)
-        self._replayable = inner
-
-    @property
-    @override
-    def replays(self) -> int:
-        return self._replayable.replays
-
-    @override
-    def missing(self, files: Sequence[PendingFile]) -> list[PendingFile]:
-        return self._replayable.missing(files)
+    replays = _passed_on("replays")
+    missing = _passed_on("missing")
 
     @override
     def replace(self, replay: DecidedReplay) -> None:
-        self._faults.call(lambda: self._replayable.replace(replay))
+        self._faults.call(lambda: self._inner.replace(replay))
 
 
 _CHANGES = {"os.link", "os.rename", "os.remove", "os.mkdir", "os.rmdir"}
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 
-class _DiskWatch:
-    """Counts the calls that change names below some directories; see crashing_disk.
+@functools.cache
+def _watched() -> list[tuple[str, Faults]]:
+    """The watched directories; an audit hook cannot be removed, and does nothing while there are none."""
+    watched: list[tuple[str, Faults]] = []
 
-    An audit hook cannot be removed; it does nothing while no directory is watched.
-    """
-
-    def __init__(self) -> None:
-        self.watched: list[tuple[str, Faults]] = []
-        sys.addaudithook(self._look)
-
-    def _look(self, event: str, args: tuple[Any, ...]) -> None:
-        if not self.watched:
+    def look(event: str, args: tuple[Any, ...]) -> None:
+        if not watched:
             return
-        if event == "open":
-            path, _, flags = args
-            if not isinstance(flags, int) or not flags & _WRITING:
-                return
-        elif event in _CHANGES:
+        if event in _CHANGES:
             path = args[1] if event in ("os.link", "os.rename") else args[0]
+        elif event == "open" and isinstance(args[2], int) and args[2] & _WRITING:
+            path = args[0]
         else:
             return
         if isinstance(path, (str, bytes)):
-            for root, faults in list(self.watched):
+            for root, faults in list(watched):
                 if os.fsdecode(path).startswith(root):
                     faults.call(lambda: None)
 
-
-@functools.cache
-def _disk_watch() -> _DiskWatch:
-    return _DiskWatch()
+    sys.addaudithook(look)
+    return watched
 
 
 @contextlib.contextmanager
@@ -305,7 +252,7 @@ def watched_disk(root: str, faults: Faults) -> Iterator[None]:
         root: An absolute path.
         faults: The fault.
     """
-    watched, entry = _disk_watch().watched, (root, faults)
+    watched, entry = _watched(), (root, faults)
     watched.append(entry)
     try:
         yield

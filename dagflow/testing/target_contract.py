@@ -75,16 +75,8 @@ class TargetContract(ABC):
         assert len(versions) == 3
         assert self.rows(tmp_path) == self.rows_of([1, 2, 5])
 
-    def test_several_windows_are_one_transaction(self, tmp_path: Path) -> None:
-        """The marker is the last of them."""
-        state = self.target(tmp_path).open(_WRITER)
-        state.commit([self._window(tmp_path, window_id) for window_id in (1, 2, 3)])
-        state = self.target(tmp_path).open(_WRITER)
-        assert (state.marker, state.decision()) == (3, "decision 3")
-        assert self.rows(tmp_path) == self.rows_of([1, 2, 3])
-
     def test_every_file_of_every_window_is_added(self, tmp_path: Path) -> None:
-        """However many windows a transaction has, and however many files a window has."""
+        """However many windows one transaction has, whose last one is the marker, and however many files each has."""
         self._commit(tmp_path, 1)
         windows = [self._window(tmp_path, 2, 2, 3, 4), self._window(tmp_path, 3, 5), self._window(tmp_path, 4, 6, 7)]
         self.target(tmp_path).open(_WRITER).commit(windows)
@@ -126,28 +118,19 @@ class TargetContract(ABC):
         assert self.target(tmp_path).open(_WRITER).marker == 7
         assert self.target(tmp_path).open(_OTHER).marker == 2
 
-    def test_files_take_the_place_of_others(self, tmp_path: Path) -> None:
-        """In one transaction, which leaves the marker and sets the number of the replay."""
-        first, target = self._window(tmp_path, 1), self._replaceable(tmp_path)
+    def test_several_files_take_the_place_of_several(self, tmp_path: Path) -> None:
+        """In one transaction, which leaves the marker and all other files, and sets the number of the replay."""
+        first, target = self._window(tmp_path, 1, 1, 2, 3), self._replaceable(tmp_path)
         target.open(_WRITER).commit([first])
         self._commit(tmp_path, 2)
         state = self._replayable(tmp_path)
         assert (state.replays, state.missing(first.files)) == (0, [])
-        state.replace(DecidedReplay(4, first.files, self._window(tmp_path, 3).files))
+        gone, new = first.files[1:], self._window(tmp_path, 4, 4, 5).files
+        state.replace(DecidedReplay(4, gone, new))
         state = self._replayable(tmp_path)
         assert (state.marker, state.decision(), state.replays) == (2, "decision 2", 4)
-        assert state.missing(first.files) == [*first.files]
-        assert self.rows(tmp_path) == self.rows_of([2, 3])
-
-    def test_several_files_take_the_place_of_several(self, tmp_path: Path) -> None:
-        """All replaced files are gone, all new ones are there, and the others stay."""
-        first, target = self._window(tmp_path, 1, 1, 2, 3), self._replaceable(tmp_path)
-        target.open(_WRITER).commit([first])
-        gone, new = first.files[1:], self._window(tmp_path, 4, 4, 5).files
-        self._replayable(tmp_path).replace(DecidedReplay(1, gone, new))
-        state = self._replayable(tmp_path)
         assert state.missing([*first.files, *new]) == [*gone]
-        assert self.rows(tmp_path) == self.rows_of([1, 4, 5])
+        assert self.rows(tmp_path) == self.rows_of([1, 2, 4, 5])
 
     def test_a_state_that_has_moved_replaces_nothing(self, tmp_path: Path) -> None:
         """Whatever has changed: another program may have changed the replaced files."""

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -108,6 +109,7 @@ _PARTS = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND")
 _CHANGING = ("now", "current_date", "current_time", "current_timestamp", "random", "rand", "uuid")
 
 
+@lru_cache(maxsize=1024)
 def parsed(text: str) -> Node:
     # Not parsed as a statement, which a column such as comment or set would begin.
     return Converter(text).node(parsed_as(text, exp.Condition))

@@ -1,6 +1,6 @@
 """For authors of formats: the laws that every format keeps, as tests to inherit, and what they need."""
 
-from dagflow.testing.compared_values import show_compared_values
+from dagflow.testing import show_compared_values
 
 show_compared_values(f"{__name__}.format_contract", f"{__name__}.sink_contract", f"{__name__}.table_contract")
 
