@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import enum
+import itertools
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,8 @@ from dagflow.secret_names import (
     is_secret_option,
     mentions_secret,
 )
-from dagflow.spec.environment import show_braces
-from dagflow.spec.yaml_parser import resolve, yaml_events
+from dagflow.spec.environment import hide_braces, show_braces
+from dagflow.spec.yaml_parser import LOADER, resolve, yaml_events
 from dagflow.storage.location import redacted_within
 from dagflow.storage.options import is_plain_option, is_secret_text
 
@@ -34,6 +34,18 @@ MOST_TEXT_BYTES = 64 << 10
 _REFERENCE = re.compile(r"(?:(?:Basic|Bearer|Token) )?\$\{[A-Za-z_][A-Za-z0-9_]*\}")
 _NO_SECRETS = frozenset(["", "~", "null", "true", "false"])
 _LINE = re.compile(r"\S(?:.*\S)?")
+_COMMENT = re.compile(r"#[^\n\r\x85\u2028\u2029]*")
+_ALIAS = re.compile(r"[\s:]*\*[^\s,\[\]{}]+")
+# Anchor and tag stand before a value, and comments may follow each of them.
+_PROPERTIES = re.compile(r"(?:[&!]\S*(?:\s+|#[^\n]*)*)*")
+
+_MOST_LEVELS = 1000
+"""PyYAML composes each level by a call within the one around it, and its calls in C have no limit of their own."""
+
+_STEPS = {
+    **dict.fromkeys((yaml.MappingStartEvent, yaml.SequenceStartEvent), 1),
+    **dict.fromkeys((yaml.MappingEndEvent, yaml.SequenceEndEvent), -1),
+}
 
 
 def shown_yaml(text: str) -> str:
@@ -46,10 +58,12 @@ def shown_yaml(text: str) -> str:
     """
     bare = text.removeprefix("\ufeff")
     try:
-        found = extents_of(bare)
-    except NoExtentsError:
+        depths = accumulate(_STEPS.get(type(event), 0) for event in yaml_events(bare))
+        is_deep = max(depths) > _MOST_LEVELS
+        roots = [] if is_deep else [*yaml.compose_all(hide_braces(bare), LOADER)]
+    except (yaml.YAMLError, UnicodeError):
         return _hidden(bare)
-    return _Shown(bare, found).text()
+    return _hidden(bare) if is_deep else _Shown(bare, roots).text()
 
 
 def shown_value(name: str, value: str) -> str:
@@ -97,69 +111,95 @@ _SECRET_CHECKS: dict[_Section, Callable[[str], bool]] = {
 
 
 class _Shown:
-    def __init__(self, text: str, found: Extents) -> None:
+    def __init__(self, text: str, roots: list[Any]) -> None:
         self._text = text
-        self._found = found
+        self._roots = roots
         # Start and end of each part that is replaced, and the text that replaces it; None for a part that is hidden.
         self._changes: list[tuple[int, int, str | None]] = []
         # A comment in these ranges, or behind them in the same line, may be meant as a part of the value.
         self._private: list[tuple[int, int]] = []
+        # The single values, in which # is a character as any other.
+        self._scalars: set[tuple[int, int]] = set()
 
     def text(self) -> str:
-        waiting = [(root, _Section.SETTINGS) for root in self._found.roots]
+        waiting = [(root, _Section.SETTINGS) for root in self._roots]
         seen = set()
         while waiting:
-            node, section = waiting.pop()
             # A value has the rules of every place that an alias puts it into.
-            step = node.meaning, section
+            step = node, section = waiting.pop()
             if step in seen:
                 continue
             seen.add(step)
+            if isinstance(node, yaml.ScalarNode):
+                self._scalars.add((self._content_start(node), node.end_mark.index))
             if section is _Section.SECRET:
-                self._hide(node.meaning)
-            elif node.meaning.text is not None:
+                self._hide(node)
+            elif isinstance(node, yaml.ScalarNode):
                 self._look_at(*step)
-            else:
+            if isinstance(node, yaml.CollectionNode):
                 waiting += self._within(*step)
         self._hide_comments()
         return self._changed()
 
-    def _within(self, node: Extent, section: _Section) -> Iterator[tuple[Extent, _Section]]:
-        if not node.is_mapping:
+    def _within(self, node: Any, section: _Section) -> Iterator[tuple[Any, _Section]]:
+        if section is _Section.SECRET:
+            for child in itertools.chain.from_iterable(node.value) if _is_mapping(node) else node.value:
+                yield child, section
+            return
+        if not _is_mapping(node):
             word = ""
-            for item in node.children:
+            for item in node.value:
                 yield item, _Section.SECRET if is_secret_flag(word) else section
-                word = item.meaning.text or ""
+                word = _text_of(item)
             return
         is_private = section in _STORES
-        for key, value in node.pairs():
+        for key, value in node.value:
             # A lone key behind a secret may be the rest of it: {password: a,b} is a, and a key b.
-            is_rest = is_private and node.is_flow and value.is_empty
-            inner = _section_of(key.meaning.text or "", value.meaning, section)
+            is_rest = is_private and node.flow_style and value.start_mark.index == value.end_mark.index
+            inner = _section_of(_text_of(key), value, section)
             yield key, _Section.SECRET if is_rest else _Section.SETTINGS
             yield value, inner
             if inner is _Section.SECRET or inner in _STORES:
                 is_private = True
-                self._private.append((key.end, self._end_of_line(value.outer_end)))
+                start, end = key.end_mark.index, value.end_mark.index
+                if end < start and (alias := _ALIAS.match(self._text, start)):
+                    end = alias.end()
+                self._private.append((start, self._end_of_line(end)))
 
-    def _hide(self, node: Extent) -> None:
-        typed = node.text
-        if typed is not None and (_REFERENCE.fullmatch(typed) or typed.lower() in _NO_SECRETS):
+    def _content_start(self, node: Any) -> int:
+        match = _PROPERTIES.match(self._text, node.start_mark.index, node.end_mark.index)
+        return match.end() if match else int(node.start_mark.index)
+
+    def _end_of(self, node: Any) -> int:
+        """The end of a value: a block has no characters there, and ends with its last value."""
+        end = int(node.end_mark.index)
+        if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
+            last = node.value[-1][1] if _is_mapping(node) else node.value[-1]
+            if last.start_mark.index >= node.start_mark.index and last is not node:
+                return self._end_of(last)
+        return len(self._text[:end].rstrip())
+
+    def _hide(self, node: Any) -> None:
+        typed, start = _text_of(node), node.start_mark.index
+        is_open = _REFERENCE.fullmatch(typed) or typed.lower() in _NO_SECRETS
+        if isinstance(node, yaml.ScalarNode) and is_open:
             return
-        anchor = f"&{node.anchor}"
-        is_kept = node.anchor in self._found.aliased and self._text.startswith(anchor, node.start)
-        self._changes.append((node.start + len(anchor) * is_kept, node.end, None))
+        anchor = re.compile(r"&(\S+)").match(self._text, start)
+        if anchor and re.search(rf"\*{re.escape(anchor[1])}(?![^\s,\[\]{{}}])", self._text):
+            start = anchor.end()
+        self._changes.append((start, self._end_of(node), None))
 
-    def _look_at(self, node: Extent, section: _Section) -> None:
-        typed, source = node.text or "", self._text[node.content_start : node.end]
+    def _look_at(self, node: Any, section: _Section) -> None:
+        typed, start, end = _text_of(node), self._content_start(node), node.end_mark.index
+        source = self._text[start:end]
         is_text = source != typed or isinstance(resolve(typed), str)
         if section in _STORES and is_text and is_secret_text(typed, is_plain=section is _Section.PLAIN_OPTION):
             self._hide(node)
         elif assigns_secret(typed):
-            self._changes.append((node.content_start, node.end, None))
+            self._changes.append((start, end, None))
         elif (shown := redacted_within(typed)) != typed:
             is_verbatim = typed in source and "\n" not in source
-            self._changes.append((node.content_start, node.end, source.replace(typed, shown) if is_verbatim else None))
+            self._changes.append((start, end, source.replace(typed, shown) if is_verbatim else None))
 
     def _hide_comments(self) -> None:
         """Hide comments in private parts, and those that speak of secrets with their neighbours."""
@@ -176,12 +216,18 @@ class _Shown:
     def _runs(self) -> list[list[tuple[int, int]]]:
         """The comments in groups: only white space parts the comments of a group."""
         runs: list[list[tuple[int, int]]] = []
-        for start, end in self._found.comments:
+        for start, end in self._comments():
             if runs and not self._text[runs[-1][-1][1] : start].strip():
                 runs[-1].append((start, end))
             else:
                 runs.append([(start, end)])
         return runs
+
+    def _comments(self) -> Iterator[tuple[int, int]]:
+        position = 0
+        for start, end in sorted({*self._scalars, (len(self._text), len(self._text))}):
+            yield from (match.span() for match in _COMMENT.finditer(self._text, position, start))
+            position = max(position, end)
 
     def _end_of_line(self, offset: int) -> int:
         while offset and self._text[offset - 1].isspace():
@@ -199,10 +245,19 @@ class _Shown:
         return "".join([*parts, self._text[position:]])
 
 
-def _section_of(name: str, value: Extent, section: _Section) -> _Section:
+def _text_of(node: Any) -> str:
+    """The characters of a single value, without quotes."""
+    return show_braces(node.value) if isinstance(node, yaml.ScalarNode) else ""
+
+
+def _is_mapping(node: Any) -> bool:
+    return isinstance(node, yaml.MappingNode)
+
+
+def _section_of(name: str, value: Any, section: _Section) -> _Section:
     if name == "<<":
         return section
-    if section is _Section.NAMES and value.is_mapping:
+    if section is _Section.NAMES and _is_mapping(value):
         return _Section.SETTINGS
     if _SECRET_CHECKS.get(section, is_secret_name)(name):
         return _Section.SECRET
@@ -214,129 +269,3 @@ def _section_of(name: str, value: Extent, section: _Section) -> _Section:
 def _hidden(text: str) -> str:
     """A placeholder in each line, so that the lines below keep their numbers."""
     return _LINE.sub(HIDDEN, text)
-
-
-# Anchor and tag stand before a value, and comments may follow each of them.
-_PROPERTIES = re.compile(r"(?:[&!]\S*(?:\s+|#[^\n]*)*)*")
-_COMMENT = re.compile(r"#[^\n\r\x85\u2028\u2029]*")
-
-
-class NoExtentsError(ValueError):
-    """The text is not YAML, so where its values end is unknown."""
-
-
-@dataclass(eq=False, slots=True)
-class Extent:
-    """A key or a value in a text. A node equals only itself, whatever other nodes hold.
-
-    Attributes:
-        outer_end: Where the parser knows that nothing more follows, which is behind comments.
-        text: The characters of a single value, without quotes; None for a collection.
-        is_mapping: Whether the children are keys and values by turns.
-    """
-
-    start: int
-    content_start: int
-    end: int
-    outer_end: int
-    anchor: str = ""
-    text: str | None = None
-    is_mapping: bool = False
-    is_flow: bool = False
-    children: list[Extent] = field(default_factory=list)
-    target: Extent | None = None
-
-    @property
-    def meaning(self) -> Extent:
-        """The node itself, or the one that an alias stands for."""
-        return self.target or self
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether the value is empty, as after `a:`."""
-        return self.content_start == self.end and self.target is None
-
-    def pairs(self) -> Iterator[tuple[Extent, Extent]]:
-        return zip(self.children[::2], self.children[1::2], strict=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Extents:
-    """The nodes and comments of a text.
-
-    Attributes:
-        roots: The documents.
-        aliased: The anchors that an alias names.
-    """
-
-    roots: list[Extent]
-    comments: list[tuple[int, int]]
-    aliased: set[str]
-
-
-def extents_of(text: str) -> Extents:
-    """Find where the keys, values and comments of a YAML text are.
-
-    Raises:
-        NoExtentsError: The text is not YAML, or an alias names no anchor above it.
-    """
-    builder = _Builder(text)
-    try:
-        for event in yaml_events(text):
-            builder.take(event)
-    except (yaml.YAMLError, UnicodeError) as error:
-        raise NoExtentsError("the text is not YAML") from error
-    builder.take_comments(len(text))
-    return builder.found
-
-
-class _Builder:
-    """Builds the tree without recursion, so that no depth of nesting can harm it."""
-
-    def __init__(self, text: str) -> None:
-        self.found = Extents([], [], set())
-        self._text = text
-        self._open: list[Extent] = []
-        self._anchored: dict[str, Extent] = {}
-        self._read = 0
-
-    def take(self, event: Any) -> None:
-        start, end = event.start_mark.index, event.end_mark.index
-        if isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
-            node = Extent(start, end, end, end, event.anchor or "")
-            node.is_mapping, node.is_flow = isinstance(event, yaml.MappingStartEvent), bool(event.flow_style)
-            self._add(node)
-            self._open.append(node)
-        elif isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
-            self._close(self._open.pop(), start, end)
-        elif isinstance(event, yaml.ScalarEvent):
-            properties = _PROPERTIES.match(self._text, start, end) if event.anchor or event.tag else None
-            content = start if properties is None else properties.end()
-            node = Extent(start, content, end, end, event.anchor or "", show_braces(event.value))
-            self._add(node)
-            self._pass(content, end)
-        elif isinstance(event, yaml.AliasEvent):
-            if event.anchor not in self._anchored:
-                raise NoExtentsError("an alias names nothing above it")
-            self.found.aliased.add(event.anchor)
-            self._add(Extent(start, start, end, end, target=self._anchored[event.anchor]))
-            self._pass(start, end)
-
-    def _add(self, node: Extent) -> None:
-        if node.anchor:
-            self._anchored[node.anchor] = node
-        (self._open[-1].children if self._open else self.found.roots).append(node)
-
-    def _close(self, node: Extent, start: int, end: int) -> None:
-        # Only the end of a collection in brackets has characters: any other ends where the next line begins.
-        node.outer_end = end
-        node.end = end if end > start else max([node.content_start, *(each.end for each in node.children)])
-
-    def _pass(self, start: int, end: int) -> None:
-        """Look for comments in front of a value: within one, # is a character as any other."""
-        self.take_comments(start)
-        self._read = max(end, self._read)
-
-    def take_comments(self, end: int) -> None:
-        """Take the comments from the last offset that was read to another one."""
-        self.found.comments.extend(match.span() for match in _COMMENT.finditer(self._text, self._read, end))

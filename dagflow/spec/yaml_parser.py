@@ -23,7 +23,7 @@ MAX_BYTES: Final = 16 << 20
 MAX_NODES: Final = 200_000
 """Values in one app, aliases counted as often as they occur: a few lines of aliases can stand for billions."""
 
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TAGS = "tag:yaml.org,2002:"
 _NULLS = frozenset(["", "~", "null", "Null", "NULL"])
 _BOOLS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
@@ -119,7 +119,7 @@ def yaml_events(text: str) -> Iterator[Any]:
     Raises:
         yaml.YAMLError: The text is not YAML; the events before that have come.
     """
-    events: Iterator[Any] = yaml.parse(hide_braces(text), _LOADER)
+    events: Iterator[Any] = yaml.parse(hide_braces(text), LOADER)
     return events
 
 
