@@ -60,7 +60,7 @@ class PropertyCheck:
             return False
         values = plain(self.node)
         try:
-            if owner.__init__ is not HasProperties.__init__:
+            if _owner_of(owner, "__init__") is not HasProperties:
                 # A constructor of the author's may not know all properties that an app may give.
                 model.model_validate(values)
             made = self.cls(**values)

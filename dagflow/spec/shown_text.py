@@ -43,8 +43,10 @@ _MOST_LEVELS = 1000
 """PyYAML composes each level by a call within the one around it, and its calls in C have no limit of their own."""
 
 _STEPS = {
-    **dict.fromkeys((yaml.MappingStartEvent, yaml.SequenceStartEvent), 1),
-    **dict.fromkeys((yaml.MappingEndEvent, yaml.SequenceEndEvent), -1),
+    yaml.MappingStartEvent: 1,
+    yaml.SequenceStartEvent: 1,
+    yaml.MappingEndEvent: -1,
+    yaml.SequenceEndEvent: -1,
 }
 
 

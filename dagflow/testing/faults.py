@@ -11,17 +11,11 @@ import contextlib
 import functools
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from operator import attrgetter
-from typing import Any, Literal, ParamSpec, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, TypeVar
 
-from typing_extensions import override
-
-from dagflow.api.transactions import DecidedReplay, DecidedWindow, ReplayableState, Target, TargetState
 from dagflow.errors import TransientStorageError
-from dagflow.storage.objects import ObjectStore
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 Moment = Literal["before", "after", "lost_reply"]
@@ -51,18 +45,6 @@ class Faults:
     def has_struck(self) -> bool:
         """Whether the fault has occurred."""
         return 0 < self.at <= self.calls
-
-    def store(self, inner: ObjectStore) -> FaultyStore:
-        """A store whose durable calls are counted."""
-        return FaultyStore(inner, self)
-
-    def wrap(self, function: Callable[P, T]) -> Callable[P, T]:
-        """A function whose calls are counted: publish, discard, or the like."""
-
-        def counted(*args: P.args, **kwargs: P.kwargs) -> T:
-            return self.call(lambda: function(*args, **kwargs))
-
-        return counted
 
     def call(self, act: Callable[[], T]) -> T:
         """Call a function that changes something durable, with the fault if this is the k-th call.
@@ -95,123 +77,6 @@ class Faults:
     def _die(self) -> None:
         self.is_dead = True
         raise InjectedCrash
-
-
-class InjectedPause(Faults):
-    """No fault: before the k-th durable call a function runs, as if this process had been frozen meanwhile.
-
-    Args:
-        at: The index of the call, counted from 1.
-        meanwhile: The function.
-    """
-
-    def __init__(self, at: int, meanwhile: Callable[[], None]) -> None:
-        super().__init__(0)
-        self._pause_at = at
-        self._meanwhile = meanwhile
-
-    @property
-    def has_struck(self) -> bool:
-        """Whether the call was reached."""
-        return self._pause_at <= self.calls
-
-    def call(self, act: Callable[[], T]) -> T:
-        """Call a function that changes something durable, perhaps late."""
-        self.calls += 1
-        if self.calls == self._pause_at:
-            self._meanwhile()
-        return act()
-
-
-class FaultyStore(ObjectStore):
-    """A store with a fault in it.
-
-    Args:
-        inner: The real store.
-        faults: Where and how it fails.
-    """
-
-    def __init__(self, inner: ObjectStore, faults: Faults) -> None:
-        super().__init__(inner.url, inner.roots)
-        self._inner = inner
-        self._faults = faults
-
-    @override
-    def create_if_absent(self, name: str, data: bytes) -> None:
-        self._faults.call(lambda: self._inner.create(name, data))
-
-    @override
-    def read(self, name: str) -> bytes:
-        self._faults.require_alive()
-        return self._inner.read(name)
-
-    @override
-    def list(self, directory: str, after: str = "") -> Iterator[str]:
-        self._faults.require_alive()
-        return self._inner.list(directory, after)
-
-    @override
-    def delete(self, names: Iterable[str]) -> None:
-        """Count each name as a call of its own, so that a deletion can stop half-way."""
-        for name in names:
-            self._faults.call(lambda name=name: self._inner.delete([name]))  # type: ignore[misc]  # a bound default
-
-
-def _passed_on(name: str) -> Any:
-    """An attribute or a method that is the one of the wrapped object."""
-    return property(attrgetter(f"_inner.{name}"))
-
-
-class FaultyTarget(Target):
-    """A transactional target with a fault in it.
-
-    Args:
-        inner: The real target.
-        faults: Which of its transactions fails, and how.
-    """
-
-    is_named = _passed_on("is_named")
-    name = _passed_on("name")
-    decide = _passed_on("decide")
-    check = _passed_on("check")
-    why_not_replayed = _passed_on("why_not_replayed")
-    why_no_late_records = _passed_on("why_no_late_records")
-    rows = _passed_on("rows")
-    sync = _passed_on("sync")
-
-    def __init__(self, inner: Target, faults: Faults) -> None:
-        self._inner = inner
-        self._faults = faults
-
-    @override
-    def open(self, writer: str) -> TargetState:
-        self._faults.require_alive()
-        state = self._inner.open(writer)
-        is_replayable = isinstance(state, ReplayableState)
-        return (_FaultyReplayableState if is_replayable else _FaultyState)(state, self._faults)
-
-
-class _FaultyState(TargetState):
-    marker = _passed_on("marker")
-    version = _passed_on("version")
-    decision = _passed_on("decision")
-
-    def __init__(self, inner: Any, faults: Faults) -> None:
-        self._inner = inner
-        self._faults = faults
-
-    @override
-    def commit(self, windows: Sequence[DecidedWindow]) -> None:
-        self._faults.call(lambda: self._inner.commit(windows))
-
-
-class _FaultyReplayableState(_FaultyState, ReplayableState):
-    replays = _passed_on("replays")
-    missing = _passed_on("missing")
-
-    @override
-    def replace(self, replay: DecidedReplay) -> None:
-        self._faults.call(lambda: self._inner.replace(replay))
 
 
 _CHANGES = {"os.link", "os.rename", "os.remove", "os.mkdir", "os.rmdir"}

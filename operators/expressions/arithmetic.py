@@ -222,9 +222,8 @@ def absolute(site: CallSite, value: Bound) -> Bound:
     return attempted(site, value.type, with_room(pc.abs_checked), lambda given: f"abs({given}) does not fit", value)
 
 
-def sign(site: CallSite, value: Bound) -> Bound:
-    value = _number(site, value)
-    return applied(site, DOUBLE, pc.sign, cast(site, value, DOUBLE))
+def double(site: CallSite, value: Bound) -> Bound:
+    return cast(site, _number(site, value), DOUBLE)
 
 
 def floor(site: CallSite, value: Bound) -> Bound:
@@ -278,9 +277,8 @@ def of_double(kernel: Callable[..., Any], least: float = -math.inf) -> Callable[
     """A function of one double that has no value for those that are less than one, such as sqrt."""
 
     def bind(site: CallSite, value: Bound) -> Bound:
-        value = _number(site, value)
         why = lambda given: f"{site.name} has no value for {given}"  # noqa: E731  # a reason, not a function
-        return attempted(site, DOUBLE, lambda values: kernel(_from(values, least)), why, cast(site, value, DOUBLE))
+        return attempted(site, DOUBLE, lambda values: kernel(_from(values, least)), why, double(site, value))
 
     return bind
 

@@ -7,7 +7,7 @@ import gc
 import importlib.util
 import math
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators.expressions import arithmetic, logic, moments, texts
-from operators.expressions.sql_types import DATE, DOUBLE, INTEGER, TEXT, is_number, is_whole
-from operators.expressions.vectors import Bound, CallSite, attempted
+from operators.expressions.sql_types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, is_number, is_whole
+from operators.expressions.vectors import Argument, Bound, CallSite, attempted, function, written_text
 from operators.reader.columns.literals import in_calendar
 
 
@@ -40,6 +40,10 @@ class Function:
     is_in_duckdb: bool = False
 
 
+_RLIKE = function(BOOLEAN, pc.match_substring_regex, CallSite.text_of, texts.written_regex)
+"""Whether a pattern matches somewhere in a text."""
+
+
 def _operators() -> dict[str, Function]:
     binary: dict[str, Callable[..., Bound]] = {
         "+": arithmetic.add,
@@ -50,7 +54,7 @@ def _operators() -> dict[str, Function]:
         "%": arithmetic.modulo,
         "is not distinct from": logic.not_distinct,
         "is distinct from": logic.distinct,
-        "rlike": texts.matches_regex,
+        "rlike": _RLIKE,
         "at time zone": moments.at_zone,
         **{sign: logic.comparison(sign) for sign in ("=", "<>", "<", "<=", ">", ">=")},
     }
@@ -63,85 +67,80 @@ def _operators() -> dict[str, Function]:
     found["ilike"] = Function(texts.like(ignore_case=True), "a ilike 'x%'", 2, 3)
     found["not"] = Function(logic.invert, "not a", 1, 1)
     found["negative"] = Function(arithmetic.negative, "-a", 1, 1)
-    found["is null"] = Function(logic.is_null, "a is null", 1, 1)
+    found["is null"] = _computed("a is null", BOOLEAN, pc.is_null, logic.anything)
     return found
 
 
-def _text_functions() -> dict[str, Function]:
-    return {
-        "upper": Function(texts.of_text(pc.utf8_upper), "upper(text)", 1, 1),
-        "lower": Function(texts.of_text(pc.utf8_lower), "lower(text)", 1, 1),
-        "reverse": Function(texts.of_text(pc.utf8_reverse), "reverse(text)", 1, 1),
-        "length": Function(texts.of_text(texts.length, INTEGER), "length(text)", 1, 1),
-        "concat": Function(texts.concat, "concat(text, …)", 1, None),
-        "trim": Function(texts.trimmed(pc.utf8_trim), "trim(text, characters)", 1, 2),
-        "ltrim": Function(texts.trimmed(pc.utf8_ltrim), "ltrim(text, characters)", 1, 2),
-        "rtrim": Function(texts.trimmed(pc.utf8_rtrim), "rtrim(text, characters)", 1, 2),
-        "substring": Function(texts.substring, "substring(text, start, length)", 2, 3),
-        "left": Function(texts.left, "left(text, length)", 2, 2),
-        "right": Function(texts.right, "right(text, length)", 2, 2),
-        "lpad": Function(texts.padded(pc.utf8_lpad), "lpad(text, length, padding)", 2, 3),
-        "rpad": Function(texts.padded(pc.utf8_rpad), "rpad(text, length, padding)", 2, 3),
-        "replace": Function(texts.replace, "replace(text, search, replacement)", 2, 3),
-        "repeat": Function(texts.repeat, "repeat(text, times)", 2, 2),
-        "starts_with": Function(texts.matching(pc.starts_with), "starts_with(text, part)", 2, 2),
-        "ends_with": Function(texts.matching(pc.ends_with), "ends_with(text, part)", 2, 2),
-        "contains": Function(texts.matching(pc.match_substring), "contains(text, part)", 2, 2),
-        "regexp_like": Function(texts.matches_regex, "regexp_like(text, pattern)", 2, 2),
-        "regexp_extract": Function(texts.regexp_extract, "regexp_extract(text, pattern, group)", 2, 3),
-        "regexp_replace": Function(texts.regexp_replace, "regexp_replace(text, pattern, replacement)", 3, 3),
-        "strpos": Function(texts.position, "strpos(text, part)", 2, 2),
-        "split_part": Function(texts.split_part, "split_part(text, separator, number)", 3, 3),
-    }
+def _computed(usage: str, kind: pa.DataType, kernel: Any, *arguments: Argument, least: int = 0) -> Function:
+    """A function with a value for all arguments; the last ones may be left out where `least` is given."""
+    return Function(function(kind, kernel, *arguments), usage, least or len(arguments), len(arguments))
 
 
-def _number_functions() -> dict[str, Function]:
+def _text_functions() -> Iterator[Function]:
+    text, search, place = CallSite.text_of, written_text("the text to search for"), texts.written_place
+    size, new = place("the length"), written_text("the replacement")
+    for name, kernel in {"upper": pc.utf8_upper, "lower": pc.utf8_lower, "reverse": pc.utf8_reverse}.items():
+        yield _computed(f"{name}(text)", TEXT, kernel, text)
+    for name, kernel in {"trim": pc.utf8_trim, "ltrim": pc.utf8_ltrim, "rtrim": pc.utf8_rtrim}.items():
+        removed = written_text("the characters")
+        yield _computed(f"{name}(text, characters)", TEXT, texts.trimmed(kernel), text, removed, least=1)
+    for name, kernel in {"lpad": pc.utf8_lpad, "rpad": pc.utf8_rpad}.items():
+        arguments = text, texts.written_width, texts.written_padding
+        yield _computed(f"{name}(text, length, padding)", TEXT, texts.padded(kernel), *arguments, least=2)
+    matches = {"starts_with": pc.starts_with, "ends_with": pc.ends_with, "contains": pc.match_substring}
+    for name, kernel in matches.items():
+        yield _computed(f"{name}(text, part)", BOOLEAN, kernel, text, search)
+    yield _computed("length(text)", INTEGER, texts.length, text)
+    yield _computed("strpos(text, part)", INTEGER, texts.position, text, search)
+    yield _computed("left(text, length)", TEXT, texts.left, text, size)
+    yield _computed("right(text, length)", TEXT, texts.right, text, size)
+    start = place("the start")
+    yield _computed("substring(text, start, length)", TEXT, texts.substring, text, start, size, least=2)
+    yield _computed("replace(text, search, replacement)", TEXT, texts.replace, text, search, new, least=2)
+    yield _computed("repeat(text, times)", TEXT, texts.repeat, text, texts.number_of_times)
+    yield Function(_RLIKE, "regexp_like(text, pattern)", 2, 2)
+    yield Function(texts.concat, "concat(text, …)", 1, None)
+    yield Function(texts.regexp_extract, "regexp_extract(text, pattern, group)", 2, 3)
+    yield Function(texts.regexp_replace, "regexp_replace(text, pattern, replacement)", 3, 3)
+    yield Function(texts.split_part, "split_part(text, separator, number)", 3, 3)
+
+
+def _number_functions() -> Iterator[Function]:
+    yield Function(arithmetic.absolute, "abs(number)", 1, 1)
+    yield _computed("sign(number)", DOUBLE, pc.sign, arithmetic.double)
+    yield Function(arithmetic.floor, "floor(number)", 1, 1)
+    yield Function(arithmetic.ceil, "ceil(number)", 1, 1)
+    yield Function(arithmetic.round_to, "round(number, digits)", 1, 2)
+    yield Function(arithmetic.modulo, "mod(a, b)", 2, 2)
+    yield Function(arithmetic.power, "power(base, exponent)", 2, 2)
     smallest = math.ulp(0.0)
     doubles = {"sqrt": (pc.sqrt, 0.0), "ln": (pc.ln, smallest), "log10": (pc.log10, smallest), "exp": (pc.exp,)}
-    return {
-        "abs": Function(arithmetic.absolute, "abs(number)", 1, 1),
-        "sign": Function(arithmetic.sign, "sign(number)", 1, 1),
-        "floor": Function(arithmetic.floor, "floor(number)", 1, 1),
-        "ceil": Function(arithmetic.ceil, "ceil(number)", 1, 1),
-        "round": Function(arithmetic.round_to, "round(number, digits)", 1, 2),
-        "mod": Function(arithmetic.modulo, "mod(a, b)", 2, 2),
-        "power": Function(arithmetic.power, "power(base, exponent)", 2, 2),
-        **{name: Function(arithmetic.of_double(*how), f"{name}(number)", 1, 1) for name, how in doubles.items()},
-    }
+    for name, how in doubles.items():
+        yield Function(arithmetic.of_double(*how), f"{name}(number)", 1, 1)
 
 
-def _moment_functions() -> dict[str, Function]:
-    parts = {
-        "year": pc.year,
-        "quarter": pc.quarter,
-        "month": pc.month,
-        "week": pc.iso_week,
-        "day": pc.day,
-        "dayofyear": pc.day_of_year,
-        "dayofweek": moments.day_of_week,
-    }
-    clock = {"hour": pc.hour, "minute": pc.minute, "second": pc.second}
-    return {
-        **{name: Function(moments.part(kernel), f"{name}(date)", 1, 1) for name, kernel in parts.items()},
-        **{name: Function(moments.clock_part(kernel), f"{name}(timestamp)", 1, 1) for name, kernel in clock.items()},
-        "date_trunc": Function(moments.truncate, "date_trunc('month', timestamp)", 2, 2),
-        "date_add": Function(moments.add_days(1), "date_add(date, days)", 2, 2),
-        "date_sub": Function(moments.add_days(-1), "date_sub(date, days)", 2, 2),
-        "datediff": Function(moments.days_between, "datediff(end, start)", 2, 2),
-        "last_day": Function(moments.last_day, "last_day(date)", 1, 1),
-    }
+def _moment_functions() -> Iterator[Function]:
+    dates = {"year": pc.year, "quarter": pc.quarter, "month": pc.month, "week": pc.iso_week, "day": pc.day}
+    dates |= {"dayofyear": pc.day_of_year, "dayofweek": moments.day_of_week}
+    for name, kernel in dates.items():
+        yield _computed(f"{name}(date)", INTEGER, moments.as_integer(kernel), moments.moment_of)
+    for name, kernel in {"hour": pc.hour, "minute": pc.minute, "second": pc.second}.items():
+        yield _computed(f"{name}(timestamp)", INTEGER, moments.as_integer(kernel), moments.timestamp_of)
+    yield Function(moments.truncate, "date_trunc('month', timestamp)", 2, 2)
+    yield Function(moments.add_days(1), "date_add(date, days)", 2, 2)
+    yield Function(moments.add_days(-1), "date_sub(date, days)", 2, 2)
+    yield Function(moments.days_between, "datediff(end, start)", 2, 2)
+    yield _computed("last_day(date)", DATE, moments.last_day, moments.date_of)
 
 
-def _choices() -> dict[str, Function]:
-    return {
-        "coalesce": Function(logic.coalesce, "coalesce(a, b, …)", 1, None),
-        "nullif": Function(logic.null_if, "nullif(a, b)", 2, 2),
-        "greatest": Function(logic.extreme(logic.larger), "greatest(a, b, …)", 2, None),
-        "least": Function(logic.extreme(logic.less), "least(a, b, …)", 2, None),
-        "isnull": Function(logic.is_null, "isnull(a)", 1, 1),
-        "isnotnull": Function(logic.is_not_null, "isnotnull(a)", 1, 1),
-        "isnan": Function(logic.is_nan, "isnan(number)", 1, 1),
-    }
+def _choices() -> Iterator[Function]:
+    yield Function(logic.coalesce, "coalesce(a, b, …)", 1, None)
+    yield Function(logic.null_if, "nullif(a, b)", 2, 2)
+    yield Function(logic.extreme(logic.larger), "greatest(a, b, …)", 2, None)
+    yield Function(logic.extreme(logic.less), "least(a, b, …)", 2, None)
+    yield _computed("isnull(a)", BOOLEAN, pc.is_null, logic.anything)
+    yield _computed("isnotnull(a)", BOOLEAN, pc.is_valid, logic.anything)
+    yield Function(logic.is_nan, "isnan(number)", 1, 1)
 
 
 _connections = threading.local()
@@ -212,18 +211,17 @@ case when a0 between 1 and 9999 and a1 between 1 and 12 then
 """Null without an error, after which DuckDB would take the rows one by one."""
 
 
-def _duckdb_functions() -> dict[str, Function]:
-    text, whole = CallSite.text_of, _whole
-    functions = (
-        *(_by_duckdb(f"{name}(text)", f"{name}(a0)", TEXT, text) for name in ("md5", "sha1", "sha256")),
-        _by_duckdb("translate(text, from, to)", "translate(a0, a1, a2)", TEXT, text, text, text),
-        _by_duckdb("ascii(text)", "ascii(a0)", INTEGER, text),
-        *(_by_duckdb(f"{name}(number)", f"{name}(cast(a0 as bigint))", TEXT, whole) for name in ("hex", "bin")),
-        _by_duckdb("cbrt(number)", "cbrt(cast(a0 as double))", DOUBLE, _number),
-        _by_duckdb("make_date(year, month, day)", _MAKE_DATE, DATE, whole, whole, whole),
-        _by_duckdb("add_months(date, months)", "cast(a0 + to_months(a1) as date)", DATE, _day, whole),
-    )
-    return {function.usage.partition("(")[0]: function for function in functions}
+def _duckdb_functions() -> Iterator[Function]:
+    text = CallSite.text_of
+    for name in ("md5", "sha1", "sha256"):
+        yield _by_duckdb(f"{name}(text)", f"{name}(a0)", TEXT, text)
+    for name in ("hex", "bin"):
+        yield _by_duckdb(f"{name}(number)", f"{name}(cast(a0 as bigint))", TEXT, _whole)
+    yield _by_duckdb("translate(text, from, to)", "translate(a0, a1, a2)", TEXT, text, text, text)
+    yield _by_duckdb("ascii(text)", "ascii(a0)", INTEGER, text)
+    yield _by_duckdb("cbrt(number)", "cbrt(cast(a0 as double))", DOUBLE, _number)
+    yield _by_duckdb("make_date(year, month, day)", _MAKE_DATE, DATE, _whole, _whole, _whole)
+    yield _by_duckdb("add_months(date, months)", "cast(a0 + to_months(a1) as date)", DATE, _day, _whole)
 
 
 _ALIASES = {
@@ -252,7 +250,11 @@ OPERATORS: Mapping[str, Function] = MappingProxyType(_operators())
 """Operators by the name that the parser gives them."""
 
 
-_NAMED = {**_text_functions(), **_number_functions(), **_moment_functions(), **_choices(), **_duckdb_functions()}
+_NAMED = {
+    listed.usage.partition("(")[0]: listed
+    for functions in (_text_functions, _number_functions, _moment_functions, _choices, _duckdb_functions)
+    for listed in functions()
+}
 
 FUNCTIONS: Mapping[str, Function] = MappingProxyType(
     {**_NAMED, **{alias: _NAMED[name] for alias, name in _ALIASES.items()}}

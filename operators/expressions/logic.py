@@ -173,12 +173,8 @@ def between(site: CallSite, value: Bound, low: Bound, high: Bound) -> Bound:
     return conjunction(site, comparison(">=")(site, value, low), comparison("<=")(site, value, high))
 
 
-def is_null(site: CallSite, value: Bound) -> Bound:
-    return applied(site, BOOLEAN, pc.is_null, value)
-
-
-def is_not_null(site: CallSite, value: Bound) -> Bound:
-    return applied(site, BOOLEAN, pc.is_valid, value)
+def anything(site: CallSite, value: Bound) -> Bound:
+    return value
 
 
 def is_nan(site: CallSite, value: Bound) -> Bound:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from operators.expressions.casting import cast
 from operators.expressions.sql_types import BIGINT, DATE, INTEGER, INTERVAL, TIMESTAMP, is_whole, name_of
-from operators.expressions.vectors import Bound, CallSite, applied, attempted
+from operators.expressions.vectors import Bound, CallSite, attempted
 from operators.reader.columns.literals import EARLIEST, LATEST, in_calendar
 
 _DAY_US = 86_400_000_000
@@ -89,36 +89,29 @@ def _difference(first: Any, second: Any, kind: pa.DataType) -> Any:
 
 def days_between(site: CallSite, end: Bound, start: Bound) -> Bound:
     """datediff(end, start): days from start to end."""
-    return subtracted(site, cast(site, moment_of(site, end), DATE), cast(site, moment_of(site, start), DATE))
+    return subtracted(site, date_of(site, end), date_of(site, start))
 
 
 def add_days(direction: int) -> Callable[[CallSite, Bound, Bound], Bound]:
     def bind(site: CallSite, start: Bound, days: Bound) -> Bound:
         days = site.require(days, is_whole, "a date and a number of days", INTEGER)
-        return moved(site, cast(site, moment_of(site, start), DATE), days, direction)
+        return moved(site, date_of(site, start), days, direction)
 
     return bind
 
 
-def part(kernel: Callable[[Any], Any]) -> Callable[[CallSite, Bound], Bound]:
-    """A function that gives a part of a date or timestamp, as a whole number."""
-
-    def bind(site: CallSite, moment: Bound) -> Bound:
-        return applied(site, INTEGER, lambda values: pc.cast(kernel(values), INTEGER), moment_of(site, moment))
-
-    return bind
+def date_of(site: CallSite, value: Bound) -> Bound:
+    return cast(site, moment_of(site, value), DATE)
 
 
-def clock_part(kernel: Callable[[Any], Any]) -> Callable[[CallSite, Bound], Bound]:
-    """A function that gives a part of the clock time; that of a date is midnight."""
+def timestamp_of(site: CallSite, value: Bound) -> Bound:
+    """An argument that is a timestamp; that of a date is midnight."""
+    moment = moment_of(site, value)
+    return cast(site, moment, TIMESTAMP) if pa.types.is_date(moment.type) else moment
 
-    def bind(site: CallSite, moment: Bound) -> Bound:
-        checked = moment_of(site, moment)
-        if pa.types.is_date(checked.type):
-            checked = cast(site, checked, TIMESTAMP)
-        return applied(site, INTEGER, lambda values: pc.cast(kernel(values), INTEGER), checked)
 
-    return bind
+def as_integer(kernel: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda values: pc.cast(kernel(values), INTEGER)
 
 
 def day_of_week(values: Any) -> Any:
@@ -130,9 +123,7 @@ def truncate(site: CallSite, unit: Bound, moment: Bound) -> Bound:
     name = site.written_text(unit, "the unit").lower()
     if name not in _TRUNCATED:
         raise site.error(f"date_trunc has no unit '{name}'; it has {', '.join(_TRUNCATED)}", unit)
-    checked = moment_of(site, moment)
-    if pa.types.is_date(checked.type):
-        checked = cast(site, checked, TIMESTAMP)
+    checked = timestamp_of(site, moment)
     why = lambda value: f"the {name} of {value} began out of range"  # noqa: E731  # a reason, not a function
     return attempted(site, checked.type, partial(_beginnings, unit=name), why, checked)
 
@@ -157,15 +148,11 @@ def _instants(clock: Any, zone: str) -> Any:
     return pc.if_else(pc.equal(pc.local_timestamp(found), clock), found, pa.scalar(None, found.type))
 
 
-def last_day(site: CallSite, moment: Bound) -> Bound:
-    def compute(values: Any) -> Any:
-        # 31 days after a 1st lie in the next month.
-        one = pa.scalar(1, INTEGER)
-        later = pc.add(pc.cast(pc.floor_temporal(values, unit="month"), INTEGER), pa.scalar(31, INTEGER))
-        first = pc.cast(pc.floor_temporal(pc.cast(later, DATE), unit="month"), INTEGER)
-        return pc.cast(pc.subtract(first, one), DATE)
-
-    return applied(site, DATE, compute, cast(site, moment_of(site, moment), DATE))
+def last_day(values: Any) -> Any:
+    # 31 days after a 1st lie in the next month.
+    later = pc.add(pc.cast(pc.floor_temporal(values, unit="month"), INTEGER), pa.scalar(31, INTEGER))
+    first = pc.cast(pc.floor_temporal(pc.cast(later, DATE), unit="month"), INTEGER)
+    return pc.cast(pc.subtract(first, pa.scalar(1, INTEGER)), DATE)
 
 
 def at_zone(site: CallSite, moment: Bound, zone: Bound) -> Bound:

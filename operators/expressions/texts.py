@@ -12,17 +12,10 @@ import pyarrow.compute as pc
 
 from dagflow.api.regular_expressions import closed, pieces_of, why_refused
 from operators.expressions.sql_types import BOOLEAN, INTEGER, TEXT, is_whole, name_of
-from operators.expressions.vectors import Bound, CallSite, applied, typed
+from operators.expressions.vectors import Argument, Bound, CallSite, applied
 
 _FAR = 1 << 31
 """More characters, and more parts, than a text can have."""
-
-
-def of_text(kernel: Callable[[Any], Any], kind: pa.DataType = TEXT) -> Callable[[CallSite, Bound], Bound]:
-    def bind(site: CallSite, text: Bound) -> Bound:
-        return applied(site, kind, kernel, site.text_of(text))
-
-    return bind
 
 
 def length(values: Any) -> Any:
@@ -41,31 +34,18 @@ def _joinable(site: CallSite, text: Bound) -> Bound:
     return site.text_of(text)
 
 
-def trimmed(kernel: Callable[..., Any]) -> Callable[..., Bound]:
+def trimmed(kernel: Callable[..., Any]) -> Callable[..., Any]:
     """trim, ltrim and rtrim: spaces, or the characters of a second text, are removed."""
-
-    def bind(site: CallSite, text: Bound, characters: Bound | None = None) -> Bound:
-        removed = " " if characters is None else site.written_text(characters, "the characters")
-        if not removed:
-            return site.text_of(text)
-        return applied(site, TEXT, lambda values: kernel(values, characters=removed), site.text_of(text))
-
-    return bind
+    return lambda values, characters=" ": kernel(values, characters=characters) if characters else values
 
 
-def _written_place(site: CallSite, argument: Bound, what: str) -> int:
+def written_place(what: str) -> Argument:
     """The written number of a character or a part; one beyond _FAR is cut to it, because no text has so many."""
-    return min(max(site.written_number(argument, what), -_FAR), _FAR)
+    return lambda site, argument: min(max(site.written_number(argument, what), -_FAR), _FAR)
 
 
-def substring(site: CallSite, text: Bound, start: Bound, count: Bound | None = None) -> Bound:
-    """At most count characters from start on, which counts from 1, and from the end where it is negative."""
-    first = _written_place(site, start, "the start")
-    size = None if count is None else _written_place(site, count, "the length")
-    return applied(site, TEXT, lambda values: _substring(values, first, size), site.text_of(text))
-
-
-def _substring(values: Any, first: int, size: int | None) -> Any:
+def substring(values: Any, first: int, size: int | None = None) -> Any:
+    """At most size characters from the first one on, which counts from 1, and from the end where it is negative."""
     if size is not None and size <= 0:
         return _sliced(values, 0, 0)
     if first >= 0:
@@ -79,59 +59,41 @@ def _sliced(values: Any, start: int, stop: int | None) -> Any:
     return pc.utf8_slice_codeunits(values, start, stop)
 
 
-def left(site: CallSite, text: Bound, count: Bound) -> Bound:
-    size = max(_written_place(site, count, "the length"), 0)
-    return applied(site, TEXT, lambda values: _sliced(values, 0, size), site.text_of(text))
+def left(values: Any, size: int) -> Any:
+    return _sliced(values, 0, max(size, 0))
 
 
-def right(site: CallSite, text: Bound, count: Bound) -> Bound:
-    size = max(_written_place(site, count, "the length"), 0)
-
-    def kernel(values: Any) -> Any:
-        return _sliced(values, -size, None) if size else _sliced(values, 0, 0)
-
-    return applied(site, TEXT, kernel, site.text_of(text))
+def right(values: Any, size: int) -> Any:
+    return _sliced(values, -size, None) if size > 0 else _sliced(values, 0, 0)
 
 
-def padded(kernel: Callable[..., Any]) -> Callable[..., Bound]:
+def padded(kernel: Callable[..., Any]) -> Callable[..., Any]:
     """Lpad and rpad: the text padded to a number of characters, or cut to it."""
-
-    def bind(site: CallSite, text: Bound, width: Bound, padding: Bound | None = None) -> Bound:
-        size = max(site.written_number(width, "the length"), 0)
-        filler = " " if padding is None else site.written_text(padding, "the padding")
-        if len(filler) != 1:
-            raise site.error(f"{site.name} pads with one character", padding)
-        return applied(site, TEXT, lambda values: _sliced(kernel(values, size, filler), 0, size), site.text_of(text))
-
-    return bind
+    return lambda values, width, padding=" ": left(kernel(values, width, padding), width)
 
 
-def replace(site: CallSite, text: Bound, search: Bound, replacement: Bound | None = None) -> Bound:
+def written_width(site: CallSite, argument: Bound) -> int:
+    return max(site.written_number(argument, "the length"), 0)
+
+
+def written_padding(site: CallSite, argument: Bound) -> str:
+    padding = site.written_text(argument, "the padding")
+    if len(padding) != 1:
+        raise site.error(f"{site.name} pads with one character", argument)
+    return padding
+
+
+def replace(values: Any, search: str, replacement: str = "") -> Any:
     """The text with each occurrence of another text replaced, or removed."""
-    pattern = site.written_text(search, "the text to search for")
-    new = "" if replacement is None else site.written_text(replacement, "the replacement")
-    if not pattern:
-        return site.text_of(text)
-    return applied(site, TEXT, lambda values: pc.replace_substring(values, pattern, new), site.text_of(text))
+    return pc.replace_substring(values, search, replacement) if search else values
 
 
-def repeat(site: CallSite, text: Bound, count: Bound) -> Bound:
-    site.require(count, is_whole, "a number of times")
-    if pa.types.is_null(count.type):
-        return typed(text, TEXT)
-
-    def compute(values: Any, times: Any) -> Any:
-        return pc.binary_repeat(values, pc.max_element_wise(times, pa.scalar(0, times.type), skip_nulls=False))
-
-    return applied(site, TEXT, compute, site.text_of(text), count)
+def number_of_times(site: CallSite, argument: Bound) -> Bound:
+    return site.require(argument, is_whole, "a number of times", INTEGER)
 
 
-def matching(kernel: Callable[..., Any]) -> Callable[[CallSite, Bound, Bound], Bound]:
-    def bind(site: CallSite, text: Bound, part: Bound) -> Bound:
-        pattern = site.written_text(part, "the text to search for")
-        return applied(site, BOOLEAN, lambda values: kernel(values, pattern=pattern), site.text_of(text))
-
-    return bind
+def repeat(values: Any, times: Any) -> Any:
+    return pc.binary_repeat(values, pc.max_element_wise(times, pa.scalar(0, times.type), skip_nulls=False))
 
 
 def like(*, ignore_case: bool) -> Callable[..., Bound]:
@@ -169,15 +131,9 @@ def _regex_of(pattern: str, escape: str) -> str | None:
     return found.replace(r"\ ", " ")
 
 
-def matches_regex(site: CallSite, text: Bound, pattern: Bound) -> Bound:
-    """Text rlike pattern: whether the pattern matches somewhere."""
-    regex = _checked(site, pattern)
-    return applied(site, BOOLEAN, lambda values: pc.match_substring_regex(values, regex), site.text_of(text))
-
-
 def regexp_replace(site: CallSite, text: Bound, pattern: Bound, replacement: Bound) -> Bound:
     r"""The text with each match replaced; \1 in the replacement is the first group."""
-    regex, new = _checked(site, pattern), site.written_text(replacement, "the replacement")
+    regex, new = written_regex(site, pattern), site.written_text(replacement, "the replacement")
     try:
         pc.replace_substring_regex(pa.array([""]), regex, new)
     except pa.ArrowInvalid as error:
@@ -187,7 +143,7 @@ def regexp_replace(site: CallSite, text: Bound, pattern: Bound, replacement: Bou
 
 def regexp_extract(site: CallSite, text: Bound, pattern: Bound, group: Bound | None = None) -> Bound:
     """A group of the first match, the first one if none is named; empty where nothing matches."""
-    regex = _checked(site, pattern)
+    regex = written_regex(site, pattern)
     number = 1 if group is None else site.written_number(group, "the group")
     pieces = pieces_of(closed(regex))
     groups = [index for index, piece in enumerate(pieces) if _opens_group(piece)]
@@ -220,7 +176,7 @@ def _with_name(pieces: list[str], groups: list[int], number: int) -> str:
     return f"(?P<found>{''.join(made)})" if number == 0 else "".join(made)
 
 
-def _checked(site: CallSite, pattern: Bound) -> str:
+def written_regex(site: CallSite, pattern: Bound) -> str:
     regex = site.written_text(pattern, "the pattern")
     _require_valid(site, regex, pattern)
     return regex
@@ -231,33 +187,24 @@ def _require_valid(site: CallSite, regex: str, pattern: Bound) -> None:
         raise site.error(refused[0], pattern)
 
 
-def position(site: CallSite, text: Bound, part: Bound) -> Bound:
+def position(values: Any, part: str) -> Any:
     """Where a text begins in another, counted from 1; 0 where it does not occur."""
-    pattern = site.written_text(part, "the text to search for")
-
-    def compute(values: Any) -> Any:
-        if not pattern:
-            return pc.if_else(pc.is_valid(values), pa.scalar(1, INTEGER), pa.scalar(None, INTEGER))
-        before = _element(pc.split_pattern(values, pattern, max_splits=1), 1)
-        place = pc.add(length(before), pa.scalar(1, INTEGER))
-        return pc.if_else(pc.match_substring(values, pattern), place, pa.scalar(0, INTEGER))
-
-    return applied(site, INTEGER, compute, site.text_of(text))
+    if not part:
+        return pc.if_else(pc.is_valid(values), pa.scalar(1, INTEGER), pa.scalar(None, INTEGER))
+    before = _element(pc.split_pattern(values, part, max_splits=1), 1)
+    place = pc.add(length(before), pa.scalar(1, INTEGER))
+    return pc.if_else(pc.match_substring(values, part), place, pa.scalar(0, INTEGER))
 
 
 def split_part(site: CallSite, text: Bound, separator: Bound, number: Bound) -> Bound:
     """The part of this number between separators, counted from 1, or from the end; empty where there is none."""
     pattern = site.written_text(separator, "the separator")
-    wanted = _written_place(site, number, "the number")
+    wanted = written_place("the number")(site, number)
     if not wanted:
         raise site.error("parts are counted from 1, or from -1 at the end", number)
     if not pattern:
         raise site.error("the separator of split_part is empty", separator)
-    return applied(site, TEXT, lambda values: _part(values, pattern, wanted), site.text_of(text))
-
-
-def _part(values: Any, pattern: str, wanted: int) -> Any:
-    return _element(pc.split_pattern(values, pattern), wanted)
+    return applied(site, TEXT, lambda values: _element(pc.split_pattern(values, pattern), wanted), site.text_of(text))
 
 
 def _element(lists: Any, wanted: int) -> Any:

@@ -275,3 +275,23 @@ def applied(site: CallSite, kind: pa.DataType, kernel: Callable[..., Any], *argu
 def attempted(site: CallSite, kind: pa.DataType, kernel: Callable[..., Any], why: Why, *arguments: Bound) -> Bound:
     """An expression whose kernel has no value for some arguments; see Rows.attempt."""
     return Bound(site.node, kind, lambda rows: rows.attempt(kernel, why, *(each.compute(rows) for each in arguments)))
+
+
+Argument = Callable[[CallSite, Bound], Any]
+"""Checks an argument: gives the expression that is computed, or the value of one that must be written."""
+
+
+def function(kind: pa.DataType, kernel: Callable[..., Any], *arguments: Argument) -> Callable[..., Bound]:
+    """A function whose kernel has a value for all arguments, and takes the written ones behind the computed ones."""
+
+    def bind(site: CallSite, *given: Bound) -> Bound:
+        checked = [check(site, argument) for check, argument in zip(arguments, given, strict=False)]
+        computed = [argument for argument in checked if isinstance(argument, Bound)]
+        written = [argument for argument in checked if not isinstance(argument, Bound)]
+        return applied(site, kind, lambda *values: kernel(*values, *written), *computed)
+
+    return bind
+
+
+def written_text(what: str) -> Argument:
+    return lambda site, argument: site.written_text(argument, what)

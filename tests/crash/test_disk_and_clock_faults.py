@@ -16,9 +16,9 @@ from dagflow.errors import DagflowError, JournalError, StorageError
 from dagflow.execution.messages import WindowJob
 from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.inline import InlineRuntime
-from dagflow.testing.manual_clock import ManualClock
 from operators.splitter.splitter import FileSplitterInput
 from tests.crash.apps import files_app, leftovers, published, require_part_of
+from tests.manual_clock import ManualClock
 from tests.nightly import by_day, every
 
 LINES = b"".join(b"%sline %d\n" % (b"." if n % 3 == 0 else b"", n) for n in range(400))

@@ -22,12 +22,13 @@ from dagflow.plan.added_operators import grouped
 from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
-from dagflow.testing.faults import Faults, FaultyTarget
+from dagflow.testing.faults import Faults
 from operators.sink.table_writer import TableWriter
 from operators.sink.tables.table_groups import GroupLimits
 from tests.engine.dags import dag
 from tests.engine.sample_app import TextSource
 from tests.execution.sample_operators import SampleWords
+from tests.faulty import FaultyTarget
 from tests.visitors.sqlite_table import SqliteTable
 
 TEXTS = [b"a b c", b"d", b"e f", b"g"]

@@ -17,7 +17,8 @@ from dagflow.journal.retention import JournalRetention
 from dagflow.journal.windows import WindowPlan
 from dagflow.storage.context import StorageContext
 from dagflow.storage.objects import ObjectStore
-from dagflow.testing.faults import Faults, InjectedCrash, InjectedPause, Moment, crashing_disk
+from dagflow.testing.faults import Faults, InjectedCrash, Moment, crashing_disk
+from tests.faulty import FaultyStore, InjectedPause, counted_calls
 from tests.journal.samples import plan_of
 from tests.journal.toy import RETENTION, Toy, published_numbers, require_complete, require_partial
 from tests.nightly import by_day, examples
@@ -95,7 +96,7 @@ def test_after_an_interrupted_write_a_journal_takes_nothing_more(tmp_path: Path,
     """What came of it is not known here: the next driver reads that, and goes on behind it."""
     store = StorageContext.default().objects(str(tmp_path))
     faults = Faults(moment=moment)
-    interrupted = Journal.open(faults.store(store), app="toy")
+    interrupted = Journal.open(FaultyStore(store, faults), app="toy")
     faults.at = faults.calls + 1
     with contextlib.suppress(InjectedCrash):
         interrupted.append(WindowPlan(1))
@@ -117,7 +118,7 @@ def test_of_drivers_that_start_together_one_goes_on(tmp_path: Path) -> None:
 
         pause = InjectedPause(at, start)
         with contextlib.suppress(FencedError):
-            others.append(Journal.open(pause.store(store), app="toy"))
+            others.append(Journal.open(FaultyStore(store, pause), app="toy"))
         winners = 0
         for journal in others:
             with contextlib.suppress(FencedError):
@@ -140,7 +141,7 @@ def test_a_driver_that_is_being_fenced_is_believed_up_to_the_fence(tmp_path: Pat
 
     # The probe, its end, the epoch, and then the fence.
     pause = InjectedPause(5, append)
-    new = Journal.open(pause.store(store), app="toy")
+    new = Journal.open(FaultyStore(store, pause), app="toy")
     assert new.state.planned == {1: plan_of(1, cursor=7)}
     new.append(WindowPlan(2))
 
@@ -244,8 +245,8 @@ def test_starting_over_may_die_too(tmp_path: Path, moment: Moment) -> None:
         stranger.write_bytes(b"stays")
         faults = Faults(at, moment)
         with contextlib.suppress(InjectedCrash, DagflowError):
-            for url in set_aside(faults.store(store)):
-                faults.wrap(StorageContext.default().backend(url).files.remove)(url)
+            for url in set_aside(FaultyStore(store, faults)):
+                counted_calls(faults, StorageContext.default().backend(url).files.remove)(url)
         for url in set_aside(store):
             with contextlib.suppress(DagflowError):
                 StorageContext.default().backend(url).files.remove(url)

@@ -12,6 +12,7 @@ from dagflow.storage.backends.local import LocalObjectStore
 from dagflow.storage.context import StorageContext
 from dagflow.storage.objects import ObjectStore
 from dagflow.testing.faults import Faults
+from tests.faulty import FaultyStore
 
 
 @pytest.fixture
@@ -128,7 +129,7 @@ def test_a_lost_reply_makes_no_second_record(tmp_path: Path) -> None:
         store = StorageContext.default().objects(str(tmp_path / str(at)))
         faults = Faults(at, "lost_reply")
         try:
-            journal = Journal.open(faults.store(store), app="toy")
+            journal = Journal.open(FaultyStore(store, faults), app="toy")
             for window_id in (1, 2):
                 journal.append(WindowPlan(window_id))
         except StorageError as error:

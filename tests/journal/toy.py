@@ -19,6 +19,7 @@ from dagflow.storage.location import join
 from dagflow.storage.objects import ObjectStore
 from dagflow.storage.pending import PendingFile, pending_tag
 from dagflow.testing.faults import Faults
+from tests.faulty import FaultyStore, counted_calls
 from tests.journal.samples import PORT, counted, emitted
 
 STORAGE = StorageContext.default()
@@ -50,10 +51,10 @@ class Toy:
     def run(self) -> Journal:
         """Work until all is published; return the journal, open."""
         faults = self.faults or Faults()
-        self._publish: Callable[[PendingFile], None] = faults.wrap(
-            lambda file: STORAGE.backend(file.final_url).pending.publish(file)
+        self._publish: Callable[[PendingFile], None] = counted_calls(
+            faults, lambda file: STORAGE.backend(file.final_url).pending.publish(file)
         )
-        self._journal = Journal.open(faults.store(self.store), app="toy", retention=self.retention)
+        self._journal = Journal.open(FaultyStore(self.store, faults), app="toy", retention=self.retention)
         self._tidy(self._journal.epoch)
         self._recover()
         self._work()

@@ -14,7 +14,6 @@ import pytest
 from dagflow.api.operator import Operator
 from dagflow.api.records import NO_DELIMITER, Origin, RecordBatch
 from dagflow.spec.class_lookup import OPERATOR, built_in
-from dagflow.testing.manual_clock import ManualClock
 from dagflow.testing.operator_contract import Inputs, OperatorContract
 from operators import (
     Aggregate,
@@ -42,6 +41,7 @@ from operators import (
     TableWriter,
     TopN,
 )
+from tests.manual_clock import ManualClock
 
 WORDS = [[b"a", b".b", b"a"], [b"c", b"a"], [b".d"], [b"b", b"c", b"b"]]
 LINES = [b"one\ntwo\n", b"three\nfour\nfive\n", b"", b"six"]

@@ -13,11 +13,11 @@ from typing import Any
 
 from dagflow.api.context import OperatorContext, WindowBudget
 from dagflow.storage.pending import HeldFile
-from dagflow.testing.manual_clock import ManualClock
 from operators.files.metadata import BlockMetadata, FileInfo, FileMetadata
 from operators.splitter import FileSplitterBase, FileSplitterInput
 from operators.splitter.block_cutter import DEFAULT_BUDGET
 from operators.splitter.scan.listed_files import ListedFiles
+from tests.manual_clock import ManualClock
 
 WAIT_S = 30.0  # a guard for a broken scanner, never waited for by one that works
 

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from dagflow.api.context import OperatorContext, WindowBudget
 from dagflow.api.ports import Emitter
-from dagflow.testing.manual_clock import ManualClock
 from operators import FileSplitterInput
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.files.small_file_batch import SmallFileBatch
 from operators.splitter.batching import SmallFileBatcher
 from operators.splitter.index.entries import decoded
 from operators.splitter.scan.listed_files import ListedFiles
+from tests.manual_clock import ManualClock
 from tests.nightly import examples
 from tests.operators.splitter.splitter_driver import FollowingDriver, InProcessServices, SplitterDriver, write
 

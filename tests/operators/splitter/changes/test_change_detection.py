@@ -10,7 +10,6 @@ from typing_extensions import override
 
 from dagflow.storage.fingerprint import fingerprint
 from dagflow.storage.roots import Roots
-from dagflow.testing.manual_clock import ManualClock
 from operators.splitter.changes import change_detection
 from operators.splitter.changes.change_detection import ChangeDetector
 from operators.splitter.changes.detection_rules import CompletenessRules, DetectionRules
@@ -20,6 +19,7 @@ from operators.splitter.index.pending_fingerprints import PendingFingerprints
 from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.scanner import Scanner
 from operators.splitter.scan.selection import Selection
+from tests.manual_clock import ManualClock
 from tests.operators.splitter.changes.renames.rotations import compress_at_once, rename
 from tests.operators.splitter.splitter_driver import FollowingDriver, each, write
 

@@ -7,8 +7,8 @@ import logging
 import pytest
 
 from dagflow.api.operator import OPERATOR_LOGGER
-from dagflow.testing.manual_clock import ManualClock
 from operators.splitter.changes.changed_files import GrowthNotes
+from tests.manual_clock import ManualClock
 
 
 def test_ordinary_growth_is_a_line_with_some_names_and_the_sum(caplog: pytest.LogCaptureFixture) -> None:

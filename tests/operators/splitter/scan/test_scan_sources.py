@@ -10,11 +10,11 @@ import pytest
 from dagflow.api.context import WindowBudget
 from dagflow.errors import SourceChangedError, TransientStorageError
 from dagflow.storage.context import StorageContext
-from dagflow.testing.manual_clock import ManualClock
 from operators.files.metadata import FileVersion
 from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.scan_roots import find_root
 from operators.splitter.scan.scan_sources import MAX_QUEUED_FILES, TimeBasedDirectoryScanner
+from tests.manual_clock import ManualClock
 from tests.operators.splitter.splitter_driver import WAIT_S, FollowingDriver, InProcessServices, twelve_files, write
 
 

@@ -12,6 +12,7 @@ import pytest
 from dagflow.errors import StorageError
 from dagflow.storage.context import StorageContext
 from dagflow.testing.faults import Faults, InjectedCrash, crashing_disk
+from tests.faulty import FaultyStore
 
 
 def test_a_store_survives_pickling(tmp_path: Path) -> None:
@@ -25,7 +26,7 @@ def test_a_lost_reply_is_found_out_by_reading_back(tmp_path: Path) -> None:
     """The object is there, so creation succeeded, whatever the reply was."""
     inner = StorageContext.default().objects(str(tmp_path))
     faults = Faults(1, "lost_reply")
-    faults.store(inner).create("a", b"1")
+    FaultyStore(inner, faults).create("a", b"1")
     assert faults.has_struck
     assert inner.read("a") == b"1"
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import threading
 
-from dagflow.testing.manual_clock import ManualClock
+from tests.manual_clock import ManualClock
 
 
 def test_time_stands_still_until_it_is_advanced() -> None:

@@ -1,0 +1,142 @@
+"""Stores and targets with a fault in them, and a process that is frozen, for tests of what must survive it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import attrgetter
+from typing import Any, ParamSpec, TypeVar
+
+from typing_extensions import override
+
+from dagflow.api.transactions import DecidedReplay, DecidedWindow, ReplayableState, Target, TargetState
+from dagflow.storage.objects import ObjectStore
+from dagflow.testing.faults import Faults
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def counted_calls(faults: Faults, function: Callable[P, T]) -> Callable[P, T]:
+    """A function whose calls are counted: publish, discard, or the like."""
+
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        return faults.call(lambda: function(*args, **kwargs))
+
+    return call
+
+
+class InjectedPause(Faults):
+    """No fault: before the k-th durable call a function runs, as if this process had been frozen meanwhile.
+
+    Args:
+        at: The index of the call, counted from 1.
+        meanwhile: The function.
+    """
+
+    def __init__(self, at: int, meanwhile: Callable[[], None]) -> None:
+        super().__init__(0)
+        self._pause_at = at
+        self._meanwhile = meanwhile
+
+    @property
+    def has_struck(self) -> bool:
+        """Whether the call was reached."""
+        return self._pause_at <= self.calls
+
+    def call(self, act: Callable[[], T]) -> T:
+        """Call a function that changes something durable, perhaps late."""
+        self.calls += 1
+        if self.calls == self._pause_at:
+            self._meanwhile()
+        return act()
+
+
+class FaultyStore(ObjectStore):
+    """A store with a fault in it.
+
+    Args:
+        inner: The real store.
+        faults: Where and how it fails.
+    """
+
+    def __init__(self, inner: ObjectStore, faults: Faults) -> None:
+        super().__init__(inner.url, inner.roots)
+        self._inner = inner
+        self._faults = faults
+
+    @override
+    def create_if_absent(self, name: str, data: bytes) -> None:
+        self._faults.call(lambda: self._inner.create(name, data))
+
+    @override
+    def read(self, name: str) -> bytes:
+        self._faults.require_alive()
+        return self._inner.read(name)
+
+    @override
+    def list(self, directory: str, after: str = "") -> Iterator[str]:
+        self._faults.require_alive()
+        return self._inner.list(directory, after)
+
+    @override
+    def delete(self, names: Iterable[str]) -> None:
+        """Count each name as a call of its own, so that a deletion can stop half-way."""
+        for name in names:
+            self._faults.call(lambda name=name: self._inner.delete([name]))  # type: ignore[misc]  # a bound default
+
+
+def _passed_on(name: str) -> Any:
+    """An attribute or a method that is the one of the wrapped object."""
+    return property(attrgetter(f"_inner.{name}"))
+
+
+class FaultyTarget(Target):
+    """A transactional target with a fault in it.
+
+    Args:
+        inner: The real target.
+        faults: Which of its transactions fails, and how.
+    """
+
+    is_named = _passed_on("is_named")
+    name = _passed_on("name")
+    decide = _passed_on("decide")
+    check = _passed_on("check")
+    why_not_replayed = _passed_on("why_not_replayed")
+    why_no_late_records = _passed_on("why_no_late_records")
+    rows = _passed_on("rows")
+    sync = _passed_on("sync")
+
+    def __init__(self, inner: Target, faults: Faults) -> None:
+        self._inner = inner
+        self._faults = faults
+
+    @override
+    def open(self, writer: str) -> TargetState:
+        self._faults.require_alive()
+        state = self._inner.open(writer)
+        is_replayable = isinstance(state, ReplayableState)
+        return (_FaultyReplayableState if is_replayable else _FaultyState)(state, self._faults)
+
+
+class _FaultyState(TargetState):
+    marker = _passed_on("marker")
+    version = _passed_on("version")
+    decision = _passed_on("decision")
+
+    def __init__(self, inner: Any, faults: Faults) -> None:
+        self._inner = inner
+        self._faults = faults
+
+    @override
+    def commit(self, windows: Sequence[DecidedWindow]) -> None:
+        self._faults.call(lambda: self._inner.commit(windows))
+
+
+class _FaultyReplayableState(_FaultyState, ReplayableState):
+    replays = _passed_on("replays")
+    missing = _passed_on("missing")
+
+    @override
+    def replace(self, replay: DecidedReplay) -> None:
+        self._faults.call(lambda: self._inner.replace(replay))
