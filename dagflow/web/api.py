@@ -12,7 +12,8 @@ from dagflow.report.reading import CheckpointReading
 from dagflow.web.app_files import AppFile, app_file_of
 from dagflow.web.checkpoints import Checkpoint
 from dagflow.web.query import Query, RequestError, is_number
-from dagflow.web.resources.files_resource import file, files, taken, taken_at
+from dagflow.web.resources.file_history import FileHistory
+from dagflow.web.resources.files_resource import file, files
 from dagflow.web.resources.fleet_resource import app, fleet
 from dagflow.web.resources.graph_resource import graph
 from dagflow.web.resources.log_resource import log
@@ -112,17 +113,20 @@ class Api:
         url = query.text("url")
         if not url:
             raise RequestError("url is missing: name a file")
-        newest, since = taken(checkpoint, url)
-        answer: Json = {} if newest is not None else self._app_of(checkpoint).why(url)
-        if since and answer.get("taken_ms"):
-            newest = taken_at(checkpoint, url, answer["taken_ms"])
-        if newest is not None:
-            windows_text, state = ", ".join(map(str, newest["windows"])), newest["state"]
-            word = "window" if len(newest["windows"]) == 1 else "windows"
+        history, answer = FileHistory(*checkpoint.journal(), url), {}
+        since = 0 if history.is_whole else history.looked_at
+        if not history.versions:
+            answer = self._app_of(checkpoint).why(url)
+            if since and answer.get("taken_ms"):
+                history.look_at(answer["taken_ms"])
+        if history.versions:
+            newest = history.versions[0].to_json()
+            state, windows = newest["state"], ", ".join(map(str, newest["windows"]))
+            windows = f"{'window' if len(newest['windows']) == 1 else 'windows'} {windows}"
             sentence = {
-                "read": f"It was taken: {word} {windows_text} read it.",
-                "planned": f"It was taken: {word} {windows_text} will read it.",
-            }.get(state, f"It was taken by {word} {windows_text}, and {state}.")
+                "read": f"It was taken: {windows} read it.",
+                "planned": f"It was taken: {windows} will read it.",
+            }.get(state, f"It was taken by {windows}, and {state}.")
             return {"taken": True, "sentence": sentence, "state": state, "windows": newest["windows"]}
         if "sentence" not in answer:
             raise RequestError(f"the splitter was asked, and failed: {answer.get('error', 'no answer')}", status=502)

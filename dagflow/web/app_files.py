@@ -127,12 +127,6 @@ class AppFile:
             raise RequestError(f"no splitter can be asked. {reason}")
         return self._asked(["why", self.path, self._checkpoint.url, url])
 
-    def when_taken(self, url: str) -> int:
-        """When the app's splitters have taken a file, in milliseconds since 1970; 0 where that is not known."""
-        if self.why_not_loaded():
-            return 0
-        return self._asked(["when", self.path, self._checkpoint.url, url]).get("taken_ms") or 0
-
     def sample(self, port: str) -> dict[str, Any]:
         """The first records that reach a port today, as `dagflow preview` shows them."""
         if reason := self.why_not_loaded():

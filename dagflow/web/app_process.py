@@ -2,7 +2,6 @@
 
 python -m dagflow.web.app_process look APP CHECKPOINT
 python -m dagflow.web.app_process why APP CHECKPOINT URL
-python -m dagflow.web.app_process when APP CHECKPOINT URL
 python -m dagflow.web.app_process sample APP OPERATOR.PORT
 """
 
@@ -127,12 +126,6 @@ def why(path: str, checkpoint: str, url: str) -> dict[str, Any]:
     return {"taken": bool(taken), "operator": name, "sentence": explained[name][1], "taken_ms": taken_ms}
 
 
-def when_taken(path: str, checkpoint: str, url: str) -> dict[str, Any]:
-    """When the splitters of an app have taken a file."""
-    app = load_app(path)
-    return {"taken_ms": _taken_ms(app, app.attributes.storage_context(), checkpoint, url)}
-
-
 def _taken_ms(app: LogicalPlan, storage: StorageContext, checkpoint: str, url: str) -> int | None:
     """When splitters took a file, by the state that they have left in a checkpoint; None where no state says it."""
     saved = read_journal(storage, checkpoint)[1].control_state.operators
@@ -179,7 +172,6 @@ def _cell(value: Any) -> str:
 _QUESTIONS: dict[str, Callable[..., dict[str, Any]]] = {
     "look": look,
     "why": why,
-    "when": when_taken,
     "sample": sample,
 }
 

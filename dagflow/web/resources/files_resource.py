@@ -2,36 +2,46 @@
 
 from __future__ import annotations
 
-import bisect
+import contextlib
+import itertools
+import re
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from typing import Any
-
-import numpy as np
 
 from dagflow.api.context import VersionKey
 from dagflow.api.regular_expressions import glob_matcher
-from dagflow.journal.retention import all_windows, find_window, newest_windows
-from dagflow.journal.state import JournalState
-from dagflow.journal.windows import Window
-from dagflow.report.input_ranges import PLANNED, InputRange, VersionRanges
-from dagflow.report.manifest import TrackedFile, WindowManifest, inputs_of, manifest_of
+from dagflow.errors import DagflowError
+from dagflow.journal.retention import newest_windows
+from dagflow.report.input_ranges import PLANNED, InputRange
+from dagflow.report.manifest import TrackedFile, inputs_of, manifest_of, merging_window
+from dagflow.storage.context import StorageContext
+from dagflow.storage.file_kinds import (
+    HEAD_BYTES,
+    compression_name_of_content,
+    compression_name_of_url,
+    is_skippable,
+)
 from dagflow.storage.location import redacted
-from dagflow.storage.objects import ObjectStore
 from dagflow.web.app_files import AppFile
 from dagflow.web.checkpoints import Checkpoint
 from dagflow.web.query import Cursor, Query, RequestError
-from dagflow.web.resources.file_lines import (
-    MAX_SHOWN,
+from dagflow.web.resources.file_history import (
+    LOOK_S,
     SEARCH_S,
+    FileHistory,
     KnownVersion,
-    bytes_of,
-    found_in,
-    looks_compressed,
     refused_in,
+    state_of,
 )
 
 ROWS = 100
+
+MAX_SHOWN = 5000
+"""Number of ranges, rejects and outputs of one version that are shown."""
+
+_CHUNK_BYTES = 4 << 20
+_SEARCH_BYTES = 1 << 30
 
 
 def files(checkpoint: Checkpoint, query: Query) -> dict[str, Any]:
@@ -42,11 +52,11 @@ def files(checkpoint: Checkpoint, query: Query) -> dict[str, Any]:
     search, wanted, limit = query.text("search"), query.text("state"), query.limit(ROWS)
     matches = _matcher(search)
     cursor = Cursor.of(query.text("after"))
-    before, position = cursor.before, cursor.position
+    position = cursor.position
     store, state = checkpoint.journal()
-    found: dict[VersionKey, KnownVersion] = {}
+    versions: dict[VersionKey, KnownVersion] = {}
     deadline, following = time.monotonic() + LOOK_S, None
-    for window in newest_windows(store, state, before):
+    for window in newest_windows(store, state, cursor.before):
         window_id = window.plan.window_id
         if time.monotonic() > deadline:
             following = str(Cursor(window_id + 1))
@@ -55,27 +65,22 @@ def files(checkpoint: Checkpoint, query: Query) -> dict[str, Any]:
             position = 0
             continue
         manifest = manifest_of(window)
-        rows = list(_parts(manifest, matches, wanted))
+        rows = [each for each in manifest.inputs if matches(redacted(each.url))]
+        rows = [each for each in rows if not wanted or state_of(manifest, each).startswith(wanted)]
         for number, part in enumerate(rows[position:], position):
-            key = part.version
-            if key not in found and len(found) == limit:
+            if part.version not in versions and len(versions) == limit:
                 following = str(Cursor(window_id + 1, number))
                 break
-            _note(found.setdefault(key, KnownVersion(TrackedFile(part))), manifest, part)
+            versions.setdefault(part.version, KnownVersion(TrackedFile(part))).note(manifest, part)
         if following is not None:
             break
         position = 0
-        _count_rejects(window, found, state)
-    return {"files": [each.to_json() for each in found.values()], "next": following}
-
-
-def _parts(manifest: WindowManifest, matches: Callable[[str], bool], wanted: str) -> Iterator[InputRange]:
-    for part in manifest.inputs:
-        if not matches(redacted(part.url)):
-            continue
-        if wanted and not _state_of(manifest, part).startswith(wanted):
-            continue
-        yield part
+        for rejects, version_by_block in refused_in(window):
+            for block_id, _, records, *_ in rejects.records.sums() if not rejects.is_taken_over(state.retried) else ():
+                version = versions.get(version_by_block[block_id])
+                if version is not None and window_id in version.tracked.windows:
+                    version.rejected += records
+    return {"files": [each.to_json() for each in versions.values()], "next": following}
 
 
 def _matcher(search: str) -> Callable[[str], bool]:
@@ -85,37 +90,6 @@ def _matcher(search: str) -> Callable[[str], bool]:
         return lambda url: text in url.casefold()
     matchers = glob_matcher(text), glob_matcher(f"*/{text}")
     return lambda url: any(matches(url.casefold()) for matches in matchers)
-
-
-def _state_of(manifest: WindowManifest, part: InputRange) -> str:
-    ranges = VersionRanges()
-    ranges.add(part, manifest.skipped, is_planned=manifest.state == PLANNED)
-    return ranges.state
-
-
-def _note(version: KnownVersion, manifest: WindowManifest, part: InputRange, outputs: Iterable[str] = ()) -> None:
-    version.tracked.add(manifest, part, outputs)
-    times = manifest.times
-    moments = {
-        "discovered_ms": part.discovered_ms,
-        "planned_ms": times.planned_ms,
-        "read_ms": times.finished_ms,
-        "published_ms": times.published_ms,
-    }
-    for name, moment in moments.items():
-        # Discovered and planned at first, read and published at last.
-        choose = min if name in ("discovered_ms", "planned_ms") else max
-        version.times[name] = choose(filter(None, (version.times.get(name, 0), moment)), default=0)
-
-
-def _count_rejects(window: Window, found: dict[VersionKey, KnownVersion], state: JournalState) -> None:
-    for rejects, version_by_block in refused_in(window):
-        if rejects.is_taken_over(state.retried):
-            continue
-        for block_id, _, records, *_ in rejects.records.sums():
-            version = found.get(version_by_block[block_id])
-            if version is not None and window.plan.window_id in version.tracked.windows:
-                version.rejected += records
 
 
 def file(checkpoint: Checkpoint, query: Query, app: AppFile) -> dict[str, Any]:
@@ -129,167 +103,195 @@ def file(checkpoint: Checkpoint, query: Query, app: AppFile) -> dict[str, Any]:
     url = query.text("url")
     if not url:
         raise RequestError("url is missing: name a file")
-    store, state = checkpoint.journal()
-    versions: dict[VersionKey, KnownVersion] = {}
-    manifests: dict[int, WindowManifest] = {}
-    looked_at = _look(store, state, url, query.number("before"), versions, manifests)
-    if not versions and looked_at > state.forgotten + 1:
-        reader = last_reader(store, state, url, app.when_taken(url))
-        looked_at = _look(store, state, url, reader + 1 if 0 < reader < looked_at else looked_at, versions, manifests)
-    if not versions:
-        older = "" if looked_at <= state.forgotten + 1 else f" that is newer than window {looked_at - 1}"
+    history = FileHistory(*checkpoint.journal(), url, query.number("before"))
+    if not history.versions and not history.is_whole:
+        history.look_at(0 if app.why_not_loaded() else app.why(url).get("taken_ms") or 0)
+    if not history.versions:
+        older = "" if history.is_whole else f" that is newer than window {history.looked_at - 1}"
         raise RequestError(f"no window{older} has read {url}", "ask why it was not taken", 404)
-    found = None
-    newest_first = sorted(versions.values(), key=lambda each: _last_read(each, manifests), reverse=True)
     asks = bool(query.text("line") or query.text("offset"))
-    compressed = looks_compressed(checkpoint.storage, newest_first[0].part.url, asks_store=asks)
-    if asks:
-        found = found_in(newest_first, manifests, checkpoint, query, store, state, is_compressed=compressed)
+    newest = history.versions[0].tracked.part
+    compressed = looks_compressed(checkpoint.storage, newest.url, asks_store=asks)
+    versions = []
+    for version in history.versions:
+        lists: dict[str, list[Any]] = {
+            "ranges": sorted(version.ranges, key=lambda each: (each["start"], each["window"])),
+            "rejects": sorted(version.rejects, key=lambda each: int(each["offset"])),
+            "outputs": list(version.tracked.outputs),
+        }
+        cut = {name: values[:MAX_SHOWN] for name, values in lists.items()}
+        counts = {name: len(values) for name, values in lists.items()}
+        versions.append({**version.to_json(), **cut, "counts": counts})
     return {
         "url": url,
         "compressed": compressed,
-        "found": found,
-        "versions": [_detailed(each) for each in newest_first],
-        "next": looked_at if looked_at > state.forgotten + 1 else None,
+        "found": _place_in_output(history, checkpoint.storage, query, is_compressed=compressed) if asks else None,
+        "versions": versions,
+        "next": None if history.is_whole else history.looked_at,
     }
 
 
-def _look(
-    store: ObjectStore,
-    state: JournalState,
-    url: str,
-    before: int,
-    versions: dict[VersionKey, KnownVersion],
-    manifests: dict[int, WindowManifest],
-) -> int:
-    """Add what the windows below an id have recorded of a file, the newest first; returns the last window looked at.
+def _place_in_output(
+    history: FileHistory, storage: StorageContext, query: Query, *, is_compressed: bool
+) -> dict[str, Any]:
+    """Find the output of a line, or of the record at a byte, of the newest version of a file.
 
-    If the file was found, but no version from its first byte on is known, the search continues for longer.
-    """
-    begun, looked_at = time.monotonic(), before or state.last_planned + 1
-    for window in newest_windows(store, state, before):
-        looked_at = window.plan.window_id
-        _add_window(url, window, state, versions, manifests)
-        is_begun = versions and not any(place["start"] == 0 for each in versions.values() for place in each.ranges)
-        if time.monotonic() - begun > (SEARCH_S if is_begun else LOOK_S):
-            break
-    return looked_at
-
-
-def taken(checkpoint: Checkpoint, url: str) -> tuple[dict[str, Any] | None, int]:
-    """The newest version of a file that windows have read or are to read, as files() lists it.
+    Args:
+        is_compressed: Whether the newest version is compressed, and offsets are those in its content.
 
     Returns:
-        The version, None where no window that was looked at has one; and the oldest window that was looked at, 0 for
-        all that are kept.
+        The offset in the content of the file, and a sentence; where they are known, the window, the output files and
+        the tables.
     """
-    store, state = checkpoint.journal()
-    versions: dict[VersionKey, KnownVersion] = {}
-    since = _look_once(store, state, url, 0, versions)
-    return (next(iter(versions.values())).to_json() if versions else None), since
-
-
-def taken_at(checkpoint: Checkpoint, url: str, taken_ms: int) -> dict[str, Any] | None:
-    """The version of a file that its splitter took at a moment, as files() lists it; None where no window has it."""
-    store, state = checkpoint.journal()
-    versions: dict[VersionKey, KnownVersion] = {}
-    if reader := last_reader(store, state, url, taken_ms):
-        _look_once(store, state, url, reader + 1, versions)
-    return next(iter(versions.values())).to_json() if versions else None
-
-
-def _look_once(
-    store: ObjectStore, state: JournalState, url: str, before: int, versions: dict[VersionKey, KnownVersion]
-) -> int:
-    """Add the newest version of a file below a window; returns the oldest window that was looked at, 0 for all."""
-    begun = time.monotonic()
-    for window in newest_windows(store, state, before):
-        known = sum(len(each.tracked.windows) for each in versions.values())
-        _add_window(url, window, state, versions, {})
-        # Windows that read the same version are next to each other.
-        if versions and known == sum(len(each.tracked.windows) for each in versions.values()):
-            break
-        if time.monotonic() - begun > (SEARCH_S if versions else LOOK_S):
-            return window.plan.window_id
-    return 0
-
-
-def _add_window(
-    url: str,
-    window: Window,
-    state: JournalState,
-    versions: dict[VersionKey, KnownVersion],
-    manifests: dict[int, WindowManifest],
-) -> None:
-    # A manifest takes many times as long as a look at the plan, and few windows have read the file.
-    if not has_read(window, url):
-        return
-    manifest = manifest_of(window)
-    own = [(index, part) for index, part in enumerate(manifest.inputs) if redacted(part.url) == url]
-    manifests[manifest.window_id] = manifest
-    outputs = [(output.url, set(manifest.positions_of(output))) for output in manifest.outputs]
-    for index, part in own:
-        key = part.version
-        version = versions.setdefault(key, KnownVersion(TrackedFile(part)))
-        _note(version, manifest, part, (name for name, positions in outputs if index in positions))
-        place = {"start": part.start, "end": part.end, "window": manifest.window_id}
-        version.ranges.append({**place, "state": _state_of(manifest, part)})
-    for rejects, version_by_block in refused_in(window):
-        is_taken_over, records = rejects.is_taken_over(state.retried), rejects.records
-        own_ids = [block_id for block_id, version in version_by_block.items() if version in versions]
-        chosen = records.where(np.isin(records.numbers("block_id"), own_ids))
-        for row in chosen.table.select(["block_id", "offset", "length", "reason", "detail"]).to_pylist():
-            refused = versions[version_by_block[row.pop("block_id")]]
-            row["reason"] = row.pop("detail") or row["reason"]
-            if is_taken_over:
-                refused.retried.append((bytes_of(row), manifest.window_id))
-            else:
-                refused.rejects.append({**row, "window": manifest.window_id, "operator": rejects.operator})
-                refused.rejected += 1
-
-
-def _last_read(version: KnownVersion, manifests: dict[int, WindowManifest]) -> int:
-    """The last window that has read a version for the first time; 0 where only refused records of it were read."""
-    return max((each for each in version.tracked.windows if not manifests[each].retries), default=0)
-
-
-def _detailed(version: KnownVersion) -> dict[str, Any]:
-    """A version with its ranges, rejects and outputs."""
-    ranges = sorted(version.ranges, key=lambda each: (each["start"], each["window"]))
-    rejects = sorted(version.rejects, key=lambda each: int(each["offset"]))
-    lists: dict[str, list[Any]] = {"ranges": ranges, "rejects": rejects, "outputs": list(version.tracked.outputs)}
-    return {
-        **version.to_json(),
-        **{name: values[:MAX_SHOWN] for name, values in lists.items()},
-        "counts": {name: len(values) for name, values in lists.items()},
+    newest = history.versions[0].tracked.part
+    line = query.number("line", least=1)
+    if line:
+        try:
+            if is_compressed:
+                raise RequestError("the file is compressed, and lines of its content are not counted")
+            offset = _offset_of_line(storage, newest, line)
+        except DagflowError as error:
+            return {"offset": None, "sentence": f"Line {line:,} cannot be found: {error.message}."}
+        what = f"Line {line:,} begins at byte {offset:,}"
+    else:
+        offset = query.number("offset")
+        what = f"Byte {offset:,}" + (" of the decompressed content, if it is so long" if is_compressed else "")
+    reader = (_reader_of_content if is_compressed else _reader_of)(history, offset)
+    if reader is None:
+        why = "No window that was looked at has read it"
+        if is_compressed:
+            why = "It is not known which of the windows that were looked at has read it"
+        return {"offset": offset, "sentence": f"{what}. {why}."}
+    version, window_id = reader
+    inside = {
+        number
+        for number, part in enumerate(history.manifests[window_id].inputs)
+        if part.url == newest.url and (is_compressed or part.start <= offset < part.end)
     }
+    way = _way_of(history, window_id, inside, version.reject_at(offset))
+    return {"offset": offset, **way, "sentence": f"{what}. {way['sentence']}"}
 
 
-LOOK_S = 1.0
-"""About how many seconds one request reads the journal; the next page continues where it ended."""
+def looks_compressed(storage: StorageContext, url: str, *, asks_store: bool) -> bool:
+    """Whether a file is compressed, by its first bytes; where it cannot be read any more, by its name.
 
-_NEAR = 8
-"""How many windows, from the one of that moment on, are searched for the first reader of the file."""
-
-
-def has_read(window: Window, url: str) -> bool:
-    """Whether a window reads, or is to read, some of a file."""
-    return any(redacted(part.url) == url for _, part in inputs_of(window.plan))
-
-
-def last_reader(store: ObjectStore, state: JournalState, url: str, taken_ms: int) -> int:
-    """The last of consecutive windows that read a file version, found by the time at which it was taken; 0 for none.
-
-    Windows are emitted in order, so a search that looks at few of them finds those of that time.
+    Args:
+        asks_store: Whether the first bytes of a file in a store are read, too, which may take long.
     """
-    kept = range(state.forgotten + 1, state.last_committed + 1)
-    if not taken_ms or not kept:
-        return 0
-    position = bisect.bisect_left(kept, taken_ms, key=lambda each: find_window(store, state, each).plan.emitted_ms)
-    first, last, deadline = kept.start + max(position - 1, 0), 0, time.monotonic() + LOOK_S
-    for window in all_windows(store, state, first):
-        if has_read(window, url):
-            last = window.plan.window_id
-        elif last or window.plan.window_id > first + _NEAR or time.monotonic() > deadline:
-            break
-    return last
+    if asks_store or storage.backend(url).is_local:
+        head = bytearray(HEAD_BYTES)
+        with contextlib.suppress(DagflowError), contextlib.closing(storage.open_file(url)) as content:
+            begin = bytes(head[: content.read_into(0, memoryview(head))])
+            return bool(compression_name_of_content(begin)) or is_skippable(begin)
+    return bool(compression_name_of_url(url))
+
+
+def _reader_of(history: FileHistory, offset: int) -> tuple[KnownVersion, int] | None:
+    """The window that has read a byte of the newest version, and the version that it read.
+
+    The new window of an appended version reads from where the older version ended; the bytes before belong to the older
+    version. A rewritten version is read from its first byte, and hides the older ones.
+    """
+    for version in history.versions:
+        # The first byte of a refused record may have been read by another window than the one that refused the record.
+        if (reject := version.reject_at(offset)) is not None:
+            return version, int(reject["window"])
+        for place, _ in version.readers_of(offset, history.manifests):
+            if place["start"] <= offset < place["end"]:
+                return version, int(place["window"])
+        if offset >= min((place["start"] for place in version.ranges), default=offset + 1):
+            return None
+    return None
+
+
+def _reader_of_content(history: FileHistory, offset: int) -> tuple[KnownVersion, int] | None:
+    """The window that has read a byte of the content of a compressed file, or None where that is not known.
+
+    Ranges of windows are offsets in the compressed file. The range of a byte of the content is known for refused
+    records, and where one window has read the whole file.
+    """
+    readers: dict[int, KnownVersion] = {}
+    for version in history.versions:
+        if (reject := version.reject_at(offset)) is not None:
+            return version, int(reject["window"])
+        for place, is_again in version.readers_of(offset, history.manifests):
+            if is_again:
+                return version, int(place["window"])
+            readers[int(place["window"])] = version
+        if any(place["start"] == 0 for place in version.ranges):
+            return next(((known, window_id) for window_id, known in readers.items() if len(readers) == 1), None)
+    # Windows that were not looked at have read the first bytes of the file.
+    return None
+
+
+def _way_of(history: FileHistory, window_id: int, inside: set[int], reject: dict[str, Any] | None) -> dict[str, Any]:
+    """Where a record is: the window, the output files, and the versions of tables that hold what was made of it.
+
+    A line need not be a record, and operators may leave records out.
+
+    Args:
+        inside: Positions of the window's inputs that hold the record.
+        reject: The refused record, where the window has refused it.
+    """
+    manifest, refusal = history.manifests[window_id], ""
+    if reject is not None:
+        refusal = f"Window {window_id} read it, and operator '{reject['operator']}' refused it: {reject['reason']}."
+        if manifest.retries:
+            refusal = f"Window {window_id} read it again, and it stays refused."
+        # A record that a reader has refused reaches no operator but those that take refused records.
+        if reject["operator"] in {part.port.partition(".")[0] for part in manifest.inputs}:
+            return {"sentence": refusal, "window": window_id, "outputs": [], "tables": {}}
+        refusal += " "
+    outputs = [each.url for each in manifest.outputs if inside & set(manifest.positions_of(each))]
+    tables = dict(manifest.receipts)
+    if manifest.state == PLANNED:
+        outcome = f"Window {window_id} is to read it."
+    elif not manifest.held_records:
+        which = f"one of {len(outputs):,} output files" if len(outputs) > 1 else "one output file"
+        outcome = f"Window {window_id} read it; its records are in {which if outputs else 'no output file'}."
+    elif (by := merging_window(history.store, history.state, window_id)) is None:
+        outcome = f"Window {window_id} read it; its records wait to be merged."
+    else:
+        outcome = f"Window {window_id} read it; window {by.plan.window_id} merged and published its records."
+        tables = dict(by.receipts)
+        # Files that the window published itself, and of the later window only files that it has merged.
+        outputs += [
+            redacted(each.final_url)
+            for each in (by.intent.files if by.intent else [])
+            if each.facts is not None and each.facts.operator in by.plan.takes
+        ]
+    shown = ", ".join(f"{name} since {version}" for name, version in tables.items())
+    sentence = refusal + outcome + (f" Tables have its records: {shown}." if shown else "")
+    return {"sentence": sentence, "window": window_id, "outputs": outputs[:MAX_SHOWN], "tables": tables}
+
+
+def _offset_of_line(storage: StorageContext, part: InputRange, line: int) -> int:
+    """The offset of a line in a file as it is now, which must be the version that was read, or have grown since.
+
+    Raises:
+        RequestError: The file has changed, is shorter, or would take too long to count.
+        StorageError: The file cannot be read.
+    """
+    now = storage.stat(part.url)
+    if now.size_bytes < part.size_bytes or (now.size_bytes == part.size_bytes and now.mtime_ns != part.mtime_ns):
+        raise RequestError("the file is not the version any more that was read")
+    left, offset, deadline = line - 1, 0, time.monotonic() + SEARCH_S
+    buffer = bytearray(_CHUNK_BYTES)
+    with contextlib.closing(storage.open_file(part.url)) as content:
+        while left:
+            room = memoryview(buffer)[: max(min(_CHUNK_BYTES, part.size_bytes - offset), 0)]
+            filled = content.read_into(offset, room)
+            if not filled:
+                raise RequestError("the version that was read has fewer lines")
+            count = buffer.count(b"\n", 0, filled)
+            if count >= left:
+                newlines = re.compile(b"\n").finditer(buffer)
+                offset += next(itertools.islice(newlines, left - 1, None)).end()
+                break
+            left, offset = left - count, offset + filled
+            if offset > _SEARCH_BYTES or time.monotonic() > deadline:
+                raise RequestError(f"it lies behind byte {offset:,}, and a page counts lines no further")
+    # Nothing is behind the last newline of the version, or it is empty.
+    if offset >= part.size_bytes:
+        raise RequestError("the version that was read has fewer lines")
+    return offset

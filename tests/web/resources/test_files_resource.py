@@ -18,8 +18,8 @@ from dagflow.runtime.inline import InlineRuntime
 from dagflow.testing.faults import InjectedCrash
 from dagflow.web.app_files import AppFile
 from dagflow.web.query import RequestError
-from dagflow.web.resources import files_resource
-from dagflow.web.resources.files_resource import last_reader
+from dagflow.web.resources import file_history
+from dagflow.web.resources.file_history import last_reader
 from tests.web.conftest import APP, ROWS, api_of, ask, finish, with_table
 
 
@@ -122,7 +122,7 @@ def test_a_line_that_came_back_is_followed_to_the_window_that_took_it(folder: Pa
 @pytest.mark.nightly
 def test_why_says_how_far_it_has_looked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a long journal a request ends in time, and does not take what it has not seen for what is not there."""
-    monkeypatch.setattr("dagflow.web.resources.files_resource.LOOK_S", -1.0)
+    monkeypatch.setattr("dagflow.web.resources.file_history.LOOK_S", -1.0)
     url = str(folder / "in" / "b.txt")
     assert ask("why", url=url)["sentence"].endswith(" The index of what was taken does not have it.")
     newest = ask("windows")["windows"][0]["window"]
@@ -144,8 +144,8 @@ def test_a_file_that_was_read_long_ago_is_found_by_its_splitter(folder: Path, mo
         looked_at.append(window.plan.window_id)
         return manifest_of(window)
 
-    monkeypatch.setattr(files_resource, "LOOK_S", -1.0)
-    monkeypatch.setattr(files_resource, "manifest_of", counting)
+    monkeypatch.setattr(file_history, "LOOK_S", -1.0)
+    monkeypatch.setattr(file_history, "manifest_of", counting)
     assert ask("files/one", url=url)["versions"][0]["windows"] == ask("why", url=url)["windows"] == windows
     assert looked_at == windows[::-1] * 2
 

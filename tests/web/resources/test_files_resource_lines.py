@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dagflow.storage.context import StorageContext
-from dagflow.web.resources.file_lines import looks_compressed
+from dagflow.web.resources.files_resource import looks_compressed
 from tests.nightly import by_day
 from tests.web.conftest import APP, ROWS, ask, finish, with_table
 
