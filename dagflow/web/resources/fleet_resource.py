@@ -13,7 +13,6 @@ from dagflow.errors import DagflowError
 from dagflow.journal.retention import newest_windows
 from dagflow.journal.windows import Window
 from dagflow.metrics import names
-from dagflow.report.reading import CheckpointReading
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.web.app_files import AppFile
 from dagflow.web.checkpoints import Checkpoint
@@ -37,6 +36,13 @@ def row_of(checkpoint: Checkpoint) -> dict[str, Any]:
     without = "unreadable" if reading.has_begun else "no run yet"
     snapshot = reading.snapshot or RunSnapshot(checkpoint.id, state=without)
     driver = snapshot.driver
+    error = reading.error
+    if not error and driver is not None:
+        process = driver.heartbeat.process
+        error = driver.heartbeat.error or "; ".join(driver.heartbeat.stalls)
+        if snapshot.standing == "killed":
+            who = f"process {process.pid} on {process.host}"
+            error = f"{who} left no final status; the next run continues where it stopped"
     rates = _rates(checkpoint, snapshot)
     per_second = rates["bytes_per_second"]
     waiting = snapshot.backlog_bytes
@@ -59,7 +65,7 @@ def row_of(checkpoint: Checkpoint) -> dict[str, Any]:
         "files": snapshot.files,
         "bytes": snapshot.bytes,
         "left_out_bytes": snapshot.left_out.bytes,
-        "error": _error_of(reading, snapshot),
+        "error": error,
         "driver": None if driver is None else driver.to_json(),
         "targets": {name: asdict(receipt) for name, receipt in snapshot.targets.items()},
     }
@@ -77,16 +83,6 @@ def adds_up(snapshot: RunSnapshot) -> bool | None:
         return True
     is_complete = snapshot.last_planned == snapshot.last_committed and not snapshot.files_in_progress
     return False if is_complete else None
-
-
-def _error_of(reading: CheckpointReading, snapshot: RunSnapshot) -> str:
-    driver = snapshot.driver
-    if reading.error or driver is None:
-        return reading.error
-    if snapshot.standing == "killed":
-        process = driver.heartbeat.process
-        return f"process {process.pid} on {process.host} left no final status; the next run continues where it stopped"
-    return driver.heartbeat.error or "; ".join(driver.heartbeat.stalls)
 
 
 def _rates(checkpoint: Checkpoint, snapshot: RunSnapshot) -> dict[str, float]:
@@ -141,19 +137,15 @@ def app(checkpoint: Checkpoint, file: AppFile) -> dict[str, Any]:
     """The app file as it is now, and as the newest run had it, with the row that the fleet has of the checkpoint."""
     found = file.look()
     ran, now = checkpoint.journal()[1].text, file.text()
+    # The lines that differ, with some around them; none for equal texts.
+    lines = [] if now is None or not ran else difflib.unified_diff(ran.splitlines(), now.splitlines(), lineterm="", n=3)
     return {
         **row_of(checkpoint),
         "file": file.path,
         "yaml": now,
         "yaml_of_run": ran or None,
-        "difference": [] if now is None or not ran else _difference(ran, now),
+        "difference": [{"kind": _KINDS.get(line[:1], "place"), "text": line} for line in list(lines)[2:]],
         "problems": found.get("problems", []),
         "changes": found.get("changes", []),
         "note": file.why_not_loaded() or found.get("error", ""),
     }
-
-
-def _difference(before: str, after: str) -> list[dict[str, str]]:
-    """The lines that differ between two texts, with some around them; none for equal ones."""
-    lines = list(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=3))[2:]
-    return [{"kind": _KINDS.get(line[:1], "place"), "text": line} for line in lines]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -53,18 +54,16 @@ def tables(checkpoint: Checkpoint, app: AppFile) -> dict[str, Any]:
     return {
         "watermark": state.held.published_through(state.last_done),
         "since_window": since,
-        "tables": [_shown(name, table, state, _target_bytes(name, state, app)) for name, table in found.items()],
+        "tables": [_shown(name, table, state, app) for name, table in found.items()],
     }
 
 
 def _add(window: Window, found: dict[str, _Table]) -> None:
     if window.intent is None:
         return
-    for name, schema in schemas_of(window.intent).items():
-        table = found.get(name)
-        if table is not None:
-            table.schema = table.schema or schema
+    schemas = schemas_of(window.intent)
     for name, table in found.items():
+        table.schema = table.schema or schemas.get(name, "")
         own = [each for each in window.intent.files if each.facts is not None and each.facts.operator == name]
         if name not in window.receipts and not own:
             continue
@@ -79,28 +78,24 @@ def _add(window: Window, found: dict[str, _Table]) -> None:
             table.versions.append({"window": window.plan.window_id, **version, **facts})
 
 
-def _target_bytes(name: str, state: JournalState, app: AppFile) -> int | None:
-    """The size of file that a table aims at: in the newest run, or else the default."""
+def _shown(name: str, table: _Table, state: JournalState, app: AppFile) -> dict[str, Any]:
     facts = None if state.facts is None else state.facts.operators.get(name)
+    properties = {} if facts is None else facts.properties
+    # The size of file that the table aims at: in the newest run, or else the default.
     by_default = app.operators().get(name, {}).get("properties", {}).get(_TARGET, {}).get("value")
-    return _size(by_default if facts is None else facts.properties.get(_TARGET, by_default))
-
-
-def _shown(name: str, table: _Table, state: JournalState, target_bytes: int | None) -> dict[str, Any]:
-    properties = (
-        {} if state.facts is None or name not in state.facts.operators else state.facts.operators[name].properties
-    )
+    target = properties.get(_TARGET, by_default)
+    target_bytes = None
+    with contextlib.suppress(ValueError):
+        target_bytes = None if target is None else parse_size(target)
     receipt = state.receipts.get(name)
-    waiting = {each.window_id for each in state.held.waiting.get(name, ())}
+    newest = max((each["window"] for each in table.versions), default=0)
     bits = range(min(table.sizes), max(table.sizes) + 1) if table.sizes else ()
     return {
         "operator": name,
         "table": str(properties.get("table", "")),
         "version": "" if receipt is None else receipt.version,
-        "window": receipt.window_id
-        if receipt is not None
-        else max((each["window"] for each in table.versions), default=0),
-        "waiting_windows": len(waiting),
+        "window": newest if receipt is None else receipt.window_id,
+        "waiting_windows": len({each.window_id for each in state.held.waiting.get(name, ())}),
         "files": table.files,
         "size_bytes": table.size_bytes,
         "records": table.records,
@@ -115,13 +110,6 @@ def _shown(name: str, table: _Table, state: JournalState, target_bytes: int | No
             if each.operator == name
         ],
     }
-
-
-def _size(value: Any) -> int | None:
-    try:
-        return None if value is None else parse_size(value)
-    except ValueError:
-        return None
 
 
 def columns_of(schema: str) -> list[dict[str, str]]:
