@@ -16,7 +16,6 @@ from typing import NoReturn
 from dagflow.cli import output
 from dagflow.cli.display import Display
 from dagflow.cli.locations import load, require_directory
-from dagflow.cli.prestart import PrestartedProcesses
 from dagflow.cli.progress import display_for, logging_to
 from dagflow.cli.run_log import RunLog, attached, error_fields, json_line, open_run_log
 from dagflow.cli.shared_options import Redact, RunRequest, Settings, usable_cores
@@ -38,6 +37,8 @@ from dagflow.errors import (
 )
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.snapshot import RunSnapshot
+from dagflow.runtime.spark_process import SparkProcess
+from dagflow.runtime.task_server import TaskServer
 from dagflow.spec.shown_text import shown_value
 from dagflow.storage.location import absolute, redacted
 from dagflow.telemetry.run_signals import MetricsAddress
@@ -45,7 +46,7 @@ from dagflow.web.checkpoints import Checkpoint
 from dagflow.web.server import serving
 
 
-def run_app(settings: Settings, asked: RunRequest, started: PrestartedProcesses) -> int:
+def run_app(settings: Settings, asked: RunRequest, server: TaskServer | None, java: SparkProcess | None) -> int:
     """Run an app, print a summary, and return the exit code."""
     if asked.checkpoint is not None:
         require_directory(asked.checkpoint)
@@ -58,8 +59,8 @@ def run_app(settings: Settings, asked: RunRequest, started: PrestartedProcesses)
         fresh=asked.fresh,
         take_over=asked.take_over,
         workers=asked.workers,
-        server=started.server,
-        java=started.java,
+        server=server,
+        java=java,
         metrics=MetricsAddress(*asked.metrics) if asked.metrics is not None else None,
         owns_process=True,
     )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
+from pathlib import Path
 from typing import TextIO
 
 import click
@@ -52,6 +54,49 @@ def note(text: str) -> None:
         _write(sys.stderr, text)
     except OSError:
         _detach(sys.stderr)
+
+
+def write_whole(file: Path, text: str, what: str) -> None:
+    """Replace the content of a file, so that a reader sees the old or the new text as a whole.
+
+    A link stays, and the file that it names is replaced. Devices, pipes and this process's own output cannot be
+    replaced, and are written to.
+
+    Raises:
+        DagflowError: The file cannot be written.
+    """
+    replaced = Path(os.path.realpath(file))
+    # The collector of node_exporter reads *.prom: this name must not end so.
+    partial = replaced.with_name(f".{replaced.name}.{os.getpid()}")
+    try:
+        if (descriptor := _opened(file)) is not None:
+            with open(descriptor, "w", encoding="utf-8") as written:
+                written.write(text)
+            return
+        partial.write_text(text, encoding="utf-8")
+        partial.chmod(0o644)  # what reads it may be another user
+        partial.replace(replaced)
+    except OSError as error:
+        with suppress(OSError):
+            partial.unlink()
+        raise DagflowError(
+            f"{file}: cannot write {what}: {error.strerror or error}", hint="name a file in a writable directory"
+        ) from error
+
+
+def _opened(file: Path) -> int | None:
+    """A descriptor to write to directly, as of a device; None for a file that is replaced, or does not exist yet."""
+    try:
+        status = os.stat(file)
+    except FileNotFoundError:
+        return None
+    for own in (1, 2):
+        with suppress(OSError):  # the caller closed it
+            # The descriptor of /dev/stdout is a regular file where the shell appends to one, which holds more than this
+            # text.
+            if os.path.samestat(status, os.fstat(own)):
+                return os.dup(own)
+    return None if stat.S_ISREG(status.st_mode) else os.open(file, os.O_WRONLY)
 
 
 def at_once(text: str) -> None:
@@ -113,13 +158,20 @@ def printable(text: str, encoding: str = "utf-8") -> str:
 
     File names hold any byte: neither undecodable ones nor terminal escapes may reach the screen.
     """
-    visible = "".join(char if char.isprintable() or char in "\n\t" else _escaped(char) for char in text)
+    visible = "".join(char if char.isprintable() or char in "\n\t" else ascii(char)[1:-1] for char in text)
     return visible.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def on_one_line(text: str) -> str:
     """A text on one line, with escapes for what ends a line: the name of a file must not look like two."""
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+
+
+def place(url: str, offset: int = -1) -> str:
+    """A file as a user would type it, relative below the working directory; and the offset, if known."""
+    here = os.path.join(os.getcwd(), "")
+    name = url[len(here) :] if url.startswith(here) else url
+    return f"{name}:{offset}" if offset >= 0 else name
 
 
 def _usage(error: click.ClickException) -> str:
@@ -137,10 +189,6 @@ def _write(stream: TextIO, text: str) -> None:
     # not while the interpreter exits.
     stream.write(printable(text, stream.encoding or "utf-8") + "\n")
     stream.flush()
-
-
-def _escaped(char: str) -> str:
-    return f"\\x{ord(char):02x}" if ord(char) < 128 else char.encode("ascii", "backslashreplace").decode()
 
 
 def _detach(stream: TextIO) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 import click
@@ -66,19 +66,19 @@ class RunRequest:
     """The arguments of `dagflow run`, by their names."""
 
     app: str
-    overrides: tuple[str, ...]
-    checkpoint: str | None
-    workers: int | None
-    limit: int | None
-    master: str | None
-    conf: Mapping[str, str]
-    follow: bool
-    fresh: bool
-    take_over: bool
-    as_json: bool
-    quiet: bool
-    metrics: tuple[str, int] | None
-    log_format: LogFormat
+    overrides: tuple[str, ...] = ()
+    checkpoint: str | None = None
+    workers: int | None = None
+    limit: int | None = None
+    master: str | None = None
+    conf: Mapping[str, str] = field(default_factory=dict)
+    follow: bool = False
+    fresh: bool = False
+    take_over: bool = False
+    as_json: bool = False
+    quiet: bool = False
+    metrics: tuple[str, int] | None = None
+    log_format: LogFormat = "text"
     ui_port: int | None = None
 
 

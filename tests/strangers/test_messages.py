@@ -17,8 +17,8 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
+from dagflow.cli.commands.preview import Column, listed_columns, table
 from dagflow.cli.main import command_line
-from dagflow.cli.record_table import Column, listed_columns, table
 from dagflow.errors import AppError, DagflowError, OperatorError, Problem, StorageError
 from dagflow.storage.backends.fsspec.client import FsspecClient
 from dagflow.testing.operators import run_operator

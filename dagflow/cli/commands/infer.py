@@ -16,9 +16,8 @@ import click
 
 from dagflow.cli import output
 from dagflow.cli.locations import load
-from dagflow.cli.output import count
+from dagflow.cli.output import count, place
 from dagflow.cli.progress import operators_silenced
-from dagflow.cli.record_table import place
 from dagflow.cli.scaffold.app_guess import guess_app, plan_of, read_heads, require_read
 from dagflow.cli.scaffold.app_text import app_text
 from dagflow.cli.scaffold.column_types import ColumnGuess, column_lines, comment, evidence_of, value_text

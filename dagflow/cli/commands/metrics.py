@@ -7,7 +7,6 @@ from pathlib import Path
 import click
 
 from dagflow.cli import output
-from dagflow.cli.atomic_text import write_whole
 from dagflow.cli.locations import locate
 from dagflow.cli.shared_options import Settings, store_option
 from dagflow.report.endpoints import metrics_text
@@ -38,7 +37,7 @@ def command(settings: Settings, checkpoint: str, file: Path | None, app: str | N
     if file is None:
         output.result(text.rstrip("\n"))
     else:
-        write_whole(file, text, "the metrics")
+        output.write_whole(file, text, "the metrics")
     if reading.error:
         output.note(settings.redact(reading.error))
     return 1 if reading.error else 0

@@ -7,9 +7,7 @@ from pathlib import Path
 import click
 
 from dagflow.cli import output
-from dagflow.cli.atomic_text import write_whole
 from dagflow.cli.locations import is_app_file, locate, require_journal
-from dagflow.cli.output import size
 from dagflow.cli.shared_options import Settings, store_option
 from dagflow.web.checkpoints import Checkpoint
 from dagflow.web.report_data import report_data, single_page
@@ -37,6 +35,6 @@ def command(settings: Settings, checkpoint: str, file: Path, app: str | None) ->
     require_journal(location, storage, checkpoint)
     resources = report_data(Checkpoint(location, storage, app or (checkpoint if is_app_file(checkpoint) else "")))
     page = settings.redact_document(single_page(resources))
-    write_whole(file, page, "the report")
-    output.note(f"wrote {file} ({size(len(page.encode()))}): open it in a browser")
+    output.write_whole(file, page, "the report")
+    output.note(f"wrote {file} ({output.size(len(page.encode()))}): open it in a browser")
     return 0

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import click
 
-from dagflow.cli.prestart import prestarted
 from dagflow.cli.shared_options import (
     RunRequest,
     Settings,
@@ -19,6 +21,12 @@ from dagflow.cli.shared_options import (
     take_over_option,
     ui_option,
 )
+from dagflow.errors import DagflowError
+from dagflow.runtime.spark_process import SparkProcess
+from dagflow.runtime.spark_settings import process_settings
+from dagflow.runtime.task_server import TaskServer
+from dagflow.spec.head_reader import read_head
+from dagflow.spec.spark_master import is_master
 
 
 def _not_empty(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
@@ -64,8 +72,30 @@ def command(settings: Settings, /, **arguments: Any) -> int:
     if is_limited and (asked.workers is None or asked.checkpoint is not None or asked.follow or asked.fresh):
         raise click.UsageError("--limit goes with --local, and takes neither --checkpoint, --follow nor --fresh")
     workers = 1 if is_limited else asked.workers
-    with prestarted(asked.app, workers, asked.master, asked.conf, asked.checkpoint, is_fresh=asked.fresh) as started:
+    with prestarted(asked, workers) as (server, java):
         # Heavy: imported beside the process that was started.
         from dagflow.cli.app_run import run_app
 
-        return run_app(settings, asked, started)
+        return run_app(settings, asked, server, java)
+
+
+@contextlib.contextmanager
+def prestarted(asked: RunRequest, workers: int | None) -> Iterator[tuple[TaskServer | None, SparkProcess | None]]:
+    """Start what a run needs, if it is likely to find work, before the rest of dagflow is imported.
+
+    Without Spark, that is the server of tasks; else Spark's Java. The run reports the error of what did not start.
+    """
+    with contextlib.ExitStack() as stack:
+        head = read_head(asked.app) if workers is None or workers > 1 else None
+        server = java = None
+        # Where the app was run before, there may be nothing new.
+        if head is not None and (asked.fresh or not Path(asked.checkpoint or head.checkpoint).exists()):
+            with contextlib.suppress(OSError, DagflowError):
+                master = asked.master or head.master
+                if workers is not None:
+                    server = stack.enter_context(contextlib.closing(TaskServer()))
+                elif is_master(master):
+                    settings = process_settings(head.name, master, {**head.spark, **asked.conf})
+                    java = SparkProcess(settings, has_log=True)
+                    stack.callback(java.end)
+        yield server, java

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dagflow.cli.output import count, on_one_line
-from dagflow.cli.record_table import place
+from dagflow.cli.output import count, on_one_line, place
 from dagflow.cli.scaffold.app_text import app_text
 from dagflow.cli.scaffold.column_types import VALUES_BY_EXCEPTION
 from dagflow.cli.scaffold.format_guess import FormatGuess, guess_format

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rich.cells import cell_len
 
-from dagflow.cli.record_table import Column, table
+from dagflow.cli.commands.preview import Column, table
 
 COLUMNS = [
     Column("file:offset", "", ["in/orders.csv:1"], is_place=True),

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dagflow.cli.prestart import prestarted
+from dagflow.cli.commands.run import prestarted
+from dagflow.cli.shared_options import RunRequest
 from tests.cli.processes import PATIENCE_S, environment
 
 
@@ -26,9 +27,9 @@ def test_java_starts_with_the_settings_of_the_app_and_leaves_nothing(
     """Before a checkpoint is there, a run has work; what a command does not use is gone at its end."""
     monkeypatch.chdir(tmp_path)
     app = app_in(tmp_path, "name: sample\nattributes: {spark: {spark.a: 1}, master: 'local[3]'}\n")
-    with prestarted(app, None, None, {"spark.b": "2"}, None, is_fresh=False) as started:
-        assert started.java is not None and started.server is None
-        found = started.java.settings
+    with prestarted(RunRequest(app, conf={"spark.b": "2"}), None) as (server, java):
+        assert java is not None and server is None
+        found = java.settings
         assert (found["spark.a"], found["spark.b"], found["spark.master"]) == ("1", "2", "local[3,4]")
     assert os.listdir(tmp_path) == ["app.yaml"]
 
@@ -38,17 +39,18 @@ def test_where_an_app_was_run_nothing_is_started_unless_it_starts_over(tmp_path:
     (tmp_path / "checkpoint").mkdir()
     app = app_in(tmp_path, f"name: sample\nattributes: {{checkpoint: {tmp_path}/checkpoint}}\n")
     for workers in (None, 2):
-        with prestarted(app, workers, None, {}, None, is_fresh=False) as started:
-            assert (started.java, started.server) == (None, None)
-    with prestarted(app, 2, None, {}, None, is_fresh=True) as started:
-        assert started.java is None and started.server is not None
+        with prestarted(RunRequest(app), workers) as processes:
+            assert processes == (None, None)
+    with prestarted(RunRequest(app, fresh=True), 2) as (server, java):
+        assert java is None and server is not None
 
 
 def test_an_app_that_cannot_be_read_starts_nothing(tmp_path: Path) -> None:
     """The run says what is wrong with it; one worker needs no other process."""
     for text, workers, master in (("[", None, None), ("name: sample", None, "local[x]"), ("name: sample", 1, None)):
-        with prestarted(app_in(tmp_path, text), workers, master, {}, None, is_fresh=True) as started:
-            assert (started.java, started.server) == (None, None)
+        asked = RunRequest(app_in(tmp_path, text), master=master, fresh=True)
+        with prestarted(asked, workers) as processes:
+            assert processes == (None, None)
 
 
 @pytest.mark.nightly
