@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import io
+from typing import Protocol
 
 from typing_extensions import override
 
 from dagflow.storage.files import ReadableFile
 
 
-class PythonFile(io.RawIOBase):
-    """An open file that can be read at any position; closing it closes the stored file."""
+class _Readable(Protocol):
+    @property
+    def size_bytes(self) -> int:
+        """Length of the file."""
 
-    def __init__(self, file: ReadableFile) -> None:
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        """Fill a buffer from an offset on, as far as the file goes."""
+
+
+class PythonFile(io.RawIOBase):
+    """Bytes that can be read at any position; closing it closes a stored file, if it is the one that holds it."""
+
+    def __init__(self, file: _Readable, *, is_holder: bool = True) -> None:
         self._file = file
+        self._is_holder = is_holder
         self._at = 0
 
     @override
@@ -35,21 +46,24 @@ class PythonFile(io.RawIOBase):
         return self._at
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # any buffer
-        count = self._file.read_into(self._at, memoryview(buffer))
+        view = memoryview(buffer).cast("B")
+        count = self._file.read_into(self._at, view[: max(0, self._file.size_bytes - self._at)])
         self._at += count
         return count
 
     @override
+    def read(self, size: int = -1) -> bytes:
+        left = max(0, self._file.size_bytes - self._at)
+        # Damaged lengths ask for more than any memory has.
+        return super().read(left if size < 0 else min(size, left)) or b""
+
+    @override
     def readall(self) -> bytes:
         # Python would read the file piece by piece, each with its own request.
-        rest = bytearray(max(0, self._file.size_bytes - self._at))
-        done = 0
-        with memoryview(rest) as view:
-            while done < len(rest) and (count := self.readinto(view[done:])):
-                done += count
-        return bytes(rest[:done])
+        return self.read()
 
     @override
     def close(self) -> None:
-        self._file.close()
+        if self._is_holder and isinstance(self._file, ReadableFile):
+            self._file.close()
         super().close()

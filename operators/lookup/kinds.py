@@ -19,6 +19,7 @@ from dagflow.suggestions import did_you_mean
 from operators.expressions.sql_types import as_decimal, normal_type
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.files.python_file import PythonFile
+from operators.reader.columns.exact_casts import plain_type
 from operators.reader.content import ContentReader
 from operators.reader.formats import RECORD_FORMATS
 from operators.reader.formats.base import ByteAccounting
@@ -305,15 +306,3 @@ def _united_values(kind: pa.DataType, other: pa.DataType) -> pa.DataType | None:
         return pa.unify_schemas(schemas, promote_options="permissive").field(0).type
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         return None
-
-
-def plain_type(kind: pa.DataType) -> pa.DataType:
-    """The type of a column in records, without dictionaries and large types."""
-    if pa.types.is_dictionary(kind):
-        return plain_type(kind.value_type)
-    plain: dict[pa.DataType, pa.DataType] = {
-        pa.large_string(): pa.string(),
-        pa.string_view(): pa.string(),
-        pa.large_binary(): pa.binary(),
-    }
-    return plain.get(kind, kind)

@@ -32,7 +32,8 @@ from operators.lookup.key_index import (
     compared_type,
     lookup_table,
 )
-from operators.lookup.kinds import lookup_source, plain_type
+from operators.lookup.kinds import lookup_source
+from operators.reader.columns.exact_casts import plain_type
 from operators.transform.column_operator import ColumnOperator
 
 _SHOWN_CHARACTERS = 60

@@ -9,9 +9,10 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from operators.files.metadata import BlockMetadata
+from operators.files.python_file import PythonFile
 from operators.reader.byte_source import ByteSource
 from operators.reader.formats.base import BATCH_RECORDS
-from operators.reader.scanning.tabular import BATCH_BYTES, RowUnit, SourceFile, TableFile, Tabular, tiled
+from operators.reader.scanning.tabular import BATCH_BYTES, RowUnit, TableFile, Tabular, tiled
 
 
 class Parquet(Tabular):
@@ -37,7 +38,7 @@ class ParquetTable(TableFile):
         # Importing it takes a tenth of a second.
         import pyarrow.parquet as pq
 
-        self.file = pq.ParquetFile(SourceFile(source), metadata=metadata)
+        self.file = pq.ParquetFile(PythonFile(source, is_holder=False), metadata=metadata)
         self.schema = self.file.schema_arrow
         self.all_units = units or _units_of(self.file.metadata, source.size_bytes)
 

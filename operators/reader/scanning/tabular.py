@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -13,13 +12,12 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 import pyarrow as pa
 from pydantic import Field
-from typing_extensions import override
 
 from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.records import Origin, RecordBatch
 from dagflow.errors import DagflowError
 from operators.files.metadata import BlockMetadata
-from operators.reader.byte_source import ByteSource, read_fully
+from operators.reader.byte_source import ByteSource
 from operators.reader.columns.exact_casts import cast_rows, plain_schema, unsound_rows, why_not_cast
 from operators.reader.columns.types import ColumnTypes
 from operators.reader.formats.base import BATCH_RECORDS, ByteAccounting, FormatTraits, Parsed, RecordFormat
@@ -226,44 +224,3 @@ def clause_of(error: Exception) -> str:
     """An error of a library, as a clause."""
     text = " ".join(str(error).split()).rstrip(".") or type(error).__name__
     return text if text[:2].isupper() else text[:1].lower() + text[1:]
-
-
-class SourceFile(io.RawIOBase):
-    """The bytes of a source as a file of Python's, for libraries that read one."""
-
-    def __init__(self, source: ByteSource) -> None:
-        super().__init__()
-        self._source = source
-        self._position = 0
-
-    @override
-    def readable(self) -> bool:
-        return True
-
-    @override
-    def seekable(self) -> bool:
-        return True
-
-    @override
-    def tell(self) -> int:
-        return self._position
-
-    @override
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._source.size_bytes}[whence]
-        self._position = base + offset
-        return self._position
-
-    @override
-    def read(self, size: int = -1) -> bytes:
-        left = max(0, self._source.size_bytes - self._position)
-        # Damaged lengths ask for more than any memory has.
-        return super().read(left if size < 0 else min(size, left)) or b""
-
-    @override
-    def readinto(self, buffer: Any) -> int:
-        view = memoryview(buffer).cast("B")
-        count = min(len(view), max(0, self._source.size_bytes - self._position))
-        count = read_fully(self._source, self._position, view[:count]) if count else 0
-        self._position += count
-        return count
