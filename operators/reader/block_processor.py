@@ -7,6 +7,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Literal
 
 import numpy as np
@@ -101,14 +102,15 @@ class BlockProcessor:
             self._errors.leave_out(block, error)
             return
         accounting = self._accounting.of(block)
-        begun, size_bytes, reported, is_empty = file.bytes_read, block.size_bytes, 0, True
+        begun, size_bytes, reported, is_empty = file.bytes_read, block.end - block.start, 0, True
         try:
             for batch in self._content.parsed(file, block, accounting, has_grown=has_grown):
-                is_empty = is_empty and not len(batch)
+                count = len(batch)
+                is_empty = is_empty and not count
                 read = min(file.bytes_read - begun, size_bytes)
                 self._context.progress.add(read - reported)
                 reported = read
-                yield ReadStep([batch] if len(batch) else [], [])
+                yield ReadStep([batch] if count else [], [])
         except HeaderError as error:
             # Raised before the first batch.
             self._errors.leave_out(block, error)
@@ -117,7 +119,8 @@ class BlockProcessor:
         except (StorageError, CorruptArchiveError, RecordError, EOFError) as error:
             self._leave_out_if_gone(block, accounting, error)
             return
-        self._context.progress.add(size_bytes - reported)
+        if reported < size_bytes:
+            self._context.progress.add(size_bytes - reported)
         try:
             fingerprint = self._fingerprint(file, block, accounting)
             self._files.require_unchanged(block)
@@ -125,16 +128,15 @@ class BlockProcessor:
             self._leave_out_if_gone(block, accounting, error)
             return
         self._report(block, accounting, fingerprint)
-        key, counters = accounting_key(block), self._context.counters
-        self._accounting.book(key)
+        key = accounting_key(block)
+        self._accounting.book(key, 1, accounting.owned_bytes)
         if block.begins_at_cut or (accounting.has_grown and (block.start or not block.is_last)):
             # The record across the cut was counted with another version. Or other blocks may have been read before the
             # file grew, so that bytes that wait here are counted there.
             self._context.accounting[key] = UNKNOWN_SUM
-        counters[BLOCKS] += 1
-        counters[BYTES] += accounting.owned_bytes
-        finished = [] if accounting.is_left_out else [block.continued(is_open=accounting.waiting_bytes > 0)]
-        yield ReadStep([no_records(block)] if is_empty else [], [*finished])
+        if (is_open := accounting.waiting_bytes > 0) != block.continuation.is_open:
+            block = block.continued(is_open=is_open)
+        yield ReadStep([no_records(block)] if is_empty else [], [] if accounting.is_left_out else [block])
 
     def _fingerprint(
         self, file: MeasuredFile, block: BlockMetadata, accounting: ByteAccounting
@@ -233,18 +235,20 @@ class TaskAccounting:
         """Files that are in no output."""
         return {block.url for block in self._blocks if block.is_left_out}
 
-    def book(self, key: str) -> None:
+    def book(self, key: str, blocks: int, size_bytes: int) -> None:
         """Add the bytes that were due, less those covered, to the sum under a key: a file version, or many small files.
 
-        From here on, the run counts how the bytes of the blocks were used.
+        From here on, the run counts the blocks, and how their bytes were used.
         """
-        counters, sums = self._context.counters, self._context.accounting
-        counters[CONTENT_BYTES] += sum(block.due for block in self._blocks)
+        due, covered, lost = (sum(map(attrgetter(name), self._blocks)) for name in ("due", "covered", "lost"))
+        counts = Counter({BLOCKS: blocks, BYTES: size_bytes, CONTENT_BYTES: due})
         for block in self._blocks:
-            counters.update(block.counters)
+            counts.update(block.counters)
+        self._context.counters.update(counts)
+        sums = self._context.accounting
         if self._adds_up:
-            sums[key] += sum(block.due - block.covered for block in self._blocks)
-        sums[f"records of {key}"] += sum(block.lost for block in self._blocks)
+            sums[key] += due - covered
+        sums[f"records of {key}"] += lost
         self._blocks.clear()
 
     def withdraw(self, block: ByteAccounting) -> None:

@@ -53,8 +53,9 @@ class ContentReader:
 
     def parse(self, batch: RecordBatch, block: BlockMetadata, accounting: ByteAccounting) -> RecordBatch:
         """The batch that the reader emits for raw records of a block."""
-        parsed = accounting.parse(self.format, batch).batch
-        return parsed if self._paths is None else self._paths.added_to(parsed, block.url)
+        parsed = accounting.parse(self.format, batch)
+        records = parsed.raw if parsed.columns is None else parsed.batch
+        return records if self._paths is None else self._paths.added_to(records, block.url)
 
     def read(
         self, file: ByteSource, block: BlockMetadata, accounting: ByteAccounting, *, has_grown: bool = False
@@ -74,7 +75,7 @@ class ContentReader:
             StorageError: The source failed.
         """
         content = self._content(file, block, has_grown=has_grown)
-        start, end = owned_range(block, content.expected)
+        start, end = (block.start, block.end) if content.expected is None else owned_range(block, content.expected)
         accounting.owned_bytes = end - start
         accounting.is_begun = content.is_begun
         if not content.is_begun:
@@ -110,8 +111,8 @@ class ContentReader:
         growing = block.continued(is_open=True) if has_grown and block.is_last and not known.is_open else block
         content = block_content(file, growing, self.setting, self.format, expected)
         # A log is over when it is compressed; only a part of its last unit may still wait.
-        is_over = (block.closes or known.content_start > 0) and not content.waiting_bytes
-        waits, shown = known.is_open and not is_over, content.block
+        waits = known.is_open and (content.waiting_bytes > 0 or not (block.closes or known.content_start))
+        shown = content.block
         if waits != shown.continuation.is_open:
             shown = shown.continued(is_open=waits)
         return content._replace(block=shown, expected=expected)
@@ -133,7 +134,7 @@ class ContentReader:
                 accounting.counters[WAITING_BYTES] += accounting.waiting_bytes
                 accounting.due -= accounting.waiting_bytes
             source = SourcePrefix(source, end)
-        accounting.due += resumed.size_bytes
+        accounting.due += resumed.end - resumed.start
         accounting.complete_until = min(resumed.end, source.size_bytes)
         if problem:
             accounting.refuse_file(source, resumed, problem, REMEDY)
@@ -215,10 +216,8 @@ def block_content(
         CorruptArchiveError: The file is not what its name, or the app, says it is; or it is damaged, and may grow or
             was appended to.
     """
-    compression = recognised_compression(source, block, setting, expected)
+    compression = recognised_compression(source, block, setting, expected, is_text=format.traits.is_text)
     if compression is None:
-        if format.traits.is_text:
-            require_text(source, block, setting)
         return BlockContent(source, block)
     known = block.continuation
     if (cut := known.decompressed) is not None:

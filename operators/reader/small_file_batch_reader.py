@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from dagflow.api.context import OperatorContext, WaitingEnd
 from dagflow.api.records import RecordBatch
-from dagflow.metrics.names import BLOCKS, BYTES
 from dagflow.storage.location import redacted
 from dagflow.storage.small_files import SmallFiles
 from operators.files.file_columns import Column
@@ -195,10 +194,8 @@ class SmallFileBatchReader:
         events = context.source_events
         if events is not None and (event := buffered_fingerprints(files, context.storage, waiting)) is not None:
             events.append(event)
-        self._accounting.book(f"{redacted(files.batch.base)} and {len(files.batch)} files below")
-        size_bytes, with_bytes = int(files.sizes.sum()), int(np.count_nonzero(files.sizes))
-        context.counters[BLOCKS] += with_bytes
-        context.counters[BYTES] += size_bytes
+        key, size_bytes = f"{redacted(files.batch.base)} and {len(files.batch)} files below", int(files.sizes.sum())
+        self._accounting.book(key, int(np.count_nonzero(files.sizes)), size_bytes)
         context.progress.add(size_bytes)
         if "blocks_metadata_output" not in context.connected:
             return ReadStep(batches, [])

@@ -14,6 +14,8 @@ from dagflow.storage.file_kinds import (
     PAIRS,
     SKIPPABLE_TAIL,
     TAR_MARK,
+    compression_name_of_content,
+    compression_name_of_url,
     has_name_of_a_kind,
     is_skippable,
     kind_of_content,
@@ -25,7 +27,6 @@ from operators.files.compression import (
     COMPRESSIONS,
     Compression,
     compression_of_content,
-    compression_of_name,
     has_compressed_name,
 )
 from operators.files.file_columns import NameColumn
@@ -50,27 +51,35 @@ def expected_compression(block: BlockMetadata, setting: CompressionSetting) -> C
     """The compression that a file's name, or the app, says it has."""
     if setting == "none":
         return None
-    return compression_of_name(block.url) if setting == "auto" else COMPRESSION_BY_NAME[setting]
+    return COMPRESSION_BY_NAME.get(compression_name_of_url(block.url) if setting == "auto" else setting)
 
 
 def recognised_compression(
-    source: ByteSource, block: BlockMetadata, setting: CompressionSetting, expected: Compression | None
+    source: ByteSource,
+    block: BlockMetadata,
+    setting: CompressionSetting,
+    expected: Compression | None,
+    *,
+    is_text: bool = False,
 ) -> Compression | None:
     """The compression that a file has by its first bytes; None for none.
 
     Raises:
         CorruptArchiveError: The file is not what its name, or the app, says it is.
+        UnreadableKindError: It should be text, as is_text says, and is of a kind that no format of text reads.
     """
     if setting == "none" or not source.size_bytes:
         return None
-    head = _head_at(source, 0)
-    found = compression_of_content(head)
+    head = _head_at(source, 0, KIND_BYTES)
+    found = COMPRESSION_BY_NAME.get(compression_name_of_content(head))
     if is_skippable(head):
         if expected is not None and expected.name in ("zstd", "lz4"):
             # Only later frames show which of the two it is; pzstd begins its files so.
             return expected
         found = _behind_skippable(source)
     if expected is None or found is expected:
+        if found is None and is_text and setting == "auto":
+            _refuse_kind(head, block)
         return found
     has_magic = expected.magic[: len(head)] == head[: len(expected.magic)]
     if block.continuation.is_open and len(head) < HEAD_BYTES and (has_magic or may_become_skippable(expected, head)):
@@ -99,9 +108,12 @@ def require_text(content: ByteSource, block: BlockMetadata, setting: Compression
     Raises:
         UnreadableKindError: The file is of a kind that no format of text reads.
     """
-    if setting != "auto" or not content.size_bytes:
-        return
-    kind = kind_of_content(_head_at(content, 0, KIND_BYTES)) or kind_of_name(block.url)
+    if setting == "auto" and content.size_bytes:
+        _refuse_kind(_head_at(content, 0, KIND_BYTES), block)
+
+
+def _refuse_kind(head: bytes, block: BlockMetadata) -> None:
+    kind = kind_of_content(head) or kind_of_name(block.url)
     if kind:
         format = FORMAT_BY_KIND.get(kind)
         reads = f"the format {format} reads that, and this one reads text" if format else "dagflow does not read that"

@@ -98,7 +98,9 @@ class Lines(Delimited):
         return self.hole_bytes(source) if head == bytes(LEAST_HOLE) else mark_bytes
 
     def find(self, data: Bytes, is_at_end: bool) -> Terminators:
-        return self._scaled(self._find(self._unit.view(data), is_at_end))
+        size = self.unit_bytes
+        found = self._find(data if size == 1 else self._unit.view(data), is_at_end)
+        return found if size == 1 else Terminators(found.starts * size, found.stops * size, found.codes)
 
     def _find(self, units: CodeUnits, is_at_end: bool) -> Terminators:
         if self.delimiter is None:
@@ -107,10 +109,6 @@ class Lines(Delimited):
         if self._overlaps:
             starts = without_overlaps(starts, len(self._pattern))
         return Terminators(starts, starts + len(self._pattern))
-
-    def _scaled(self, found: Terminators) -> Terminators:
-        size = self._unit.size
-        return found if size == 1 else Terminators(found.starts * size, found.stops * size, found.codes)
 
     def anchor(self, source: ByteSource, position: int, floor: int) -> int:
         backward = BackwardSearch(source, floor, self._unit, min(64, self.chunk_bytes))

@@ -89,10 +89,10 @@ class Delimited(RecordFormat):
         position = self.next_start(source, block.start, limit, floor)
         if self.on_long != "fail" and self.traits.adds_up and floor < block.start < position:
             self._skip_rest(source, block.start, position, floor, accounting)
-        view = FileView(source)
         # A record without a terminator in so many bytes is too long.
         longest = self.max_record + self.reach
         held, beyond = self.chunk_bytes, self.probe_bytes
+        view = FileView(source)
         while position < limit:
             reach = min(held, max(longest, self.chunk_bytes))
             data = view.move(position, min(position + reach, limit + min(beyond, longest)))
@@ -245,7 +245,8 @@ class Delimited(RecordFormat):
     ) -> Iterator[RecordBatch]:
         """The records [first, last) that the terminators end: an operator needs memory for each one in its batch."""
         for index in range(first, last, BATCH_RECORDS):
-            part = found.part(index, end := min(index + BATCH_RECORDS, last))
+            end = min(index + BATCH_RECORDS, last)
+            part = found if end - index == len(found.stops) else found.part(index, end)
             start = int(found.stops[index - 1]) if index else 0
             is_out = None if is_left_out is None else is_left_out[index:end]
             begins = self._behind_holes(view, part, start, is_out, block, accounting)
