@@ -22,6 +22,7 @@ from dagflow.storage.read_ahead import ReadAhead, Stretch
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.files.source_events import Fate, FileFingerprints, ReadPart
 from operators.reader.byte_source import BufferedFiles, ByteSource, MeasuredFile
+from operators.reader.formats.base import ByteAccounting
 
 
 class BlockFiles:
@@ -157,37 +158,31 @@ class RateLimitedFile(MeasuredFile):
         return done
 
 
-def block_fingerprint(
-    file: ByteSource, block: BlockMetadata, storage: StorageContext, waiting_bytes: int = 0
-) -> FileFingerprints | None:
-    """The fingerprint of the file that a block ends; None where none is needed: objects are replaced as a whole."""
-    if not block.is_last or block.version.etag or not storage.backend(block.url).is_local:
+def read_report(
+    file: ByteSource, block: BlockMetadata, accounting: ByteAccounting, storage: StorageContext
+) -> FileFingerprints | ReadPart | None:
+    """How far a file was read with a block, or, of a file's last block, the fingerprint of the file.
+
+    None where none is needed: objects are replaced as a whole, and the splitter already has a fingerprint of files that
+    may grow while they are read. An offset in decompressed content gets no fingerprint.
+    """
+    version, known, end = block.version, block.continuation, accounting.complete_until
+    if not accounting.is_begun:
+        return skipped_block_fingerprint(block, storage)
+    if version.etag or not storage.backend(block.url).is_local:
         return None
-    # The splitter already has a fingerprint of files that may grow while they are read.
-    if block.continuation.is_open and not waiting_bytes:
+    if not block.is_last:
+        if not end:
+            return None
+        fingerprint = UNKNOWN if accounting.is_decompressed else prefix_fingerprint(file, end)
+        return ReadPart(block.url, version.size_bytes, version.mtime_ns, end, fingerprint)
+    waiting_bytes = accounting.waiting_bytes
+    if known.is_open and not waiting_bytes:
         return None
-    version = block.version
-    fingerprint = (
-        block.continuation.fingerprint if block.continuation.is_open else prefix_fingerprint(file, version.size_bytes)
-    )
+    fingerprint = known.fingerprint if known.is_open else prefix_fingerprint(file, version.size_bytes)
     return FileFingerprints.of(
         "", [block.url], [version.size_bytes], [version.mtime_ns], [fingerprint], [waiting_bytes]
     )
-
-
-def part_fingerprint(
-    file: ByteSource, block: BlockMetadata, end: int, storage: StorageContext, *, is_decompressed: bool
-) -> ReadPart | None:
-    """How far a file was read whose rest is in other blocks; None where that is not needed, see block_fingerprint.
-
-    All records before end were read, with this block or those before it; 0 where that is not known. An offset in
-    decompressed content gets no fingerprint.
-    """
-    if block.is_last or not end or block.version.etag or not storage.backend(block.url).is_local:
-        return None
-    version = block.version
-    fingerprint = UNKNOWN if is_decompressed else prefix_fingerprint(file, end)
-    return ReadPart(block.url, version.size_bytes, version.mtime_ns, end, fingerprint)
 
 
 def prefix_fingerprint(source: ByteSource, size_bytes: int) -> int:
@@ -227,7 +222,7 @@ def skipped_block_fingerprint(block: BlockMetadata, storage: StorageContext) -> 
 def left_out_fingerprint(
     block: BlockMetadata, storage: StorageContext, fate: Fate, start: int
 ) -> FileFingerprints | None:
-    """The report of a file that was not read from an offset on; None where none is needed, see block_fingerprint.
+    """The report of a file that was not read from an offset on; None where none is needed, see read_report.
 
     The offset is 0 in a compressed file, whose content is continued where reading ended, see ReadPart.
     """
@@ -240,7 +235,7 @@ def left_out_fingerprint(
 def buffered_fingerprints(
     files: BufferedFiles, storage: StorageContext, waiting: Mapping[str, int]
 ) -> FileFingerprints | None:
-    """The fingerprints of small files in a buffer; see block_fingerprint."""
+    """The fingerprints of small files in a buffer; see read_report."""
     batch, indices = files.batch, files.indices
     if batch.etags or not len(indices) or not storage.backend(batch.base).is_local:
         return None

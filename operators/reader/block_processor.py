@@ -41,12 +41,11 @@ from operators.files.small_file_batch import SmallFileBatch
 from operators.files.source_events import Fate, FileFingerprints, ReadPart
 from operators.reader.block_files import (
     BlockFiles,
-    block_fingerprint,
     left_out_fingerprint,
-    part_fingerprint,
+    read_report,
     skipped_block_fingerprint,
 )
-from operators.reader.byte_source import UNKNOWN_SIZE, MeasuredFile
+from operators.reader.byte_source import UNKNOWN_SIZE
 from operators.reader.compression.recognition import CompressionSetting, expected_compression
 from operators.reader.compression.splitting import owned_range
 from operators.reader.compression.stream import CorruptArchiveError
@@ -122,12 +121,13 @@ class BlockProcessor:
         if reported < size_bytes:
             self._context.progress.add(size_bytes - reported)
         try:
-            fingerprint = self._fingerprint(file, block, accounting)
+            context = self._context
+            known = None if context.source_events is None else read_report(file, block, accounting, context.storage)
             self._files.require_unchanged(block)
         except StorageError as error:
             self._leave_out_if_gone(block, accounting, error)
             return
-        self._report(block, accounting, fingerprint)
+        self._report(block, accounting, known)
         key = accounting_key(block)
         self._accounting.book(key, 1, accounting.owned_bytes)
         if block.begins_at_cut or (accounting.has_grown and (block.start or not block.is_last)):
@@ -137,19 +137,6 @@ class BlockProcessor:
         if (is_open := accounting.waiting_bytes > 0) != block.continuation.is_open:
             block = block.continued(is_open=is_open)
         yield ReadStep([no_records(block)] if is_empty else [], [] if accounting.is_left_out else [block])
-
-    def _fingerprint(
-        self, file: MeasuredFile, block: BlockMetadata, accounting: ByteAccounting
-    ) -> FileFingerprints | ReadPart | None:
-        storage = self._context.storage
-        if self._context.source_events is None:
-            return None
-        if not accounting.is_begun:
-            return skipped_block_fingerprint(block, storage)
-        if block.is_last:
-            return block_fingerprint(file, block, storage, accounting.waiting_bytes)
-        end, is_decompressed = accounting.complete_until, accounting.is_decompressed
-        return part_fingerprint(file, block, end, storage, is_decompressed=is_decompressed)
 
     def _report(
         self, block: BlockMetadata, accounting: ByteAccounting, fingerprint: FileFingerprints | ReadPart | None

@@ -10,7 +10,6 @@ import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
 from typing import Any
 
 from dagflow.api.capabilities import PreScan
@@ -35,13 +34,8 @@ MOST_FILES = 64
 """Number of files without records that are scanned together, on the way to one that has some."""
 
 
-class Unread(Enum):
-    """The result for a block that could not be read."""
-
-    UNREAD = "unread"
-
-
-UNREAD = Unread.UNREAD
+UNREAD = "unread"
+"""The result for a block that could not be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +195,7 @@ class BlockPreScan(PreScan):
             # The first block of a file that may grow, or of a tail, has all records.
             return item
         if compression is not None:
-            chains = None if result is UNREAD else result
+            chains = None if result == UNREAD else result
             block, cut = assign_range(item, chains, file.cut or CutProgress())
             if not item.is_last:
                 self._files[key] = replace(file, cut=cut)
@@ -209,12 +203,12 @@ class BlockPreScan(PreScan):
         state = file.entry_state
         if item.begins_at_cut:
             # The blocks before it were of another version: the scan began with the file, and a reader scans it anew.
-            if result is not None and result is not UNREAD:
+            if result is not None and result != UNREAD:
                 self._files[key] = replace(file, entry_state=self._exit_state(0, result), cut=None)
             elif not item.is_last:
                 self._files[key] = replace(file, entry_state=UNKNOWN_STATE, cut=None)
             return replace(item, entry_state=UNKNOWN_STATE) if self._with_state is not None else item
-        if result is UNREAD or (state == UNKNOWN_STATE and not item.is_last):
+        if result == UNREAD or (state == UNKNOWN_STATE and not item.is_last):
             self._files[key] = replace(file, entry_state=UNKNOWN_STATE, cut=None)
         elif result is not None:
             self._files[key] = replace(file, entry_state=self._exit_state(state, result), cut=None)

@@ -22,7 +22,7 @@ from operators.reader.byte_source import Bytes, ByteSource, FileView, GrowingSou
 from operators.reader.columns.types import ColumnType, ColumnTypes
 from operators.reader.columns.typing import parse_columns, typed, valid_text, without_refused, without_skipped
 from operators.reader.formats.base import ByteAccounting, Parsed, PreScanned
-from operators.reader.scanning.charset import Charset, Decoder, UndecodedRejects
+from operators.reader.scanning.charset import Charset, UndecodedRejects, decoded
 from operators.reader.scanning.delimited import Delimited
 from operators.reader.scanning.framing import joined
 from operators.reader.scanning.quoting import (
@@ -317,7 +317,7 @@ class Csv(Delimited, PreScanned):
         if self._charset.name == "utf-8":
             text = valid_text(batch, accounting)
         else:
-            text = Decoder(self._charset, "reject", "").decode(batch, accounting)
+            text = decoded(batch, self._charset, "reject", accounting)
             rejects = UndecodedRejects(batch, accounting)
         if not len(text):
             return Parsed(text)

@@ -89,31 +89,27 @@ class LengthPrefixed(RecordFormat):
 
     def complete_end(self, source: ByteSource) -> int:
         """The start of the first record that is not whole, found from the beginning of the file."""
-        position, held = 0, max(self.chunk_bytes, MAX_PREFIX_BYTES)
-        while position < source.size_bytes:
-            walk = self._walk(read_exactly(source, position, position + held).data, held)
-            if walk.following:
-                position, held = position + walk.following, max(self.chunk_bytes, MAX_PREFIX_BYTES)
-            elif walk.wrong or not walk.extent or position + walk.extent > source.size_bytes:
-                break
-            else:
-                held = walk.extent
-        return position
+        return self._next(source, 0, source.size_bytes)
 
     def _first(self, source: ByteSource, block: BlockMetadata, file: object) -> int:
         """The start of the first record that begins in or behind the block; the file's end if there is none."""
         reached, end, position = self._reached
-        if reached != file or end > block.start:
-            position = 0
+        position = self._next(source, 0 if reached != file or end > block.start else position, block.start)
+        return source.size_bytes if position < block.start else min(position, source.size_bytes)
+
+    def _next(self, source: ByteSource, position: int, limit: int) -> int:
+        """The start of the first record at or behind a limit, from that of another on; or of one that is not whole."""
         usual = max(self.chunk_bytes, MAX_PREFIX_BYTES)
-        while position < block.start:
-            walk = self._walk(read_exactly(source, position, position + usual).data, block.start - position)
+        while position < limit:
+            walk = self._walk(read_exactly(source, position, position + usual).data, limit - position)
             position += walk.following
-            if position < block.start:
-                if walk.wrong or not (walk.extent or walk.following):
-                    return source.size_bytes
-                position += walk.extent
-        return min(position, source.size_bytes)
+            if position >= limit:
+                break
+            is_whole = not walk.wrong and 0 < walk.extent <= source.size_bytes - position
+            if walk.wrong or (walk.extent and not is_whole) or not (walk.extent or walk.following):
+                break
+            position += walk.extent
+        return position
 
     def _walk(self, data: memoryview, limit: int) -> WholeRecords:
         return self._walk_varints(data, limit) if self.prefix == "varint" else self._walk_fixed(data, limit)

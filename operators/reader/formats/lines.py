@@ -15,7 +15,7 @@ from dagflow.api.records import Origin, RecordBatch
 from operators.format_registry import imported
 from operators.reader.byte_source import BufferedFiles, Bytes, ByteSource, MultiFileReader, read_exactly
 from operators.reader.formats.base import ByteAccounting, FormatTraits, Parsed
-from operators.reader.scanning.charset import BadBytes, Charset, Decoder
+from operators.reader.scanning.charset import BadBytes, Charset, decoded
 from operators.reader.scanning.delimited import Delimited
 from operators.reader.scanning.search import (
     BYTE,
@@ -123,7 +123,7 @@ class Lines(Delimited):
     def parse(self, batch: RecordBatch, accounting: ByteAccounting) -> Parsed:
         """Records in UTF-8, if the encoding is known, without those for which validate gives false."""
         if self._charset is not None and len(batch):
-            batch = Decoder(self._charset, self.on_bad_bytes, accounting.url).decode(batch, accounting)
+            batch = decoded(batch, self._charset, self.on_bad_bytes, accounting)
         if self._validate is not None:
             batch = self._validated(batch, self._validate, accounting)
         return Parsed(batch)

@@ -129,57 +129,41 @@ def _holds_ascii(encoding: str) -> bool:
     return is_ascii and _utf8_lengths(encoding) is not None
 
 
-class Decoder:
-    """Recodes records of a charset to UTF-8."""
-
-    def __init__(self, charset: Charset, on_bad_bytes: BadBytes, url: str) -> None:
-        self.charset = charset
-        self.on_bad_bytes = on_bad_bytes
-        self.url = url
-
-    def decode(self, batch: RecordBatch, accounting: ByteAccounting) -> RecordBatch:
-        """The same records, and their delimiters, in UTF-8."""
-        table = tuple(delimiter.decode(self.charset.name).encode() for delimiter in batch.delimiters.table)
-        delimiters = Delimiters(table, batch.delimiters.codes)
-        framed = batch.framed()
-        borders = borders_of(framed)
-        data = np.frombuffer(framed.buffers()[2], np.uint8)[borders[0] : borders[-1]]
+def decoded(batch: RecordBatch, charset: Charset, on_bad_bytes: BadBytes, accounting: ByteAccounting) -> RecordBatch:
+    """Records of a charset, and their delimiters, in UTF-8."""
+    table = tuple(delimiter.decode(charset.name).encode() for delimiter in batch.delimiters.table)
+    framed = batch.framed()
+    borders = borders_of(framed)
+    data = np.frombuffer(framed.buffers()[2], np.uint8)[borders[0] : borders[-1]]
+    try:
+        if charset.name == "utf-8":
+            framed.cast(pa.string())
+            return batch
+        if _holds_ascii(charset.name) and not (data > 0x7F).any():
+            return batch
+        lengths = charset.lengths_in_utf8(data)
+        if lengths is not None:
+            text = data.tobytes().decode(charset.name).encode()
+            ends = np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
+            moved = ends[(borders - borders[0]) // charset.unit.size].astype(np.int32)
+            made = pa.BinaryArray.from_buffers(pa.binary(), len(batch), [None, pa.py_buffer(moved), pa.py_buffer(text)])
+            return RecordBatch(framed=made, delimiters=Delimiters(table, batch.delimiters.codes), origin=batch.origin)
+    except (UnicodeDecodeError, pa.ArrowInvalid):
+        pass
+    texts: list[bytes] = []
+    reasons: dict[int, str] = {}
+    for index, raw in enumerate(batch.to_pylist()):
         try:
-            if self.charset.name == "utf-8":
-                framed.cast(pa.string())
-                return batch
-            if _holds_ascii(self.charset.name) and not (data > 0x7F).any():
-                return batch
-            lengths = self.charset.lengths_in_utf8(data)
-            if lengths is not None:
-                text = data.tobytes().decode(self.charset.name).encode()
-                ends = np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
-                moved = ends[(borders - borders[0]) // self.charset.unit.size].astype(np.int32)
-                made = pa.BinaryArray.from_buffers(
-                    pa.binary(), len(batch), [None, pa.py_buffer(moved), pa.py_buffer(text)]
-                )
-                return RecordBatch(framed=made, delimiters=delimiters, origin=batch.origin)
-        except (UnicodeDecodeError, pa.ArrowInvalid):
-            pass
-        return self._one_by_one(batch, delimiters, accounting)
-
-    def _one_by_one(self, batch: RecordBatch, delimiters: Delimiters, accounting: ByteAccounting) -> RecordBatch:
-        texts: list[bytes] = []
-        reasons: dict[int, str] = {}
-        for index, raw in enumerate(batch.to_pylist()):
-            try:
-                text = raw.decode(self.charset.name, "replace" if self.on_bad_bytes == "replace" else "strict")
-            except UnicodeDecodeError as error:
-                reason = f"not valid {self.charset.name}: {error.reason} at byte {error.start} of the record"
-                if self.on_bad_bytes == "fail":
-                    hint = "to accept or refuse such records, set on_bad_bytes: replace or reject"
-                    offset = int(batch.offsets()[index])
-                    raise RecordError(reason, url=self.url, offset=offset, length=len(raw), hint=hint) from error
-                reasons[index] = reason
-                continue
-            texts.append(text.encode())
-        kept = without_refused(batch, reasons, accounting)
-        return RecordBatch.from_records(texts, Delimiters(delimiters.table, kept.delimiters.codes), kept.origin)
+            texts.append(raw.decode(charset.name, "replace" if on_bad_bytes == "replace" else "strict").encode())
+        except UnicodeDecodeError as error:
+            reason = f"not valid {charset.name}: {error.reason} at byte {error.start} of the record"
+            if on_bad_bytes == "fail":
+                hint = "to accept or refuse such records, set on_bad_bytes: replace or reject"
+                offset = int(batch.offsets()[index])
+                raise RecordError(reason, url=accounting.url, offset=offset, length=len(raw), hint=hint) from error
+            reasons[index] = reason
+    kept = without_refused(batch, reasons, accounting)
+    return RecordBatch.from_records(texts, Delimiters(table, kept.delimiters.codes), kept.origin)
 
 
 class UndecodedRejects(ByteAccounting):
