@@ -12,8 +12,9 @@ import pyarrow as pa
 from typing_extensions import override
 
 from operators.files.metadata import BlockMetadata
+from operators.files.python_file import PythonFile
 from operators.reader.byte_source import ByteSource
-from operators.reader.scanning.tabular import RowUnit, SourceFile, TableFile, Tabular, tiled
+from operators.reader.scanning.tabular import RowUnit, TableFile, Tabular, tiled
 
 _MAGIC = b"ARROW1"
 _CONTINUES = b"\xff\xff\xff\xff"
@@ -106,11 +107,11 @@ class ArrowTable(TableFile):
                 yield message
 
 
-class PartsFile(SourceFile):
+class PartsFile(PythonFile):
     """Messages of a file, one behind the other."""
 
     def __init__(self, source: ByteSource, messages: Iterator[Message]) -> None:
-        super().__init__(source)
+        super().__init__(source, is_holder=False)
         self._messages = messages
         self._end = 0
 
@@ -131,7 +132,7 @@ def _parts_of(source: ByteSource) -> ArrowParts:
     Raises:
         ValueError: The file does not begin with the columns.
     """
-    file, size = io.BufferedReader(SourceFile(source)), source.size_bytes
+    file, size = io.BufferedReader(PythonFile(source, is_holder=False)), source.size_bytes
     is_file = file.read(8)[: len(_MAGIC)] == _MAGIC
     # A stream may end behind any message; a file ends with its footer.
     end = size if not is_file else size - _footer_bytes(file, size)

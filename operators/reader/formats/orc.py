@@ -10,8 +10,9 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from operators.files.metadata import BlockMetadata
+from operators.files.python_file import PythonFile
 from operators.reader.byte_source import ByteSource, read_exactly
-from operators.reader.scanning.tabular import RowUnit, SourceFile, TableFile, Tabular, tiled
+from operators.reader.scanning.tabular import RowUnit, TableFile, Tabular, tiled
 
 _SNAPPY, _ZSTD = 2, 5
 _CODECS = {_SNAPPY: "snappy", 4: "lz4_raw", _ZSTD: "zstd"}
@@ -41,7 +42,7 @@ class OrcTable(TableFile):
         # Importing it takes time that apps without such files do not spend.
         import pyarrow.orc
 
-        self._file = pyarrow.orc.ORCFile(SourceFile(source))
+        self._file = pyarrow.orc.ORCFile(PythonFile(source, is_holder=False))
         self.schema = self._file.schema
         self.all_units = units or _units_of(source, self._file.nstripes, self._file.nrows)
 
