@@ -52,7 +52,7 @@ class LookupSource(ABC):
 
 
 class FilesSource(LookupSource):
-    """A table of one file, or of the files directly in a directory.
+    """A table of one file, or of the files directly in a directory, whose columns are joined by name.
 
     Args:
         kind: The kind in the property.
@@ -68,6 +68,14 @@ class FilesSource(LookupSource):
     @property
     def is_near(self) -> bool:
         return is_local(self._location)
+
+    @abstractmethod
+    def columns_of(self, storage: StorageContext, file: FileStat) -> tuple[pa.Schema, bool]:
+        """The columns of a file, and whether they count beside those of others: a file may have no rows."""
+
+    @abstractmethod
+    def rows_of(self, storage: StorageContext, file: FileStat, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The rows of a file, with at least those of the columns that it has."""
 
     def files(self, storage: StorageContext) -> list[FileStat]:
         found = storage.stat(self._location)
@@ -91,32 +99,30 @@ class FilesSource(LookupSource):
 
     def version(self, storage: StorageContext) -> str:
         files = self.files(storage)
-        facts = [(name_of(each.url), each.size_bytes, each.mtime_ns, each.etag, each.file_id) for each in files]
+        facts = [(name_of(file.url), file.size_bytes, file.mtime_ns, file.etag, file.file_id) for file in files]
         digest = hashlib.blake2b(repr(facts).encode(), digest_size=6).hexdigest()
-        return f"{len(files)} file{'s' * (len(files) > 1)}, {sum(each.size_bytes for each in files)} bytes, {digest}"
+        return f"{len(files)} file{'s' * (len(files) > 1)}, {sum(file.size_bytes for file in files)} bytes, {digest}"
 
+    def columns(self, storage: StorageContext) -> pa.Schema:
+        return self._united(storage, self.files(storage)).schema
 
-_KINDS = ("csv", "parquet", "delta", "iceberg")
+    def batches(self, storage: StorageContext, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        files = self.files(storage)
+        united = self._united(storage, files)
+        united.require_united(names)
+        for file in files:
+            for rows in self.rows_of(storage, file, names):
+                yield united.fitted(redacted(file.url), rows, names)
 
-
-def lookup_source(table: str, csv: Mapping[str, Any], catalog: Mapping[str, str]) -> LookupSource:
-    kind, colon, location = table.partition(":")
-    if kind not in _KINDS or not colon or not location:
-        kinds = "csv:PATH, as in csv:data/rates.csv, parquet:PATH, delta:PATH or iceberg:NAMESPACE.NAME"
-        raise ValueError(f"table takes {kinds}; got {table!r}{did_you_mean(kind, _KINDS)}")
-    if csv and kind != "csv":
-        raise ValueError(f"csv has options of the format csv, and table is of kind {kind}")
-    if catalog and kind != "iceberg":
-        raise ValueError(f"catalog is for tables of iceberg, and table is of kind {kind}")
-    if kind == "csv":
-        return CsvSource(location, csv)
-    if kind == "parquet":
-        return ParquetSource(location)
-    return TableSource(kind, location, catalog)
+    def _united(self, storage: StorageContext, files: Sequence[FileStat]) -> UnitedColumns:
+        columns = [(redacted(file.url), *self.columns_of(storage, file)) for file in files]
+        # A file without rows often holds only a comment; if all files do, a list has become empty.
+        are_empty = not any(counts for *_, counts in columns)
+        return UnitedColumns(self.name, ((file, schema) for file, schema, counts in columns if counts or are_empty))
 
 
 class CsvSource(FilesSource):
-    """Files of CSV, whose columns are joined by name."""
+    """Files of CSV."""
 
     def __init__(self, location: str, options: Mapping[str, Any]) -> None:
         super().__init__("csv", location)
@@ -128,73 +134,48 @@ class CsvSource(FilesSource):
 
     def columns(self, storage: StorageContext) -> pa.Schema:
         """The columns of all files that have rows; if none has, those of the headers or of the options."""
-        schema: pa.Schema = self._united(storage, self.files(storage)).schema
+        schema = super().columns(storage)
         return schema if len(schema) else self._format().declared_columns().schema
 
-    def batches(self, storage: StorageContext, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        files = self.files(storage)
-        united = self._united(storage, files)
-        united.require_united(names)
-        for found in files:
-            for rows in self._rows_of(storage, found, self._format()):
-                yield united.fitted(redacted(found.url), rows, names)
-
-    def _united(self, storage: StorageContext, files: Sequence[FileStat]) -> UnitedColumns:
-        found = [(redacted(each.url), *self._columns_of(storage, each)) for each in files]
-        # A file without rows often holds only a comment; if all files do, a list has become empty.
-        has_rows = any(each for *_, each in found)
-        return UnitedColumns(self.name, ((file, schema) for file, schema, each in found if each or not has_rows))
-
-    def _columns_of(self, storage: StorageContext, found: FileStat) -> tuple[pa.Schema, bool]:
+    def columns_of(self, storage: StorageContext, file: FileStat) -> tuple[pa.Schema, bool]:
         format = self._format()
-        first = next(self._rows_of(storage, found, format), None)
+        first = next(self._read(storage, file, format), None)
         return (format.headed_columns(), False) if first is None else (first.schema, True)
 
-    def _rows_of(self, storage: StorageContext, found: FileStat, format: Csv) -> Iterator[pa.RecordBatch]:
-        version = FileVersion(found.size_bytes, found.mtime_ns, found.etag, found.file_id)
-        block = BlockMetadata(0, found.url, version, 0, found.size_bytes, is_last=True)
-        with storage.open_file(found.url, found) as file:
-            content = ContentReader(format, "auto")
+    def rows_of(self, storage: StorageContext, file: FileStat, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        return self._read(storage, file, self._format())
+
+    def _read(self, storage: StorageContext, stat: FileStat, format: Csv) -> Iterator[pa.RecordBatch]:
+        version = FileVersion(stat.size_bytes, stat.mtime_ns, stat.etag, stat.file_id)
+        block = BlockMetadata(0, stat.url, version, 0, stat.size_bytes, is_last=True)
+        with storage.open_file(stat.url, stat) as file:
             # Without a listener for rejects, the first bad row is an error, which names the file and its place.
-            accounting = ByteAccounting(found.url, Counter(), None)
-            for batch in content.parsed(file, block, accounting):
+            accounting = ByteAccounting(stat.url, Counter(), None)
+            for batch in ContentReader(format, "auto").parsed(file, block, accounting):
                 if len(batch) and not batch.is_raw:
                     yield batch.to_arrow()
 
 
 class ParquetSource(FilesSource):
-    """Files of Parquet, whose columns are joined by name."""
+    """Files of Parquet."""
 
     def __init__(self, location: str) -> None:
         super().__init__("parquet", location, ".parquet")
 
-    def columns(self, storage: StorageContext) -> pa.Schema:
-        return self._united(storage, self.files(storage)).schema
+    def columns_of(self, storage: StorageContext, file: FileStat) -> tuple[pa.Schema, bool]:
+        with _opened(storage, file) as table:
+            return table.schema_arrow, True
 
-    def batches(self, storage: StorageContext, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        files = self.files(storage)
-        united = self._united(storage, files)
-        united.require_united(names)
-        for found in files:
-            with _opened(storage, found) as file:
-                there = [name for name in names if name in file.schema_arrow.names]
-                for rows in file.iter_batches(columns=there):
-                    yield united.fitted(redacted(found.url), rows, names)
-
-    def _united(self, storage: StorageContext, files: Sequence[FileStat]) -> UnitedColumns:
-        return UnitedColumns(self.name, ((redacted(found.url), _columns(storage, found)) for found in files))
+    def rows_of(self, storage: StorageContext, file: FileStat, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        with _opened(storage, file) as table:
+            yield from table.iter_batches(columns=[name for name in names if name in table.schema_arrow.names])
 
 
-def _columns(storage: StorageContext, found: FileStat) -> pa.Schema:
-    with _opened(storage, found) as file:
-        return file.schema_arrow
-
-
-def _opened(storage: StorageContext, found: FileStat) -> pq.ParquetFile:
+def _opened(storage: StorageContext, file: FileStat) -> pq.ParquetFile:
     try:
-        return pq.ParquetFile(pa.PythonFile(PythonFile(storage.open_file(found.url, found)), mode="r"))
+        return pq.ParquetFile(pa.PythonFile(PythonFile(storage.open_file(file.url, file)), mode="r"))
     except pa.ArrowInvalid as error:
-        raise DagflowError(f"{redacted(found.url)} is no file of Parquet: {error}") from error
+        raise DagflowError(f"{redacted(file.url)} is no file of Parquet: {error}") from error
 
 
 class TableSource(LookupSource):
@@ -216,6 +197,25 @@ class TableSource(LookupSource):
 
     def batches(self, storage: StorageContext, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         return self._table.reader(storage).batches(names)
+
+
+_KINDS = ("csv", "parquet", "delta", "iceberg")
+
+
+def lookup_source(table: str, csv: Mapping[str, Any], catalog: Mapping[str, str]) -> LookupSource:
+    kind, colon, location = table.partition(":")
+    if kind not in _KINDS or not colon or not location:
+        kinds = "csv:PATH, as in csv:data/rates.csv, parquet:PATH, delta:PATH or iceberg:NAMESPACE.NAME"
+        raise ValueError(f"table takes {kinds}; got {table!r}{did_you_mean(kind, _KINDS)}")
+    if csv and kind != "csv":
+        raise ValueError(f"csv has options of the format csv, and table is of kind {kind}")
+    if catalog and kind != "iceberg":
+        raise ValueError(f"catalog is for tables of iceberg, and table is of kind {kind}")
+    if kind == "csv":
+        return CsvSource(location, csv)
+    if kind == "parquet":
+        return ParquetSource(location)
+    return TableSource(kind, location, catalog)
 
 
 class UnitedColumns:

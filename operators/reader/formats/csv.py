@@ -23,7 +23,7 @@ from operators.reader.columns.types import ColumnType, ColumnTypes
 from operators.reader.columns.typing import parse_columns, typed, valid_text, without_refused, without_skipped
 from operators.reader.formats.base import ByteAccounting, Parsed, PreScanned
 from operators.reader.scanning.charset import Charset, UndecodedRejects, decoded
-from operators.reader.scanning.delimited import Delimited
+from operators.reader.scanning.delimited import BlockView, Delimited
 from operators.reader.scanning.framing import joined
 from operators.reader.scanning.quoting import (
     ADVICE,
@@ -285,14 +285,14 @@ class Csv(Delimited, PreScanned):
     def _quotes(self, source: ByteSource) -> QuoteScan:
         return QuoteScan(source, self._dialect, self.probe_bytes, self.chunk_bytes)
 
-    def _last(self, view: FileView, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
+    def _last(self, view: BlockView) -> Iterator[RecordBatch]:
         data = view.data
         opened = unclosed_quote(data, self._dialect) if len(data) <= self.max_record else None
         if opened is not None:
             reason = f"the quote at byte {opened} of the row is never closed; {ADVICE}"
-            accounting.reject(view.start, len(data), reason, data.tobytes())
+            view.accounting.reject(view.start, len(data), reason, data.tobytes())
         else:
-            yield from super()._last(view, block, accounting)
+            yield from super()._last(view)
 
     def cause_of_length(self, record: Bytes) -> str:
         opened = unclosed_quote(record, self._dialect)

@@ -10,10 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dagflow.api.records import RECORD, Delimiters, Origin, RecordBatch
-from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import Bytes, ByteSource, FileView, read_exactly
-from operators.reader.formats.base import ByteAccounting
-from operators.reader.scanning.delimited import Delimited
+from operators.reader.scanning.delimited import BlockView, Delimited
 from operators.reader.scanning.framing import frame_apart, pieces_of
 from operators.reader.scanning.search import CR, LF, Positions, Terminators, first_hole, last_position, positions_of
 
@@ -132,7 +130,7 @@ class Paragraphs(Delimited):
         hole = None if data[self.max_record :].any() else first_hole(data[end : self.max_record])
         return None if hole is None else end + hole
 
-    def _behind_hole(self, view: FileView, text: int, position: int, accounting: ByteAccounting) -> tuple[int, bool]:
+    def _behind_hole(self, view: BlockView, text: int, position: int) -> tuple[int, bool]:
         """See Delimited. Blank lines behind a hole end the paragraph; NULs are blank."""
         source, start, feeds, line = view.source, position, 0, position
         has_text = False
@@ -146,21 +144,21 @@ class Paragraphs(Delimited):
             position += len(data)
         position = line if has_text else source.size_bytes
         if start < position:
-            accounting.count_delimiters(position - start)
+            view.accounting.count_delimiters(position - start)
         begun = view.data[:text][1 + last_position(view.data[:text] == LF) :]
         return position, feeds > int((begun > SPACE).any())
 
-    def frame(self, view: FileView, found: Terminators, start: int | Positions, block: BlockMetadata) -> RecordBatch:
+    def frame(self, view: BlockView, found: Terminators, start: int | Positions) -> RecordBatch:
         """Make a batch of paragraphs, each with one blank line behind it."""
         if self.keep_delimiter:
-            return super().frame(view, found, start, block)
+            return super().frame(view, found, start)
         starts = np.append(start, found.stops[:-1]) if isinstance(start, int) else start
         data = view.data
         if _is_plain(data, found):
-            return frame_apart(view.buffer, starts, found.starts + 2, BLANK_LINE, block, view.start)
+            return frame_apart(view.buffer, starts, found.starts + 2, BLANK_LINE, view.block, view.start)
         column = pieces_of(view.buffer, starts, found.starts)
         arrow = pa.RecordBatch.from_arrays([column], [RECORD])
-        return RecordBatch(arrow, delimiters=BLANK_LINE, origin=Origin((block,), starts, view.start))
+        return RecordBatch(arrow, delimiters=BLANK_LINE, origin=Origin((view.block,), starts, view.start))
 
 
 def _is_plain(data: Bytes, found: Terminators) -> bool:

@@ -44,7 +44,20 @@ LEFT_OUT_RECORDS = 1 << 10  # long records whose bytes are held at a time
 
 PROBE_BYTES = 4 << 10  # the first step of reading beyond a block, or of searching its first record; it doubles
 
+Mask = npt.NDArray[np.bool_]
+
 OnLong = Literal["fail", "skip", "cut", "reject"]
+
+
+class BlockView(FileView):
+    """The bytes of a file while a block is read, and the accounting of the block."""
+
+    __slots__ = ("accounting", "block")
+
+    def __init__(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> None:
+        super().__init__(source)
+        self.block = block
+        self.accounting = accounting
 
 
 class Delimited(RecordFormat):
@@ -92,7 +105,7 @@ class Delimited(RecordFormat):
         # A record without a terminator in so many bytes is too long.
         longest = self.max_record + self.reach
         held, beyond = self.chunk_bytes, self.probe_bytes
-        view = FileView(source)
+        view = BlockView(source, block, accounting)
         while position < limit:
             reach = min(held, max(longest, self.chunk_bytes))
             data = view.move(position, min(position + reach, limit + min(beyond, longest)))
@@ -101,16 +114,16 @@ class Delimited(RecordFormat):
             count = int(np.searchsorted(found.stops[:-1], limit - position)) + 1 if len(found.stops) else 0
             count = self._before_long(found, count)
             if (text := self._text_before_hole(view, found, count)) is not None:
-                position, is_another = yield from self._pass_hole(view, text, block, accounting)
+                position, is_another = yield from self._pass_hole(view, text)
                 # Later blocks take what follows for a part of the same record, if it is none of its own.
                 limit = limit if is_another else max(limit, min(position + 1, source.size_bytes))
                 held, beyond = self.chunk_bytes, self.probe_bytes
             elif count:
-                yield from self._batches(view, found, count, block, accounting, limit)
+                yield from self._batches(view, found, count, limit)
                 position += int(found.stops[count - 1])
                 held, beyond = self.chunk_bytes, self.probe_bytes
             elif view.is_at_end:
-                yield from self._unended(view, block, accounting)
+                yield from self._unended(view)
                 return
             elif self.is_long(data):
                 start = position
@@ -119,7 +132,7 @@ class Delimited(RecordFormat):
                     end = max(limit, start + self._kept_bytes)
                     following = self.next_start(source, start + self.max_record + 1, end, start)
                     position = min(following, source.size_bytes)
-                yield from self._take_long(data, block, accounting, start, position - start)
+                yield from self._take_long(view, data, start, position - start)
             else:
                 held, beyond = 2 * held, 2 * beyond
                 longest = max(longest, 2 * len(data)) if len(data) >= longest else longest
@@ -148,25 +161,23 @@ class Delimited(RecordFormat):
         """Where the first hole of a record begins that is too long and would fail the run; None if there is none."""
         size = int(found.starts[0]) if count else len(view.data)
         longest = self.max_record if count or view.is_at_end else self.max_record + self.reach - 1
-        if self.on_long == "fail" and self.has_holes and (size > longest or self.is_long(view.data[:size])):
+        if self.on_long == "fail" and (size > longest or self.is_long(view.data[:size])) and self.has_holes:
             return first_hole(view.data[: self.max_record], self.unit_bytes)
         return None
 
-    def _pass_hole(
-        self, view: FileView, text: int, block: BlockMetadata, accounting: ByteAccounting
-    ) -> Generator[RecordBatch, None, tuple[int, bool]]:
+    def _pass_hole(self, view: BlockView, text: int) -> Generator[RecordBatch, None, tuple[int, bool]]:
         """Take the text before a hole as a record, and skip the hole; returns what _behind_hole() gives."""
         start = view.start
         ended = self.find(view.move(start, start + text), True)
         if len(ended.stops):
-            yield from self._framed(view, ended, 0, len(ended.stops), block, accounting)
+            yield from self._framed(view, ended, 0, len(ended.stops))
         else:
-            yield from self._last(view, block, accounting)
+            yield from self._last(view)
         hole = nuls_from(view.source, start + text, self.unit_bytes)
-        skip_holes(block, accounting, np.array([start + text]), np.array([hole]))
-        return self._behind_hole(view, text, start + text + hole, accounting)
+        skip_holes(view.block, view.accounting, np.array([start + text]), np.array([hole]))
+        return self._behind_hole(view, text, start + text + hole)
 
-    def _behind_hole(self, view: FileView, text: int, position: int, accounting: ByteAccounting) -> tuple[int, bool]:
+    def _behind_hole(self, view: BlockView, text: int, position: int) -> tuple[int, bool]:
         """Where a record begins behind a hole that ends at a position, and whether all blocks take it for one."""
         return position, False
 
@@ -204,17 +215,9 @@ class Delimited(RecordFormat):
                 remaining -= 1
         return position
 
-    def _batches(
-        self,
-        view: FileView,
-        found: Terminators,
-        count: int,
-        block: BlockMetadata,
-        accounting: ByteAccounting,
-        limit: int,
-    ) -> Iterator[RecordBatch]:
+    def _batches(self, view: BlockView, found: Terminators, count: int, limit: int) -> Iterator[RecordBatch]:
         if int(found.stops[count - 1]) <= self.max_record:
-            yield from self._framed(view, found, 0, count, block, accounting)
+            yield from self._framed(view, found, 0, count)
             return
         starts = np.concatenate(([0], found.stops[: count - 1]))
         is_long = found.starts[:count] - starts > self.max_record
@@ -222,26 +225,19 @@ class Delimited(RecordFormat):
         ends = np.minimum(found.stops[:count], np.maximum(starts + self._kept_bytes, limit - view.start))
         if self.on_long in ("reject", "skip"):
             rows = np.flatnonzero(is_long)
-            self._leave_out_long(view, starts[rows], ends[rows], accounting)
-            yield from self._framed(view, found, 0, count, block, accounting, is_long)
+            self._leave_out_long(view, starts[rows], ends[rows])
+            yield from self._framed(view, found, 0, count, is_long)
             return
         done = 0
         for index in np.flatnonzero(is_long).tolist():
-            yield from self._framed(view, found, done, index, block, accounting)
+            yield from self._framed(view, found, done, index)
             start, end = int(starts[index]), int(ends[index])
-            yield from self._take_long(view.data[start:], block, accounting, view.start + start, end - start)
+            yield from self._take_long(view, view.data[start:], view.start + start, end - start)
             done = index + 1
-        yield from self._framed(view, found, done, count, block, accounting)
+        yield from self._framed(view, found, done, count)
 
     def _framed(
-        self,
-        view: FileView,
-        found: Terminators,
-        first: int,
-        last: int,
-        block: BlockMetadata,
-        accounting: ByteAccounting,
-        is_left_out: npt.NDArray[np.bool_] | None = None,
+        self, view: BlockView, found: Terminators, first: int, last: int, is_left_out: Mask | None = None
     ) -> Iterator[RecordBatch]:
         """The records [first, last) that the terminators end: an operator needs memory for each one in its batch."""
         for index in range(first, last, BATCH_RECORDS):
@@ -249,26 +245,20 @@ class Delimited(RecordFormat):
             part = found if end - index == len(found.stops) else found.part(index, end)
             start = int(found.stops[index - 1]) if index else 0
             is_out = None if is_left_out is None else is_left_out[index:end]
-            begins = self._behind_holes(view, part, start, is_out, block, accounting)
-            batch = self.frame(view, part, begins, block)
+            begins = self._behind_holes(view, part, start, is_out)
+            batch = self.frame(view, part, begins)
             lengths = np.diff(part.stops, prepend=start) if isinstance(begins, int) else part.stops - begins
             if is_out is not None:
                 rows = np.flatnonzero(~is_out)
                 batch, lengths = batch.take(rows), lengths[rows]
             if unframed := int(lengths.sum()) - sum(batch.content_bytes()):
-                accounting.count_delimiters(unframed)
+                view.accounting.count_delimiters(unframed)
             # Also without records where these were refused, so that the rejects are passed on.
             if len(batch) or self.on_long == "reject":
                 yield batch
 
     def _behind_holes(
-        self,
-        view: FileView,
-        found: Terminators,
-        start: int,
-        is_left_out: npt.NDArray[np.bool_] | None,
-        block: BlockMetadata,
-        accounting: ByteAccounting,
+        self, view: BlockView, found: Terminators, start: int, is_left_out: Mask | None
     ) -> int | Positions:
         """Where the records begin that terminators end: see frame. Holes at their heads are skipped."""
         if not contains(view.data[start : found.stops[-1]], 0) or not self.has_holes:
@@ -280,10 +270,10 @@ class Delimited(RecordFormat):
         rows = np.flatnonzero(holes)
         if not len(rows):
             return start
-        skip_holes(block, accounting, view.start + starts[rows], holes[rows])
+        skip_holes(view.block, view.accounting, view.start + starts[rows], holes[rows])
         return starts + holes
 
-    def frame(self, view: FileView, found: Terminators, start: int | Positions, block: BlockMetadata) -> RecordBatch:
+    def frame(self, view: BlockView, found: Terminators, start: int | Positions) -> RecordBatch:
         """Make a batch of records.
 
         There is at least one terminator. Start is where the first of adjacent records begins in the view; or where each
@@ -291,32 +281,32 @@ class Delimited(RecordFormat):
         """
         delimiters = NO_DELIMITER if self.keep_delimiter else found.delimiters(self.table)
         if not isinstance(start, int):
-            return frame_apart(view.buffer, start, found.stops, delimiters, block, view.start)
+            return frame_apart(view.buffer, start, found.stops, delimiters, view.block, view.start)
         borders = np.empty(len(found.stops) + 1, np.int32)
         borders[0] = start
         borders[1:] = found.stops
-        return frame_adjacent(view.buffer, borders, delimiters, block, view.start)
+        return frame_adjacent(view.buffer, borders, delimiters, view.block, view.start)
 
-    def _unended(self, view: FileView, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
+    def _unended(self, view: BlockView) -> Iterator[RecordBatch]:
         data = view.data
         if len(data) <= self.max_record and self.has_holes:
             size = np.array([len(data)])
             holes = leading_holes(data, np.zeros(1, np.int64), size, self.unit_bytes)
             if holes[0]:
-                skip_holes(block, accounting, np.array([view.start]), holes)
+                skip_holes(view.block, view.accounting, np.array([view.start]), holes)
                 view.move(view.start + int(holes[0]), view.end)
-        yield from self._last(view, block, accounting)
+        yield from self._last(view)
 
-    def _last(self, view: FileView, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
+    def _last(self, view: BlockView) -> Iterator[RecordBatch]:
         size = len(view.data)
         if not size:
             return
         if size > self.max_record:
-            length = min(size, max(self._kept_bytes, block.end - view.start))
-            yield from self._take_long(view.data, block, accounting, view.start, length)
+            length = min(size, max(self._kept_bytes, view.block.end - view.start))
+            yield from self._take_long(view, view.data, view.start, length)
             return
         # Not framed: its delimiter is not in the file.
-        yield one_unended(view.data.tobytes(), self._ending, block, view.start)
+        yield one_unended(view.data.tobytes(), self._ending, view.block, view.start)
 
     @property
     def _ending(self) -> bytes:
@@ -349,33 +339,31 @@ class Delimited(RecordFormat):
         inside = stops[stops < high - first]
         return first + int(inside[-1]) if len(inside) else first
 
-    def _take_long(
-        self, data: Bytes, block: BlockMetadata, accounting: ByteAccounting, offset: int, length: int
-    ) -> Iterator[RecordBatch]:
+    def _take_long(self, view: BlockView, data: Bytes, offset: int, length: int) -> Iterator[RecordBatch]:
         raw = data[: self.max_record].tobytes()
         if self.on_long == "fail":
             hint = "raise max_record, or for long records set on_long: skip, cut or reject"
-            raise RecordError(self._why_long(raw), url=block.url, offset=offset, length=len(raw), hint=hint)
+            raise RecordError(self._why_long(raw), url=view.block.url, offset=offset, length=len(raw), hint=hint)
         if self.on_long == "reject":
-            accounting.reject(offset, len(raw), self._why_long(raw), raw)
+            view.accounting.reject(offset, len(raw), self._why_long(raw), raw)
         elif self.on_long == "skip":
-            accounting.skip(offset, len(raw), "long record")
+            view.accounting.skip(offset, len(raw), "long record")
         else:
-            yield one_unended(raw, self._ending, block, offset)
+            yield one_unended(raw, self._ending, view.block, offset)
         if length > len(raw):
-            accounting.skip(offset + len(raw), length - len(raw), "the rest of a long record")
+            view.accounting.skip(offset + len(raw), length - len(raw), "the rest of a long record")
 
-    def _leave_out_long(self, view: FileView, starts: Positions, ends: Positions, accounting: ByteAccounting) -> None:
+    def _leave_out_long(self, view: BlockView, starts: Positions, ends: Positions) -> None:
         offsets, behind = starts + view.start, starts + self.max_record
         if self.on_long == "reject":
             for index in range(0, len(starts), LEFT_OUT_RECORDS):
                 part = slice(index, index + LEFT_OUT_RECORDS)
                 raws = pieces_of(view.buffer, starts[part], behind[part]).to_pylist()
-                accounting.reject_all(offsets[part].tolist(), raws, [*map(self._why_long, raws)])
+                view.accounting.reject_all(offsets[part].tolist(), raws, [*map(self._why_long, raws)])
         else:
             for offset in offsets.tolist():
-                accounting.skip(offset, self.max_record, "long record")
-        accounting.skip_records(behind + view.start, ends - behind, "the rest of a long record")
+                view.accounting.skip(offset, self.max_record, "long record")
+        view.accounting.skip_records(behind + view.start, ends - behind, "the rest of a long record")
 
     def _why_long(self, raw: bytes) -> str:
         cause = self.cause_of_length(np.frombuffer(raw, np.uint8))
