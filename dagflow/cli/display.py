@@ -10,7 +10,7 @@ from dagflow.cli import output
 from dagflow.cli.render import progress_line, summary
 from dagflow.cli.run_log import json_line
 from dagflow.cli.shared_options import Redact
-from dagflow.execution.breakpoints import is_debugging
+from dagflow.execution.task_watch import is_debugging
 from dagflow.report.snapshot import RunSnapshot
 
 LINE_INTERVAL_S = 5.0  # a log of an hour's run stays readable

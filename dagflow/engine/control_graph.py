@@ -226,7 +226,9 @@ class ControlGraph:
             self._sources.let_emit(name, operator.emit_tuples)
         self._sources.end_window()
         self._let_group(window_id)
-        if not self._activity and not self._has_news():
+        # Every operator is asked: one that is skipped would report its files with a later window.
+        news = [self._sources.call(name, operator.has_news) for name, operator in self._inputs.items()]
+        if not self._activity and not any(news):
             return None
         counters, states = self._sources.take_counts(), self._sources.snapshots()
         state = ControlState(operators=states)
@@ -252,10 +254,6 @@ class ControlGraph:
         """The newest window whose held files the current tuples contain, by the operator that held them."""
         takers = {edge.source.operator for edge in self._entries if self._tuples.get(edge.target)}
         return {holder_of(name): each.taken_through for name, each in self._groupers.items() if name in takers}
-
-    def _has_news(self) -> bool:
-        # Every operator is asked: one that is skipped would report its files with a later window.
-        return any([self._sources.call(name, operator.has_news) for name, operator in self._inputs.items()])
 
     def unemitted_bytes(self) -> dict[str, int]:
         """Bytes that the control operators know they will emit in later windows, by the head of the receiving stage."""

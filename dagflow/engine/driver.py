@@ -119,7 +119,9 @@ class Driver(WindowLoop):
             due = self._parts.held.due(is_end=is_end)
             self._submit_next(self._max_in_flight)
             if not due and not is_end:
-                self._emit_and_submit()
+                # Each window is submitted at once: its tasks do not wait until later ones are emitted.
+                while self._may_emit() and self._emit_ahead(self._planner.emitted_ahead + 1):
+                    self._submit_next(self._max_in_flight)
             if self._in_flight:
                 self._commit_oldest(MAX_IN_FLIGHT if self._max_in_flight > 1 and not due else 0)
             elif due:
@@ -141,11 +143,6 @@ class Driver(WindowLoop):
     def _at_work(self) -> str:
         """The operator that works now, as the beginning of a sentence; for the thread that watches this one."""
         return self._source.at_work() or "the driver"
-
-    def _emit_and_submit(self) -> None:
-        """Emit windows, and submit each at once: its tasks do not wait until later ones are emitted."""
-        while self._may_emit() and self._emit_ahead(self._planner.emitted_ahead + 1):
-            self._submit_next(self._max_in_flight)
 
     def _may_emit(self) -> bool:
         """Whether to emit one more window before the oldest in flight is committed."""

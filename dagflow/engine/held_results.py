@@ -158,19 +158,15 @@ class HeldResults:
             self._kept[name] = replace(self._kept[name], parts=rest)
         for result in results:
             for name, data in result.parts.items():
-                held = self._kept.get(name) or self._begun(name, since_window)
-                part = self._saved(window_id, name, result.partition, data)
+                held = self._kept.get(name)
+                if held is None:
+                    held = SavedParts(self._clock(), [], since_window, self._made_by[name], self._written[name])
+                stored = self._segments.create(window_id, name, result.partition, data)
+                part = SavedPart(window_id, len(data), stored, b"" if stored else data)
                 self._kept[name] = replace(held, parts=[*held.parts, part])
         self._kept = {name: held for name, held in self._kept.items() if held.parts}
         self._segments.drop(window_id, before - self.segment_names)
         return dict(self._kept)
-
-    def _begun(self, name: str, since_window: int) -> SavedParts:
-        return SavedParts(self._clock(), [], since_window, self._made_by[name], self._written[name])
-
-    def _saved(self, window_id: int, operator: str, partition: int, data: bytes) -> SavedPart:
-        name = self._segments.create(window_id, operator, partition, data)
-        return SavedPart(window_id, len(data), name, b"" if name else data)
 
 
 def _deciding(facts: OperatorFacts, model: type[BaseModel] | None = None) -> OperatorFacts:

@@ -134,7 +134,7 @@ def recovered(left_out: LeftOut, planned: WindowPlan, results: Sequence[TaskResu
     """
     moved = _joined(each for result in results for each in result.moved)
     read = set(_read_under_their_names(left_out, planned, [each for result in results for each in result.skipped]))
-    return [each for each in left_out.newest if each in read or _is_within(each, moved)]
+    return [each for each in left_out.newest if each in read or any(_includes(part, each) for part in moved)]
 
 
 def ended(waiting: Sequence[WaitingEnd], planned: WindowPlan) -> list[WaitingEnd]:
@@ -170,6 +170,10 @@ def _is_read_with(each: Skipped, part: Skipped) -> bool:
     return is_newer and part.start <= each.start and part.end >= min(each.end, part.size_bytes)
 
 
+def _includes(part: MovedRange, each: Skipped) -> bool:
+    return part.url == each.url and part.start <= each.start and each.end <= part.end
+
+
 def _joined(moved: Iterable[MovedRange]) -> list[MovedRange]:
     """The ranges, with those that touch each other joined: blocks may have been cut elsewhere before."""
     joined: list[MovedRange] = []
@@ -179,10 +183,6 @@ def _joined(moved: Iterable[MovedRange]) -> list[MovedRange]:
         else:
             joined.append(each)
     return joined
-
-
-def _is_within(each: Skipped, moved: Sequence[MovedRange]) -> bool:
-    return any(part.url == each.url and part.start <= each.start and each.end <= part.end for part in moved)
 
 
 def _read_under_their_names(left_out: LeftOut, planned: WindowPlan, skipped: Sequence[Skipped]) -> list[Skipped]:

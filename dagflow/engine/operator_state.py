@@ -6,7 +6,7 @@ in the checkpoint, written once, before the intent that first names it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -144,7 +144,8 @@ class OperatorStates:
 
     @property
     def segment_names(self) -> set[str]:
-        return {segment.name for segment in _segments_of(self._kept) if segment.name}
+        states = (state for states in self._kept.values() for state in states if state is not None)
+        return {segment.name for state in states for segment in state.segments or () if segment.name}
 
     def fixed_counts(self, planned: Iterable[WindowPlan] = ()) -> dict[str, int | None]:
         """Heads of the stages whose state cannot move, each with the number of partitions that have state, or None.
@@ -302,13 +303,6 @@ def _shares(returned: object, partitions: int) -> list[Any]:
     if len(shares) != partitions:
         raise BrokenContractError(f"returned {len(shares)} states for {partitions} partitions")
     return shares
-
-
-def _segments_of(states_by_operator: PartitionStates) -> Iterator[SavedSegment]:
-    for states in states_by_operator.values():
-        for state in states:
-            if state is not None:
-                yield from state.segments or ()
 
 
 def directory_of_state(checkpoint: str, operator: str) -> str:

@@ -39,7 +39,13 @@ class InputLocation:
 
 
 class LocationCollector:
-    """Collects where operators publish and what they read, and refuses nothing; see RunPreparation.
+    """Collects where operators publish and what they read; see RunPreparation.
+
+    Args:
+        storage: Reaches the stores of the app.
+        journal: Tells what earlier windows have published; then a location that two operators claim is refused. None
+            where this is not known, and nothing is refused.
+        again: Windows that are about to run again: their new output replaces what they have held back.
 
     Attributes:
         operator: The operator whose locations come next; "" where that does not matter.
@@ -48,8 +54,10 @@ class LocationCollector:
         input_locations: Those of the inputs that may be everything in a directory.
     """
 
-    def __init__(self, storage: StorageContext) -> None:
+    def __init__(self, storage: StorageContext, journal: Journal | None = None, again: Collection[int] = ()) -> None:
         self.storage = storage
+        self._journal = journal
+        self._again = again
         self.operator = ""
         self.outputs: dict[str, str] = {}
         self.inputs: list[str] = []
@@ -57,20 +65,28 @@ class LocationCollector:
 
     @property
     def published(self) -> Iterable[str]:
-        """Empty: it is not known what was published."""
-        return ()
+        return () if self._journal is None else self._journal.published()
 
     @property
     def held_files(self) -> Sequence[PendingFile]:
-        """Empty: it is not known what is held."""
-        return ()
+        waiting = () if self._journal is None else self._journal.state.held.waiting.get(self.operator, ())
+        return [held.file for held in waiting if held.window_id not in self._again]
 
     def has_forgotten(self, url: str) -> bool:
-        """True: what was published is not known, so some of it may be forgotten."""
-        return True
+        if self._journal is None:
+            return True
+        return self._journal.state.forgotten > 0 and absolute(url) in self._journal.state.outputs
 
     def claim(self, url: str) -> None:
-        self.outputs.setdefault(absolute(url), self.operator)
+        url = absolute(url)
+        self.outputs.setdefault(url, self.operator)
+        owners = (owner for claimed, owner in self.outputs.items() if self.storage.named_like(claimed, url) == url)
+        if self._journal is not None and (owner := next(owners)) != self.operator:
+            raise StorageError(
+                f"operators '{owner}' and '{self.operator}' would both publish here",
+                url=redacted(url),
+                hint="give each of them a path of its own",
+            )
 
     def reads(
         self, url: str, takes_in: Callable[[str], bool] | None = None, *, glob: str = "", is_there: bool = True
@@ -79,39 +95,6 @@ class LocationCollector:
             self.inputs.append(absolute(url))
         if takes_in is not None:
             self.input_locations.append(InputLocation(self.operator, url, glob, takes_in))
-
-
-class _Preparation(LocationCollector):
-    """The files that earlier windows have published; refuses a location that two operators claim."""
-
-    def __init__(self, journal: Journal, storage: StorageContext, again: Collection[int]) -> None:
-        super().__init__(storage)
-        self._journal = journal
-        self._again = again
-
-    @property
-    def published(self) -> Iterable[str]:
-        return self._journal.published()
-
-    @property
-    def held_files(self) -> Sequence[PendingFile]:
-        waiting = self._journal.state.held.waiting.get(self.operator, ())
-        return [held.file for held in waiting if held.window_id not in self._again]
-
-    def has_forgotten(self, url: str) -> bool:
-        state, url = self._journal.state, absolute(url)
-        return state.forgotten > 0 and url in state.outputs
-
-    def claim(self, url: str) -> None:
-        super().claim(url)
-        url = absolute(url)
-        owners = (owner for claimed, owner in self.outputs.items() if self.storage.named_like(claimed, url) == url)
-        if (owner := next(owners)) != self.operator:
-            raise StorageError(
-                f"operators '{owner}' and '{self.operator}' would both publish here",
-                url=redacted(url),
-                hint="give each of them a path of its own",
-            )
 
 
 def _require_apart(
@@ -239,7 +222,7 @@ def prepare(
     Raises:
         PlanError: Records do not fit what an operator has found, such as the table that is to hold them.
     """
-    preparation, operators = _Preparation(journal, storage, again), app.instances
+    preparation, operators = LocationCollector(storage, journal, again), app.instances
     for name, operator in operators.items():
         preparation.operator = name
         prepare_operator(name, operator, preparation)

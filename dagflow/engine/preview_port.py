@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from dagflow.api.control import ControlOperator
@@ -11,7 +11,7 @@ from dagflow.api.operator import defines
 from dagflow.api.refused_records import REJECTS
 from dagflow.errors import PlanError, Problem, own_name
 from dagflow.plan.logical import LogicalPlan, own_port
-from dagflow.plan.physical import Edge, PortRef
+from dagflow.plan.physical import PortRef
 from dagflow.spec.problems import listed, quoted
 from dagflow.suggestions import did_you_mean
 
@@ -90,7 +90,9 @@ def _mistake(text: str, app: LogicalPlan) -> PlanError:
 
 def _default_port(app: LogicalPlan) -> PreviewPort:
     """The input of the first operator whose records go nowhere else, except for rejects; else a reader's output."""
-    outputs, inner = _record_edges(app)
+    given = {name: node.operator.output_ports for name, node in app.operators.items()}
+    outputs = [edge for edge in app.edges if given[edge.source.operator][edge.source.port].carries_records]
+    inner = {edge.source.operator for edge in outputs}
     ends = [edge.target for edge in outputs if edge.source.port != REJECTS and edge.target.operator not in inner]
     if ends:
         order = list(app.operators)
@@ -101,21 +103,15 @@ def _default_port(app: LogicalPlan) -> PreviewPort:
     return _seen_at(app, emitted[-1])
 
 
-def _record_edges(app: LogicalPlan) -> tuple[list[Edge], set[str]]:
-    """The edges by which records pass, and the operators that such edges leave."""
-    edges = [
-        e for e in app.edges if app.operators[e.source.operator].operator.output_ports[e.source.port].carries_records
-    ]
-    return edges, {edge.source.operator for edge in edges}
-
-
 def part_before(app: LogicalPlan, port: PreviewPort, file: str | None) -> LogicalPlan:
     """The part of an app that leads to a port, with new operator instances, ready to run.
 
     Raises:
         PlanError: The file has no reader, or several.
     """
-    names = _upstream(app, {ref.operator for ref in port.sources})
+    names = {ref.operator for ref in port.sources}
+    while more := {edge.source.operator for edge in app.edges if edge.target.operator in names} - names:
+        names |= more
     nodes = {
         name: replace(node, operator=copy.copy(node.operator)) for name, node in app.operators.items() if name in names
     }
@@ -131,11 +127,3 @@ def part_before(app: LogicalPlan, port: PreviewPort, file: str | None) -> Logica
     for source in sources.values():
         source.begin_preview(file)
     return replace(app, operators=nodes, edges=edges)
-
-
-def _upstream(app: LogicalPlan, names: Iterable[str]) -> set[str]:
-    """The operators, and all operators whose tuples or records reach them."""
-    found = set(names)
-    while more := {edge.source.operator for edge in app.edges if edge.target.operator in found} - found:
-        found |= more
-    return found

@@ -30,9 +30,9 @@ from dagflow.execution.stalls import StallLimits
 from dagflow.execution.task_outputs import OutputBounds
 from dagflow.journal.journal import Journal
 from dagflow.journal.retention import JournalRetention
-from dagflow.plan.key_columns import arriving_key_families
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.placement import PlacedApp
+from dagflow.plan.stream_columns import arriving_key_families
 from dagflow.report.open_rejects import RejectChoice
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.base import LazyRuntime, Runtime

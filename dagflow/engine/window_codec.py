@@ -101,19 +101,15 @@ class WindowCodec:
                 require_importable(kind)
             return encode_tuples(kind, items)
         except TupleError as error:
+            sources = self._sources.get(target)
             raise OperatorError(
                 f"has emitted tuples that the plan of a window cannot hold: {error}",
-                operator=self._emitter_of(target),
+                operator=min(sources).partition(".")[0] if sources else self._control_sources[target],
                 window_id=window_id,
                 hint="a class of tuples is a frozen dataclass whose fields are text, numbers, flags, None, or lists, "
                 "mappings and dataclasses of these, and have the values that their types say; other tuples are text, "
                 "numbers, flags, or lists and mappings of these, with text as keys",
             ) from error
-
-    def _emitter_of(self, target: PortRef) -> str:
-        """An operator whose tuples arrive at an input port."""
-        sources = self._sources.get(target)
-        return min(sources).partition(".")[0] if sources else self._control_sources[target]
 
     def is_current(self, planned: WindowPlan) -> bool:
         return planned.config_hash == self._fingerprint

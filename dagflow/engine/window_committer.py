@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import os
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -28,7 +26,6 @@ from dagflow.journal.saved_state import KEPT_ENDS, CommittedState, SavedState
 from dagflow.journal.windows import ProducedFiles, RefusedPart, WindowIntent, WindowPlan
 from dagflow.metrics.counters import Counters, OperatorCounters
 from dagflow.plan.physical import PhysicalPlan
-from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
 from dagflow.storage.pending import PendingFile
 from dagflow.storage.publishing import discard_all
@@ -51,7 +48,6 @@ class WindowCommitter:
         self._control = control
         self._publication = Publication(app.operators, journal, app.storage, app.attributes.durability)
         self._storage = app.storage
-        self._directories = OutputDirectories(journal.state.outputs, app.storage)
         self._last_reported = 0
 
     def publish_committed(self) -> Iterator[int]:
@@ -169,7 +165,6 @@ class WindowCommitter:
 
     def _publish(self, window_id: int, files: Sequence[PendingFile]) -> None:
         receipts = self._publication.publish(window_id, files)
-        self._directories.published(window_id)
         taken = self._parts.journal.state.held.taken_by(window_id)
         self._parts.journal.mark_done(window_id, receipts, self._publication.targets)
         if taken:
@@ -188,42 +183,6 @@ class WindowCommitter:
         for window_id in range(self._last_reported + 1, self._parts.journal.state.published_through(newest) + 1):
             self._control.committed(window_id)
             self._last_reported = window_id
-
-
-class OutputDirectories:
-    """The output directories of a run, by their identity on the disk.
-
-    Published files belong to the user, who may move them at any time. That is no error, but deserves a warning: the
-    run's output is then in two directories.
-
-    Args:
-        urls: The output locations; only those on local disks are looked at.
-        storage: Says which locations are local.
-    """
-
-    def __init__(self, urls: Iterable[str], storage: StorageContext) -> None:
-        self._paths = [url for url in urls if storage.backend(url).is_local]
-        self._identities: dict[str, tuple[int, int]] = {}
-        self._windows: dict[str, tuple[int, int]] = {}
-
-    def published(self, window_id: int) -> None:
-        """Check the directories after a window was published; warns of each that is not the same as before."""
-        for path in self._paths:
-            with contextlib.suppress(OSError):
-                stat = os.stat(path)
-                identity = stat.st_dev, stat.st_ino
-                before = self._identities.setdefault(path, identity)
-                first, last = self._windows.get(path, (window_id, window_id))
-                if before != identity:
-                    logger.warning(
-                        "the output directory %s was moved or removed during the run: the output of windows %d to "
-                        "%d of this run is not in it; the run continues in a new directory of that name",
-                        redacted(path),
-                        first,
-                        last,
-                    )
-                    self._identities[path], first = identity, window_id
-                self._windows[path] = first, window_id
 
 
 def raise_first_error(planned: WindowPlan, results: Sequence[TaskResult]) -> None:

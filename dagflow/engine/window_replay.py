@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 
 from dagflow.engine.repeatable import why_not_again, why_not_replayed
-from dagflow.engine.replay_scope import ReplayScope, with_their_groups
+from dagflow.engine.replay_scope import with_their_groups
 from dagflow.engine.replayer import ReplayedWindow, Replayer
 from dagflow.engine.run_setup import (
     RunOptions,
@@ -108,13 +108,6 @@ def windows_of(ranges: Iterable[range], checkpoint: str, storage: StorageContext
     return found
 
 
-def _chosen(journal: Journal, windows: Sequence[int], notice: Callable[[str], None]) -> ReplayScope:
-    chosen = with_their_groups(journal, windows)
-    if more := len(chosen.again - set(windows)):
-        notice(f"{more:,} more windows run again: their rows are in the same files of a table")
-    return chosen
-
-
 def replay_windows(
     app: LogicalPlan,
     options: RunOptions,
@@ -145,7 +138,9 @@ def replay_windows(
     with open_run(app, options, "replay", notice, stop, partial(open_journal, app)) as opened:
         journal = opened.journal
         opened.live.set_state("running")
-        chosen = _chosen(journal, windows, notice)
+        chosen = with_their_groups(journal, windows)
+        if more := len(chosen.again - set(windows)):
+            notice(f"{more:,} more windows run again: their rows are in the same files of a table")
         locations = opened.prepare(chosen.all)
         _require_same_locations(locations.outputs, journal)
         with opened.assembled(placed, locations, runtime, is_replay=True) as parts:

@@ -20,18 +20,17 @@ from dagflow.api.operator import Operator
 from dagflow.api.records import RecordBatch
 from dagflow.api.refused_records import RefusedLog
 from dagflow.errors import DagflowError, OperatorError, TransientStorageError, cut_text, text_of, trace_of
-from dagflow.execution.breakpoints import breakpoints
 from dagflow.execution.chain import Chain, torn_down
-from dagflow.execution.chain_watch import ChainWatch
 from dagflow.execution.failures import ActiveCall
 from dagflow.execution.messages import PickledTuples, ShuffleItem, TaskResult, WindowJob
 from dagflow.execution.operator_output import captured, named_records
 from dagflow.execution.program import Program
 from dagflow.execution.routing import router_of
+from dagflow.execution.stalls import ChainWatch
 from dagflow.execution.state_codec import StateCodec
 from dagflow.execution.task_outputs import TaskOutputs
 from dagflow.execution.task_progress import OutputReport, TaskActivity, TaskMessage, TaskProgress
-from dagflow.execution.task_watch import SHARED_HOST, TaskHost, TaskWatch
+from dagflow.execution.task_watch import SHARED_HOST, TaskHost, TaskWatch, breakpoints
 from dagflow.journal.saved_state import SavedState
 from dagflow.metrics.counters import Counters
 from dagflow.plan.added_operators import grouper_name, targets_owner

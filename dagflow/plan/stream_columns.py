@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from dagflow.api.columns.column_typing import ColumnTyped, StreamColumns
-from dagflow.api.partitioning import ByName
+from dagflow.api.keyed_state import KeyedOperator
+from dagflow.api.partitioning import ByName, family_of_type
 from dagflow.api.properties import PropertyTextError
 from dagflow.errors import own_name
 from dagflow.plan.logical import LogicalPlan, OperatorNode, in_topological_order, own_operators
@@ -90,3 +91,26 @@ def _place_of(plan: LogicalPlan, name: str, error: Exception) -> Place:
     if isinstance(error, PropertyTextError) and spec.properties_node is not None:
         return place_of_text(spec.properties_node, error) or spec.place
     return spec.place
+
+
+def arriving_key_families(app: LogicalPlan) -> dict[str, str]:
+    """The family of the keys that arrive at each operator with state by a column, where all streams to it agree."""
+    columns = {
+        name: column
+        for name, operator in app.instances.items()
+        if isinstance(operator, KeyedOperator) and (column := operator.key_column()) is not None
+    }
+    known = stream_columns(app, Problems()) if columns else {}
+    found: dict[str, str] = {}
+    for name, column in columns.items():
+        arriving = [known.get(edge.source) for edge in app.edges if edge.target.operator == name]
+        families = {None if each is None else _family(each, column) for each in arriving}
+        family = families.pop() if len(families) == 1 else None
+        if family is not None:
+            found[name] = family
+    return found
+
+
+def _family(arriving: StreamColumns, column: str) -> str | None:
+    schema = arriving.with_names([column])
+    return family_of_type(schema.field(column).type) if column in schema.names else None

@@ -23,8 +23,7 @@ from pyspark.accumulators import AccumulatorTCPServer, AccumulatorUnixServer
 from pyspark.errors import PySparkException
 
 from dagflow.errors import DagflowError
-from dagflow.runtime.class_archive import make_archive
-from dagflow.runtime.java import use_java
+from dagflow.runtime.java import make_archive, use_java
 from dagflow.runtime.spark_errors import first_line, translating
 from dagflow.runtime.spark_process import JavaEndedError, SparkProcess, variables_set
 from dagflow.runtime.spark_settings import JAVA_OPTIONS, LOCAL_JAVA, process_settings, protection, require_secret

@@ -8,8 +8,7 @@ import sys
 from collections.abc import Callable, Mapping
 
 from dagflow.errors import DagflowError
-from dagflow.runtime.class_archive import archive_options
-from dagflow.runtime.java import use_java
+from dagflow.runtime.java import archive_options, use_java
 from dagflow.spec.spark_master import MASTER_SETTING, SparkMaster
 
 SETTINGS = {

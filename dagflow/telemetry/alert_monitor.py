@@ -22,7 +22,7 @@ from dagflow.report.reading import CheckpointReading, Source
 from dagflow.spec.app_spec import AlertSettings
 from dagflow.storage.location import redacted
 from dagflow.storage.objects import ObjectStore
-from dagflow.telemetry.http_post import post
+from dagflow.telemetry.event_queue import post
 
 logger = logging.getLogger(__name__)
 

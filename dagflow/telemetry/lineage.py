@@ -32,8 +32,7 @@ from dagflow.report.statistics import is_record_source
 from dagflow.spec.app_spec import HttpTarget, LineageSettings
 from dagflow.spec.problems import Problems
 from dagflow.storage.location import absolute, is_local, redacted
-from dagflow.telemetry.event_queue import EventQueue
-from dagflow.telemetry.http_post import post
+from dagflow.telemetry.event_queue import EventQueue, post
 
 MOST_DATASETS: Final = 50
 """How many inputs, and how many outputs, are reported at most: an app names roots, and seldom many."""

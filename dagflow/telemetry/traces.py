@@ -20,8 +20,7 @@ from opentelemetry.trace import SpanContext
 from dagflow.journal.windows import PHASES, Window
 from dagflow.metrics import names
 from dagflow.spec.app_spec import HttpTarget
-from dagflow.telemetry.event_queue import EventQueue
-from dagflow.telemetry.http_post import post
+from dagflow.telemetry.event_queue import EventQueue, post
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyspark
 
-from dagflow.runtime.class_archive import archive_options
-from dagflow.runtime.java import use_java
+from dagflow.runtime.java import archive_options, use_java
 from dagflow.runtime.probe import NEEDED
 
 SPARK_HOME = Path(pyspark.__file__).parent

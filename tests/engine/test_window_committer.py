@@ -12,7 +12,6 @@ import pytest
 
 from dagflow import CommitListener, ControlOperator, InputPort
 from dagflow.engine.run import run
-from dagflow.engine.window_committer import OutputDirectories
 from dagflow.errors import MissingJournalError, OperatorError
 from dagflow.execution.messages import WindowJob
 from dagflow.journal.reader import read_state
@@ -184,25 +183,3 @@ def test_a_listener_is_notified_again_of_what_it_refuses(tmp_path: Path) -> None
         noted(listening(tmp_path, TEXTS, fails_at=2))
     assert NOTED == [(1, 1), (2, 2)]
     assert [window_id for window_id, _ in noted(listening(tmp_path, TEXTS))] == [2, 3, 4]
-
-
-def test_an_output_directory_that_is_moved_away_is_reported_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Published files are the user's to move; what is published later is in another place, and the log says so."""
-    output = tmp_path / "out"
-    directories = OutputDirectories([str(output), "memory://elsewhere"], StorageContext.default())
-    directories.published(3)  # this window published nothing
-    for window_id in (4, 5):
-        output.mkdir(exist_ok=True)
-        directories.published(window_id)
-    output.rename(tmp_path / "moved")
-    directories.published(6)
-    assert caplog.messages == []
-    output.mkdir()
-    for window_id in (7, 8):
-        directories.published(window_id)
-    assert caplog.messages == [
-        f"the output directory {output} was moved or removed during the run: the output of windows 4 to 5 of this "
-        "run is not in it; the run continues in a new directory of that name"
-    ]

@@ -8,9 +8,8 @@ import threading
 
 from typing_extensions import override
 
-from dagflow.execution.chain_watch import ChainWatch, StallNotice, Watched
 from dagflow.execution.failures import ActiveCall
-from dagflow.execution.stalls import Stall, StallDetector, StallLimits
+from dagflow.execution.stalls import ChainWatch, Stall, StallDetector, StallLimits, StallNotice, Watched
 from dagflow.execution.task_progress import StallReport, TaskActivity, TaskMessage
 from dagflow.execution.task_watch import SHARED_HOST, TaskTimeoutError, TaskWatch
 from tests.cli.processes import PATIENCE_S

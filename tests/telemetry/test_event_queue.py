@@ -10,8 +10,7 @@ from collections.abc import Sequence
 import pytest
 
 from dagflow.spec.app_spec import HttpTarget
-from dagflow.telemetry.event_queue import CLOSE_S, MOST_WAITING, EventQueue
-from dagflow.telemetry.http_post import post
+from dagflow.telemetry.event_queue import CLOSE_S, MOST_WAITING, EventQueue, post
 from tests.telemetry.http_receiver import closed_address, receiving, silent_address
 
 

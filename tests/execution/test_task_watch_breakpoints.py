@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from dagflow.errors import RunStoppedError
-from dagflow.execution.breakpoints import NoTerminalError, breakpoints, is_debugging
+from dagflow.execution.task_watch import NoTerminalError, breakpoints, is_debugging
 
 
 def test_a_process_without_a_terminal_says_where_to_debug() -> None:

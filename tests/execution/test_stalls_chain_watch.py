@@ -11,7 +11,7 @@ from dagflow import InputPort, Operator, OutputPort
 from dagflow.api.context import Counts, OperatorContext, Progress
 from dagflow.api.records import RecordBatch
 from dagflow.execution.chain import Chain, OperatorClock
-from dagflow.execution.chain_watch import ChainWatch
+from dagflow.execution.stalls import ChainWatch
 from dagflow.plan.physical import Edge, PortRef
 from tests.execution.sample_operators import CallsFunctions
 

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from dagflow.errors import DagflowError
-from dagflow.runtime.class_archive import archive_name, archive_options, make_archive
-from dagflow.runtime.java import cache_folders, find_java_home, use_java
+from dagflow.runtime.java import archive_name, archive_options, cache_folders, find_java_home, make_archive, use_java
 from tests.cli.processes import dagflow_command
 from tests.runtime.test_java import make_java
 
