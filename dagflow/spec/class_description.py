@@ -1,13 +1,14 @@
-"""Describes operators and partitioners: ports and properties, with type, default and meaning."""
+"""Describes operators, partitioners and modules: ports and properties, with type, default and meaning."""
 
 from __future__ import annotations
 
 import inspect
 import os
 import re
+import sys
 import typing
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union
 
@@ -20,13 +21,14 @@ from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.properties import Columns, Count, Millis, Paths, Size, Variants, property_model
 from dagflow.api.regular_expressions import Pattern
 from dagflow.errors import SpecError
-from dagflow.spec.app_spec import Endpoint
+from dagflow.spec.app_spec import Endpoint, OperatorSpec
 from dagflow.spec.class_lookup import DESCRIBED, OPERATOR, POLICY, built_in, find_class, search_path_of
-from dagflow.spec.environment import Environment
-from dagflow.spec.graph_reader import GraphReader, Module
+from dagflow.spec.graph_reader import Graph, GraphReader, Module
 from dagflow.spec.problems import Place, Problems
+from dagflow.spec.step_reader import StepReader
+from dagflow.spec.yaml_parser import flow, parse_file
+from dagflow.spec.yaml_tree import Environment, MappingEntry, Node, Scalar, kind_of
 from dagflow.spec.yaml_tree import Mapping as MappingNode
-from dagflow.spec.yaml_tree import MappingEntry, Scalar
 
 _ENTRY = re.compile(r"^ {4}(\w+)(?: \([^)]*\))?: +(.*(?:\n {6,}.*)*)", re.MULTILINE)
 _ENTRIES = re.compile(r"(?:Args|Attributes|Ports):\n {4}")
@@ -184,19 +186,21 @@ def _fields(
     model: type[BaseModel], hints: Mapping[str, Any], meanings: Mapping[str, str], depth: int = 0
 ) -> tuple[PropertyInfo, ...]:
     found = []
-    for name, field in model.model_fields.items():
-        type_words = type_text(hints.get(name, field.annotation))
-        default = None if field.is_required() else _default(field)
-        text = _size_text(default) if type_words.startswith("size") and default else _yaml_text(default)
-        inner = _models(field.annotation) if depth < _MAX_DEPTH else []
+    for name, declared in model.model_fields.items():
+        type_words = type_text(hints.get(name, declared.annotation))
+        default = None if declared.is_required() else _default(declared)
+        if isinstance(default, BaseModel):
+            default = default.model_dump()
+        text = _size_text(default) if type_words.startswith("size") and isinstance(default, int) else flow(default)
+        inner = _models(declared.annotation) if depth < _MAX_DEPTH else []
         found.append(
             PropertyInfo(
                 name=name,
                 type=type_words,
-                default=None if field.is_required() else text,
-                meaning=field.description or meanings.get(name, ""),
+                default=None if declared.is_required() else text,
+                meaning=declared.description or meanings.get(name, ""),
                 choices=tuple(choice for other in inner for choice in _fields(other, {}, {}, depth + 1))
-                + tuple(choice for mark in field.metadata for choice in _variants(mark)),
+                + tuple(choice for mark in declared.metadata for choice in _variants(mark)),
             )
         )
     return tuple(found)
@@ -208,8 +212,13 @@ def _variants(mark: object) -> Iterator[PropertyInfo]:
             yield replace(info, name=f"{name}.{info.name}")
 
 
-def _default(field: Any) -> Any:
-    value = field.get_default(call_default_factory=True)
+def variants_of(model: type[BaseModel]) -> dict[str, Variants]:
+    fields = model.model_fields.items()
+    return {name: mark for name, declared in fields for mark in declared.metadata if isinstance(mark, Variants)}
+
+
+def _default(declared: Any) -> Any:
+    value = declared.get_default(call_default_factory=True)
     return None if value is PydanticUndefined else value
 
 
@@ -264,21 +273,6 @@ def _size_text(size: int) -> str:
         if size and size % factor == 0:
             return f"{size // factor}{unit}"
     return str(size)
-
-
-def _yaml_text(value: object) -> str:
-    if value is None or isinstance(value, bool):
-        return "null" if value is None else str(value).lower()
-    if isinstance(value, str):
-        is_plain = value.isprintable() and value.strip() == value and any(map(str.isalnum, value))
-        return value if is_plain else repr(value)
-    if isinstance(value, BaseModel):
-        value = value.model_dump()
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_yaml_text, value))}]"
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{key}: {_yaml_text(item)}" for key, item in value.items()) + "}"
-    return str(value)
 
 
 def describe_module(path: str) -> ClassInfo:
@@ -338,3 +332,84 @@ def _exposed_properties(module: Module, prefix: str, name: str, paths: list[list
             known = next((found.choices for found in known if found.name == step), ())
         return [replace(found, name=name) for found in known if found.name == steps[-1]]
     return []
+
+
+@dataclass(frozen=True, slots=True)
+class KnownNames:
+    """What one file adds to the names that every app may use.
+
+    Attributes:
+        types: Dotted paths that the file gives as the type of a property, as `format: my_formats.Pairs` does.
+    """
+
+    classes: Mapping[str, type[Operator]] = field(default_factory=dict)
+    modules: Mapping[str, ClassInfo] = field(default_factory=dict)
+    operators: Mapping[str, ClassInfo] = field(default_factory=dict)
+    types: frozenset[str] = frozenset()
+
+
+def known_names(file: str) -> KnownNames:
+    """The names that an app, or a module's file, brings along.
+
+    Mistakes in it are ignored: what can be read is used, and `dagflow validate` reports the rest.
+
+    Raises:
+        SpecError: The file cannot be read as YAML, or is no mapping.
+    """
+    problems = Problems()
+    environment = Environment(os.environ)
+    root = parse_file(file, environment, problems)
+    if root is not None and not isinstance(root, MappingNode):
+        problems.add(root.place, f"an app is a mapping; got {kind_of(root)}")
+    if not isinstance(root, MappingNode):
+        raise SpecError(problems.found)
+    reader = GraphReader(search_path_of(file), environment, problems, file)
+    section, _ = StepReader(reader.search_path, environment, problems).expand(root)
+    graph = reader.read(section, MappingNode(root.place, {}))
+    modules = {path: describe_use(module, name, path) for name, path, module in _uses(graph, section)}
+    operators = {name: modules[path] for name, path, _ in _uses(graph, section)}
+    classes: dict[str, type[Operator]] = {}
+    for name, spec in graph.operators.items():
+        cls = spec.operator_class
+        if "/" in name or cls is None or not _is_well_declared(cls):
+            continue
+        operators[name] = describe(cls)
+        if "." in spec.class_name and spec.class_name.rpartition(".")[2] == cls.__name__:
+            classes.update(_classes_beside(cls, spec.class_name.rpartition(".")[0]))
+    types = frozenset(path for spec in graph.operators.values() for path in _own_types(spec))
+    return KnownNames(classes, modules, operators, types)
+
+
+def _uses(graph: Graph, section: MappingNode) -> Iterator[tuple[str, str, Any]]:
+    """Each operator that is a module which could be read: its name, the path as it was typed, and the module."""
+    for name, module in graph.modules.items():
+        node: Node = section.entries[name].value
+        path = node.get("module") if isinstance(node, MappingNode) else None
+        if module is not None and isinstance(path, Scalar):
+            yield name, path.shown, module
+
+
+def _classes_beside(cls: type[Operator], module: str) -> Iterator[tuple[str, type[Operator]]]:
+    for name, other in vars(sys.modules[cls.__module__]).items():
+        is_own = isinstance(other, type) and other.__module__ == cls.__module__ and not name.startswith("_")
+        if is_own and OPERATOR.accepts(other) and _is_well_declared(other):
+            yield f"{module}.{name}", other
+
+
+def _own_types(spec: OperatorSpec) -> Iterator[str]:
+    """The dotted paths in those properties of an operator that take {type: name, ...}, or the name alone."""
+    cls: type | None = spec.operator_class
+    if cls is not None and _is_well_declared(cls):
+        for name in variants_of(property_model(cls)):
+            given = spec.properties.get(name)
+            path = given.get("type") if isinstance(given, dict) else given
+            if isinstance(path, str) and "." in path:
+                yield path
+
+
+def _is_well_declared(cls: type) -> bool:
+    try:
+        property_model(cls)
+    except Exception:  # an author's annotations may name anything; validate says what is wrong
+        return False
+    return True

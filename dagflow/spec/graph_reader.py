@@ -12,11 +12,10 @@ from typing import Literal
 
 from dagflow.errors import MOST_LEVELS
 from dagflow.spec.app_spec import Endpoint, OperatorSpec, StreamSpec
-from dagflow.spec.environment import Environment
 from dagflow.spec.operator_reader import OperatorReader
 from dagflow.spec.problems import Place, Problems, quoted
 from dagflow.spec.yaml_parser import parse_file, parse_text
-from dagflow.spec.yaml_tree import Items, Mapping, MappingEntry, Node, NodeReader, Scalar, kind_of
+from dagflow.spec.yaml_tree import Environment, Items, Mapping, MappingEntry, Node, NodeReader, Scalar, kind_of
 from dagflow.suggestions import did_you_mean, nearest
 
 

@@ -9,11 +9,10 @@ import os
 import re
 from dataclasses import dataclass
 
-from dagflow.spec.environment import Environment
 from dagflow.spec.problems import Problems, quoted
 from dagflow.spec.spark_master import MASTER_SETTING, MASTERS, is_master
 from dagflow.spec.yaml_parser import parse_file
-from dagflow.spec.yaml_tree import Mapping, Node, NodeReader, Scalar
+from dagflow.spec.yaml_tree import Environment, Mapping, Node, NodeReader, Scalar
 
 # Names become parts of file names, which file systems limit to 255 bytes.
 APP_NAME = re.compile(r"[a-z0-9-]{1,200}")

@@ -22,8 +22,8 @@ from dagflow.secret_names import (
     is_secret_option,
     mentions_secret,
 )
-from dagflow.spec.environment import hide_braces, show_braces
 from dagflow.spec.yaml_parser import LOADER, resolve, yaml_events
+from dagflow.spec.yaml_tree import hide_braces, show_braces
 from dagflow.storage.location import redacted_within
 from dagflow.storage.options import is_plain_option, is_secret_text
 

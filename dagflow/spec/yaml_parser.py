@@ -1,12 +1,16 @@
-"""Reads YAML into nodes with their places; whatever the bytes are, the result is nodes or problems.
+"""Reads YAML into nodes with their places, and writes values as YAML that it reads back as they were.
 
-Scalars mean what YAML 1.2's core schema says: only true and false are truth values, and dates are text.
+Whatever the bytes are, the result is nodes or problems. Scalars mean what YAML 1.2's core schema says: only true and
+false are truth values, and dates are text.
 """
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from collections.abc import Iterator
+from collections.abc import Mapping as MappingType
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -14,9 +18,18 @@ from typing import Any, Final
 import yaml
 
 from dagflow.errors import MOST_LEVELS
-from dagflow.spec.environment import Environment, hide_braces, show_braces
 from dagflow.spec.problems import Place, Problems, quoted
-from dagflow.spec.yaml_tree import Items, Mapping, MappingEntry, Node, Scalar, ScalarValue
+from dagflow.spec.yaml_tree import (
+    Environment,
+    Items,
+    Mapping,
+    MappingEntry,
+    Node,
+    Scalar,
+    ScalarValue,
+    hide_braces,
+    show_braces,
+)
 from dagflow.suggestions import nearest
 
 MAX_BYTES: Final = 16 << 20
@@ -342,3 +355,68 @@ def _as_given(error: yaml.MarkedYAMLError) -> str:
     if context and opened is not None and mark is not None and opened.line < mark.line:
         context = f"{context} from line {opened.line + 1} on"
     return ", ".join(filter(None, [context, error.problem]))
+
+
+_WIDTH = 100
+"""Characters of a mapping in braces; a longer one has a line for each key."""
+
+_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
+
+
+def scalar(text: str) -> str:
+    """A text as YAML, in quotes where it would mean something else without."""
+    return _key(text).replace("${", "$${")
+
+
+def _key(text: str) -> str:
+    """A key, in which `${` begins no variable."""
+    try:
+        # A dash alone is text in braces only.
+        read = yaml.safe_load(f"- {{a: [{text}], {text}: 1}}\n- {text}\n")
+        is_plain = read == [{"a": [text], text: 1}, text] and text.isprintable()
+    except (yaml.YAMLError, TypeError, ValueError, RecursionError):
+        # It looks like a date or a number and is none, or like lists within lists.
+        is_plain = False
+    if is_plain and resolve(text) == text and not {"#", "$"}.intersection(text):
+        return text
+    return f'"{"".join(map(_escaped, text))}"'
+
+
+def _escaped(char: str) -> str:
+    if char in _ESCAPES:
+        return _ESCAPES[char]
+    if char.isprintable():
+        return char
+    code = ord(char)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def flow(value: Any) -> str:
+    if isinstance(value, MappingType):
+        return f"{{{', '.join(f'{_key(str(name))}: {flow(each)}' for name, each in value.items())}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(flow, value))}]"
+    if isinstance(value, float) and not math.isfinite(value):
+        return ".nan" if math.isnan(value) else ".inf" if value > 0 else "-.inf"
+    return scalar(value) if isinstance(value, str) else json.dumps(value)
+
+
+def behind_key(value: Any, indent: int) -> str:
+    """The value after `key:`, over several lines where that is easier to read."""
+    margin = "\n" + " " * (indent + 2)
+    if isinstance(value, str) and "\n" in value and (header := _block_header(value)):
+        lines = value.replace("${", "$${").removesuffix("\n").split("\n")
+        return f" {header}" + "".join(margin + line if line else "\n" for line in lines)
+    if isinstance(value, list) and value:
+        return "".join(f"{margin}- {flow(each)}" for each in value)
+    if isinstance(value, MappingType) and len(flow(value)) > _WIDTH:
+        return "".join(f"{margin}{_key(str(name))}: {flow(each)}" for name, each in value.items())
+    return f" {flow(value)}"
+
+
+def _block_header(text: str) -> str:
+    """The header of a block that holds a text; "" if no block can hold it."""
+    is_clean = all(char.isprintable() or char in "\n\t" for char in text)
+    if not is_clean or text[0] in " \t\n" or not text.strip("\n") or any(line.isspace() for line in text.split("\n")):
+        return ""
+    return "|+" if text.endswith("\n\n") else "|" if text.endswith("\n") else "|-"

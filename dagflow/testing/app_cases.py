@@ -18,9 +18,9 @@ from dagflow.engine.preview_chain import PreviewOptions
 from dagflow.errors import DagflowError, PlanError, SpecError
 from dagflow.plan.logical import LogicalPlan
 from dagflow.spec.case_reader import AppCase, CaseReader, Expected
-from dagflow.spec.environment import Environment
 from dagflow.spec.problems import Place, Problems
 from dagflow.spec.yaml_parser import parse_file
+from dagflow.spec.yaml_tree import Environment
 from dagflow.spec.yaml_tree import Mapping as MappingNode
 from dagflow.testing.apps import AppFolder, AppOutputs
 from dagflow.testing.faults import InjectedCrash, crashing_disk

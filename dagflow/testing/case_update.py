@@ -11,8 +11,8 @@ from typing import Any
 import yaml
 
 from dagflow.errors import DagflowError
-from dagflow.spec.environment import hide_braces, show_braces
-from dagflow.spec.yaml_text import behind_key, flow
+from dagflow.spec.yaml_parser import behind_key, flow
+from dagflow.spec.yaml_tree import hide_braces, show_braces
 from dagflow.testing.app_cases import Actual
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -120,9 +120,9 @@ class AggregateCall:
         not_a_number = Constant(at, float("nan"), schema.field(parts[function]).type)
         has_nan = Call(at, ">", (column["nan"], Constant(at, 0, BIGINT)))
         if function == "max":
-            return Case(at, ((has_nan, not_a_number),), column["max"])
+            return Case(at, None, ((has_nan, not_a_number),), column["max"])
         is_all = Call(at, "and", (Call(at, "is null", (column["min"],)), has_nan))
-        return Case(at, ((is_all, not_a_number),), column["min"])
+        return Case(at, None, ((is_all, not_a_number),), column["min"])
 
 
 def _total(at: int, column: Mapping[str, ColumnName]) -> tuple[str, Node]:

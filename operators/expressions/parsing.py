@@ -309,12 +309,12 @@ class Converter:
         branches = tuple((self.node(branch.this), self.node(branch.args["true"])) for branch in found.args["ifs"])
         default = found.args.get("default")
         otherwise = Constant(at, None, NULL) if default is None else self.node(default)
-        return Case(at, branches, otherwise, None if found.this is None else self.node(found.this))
+        return Case(at, None if found.this is None else self.node(found.this), branches, otherwise)
 
     def _if(self, found: Any, at: int) -> Node:
         default = found.args.get("false")
         otherwise = Constant(at, None, NULL) if default is None else self.node(default)
-        return Case(at, ((self.node(found.this), self.node(found.args["true"])),), otherwise)
+        return Case(at, None, ((self.node(found.this), self.node(found.args["true"])),), otherwise)
 
     def _cast(self, found: Any, at: int) -> Node:
         return Cast(at, self.node(found.this), self._type(found.args["to"], at), isinstance(found, exp.TryCast))

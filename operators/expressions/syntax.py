@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import pyarrow as pa
@@ -23,7 +23,16 @@ class Node:
 
     @property
     def parts(self) -> tuple[Node, ...]:
-        return ()
+        """The nodes directly within this one, in order of appearance."""
+        return tuple(_nodes_in([getattr(self, field.name) for field in fields(self)]))
+
+
+def _nodes_in(value: Any) -> Iterator[Node]:
+    if isinstance(value, Node):
+        yield value
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _nodes_in(item)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +71,6 @@ class Call(Node):
     is_distinct: bool = False
 
     @property
-    def parts(self) -> tuple[Node, ...]:
-        return self.arguments
-
-    @property
     def is_star(self) -> bool:
         """Whether it stands for all columns, as in count(*)."""
         return self.name == "*" and not self.arguments
@@ -85,23 +90,14 @@ class Cast(Node):
     type: pa.DataType
     is_lenient: bool = False
 
-    @property
-    def parts(self) -> tuple[Node, ...]:
-        return (self.argument,)
-
 
 @dataclass(frozen=True, slots=True)
 class Case(Node):
     """The value of the first branch whose condition is true, or whose condition is equal to an operand."""
 
+    operand: Node | None
     branches: tuple[tuple[Node, Node], ...]
     default: Node
-    operand: Node | None = None
-
-    @property
-    def parts(self) -> tuple[Node, ...]:
-        operand = () if self.operand is None else (self.operand,)
-        return (*operand, *(part for branch in self.branches for part in branch), self.default)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +111,6 @@ class Alias(Node):
 
     argument: Node
     columns: tuple[str, ...]
-
-    @property
-    def parts(self) -> tuple[Node, ...]:
-        return (self.argument,)
 
 
 def walk(node: Node) -> Iterator[Node]:
@@ -139,15 +131,14 @@ def columns_in(node: Node, known: Collection[str] = ()) -> list[str]:
 
 
 def with_parts(node: Node, change: Callable[[Node], Node]) -> Node:
-    if isinstance(node, Call):
-        return replace(node, arguments=tuple(change(part) for part in node.arguments))
-    if isinstance(node, Cast | Alias):
-        return replace(node, argument=change(node.argument))
-    if isinstance(node, Case):
-        branches = tuple((change(condition), change(value)) for condition, value in node.branches)
-        operand = None if node.operand is None else change(node.operand)
-        return replace(node, branches=branches, default=change(node.default), operand=operand)
-    return node
+    """The node with other ones within it."""
+
+    def changed(value: Any) -> Any:
+        if isinstance(value, Node):
+            return change(value)
+        return tuple(map(changed, value)) if isinstance(value, tuple) else value
+
+    return replace(node, **{field.name: changed(getattr(node, field.name)) for field in fields(node)})
 
 
 class ExpressionError(PropertyTextError):

@@ -55,8 +55,8 @@ def test_an_override_may_bring_the_whole_section(tmp_path: Path) -> None:
             "--set reader.limt: operator 'reader' (Reader) has no property 'limt'; did you mean 'limit'?",
         ),
         ("reader.limit.x=5", "--set reader.limit.x: 'limit' is the number 3, and has no 'x' to set"),
-        (f"reader.{'.'.join('x' * 65)}=1", "nested more than 64 levels deep"),
-        (f"reader.{'.'.join('x' * 5000)}=1", "nested more than 64 levels deep"),
+        (f"reader.{'.'.join('x' * 101)}=1", "nested more than 100 levels deep"),
+        (f"reader.{'.'.join('x' * 5000)}=1", "nested more than 100 levels deep"),
         ("reader.limit=${NOPE}", "--set reader.limit: the environment has no variable NOPE"),
     ],
 )

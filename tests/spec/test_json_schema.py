@@ -14,10 +14,10 @@ import yaml
 from dagflow.api.operator import Operator
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.spec.app_reader import APP_KEYS, ATTRIBUTE_KEYS
+from dagflow.spec.class_description import KnownNames, known_names
 from dagflow.spec.class_lookup import OPERATOR, built_in
 from dagflow.spec.graph_reader import MODULE_KEYS, STREAM_KEYS, USE_KEYS
 from dagflow.spec.json_schema import json_schema, module_schema
-from dagflow.spec.known_names import KnownNames, known_names
 from dagflow.spec.operator_reader import OPERATOR_KEYS, POLICY_KEYS
 from tests.nightly import by_day
 from tests.visitors.test_sqlite_store import APP as SQLITE_APP

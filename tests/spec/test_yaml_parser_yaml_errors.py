@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dagflow.spec.environment import Environment
 from dagflow.spec.problems import Problems
 from dagflow.spec.yaml_parser import parse_text
+from dagflow.spec.yaml_tree import Environment
 
 QUOTE = "the quote that begins here is"
 

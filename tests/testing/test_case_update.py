@@ -10,10 +10,9 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dagflow.spec.environment import Environment
 from dagflow.spec.problems import Problems
 from dagflow.spec.yaml_parser import parse_text
-from dagflow.spec.yaml_tree import plain
+from dagflow.spec.yaml_tree import Environment, plain
 from dagflow.testing.app_cases import Actual, failures_of, read_cases
 from dagflow.testing.case_update import update_file, updated
 

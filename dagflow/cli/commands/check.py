@@ -13,9 +13,9 @@ from dagflow.errors import DagflowError
 from dagflow.report.alert_rules import RecentRejects, exceeded_limits, recent_rejects
 from dagflow.report.endpoints import reason_against
 from dagflow.report.reading import WAIT_S, CheckpointReading, read_checkpoint
+from dagflow.spec.app_reader import share_of
 from dagflow.spec.app_spec import AlertSettings
 from dagflow.spec.problems import quoted
-from dagflow.spec.signal_reader import share_of
 from dagflow.storage.context import StorageContext
 
 

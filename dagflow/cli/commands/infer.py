@@ -26,15 +26,12 @@ from dagflow.engine.preview import Preview, preview
 from dagflow.engine.preview_chain import PreviewOptions
 from dagflow.errors import AppError, DagflowError
 from dagflow.plan.logical import LogicalPlan
-from dagflow.spec.class_description import ClassInfo
-from dagflow.spec.environment import Environment
-from dagflow.spec.known_names import known_names
+from dagflow.spec.class_description import ClassInfo, known_names
 from dagflow.spec.operator_reader import COLUMNS, is_column_file, path_of
 from dagflow.spec.problems import Place, Problems
-from dagflow.spec.yaml_parser import parse_file
-from dagflow.spec.yaml_text import scalar
+from dagflow.spec.yaml_parser import parse_file, scalar
+from dagflow.spec.yaml_tree import Environment, Node, Scalar, plain
 from dagflow.spec.yaml_tree import Mapping as YamlMapping
-from dagflow.spec.yaml_tree import Node, Scalar, plain
 from dagflow.storage.file_kinds import FORMAT_BY_KIND
 from dagflow.storage.location import absolute, is_local
 

@@ -20,9 +20,9 @@ from dagflow.cli.shared_options import Settings
 from dagflow.engine.preview import preview
 from dagflow.engine.preview_chain import PreviewOptions
 from dagflow.errors import DagflowError
+from dagflow.spec.class_description import known_names
 from dagflow.spec.json_schema import json_schema
-from dagflow.spec.known_names import known_names
-from dagflow.spec.yaml_text import behind_key, scalar
+from dagflow.spec.yaml_parser import behind_key, scalar
 from dagflow.storage.location import absolute, is_local
 from dagflow.testing.app_cases import failures_of, read_cases
 from dagflow.testing.case_update import update_file

@@ -16,8 +16,8 @@ from dagflow.cli.locations import journal_required, locate
 from dagflow.cli.shared_options import Settings, store_option
 from dagflow.journal.reader import read_journal
 from dagflow.journal.windows import ColumnHistory
+from dagflow.spec.class_description import known_names
 from dagflow.spec.json_schema import json_schema, module_schema
-from dagflow.spec.known_names import known_names
 
 _HISTORY = "history"
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dagflow.cli.scaffold.column_types import column_lines, comment, value_text
 from dagflow.cli.scaffold.format_guess import FormatGuess
 from dagflow.errors import DagflowError
-from dagflow.spec.yaml_text import scalar
+from dagflow.spec.yaml_parser import scalar
 
 SCHEMA_FILE = "app.schema.json"
 _CHECKPOINT = "journal"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from dagflow.spec.yaml_text import flow, scalar
+from dagflow.spec.yaml_parser import flow, scalar
 
 NULL_WORDS = ("NA", "N/A", "n/a", "NULL", "null", "None", "#N/A", "-")
 """Words that stand for no value where all other values of a column are numbers, times or truth values."""

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagflow.plan.load import load_app
-from dagflow.spec.environment import Environment, hide_braces, show_braces
 from dagflow.spec.problems import Place, Problems
+from dagflow.spec.yaml_tree import Environment, hide_braces, show_braces
 from tests.spec.apps import SAMPLES, VALID, changed, problems_of
 
 

@@ -8,11 +8,9 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dagflow.spec.environment import Environment
 from dagflow.spec.problems import Problems
-from dagflow.spec.yaml_parser import parse_text
-from dagflow.spec.yaml_text import behind_key, flow
-from dagflow.spec.yaml_tree import plain
+from dagflow.spec.yaml_parser import behind_key, flow, parse_text
+from dagflow.spec.yaml_tree import Environment, plain
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 VALUES = st.recursive(

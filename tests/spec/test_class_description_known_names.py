@@ -9,8 +9,8 @@ import jsonschema  # type: ignore[import-untyped]  # its stubs are a package tha
 import pytest
 
 from dagflow.errors import SpecError
+from dagflow.spec.class_description import known_names
 from dagflow.spec.json_schema import json_schema, module_schema
-from dagflow.spec.known_names import known_names
 
 OWN = """\
 from typing import Annotated

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from dagflow.spec.app_reader import read
+from dagflow.spec.app_reader import is_http_url, read
 from dagflow.spec.app_spec import AlertSettings, AppSpec, HttpTarget, LineageSettings
 from dagflow.spec.json_schema import json_schema
-from dagflow.spec.signal_reader import is_http_url
 from tests.spec.apps import VALID, problems_of
 from tests.spec.test_json_schema import complaints
 
