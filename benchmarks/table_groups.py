@@ -31,8 +31,7 @@ from dagflow.journal.reader import read_state
 from dagflow.journal.state import JournalState
 from dagflow.metrics import names
 from dagflow.storage.context import StorageContext
-from dagflow.storage.file_facts import FileFacts
-from dagflow.storage.pending import PendingFile
+from dagflow.storage.pending import FileFacts, PendingFile
 
 APP = """\
 name: table-groups

@@ -76,7 +76,7 @@ def directory_mib(directory: Path) -> float:
 
 def track(directory: Path, entries: int, order: str, first: int) -> dict[str, Any]:
     """Take at most PROCESS_FILES files from a number on, and write the last snapshot."""
-    from operators.files.source_events import FileFingerprints
+    from operators.files.metadata import FileFingerprints
     from operators.splitter.index.file_index import FileIndex
     from operators.splitter.index.pending_fingerprints import PendingFingerprints
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from operators.sink.metadata_writer import MetadataWriter as MetadataWriter
     from operators.sink.record_writer import RecordWriter as RecordWriter
     from operators.sink.table_writer import TableWriter as TableWriter
-    from operators.splitter.named_files import FileSplitterBase as FileSplitterBase
+    from operators.splitter.block_splitter import FileSplitterBase as FileSplitterBase
     from operators.splitter.splitter import FileSplitterInput as FileSplitterInput
     from operators.sql.sql import Sql as Sql
     from operators.stateful.deduplicator import Deduplicator as Deduplicator

@@ -15,7 +15,7 @@ from dagflow.journal.planned_tuples import planned_tuples
 from dagflow.journal.saved_state import LeftOut
 from dagflow.journal.windows import WindowIntent, WindowPlan
 from dagflow.storage.context import StorageContext
-from dagflow.storage.file_stat import FileStat
+from dagflow.storage.files import FileStat
 from dagflow.storage.location import redacted
 
 logger = logging.getLogger(__name__)

@@ -31,8 +31,8 @@ from dagflow.execution.task import prescan_of
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import PortRef
 from dagflow.plan.placement import PlacedApp
-from dagflow.storage.file_facts import FileFacts
 from dagflow.storage.location import redacted
+from dagflow.storage.pending import FileFacts
 
 DEFAULT_RECORDS = 20
 DEFAULT_READ_BYTES = 16 << 20

@@ -35,9 +35,8 @@ from dagflow.journal.saved_state import ControlState
 from dagflow.journal.windows import ProducedFiles, WindowIntent, WindowPlan
 from dagflow.plan.added_operators import merger_name
 from dagflow.storage.context import StorageContext
-from dagflow.storage.file_facts import FileFacts
 from dagflow.storage.location import redacted
-from dagflow.storage.pending import PendingFile
+from dagflow.storage.pending import FileFacts, PendingFile
 from dagflow.storage.publishing import discard_all
 
 _PUT_VERSION_BACK = "put the version back that was read; nothing was replaced"

@@ -20,7 +20,7 @@ from dagflow.journal.reader import read_journal, read_state
 from dagflow.journal.retention import JournalRetention
 from dagflow.journal.state import JournalState
 from dagflow.storage.context import StorageContext
-from dagflow.storage.file_stat import FileStat
+from dagflow.storage.files import FileStat
 from dagflow.storage.location import absolute, redacted
 from dagflow.storage.pending import PendingFile
 from dagflow.storage.publishing import find_lost

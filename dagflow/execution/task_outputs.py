@@ -12,9 +12,8 @@ from dagflow.api.sources import FileSources
 from dagflow.errors import StorageError
 from dagflow.execution.failures import BrokenContractError
 from dagflow.storage.context import StorageContext
-from dagflow.storage.file_facts import FileFacts
 from dagflow.storage.location import absolute, redacted
-from dagflow.storage.pending import Durability, PendingFile, PendingWriter
+from dagflow.storage.pending import Durability, FileFacts, PendingFile, PendingWriter
 
 ENDING_BYTES = 64 << 20
 ENDING_FILES = 32

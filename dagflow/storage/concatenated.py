@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from dagflow.errors import MissingError, StorageError
 from dagflow.storage.columns import int64_column
 from dagflow.storage.context import StorageContext
-from dagflow.storage.file_stat import FileStat
+from dagflow.storage.files import FileStat
 from dagflow.storage.location import absolute, name_of, parent, redacted
 from dagflow.storage.pending import PENDING_DIRECTORY
 

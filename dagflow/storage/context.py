@@ -8,8 +8,7 @@ from typing import Any
 
 from dagflow.errors import StorageError
 from dagflow.storage.base import Backend
-from dagflow.storage.file_stat import FileStat
-from dagflow.storage.files import ReadableFile
+from dagflow.storage.files import FileStat, ReadableFile
 from dagflow.storage.location import absolute, is_local, scheme_of
 from dagflow.storage.objects import ObjectStore
 from dagflow.storage.options import StorageOptions, name_one_store

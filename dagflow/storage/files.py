@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import ClassVar, Self
 
 from typing_extensions import override
 
 from dagflow.errors import MissingError, SourceChangedError, StorageError, TransientStorageError
-from dagflow.storage.file_stat import FileStat, require_same_version
+from dagflow.storage.fingerprint import UNKNOWN
 from dagflow.storage.location import redacted
-from dagflow.storage.small_files import Content, LoadedFiles, SmallFiles, fill_buffer
 
 
 class ReadableFile(ABC):
@@ -252,3 +252,139 @@ class Files(ABC):
     def _open_whole(self, expected: FileStat) -> ReadableFile:
         """Open a file that will be read at once, from its beginning to its end."""
         return self.open(expected.url, expected)
+
+
+Content = bytes | memoryview | StorageError
+"""The bytes of a file, or why they could not be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class SmallFiles:
+    """Planned versions of files to read; equally long columns.
+
+    Attributes:
+        base: The common beginning of all URLs, up to and including a slash: only the scheme where the files are in
+            several buckets or on several hosts.
+        names: The rest of each URL.
+        sizes: Planned lengths in bytes.
+        mtimes: Planned modification times in nanoseconds since 1970.
+        etags: Planned etags, or () where there are none.
+        fingerprints: Planned head/tail fingerprints; see FileStat. () where there are none.
+        file_ids: Planned inode numbers, or () where there are none.
+    """
+
+    base: str
+    names: Sequence[str]
+    sizes: Sequence[int]
+    mtimes: Sequence[int]
+    etags: Sequence[str] = ()
+    fingerprints: Sequence[int] = ()
+    file_ids: Sequence[int] = ()
+
+    def expected(self, index: int) -> FileStat:
+        """The planned version of one file."""
+        return FileStat(
+            url=self.base + self.names[index],
+            size_bytes=self.sizes[index],
+            mtime_ns=self.mtimes[index],
+            etag=self.etags[index] if self.etags else "",
+            fingerprint=self.fingerprints[index] if self.fingerprints else UNKNOWN,
+            file_id=self.file_ids[index] if self.file_ids else 0,
+        )
+
+    @property
+    def buffer_bytes(self) -> int:
+        """The size that a buffer for Files.load must have, in bytes."""
+        # For each file one byte more for an added ending, and one that reveals growth.
+        return sum(self.sizes) + 2 * len(self.names)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedFiles:
+    """Files that were read into a buffer, one behind the other.
+
+    Attributes:
+        borders: One more than there are files: the start of each, and the end of the last one.
+        failures: Why a file was not read, by its index; none of its bytes are in the buffer.
+        grown: Indices of files that were appended to since they were planned.
+    """
+
+    borders: list[int]
+    failures: dict[int, StorageError]
+    grown: frozenset[int] = frozenset()
+
+
+def fill_buffer(contents: Iterable[Content], buffer: memoryview, endings: bytes) -> LoadedFiles:
+    """Copy the contents of files into a buffer; see Files.load."""
+    borders, failures, position = [0], {}, 0
+    for index, content in enumerate(contents):
+        if isinstance(content, StorageError):
+            failures[index] = content
+        else:
+            buffer[position : position + len(content)] = content
+            position += len(content)
+            if endings and content and content[-1] not in endings:
+                buffer[position] = endings[0]
+                position += 1
+        borders.append(position)
+    return LoadedFiles(borders, failures)
+
+
+@dataclass(frozen=True, slots=True)
+class FileStat:
+    """A file or directory, by the information of its store.
+
+    Attributes:
+        url: Its location.
+        size_bytes: Its size; 0 for a directory.
+        mtime_ns: Its modification time in nanoseconds since 1970; 0 where the store has none.
+        etag: The store's own tag of the content; "" where it has none.
+        is_directory: Whether it is a directory.
+        fingerprint: For a planned version that may have been appended to since: its head/tail fingerprint, by which the
+            first size_bytes are recognised. 0 where none was taken.
+        file_id: Inode number, see file_id_of(): a file keeps it when it is appended to or renamed; 0 where unknown.
+    """
+
+    url: str
+    size_bytes: int
+    mtime_ns: int = 0
+    etag: str = ""
+    is_directory: bool = False
+    fingerprint: int = UNKNOWN
+    file_id: int = 0
+
+    def difference(self, now: FileStat) -> str:
+        """How a later look at the same file differs, in words; "" for the same version.
+
+        Etags decide where both have one: object stores report times in whole seconds.
+        """
+        if self.size_bytes != now.size_bytes:
+            return f"it had {self.size_bytes} bytes, now it has {now.size_bytes}"
+        if self.etag and now.etag:
+            was, etag = _opaque(self.etag), _opaque(now.etag)
+            return "" if was == etag else f"its etag was {was}, now it is {etag}"
+        if self.mtime_ns and now.mtime_ns and self.mtime_ns != now.mtime_ns:
+            return f"it was modified at {self.mtime_ns} ns, now at {now.mtime_ns} ns since 1970"
+        if self.file_id and now.file_id and self.file_id != now.file_id:
+            return "it is another file of the same name, size and time"
+        return ""
+
+
+def _opaque(etag: str) -> str:
+    # A server may send the strong form of a tag in one answer and the weak one, W/"...", in another.
+    return etag.removeprefix('W/"')
+
+
+def require_same_version(expected: FileStat | None, found: FileStat) -> None:
+    """Refuse a file that is not the planned version.
+
+    Raises:
+        SourceChangedError: The file has another version; the message names the difference.
+    """
+    difference = expected.difference(found) if expected is not None else ""
+    if difference:
+        raise SourceChangedError(
+            f"the file changed after it was planned: {difference}",
+            url=redacted(found.url),
+            is_rewritten=bool(found.file_id and expected is not None and expected.file_id == found.file_id),
+        )

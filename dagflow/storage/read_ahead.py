@@ -16,8 +16,7 @@ from typing_extensions import override
 
 from dagflow.errors import TransientStorageError
 from dagflow.storage.context import StorageContext
-from dagflow.storage.file_stat import FileStat
-from dagflow.storage.files import RangedFile, ReadableFile
+from dagflow.storage.files import FileStat, RangedFile, ReadableFile
 from dagflow.storage.pending import REQUESTS, request_threads
 
 PART_BYTES = 4 << 20

@@ -12,11 +12,10 @@ import pytest
 
 from dagflow.errors import MissingError, SourceChangedError, StorageError
 from dagflow.storage.context import StorageContext
-from dagflow.storage.file_stat import FileStat
+from dagflow.storage.files import FileStat, SmallFiles
 from dagflow.storage.location import scheme_of
 from dagflow.storage.pending import PendingFile, PendingFiles, pending_tag
 from dagflow.storage.publishing import publish_all
-from dagflow.storage.small_files import SmallFiles
 
 TAG = pending_tag("app", 1)
 

@@ -20,7 +20,7 @@ from dagflow.execution.chain import Chain, tear_down
 from dagflow.execution.state_codec import StateCodec
 from dagflow.journal.saved_state import SavedState
 from dagflow.plan.physical import PortRef
-from dagflow.storage.file_facts import FileFacts
+from dagflow.storage.pending import FileFacts
 from dagflow.suggestions import did_you_mean
 
 

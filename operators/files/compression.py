@@ -17,7 +17,7 @@ from isal import isal_zlib
 from dagflow.errors import DagflowError
 from dagflow.storage.file_kinds import MARKS_BY_NAME, compression_name_of_content, compression_name_of_url
 from dagflow.storage.location import redacted
-from operators.files.file_columns import NameColumn
+from operators.files.small_file_batch import NameColumn
 
 WINDOW_BYTES = 128 << 20
 """Bytes of content that a file may refer back to, at most; zstd has this limit itself. A decompressor holds as many."""

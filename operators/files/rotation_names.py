@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 import pyarrow.compute as pc
 
-from dagflow.storage.columns import binary_column, flags_of, positions_in
+from dagflow.storage.columns import binary_column, flags_of
 from operators.files.compression import COMPRESSIONS
 
 MAX_SHIFTS = 3
@@ -28,10 +28,7 @@ _EXTENSION = r"\.[A-Za-z][^./]*"
 _ADDED_ENDS = (rf"{_ADDED}()", rf"{_ADDED}({_EXTENSION})")
 _WITHOUT_ADDED = [re.compile(f"(.+){end}".encode(), re.DOTALL) for end in _ADDED_ENDS]
 _NUMBERED = re.compile(rb"(.+[.\-_])([0-9]{1,4})", re.DOTALL)
-_NUMBERED_END = r"[^/][.\-_][0-9]{1,4}$"
-_COMPRESSED_END = rf"(?i)(?:{_SUFFIXES})$"
-_NUMBERS_A_STEM = 10_000
-_NONE = np.empty(0, np.intp)
+_ROTATED_END = rf"[^/](?:{_ADDED}(?:{_EXTENSION})?|(?i:{_SUFFIXES}))$"
 _LOWEST_NUMBERS = (0, 1)
 """Numbers of files that stay uncompressed until the next rotation."""
 
@@ -49,9 +46,13 @@ def earlier_paths(path: bytes) -> list[bytes]:
     of a compression they may also have been the same without it. A name that ends in a number may have ended in a
     lower one. A directory for rotated files may lie beside the log.
     """
+    return _in_both_directories(path, _earlier_names)
+
+
+def _in_both_directories(path: bytes, names_before: Callable[[bytes], Iterator[bytes]]) -> list[bytes]:
     directory, _, name = path.rpartition(b"/")
     above = directory.rpartition(b"/")[0]
-    earlier = dict.fromkeys(_earlier_names(name))
+    earlier = dict.fromkeys(names_before(name))
     return [place + b"/" + name for place in dict.fromkeys((directory, above)) for name in earlier if place or above]
 
 
@@ -71,12 +72,23 @@ def _earlier_names(name: bytes) -> Iterator[bytes]:
     bare = uncompressed(name)
     if bare != name:
         yield bare
-    if numbered := _NUMBERED.fullmatch(bare):
+    yield from _lower_numbers(bare)
+    yield from _without_ends(bare)
+
+
+def _lower_numbers(name: bytes, shifts: int = MAX_SHIFTS, lowest: Iterable[int] = ()) -> Iterator[bytes]:
+    """The name with each number that may have been at its end some rotations ago, or was the lowest one."""
+    if numbered := _NUMBERED.fullmatch(name):
         number = int(numbered[2])
-        for before in range(number - 1, max(-1, number - 1 - MAX_SHIFTS), -1):
+        # The number of a year does not come from so many rotations.
+        far = (before for before in lowest if before < number <= before + MOST_SHIFTS)
+        for before in (*range(number - 1, max(-1, number - 1 - shifts), -1), *far):
             yield numbered[1] + b"%d" % before
+
+
+def _without_ends(name: bytes) -> Iterator[bytes]:
     for pattern in _WITHOUT_ADDED:
-        yield from reversed(list(_shortened(bare, pattern)))
+        yield from reversed(list(_shortened(name, pattern)))
 
 
 def _shortened(name: bytes, pattern: re.Pattern[bytes]) -> Iterator[bytes]:
@@ -99,93 +111,18 @@ def rotated(paths: Sequence[bytes], are_known: Callable[[Sequence[bytes]], set[b
     get another inode when they are given a higher number, and then the log is known as well. Only the lowest numbers of
     farther_paths() are looked for.
     """
-    every = binary_column(paths)
-    compressed = np.flatnonzero(_matches(every, f"[^/]{_COMPRESSED_END}"))
-    bare = pc.replace_substring_regex(every, _COMPRESSED_END, "") if len(compressed) else every
-    start = _Names(bare)
-    levels = [start.derived(compressed, bare.take(compressed)), _with_lower_numbers(start, compressed)]
-    for end in _ADDED_ENDS:
-        level = start
-        while len((level := level.without(end)).names):
-            levels.append(level)
-    # Millions of numbered files have few names without their numbers.
-    distinct = {path for level in levels for path in level.names.to_pylist()}
-    known = are_known(sorted({*distinct, *map(_above, distinct)})) if distinct else set()
-    if wanted := [path for path in distinct if path in known or _above(path) in known]:
-        column = binary_column(wanted)
-        for level in reversed(levels):
-            level.mark(column)
-    return start.is_known
+    is_known = np.zeros(len(paths), bool)
+    rows = np.flatnonzero(flags_of(pc.match_substring_regex(binary_column(paths), _ROTATED_END))).tolist()
+    earlier = {row: _in_both_directories(paths[row], _suspected_names) for row in rows}
+    if asked := sorted(set(itertools.chain.from_iterable(earlier.values()))):
+        known = are_known(asked)
+        is_known[[row for row, before in earlier.items() if not known.isdisjoint(before)]] = True
+    return is_known
 
 
-class _Names:
-    """Names derived from those of files, each once, and whether a file is known under one or one derived from it.
-
-    Args:
-        names: The names.
-        before: The names that these are derived from; None for the files' own names.
-        rows: Rows of `before`, each as often as names are derived from it.
-        positions: The positions in `names` of the names derived from these rows.
-    """
-
-    def __init__(
-        self,
-        names: pa.Array | pa.ChunkedArray,
-        before: _Names | None = None,
-        rows: npt.NDArray[np.integer] = _NONE,
-        positions: npt.NDArray[np.integer] = _NONE,
-    ) -> None:
-        self.names = names
-        self.is_known = np.zeros(len(names), bool)
-        self._before = before
-        self._rows = rows
-        self._positions = positions
-
-    def derived(self, rows: npt.NDArray[np.integer], names: pa.Array | pa.ChunkedArray) -> _Names:
-        distinct = pc.unique(names)
-        return _Names(distinct, self, rows, positions_in(names, distinct)[1])
-
-    def without(self, end: str) -> _Names:
-        """The names without a suffix that the pattern matches; other names derive nothing."""
-        chosen = np.flatnonzero(_matches(self.names, f"[^/]{end}$"))
-        names = self.names.take(chosen)
-        return self.derived(chosen, pc.replace_substring_regex(names, f"^((?s:.*[^/])){end}$", r"\1\2"))
-
-    def mark(self, known: pa.Array) -> None:
-        """Mark the names that are known, and those that they are derived from; to be called in reverse order."""
-        self.is_known |= positions_in(self.names, known)[0]
-        if self._before is not None:
-            self._before.is_known[self._rows[self.is_known[self._positions]]] = True
-
-
-def _with_lower_numbers(start: _Names, compressed: npt.NDArray[np.integer]) -> _Names:
-    """The names derived from compressed names that end in a number."""
-    names = start.names.take(compressed)
-    is_numbered = np.flatnonzero(_matches(names, _NUMBERED_END))
-    names, rows = names.take(is_numbered), compressed[is_numbered]
-    stems = pc.replace_substring_regex(names, "[0-9]{1,4}$", "")
-    distinct = pc.unique(stems)
-    stem_of = positions_in(stems, distinct)[1].astype(np.int64)
-    ends = pc.replace_substring_regex(names, r"^(?s:.*[.\-_])", "").to_pylist()
-    numbers = np.fromiter(map(int, ends), np.int64, len(ends))
-    lower = [numbers - 1 - shift for shift in range(MAX_SHIFTS + 1)]
-    lower += [np.full(len(numbers), lowest) for lowest in _LOWEST_NUMBERS]
-    # The number of a year does not come from so many rotations.
-    is_lower = np.concatenate([(below >= 0) & (below < numbers) & (numbers - below <= MOST_SHIFTS) for below in lower])
-    pairs = np.concatenate([stem_of * _NUMBERS_A_STEM + below for below in lower])[is_lower]
-    asked, positions = np.unique(pairs, return_inverse=True)
-    stem_names = distinct.to_pylist()
-    names = [
-        stem_names[stem] + b"%d" % number for stem, number in (divmod(pair, _NUMBERS_A_STEM) for pair in asked.tolist())
-    ]
-    return _Names(binary_column(names), start, np.tile(rows, len(lower))[is_lower], positions)
-
-
-def _matches(names: pa.Array | pa.ChunkedArray, pattern: str) -> npt.NDArray[np.bool_]:
-    return flags_of(pc.match_substring_regex(names, pattern))
-
-
-def _above(path: bytes) -> bytes:
-    """The path of the file of the same name in the directory above."""
-    directory, _, name = path.rpartition(b"/")
-    return directory.rpartition(b"/")[0] + b"/" + name
+def _suspected_names(name: bytes) -> Iterator[bytes]:
+    bare = uncompressed(name)
+    if bare != name:
+        yield bare
+        yield from _lower_numbers(bare, MAX_SHIFTS + 1, _LOWEST_NUMBERS)
+    yield from _without_ends(bare)

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from dagflow.errors import DagflowError
 from dagflow.storage.context import StorageContext
-from dagflow.storage.file_stat import FileStat
+from dagflow.storage.files import FileStat
 from dagflow.storage.location import absolute, is_local, name_of, redacted
 from dagflow.suggestions import did_you_mean
 from operators.expressions.sql_types import as_decimal, normal_type

@@ -9,8 +9,7 @@ import numpy as np
 
 from dagflow.errors import SourceChangedError
 from dagflow.storage.context import StorageContext
-from dagflow.storage.file_stat import FileStat
-from dagflow.storage.files import ReadableFile
+from dagflow.storage.files import FileStat, ReadableFile
 from dagflow.storage.fingerprint import (
     PROBED_BYTES,
     UNKNOWN,
@@ -19,8 +18,7 @@ from dagflow.storage.fingerprint import (
 )
 from dagflow.storage.location import redacted
 from dagflow.storage.read_ahead import ReadAhead, Stretch
-from operators.files.metadata import BlockMetadata, FileVersion
-from operators.files.source_events import Fate, FileFingerprints, ReadPart
+from operators.files.metadata import BlockMetadata, Fate, FileFingerprints, FileVersion, ReadPart
 from operators.reader.byte_source import BufferedFiles, ByteSource, MeasuredFile
 from operators.reader.formats.base import ByteAccounting
 

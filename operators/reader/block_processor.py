@@ -36,9 +36,8 @@ from dagflow.metrics.names import (
     VANISHED,
 )
 from dagflow.storage.location import redacted
-from operators.files.metadata import BlockMetadata
+from operators.files.metadata import BlockMetadata, Fate, FileFingerprints, ReadPart
 from operators.files.small_file_batch import SmallFileBatch
-from operators.files.source_events import Fate, FileFingerprints, ReadPart
 from operators.reader.block_files import (
     BlockFiles,
     left_out_fingerprint,

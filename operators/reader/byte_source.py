@@ -14,7 +14,7 @@ from typing_extensions import override
 from dagflow.api.records import RecordBatch
 from dagflow.storage.file_kinds import TEXT_HEAD_BYTES, wide_encoding
 from dagflow.storage.files import ReadableFile
-from operators.files.file_columns import Column
+from operators.files.metadata import Column
 from operators.files.small_file_batch import SmallFileBatch, SmallFileBlocks
 
 UNKNOWN_SIZE = 1 << 62

@@ -12,10 +12,9 @@ import pyarrow as pa
 
 from dagflow.api.context import OperatorContext, WaitingEnd
 from dagflow.api.records import RecordBatch
+from dagflow.storage.files import SmallFiles
 from dagflow.storage.location import redacted
-from dagflow.storage.small_files import SmallFiles
-from operators.files.file_columns import Column
-from operators.files.metadata import BlockMetadata
+from operators.files.metadata import BlockMetadata, Column
 from operators.files.small_file_batch import SmallFileBatch
 from operators.reader.block_files import RateLimiter, buffered_fingerprints
 from operators.reader.block_processor import ErrorPolicy, ReadStep, TaskAccounting, no_records

@@ -18,10 +18,10 @@ from dagflow.api.properties import OutputPath, PartOfPath
 from dagflow.api.saved_values import RowTable
 from dagflow.errors import MissingError, SourceChangedError, StorageError
 from dagflow.metrics.names import CLEANED, CLEANED_NOT
+from dagflow.storage.base import flush_disks
 from dagflow.storage.context import StorageContext
-from dagflow.storage.file_stat import FileStat
+from dagflow.storage.files import FileStat
 from dagflow.storage.location import absolute, is_local, join, parent, redacted
-from dagflow.storage.source_files import flush_disks
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.files.small_file_batch import SmallFileBatch
 

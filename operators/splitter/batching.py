@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 
 from dagflow.storage.roots import Roots
-from operators.files.file_columns import Column
-from operators.files.metadata import FileVersion
+from operators.files.metadata import Column, FileVersion
 from operators.files.small_file_batch import SmallFileBatch
-from operators.splitter.scan.clock import Clock
 from operators.splitter.scan.listed_files import ListedFiles
+from operators.splitter.scan.scan_sources import Clock
 
 SMALL_PARTS = 16
 """A file is small if this many files of its size fit into a batch: batches are then full to within 6 %."""

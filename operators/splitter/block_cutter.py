@@ -16,11 +16,10 @@ from dagflow.api.ports import Emitter
 from dagflow.metrics import names
 from dagflow.storage.location import redacted
 from operators.files.compression import CUT_SUFFIXES, stays_whole, unreadable_by_name
-from operators.files.file_columns import Column
-from operators.files.metadata import NO_CONTINUATION, BlockMetadata, Continuation, FileMetadata, FileVersion
+from operators.files.metadata import NO_CONTINUATION, BlockMetadata, Column, Continuation, FileMetadata, FileVersion
 from operators.splitter.batching import BatchState, SmallFileBatcher
-from operators.splitter.scan.clock import Clock
 from operators.splitter.scan.listed_files import ListedFiles
+from operators.splitter.scan.scan_sources import Clock
 
 logger = logging.getLogger(__name__)
 

@@ -18,8 +18,7 @@ from dagflow.api.regular_expressions import Pattern
 from dagflow.errors import MissingError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute
-from operators.files.metadata import NO_CONTINUATION
-from operators.files.source_events import FileFingerprints, ReadPart
+from operators.files.metadata import NO_CONTINUATION, FileFingerprints, ReadPart
 from operators.splitter.block_cutter import CutterState, OpenFile, estimated
 from operators.splitter.block_splitter import BlockSplitter
 from operators.splitter.changes.change_detection import ChangeDetector
@@ -36,13 +35,11 @@ from operators.splitter.explanation import InputExplanation
 from operators.splitter.index.file_index import FileIndex
 from operators.splitter.index.pending_fingerprints import FingerprintState
 from operators.splitter.index.taken_files import TakenFiles, TakenState
-from operators.splitter.scan.clock import Clock
-from operators.splitter.scan.links import reads_all_in
 from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.scan_roots import find_roots, missing_root
-from operators.splitter.scan.scan_sources import SingleScan, TimeBasedDirectoryScanner, watched
+from operators.splitter.scan.scan_sources import Clock, SingleScan, TimeBasedDirectoryScanner, watched
 from operators.splitter.scan.scanner import Scanner
-from operators.splitter.scan.selection import Selection
+from operators.splitter.scan.selection import Selection, reads_all_in
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,7 @@ from dagflow.engine.window_committer import intent_of
 from dagflow.execution.messages import TaskResult
 from dagflow.metrics.counters import Counters
 from dagflow.plan.placement import place
-from dagflow.storage.file_facts import FileFacts
-from dagflow.storage.pending import PendingFile
+from dagflow.storage.pending import FileFacts, PendingFile
 from tests.engine.dags import dag
 from tests.engine.sample_app import TextSource
 from tests.execution.sample_operators import SampleWords

@@ -6,8 +6,7 @@ import pytest
 
 from dagflow.journal.state import HeldFiles
 from dagflow.journal.windows import WindowIntent, WindowPlan
-from dagflow.storage.file_facts import FileFacts
-from dagflow.storage.pending import PendingFile
+from dagflow.storage.pending import FileFacts, PendingFile
 
 
 def file(name: str, operator: str = "table") -> PendingFile:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dagflow.errors import SourceChangedError, StorageError
-from dagflow.storage.file_stat import FileStat
-from dagflow.storage.files import RangedFile
+from dagflow.storage.files import FileStat, RangedFile
 
 
 class FixedAnswerFile(RangedFile):

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dagflow.errors import MissingError, SourceChangedError
-from dagflow.storage.file_stat import FileStat
+from dagflow.storage.files import FileStat
 from dagflow.storage.pending import REQUESTS
 from dagflow.storage.read_ahead import MARGIN_BYTES, PART_BYTES, ReadAhead, Stretch
 from tests.nightly import examples

@@ -12,8 +12,7 @@ from typing_extensions import Buffer, override
 from dagflow.storage.backends.fsspec import FsspecBackend, FsspecObjectStore, FsspecPendingFiles, FsspecPendingWriter
 from dagflow.storage.backends.fsspec.client import FsspecClient
 from dagflow.storage.backends.fsspec.files import FsspecFile, FsspecFiles
-from dagflow.storage.file_stat import FileStat
-from dagflow.storage.files import RangedFile
+from dagflow.storage.files import FileStat, RangedFile
 from dagflow.storage.options import StorageOptions
 from dagflow.storage.pending import Durability, PendingFile, PendingWriter
 from dagflow.storage.roots import Roots

@@ -11,8 +11,7 @@ from typing_extensions import Buffer, override
 
 from dagflow.errors import AlreadyExistsError, MissingError
 from dagflow.storage.base import Backend
-from dagflow.storage.file_stat import FileStat, require_same_version
-from dagflow.storage.files import Files, ReadableFile
+from dagflow.storage.files import Files, FileStat, ReadableFile, require_same_version
 from dagflow.storage.location import join, name_of, parent
 from dagflow.storage.objects import ObjectStore
 from dagflow.storage.options import StorageOptions, options_of

@@ -12,8 +12,8 @@ from dagflow.api.context import RunPreparation
 from dagflow.api.transactions import DecidedWindow, Target, TargetState, TransactionalSink
 from dagflow.errors import StorageError
 from dagflow.storage.context import StorageContext
-from dagflow.storage.file_facts import FileFacts
 from dagflow.storage.location import absolute, join
+from dagflow.storage.pending import FileFacts
 
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS records (record BLOB)",

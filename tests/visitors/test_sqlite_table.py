@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dagflow.api.transactions import Target
-from dagflow.storage.file_facts import FileFacts
-from dagflow.storage.pending import PendingFile
+from dagflow.storage.pending import FileFacts, PendingFile
 from dagflow.testing.target_contract import TargetContract
 from tests.visitors.sqlite_table import SqliteTarget
 

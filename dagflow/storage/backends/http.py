@@ -16,8 +16,7 @@ from dagflow.storage.backends.fsspec import FsspecBackend
 from dagflow.storage.backends.fsspec.client import FsspecClient
 from dagflow.storage.backends.fsspec.files import FsspecFile, FsspecFiles, stat_of
 from dagflow.storage.backends.fsspec.retries import LOOK_PATIENCE_S, answered
-from dagflow.storage.file_stat import FileStat, require_same_version
-from dagflow.storage.files import RangedFile
+from dagflow.storage.files import FileStat, RangedFile, require_same_version
 from dagflow.storage.location import redacted
 
 _MARKS = ("ETag", "Last-Modified")

@@ -29,8 +29,8 @@ from operators.files.compression import (
     compression_of_content,
     has_compressed_name,
 )
-from operators.files.file_columns import NameColumn
 from operators.files.metadata import BlockMetadata
+from operators.files.small_file_batch import NameColumn
 from operators.reader.byte_source import ByteSource
 from operators.reader.compression.stream import CorruptArchiveError, may_become_skippable
 

@@ -13,7 +13,7 @@ from dagflow.api.context import OutputFiles
 from dagflow.api.properties import HasProperties
 from dagflow.api.records import RecordBatch
 from dagflow.api.sources import FileSources
-from dagflow.storage.file_facts import FileFacts
+from dagflow.storage.pending import FileFacts
 
 
 class FileStream:

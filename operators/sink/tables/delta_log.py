@@ -14,7 +14,7 @@ from deltalake.exceptions import DeltaError
 
 from dagflow.errors import DagflowError, MissingError, StorageError
 from dagflow.storage.context import StorageContext
-from dagflow.storage.file_stat import FileStat
+from dagflow.storage.files import FileStat
 from dagflow.storage.location import is_local, join, name_of, parent
 from operators.sink.columns.nested_types import with_types
 from operators.sink.columns.table_columns import has_fraction, plain_schema

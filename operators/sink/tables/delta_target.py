@@ -15,10 +15,9 @@ from deltalake.transaction import AddAction, RemoveAction, create_table_with_add
 from dagflow.api.transactions import DecidedReplay, DecidedWindow, ReplayableState, TargetState
 from dagflow.errors import ANOTHER_TABLE, DagflowError, StorageError
 from dagflow.storage.context import StorageContext
-from dagflow.storage.file_facts import FileFacts
-from dagflow.storage.file_stat import FileStat
+from dagflow.storage.files import FileStat
 from dagflow.storage.location import join, name_of, redacted
-from dagflow.storage.pending import PendingFile
+from dagflow.storage.pending import FileFacts, PendingFile
 from operators.sink.columns.nested_types import nulls_of
 from operators.sink.columns.table_columns import schema_of_text
 from operators.sink.tables.base import Table, TableReader, TableShape

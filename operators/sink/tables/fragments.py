@@ -15,9 +15,9 @@ from dagflow.api.records import RecordBatch
 from dagflow.errors import LostOutputError, MissingError
 from dagflow.metrics.names import RESCUED_VALUES
 from dagflow.storage.context import StorageContext
-from dagflow.storage.file_facts import FileFacts
 from dagflow.storage.fingerprint import updated_crc32
 from dagflow.storage.location import join, redacted
+from dagflow.storage.pending import FileFacts
 from operators.sink.columns.nested_types import common_type, joined_type, with_columns
 from operators.sink.columns.record_origins import ORIGINS, parted_from_origins, with_origins
 from operators.sink.columns.table_columns import TableColumns, schema_of_text, schema_text, with_rescued

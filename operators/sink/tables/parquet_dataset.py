@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from dagflow.api.transactions import Target, TargetDecision
 from dagflow.errors import DagflowError, MissingError
 from dagflow.storage.context import StorageContext
-from dagflow.storage.file_stat import FileStat
+from dagflow.storage.files import FileStat
 from dagflow.storage.location import absolute, join, name_of, redacted
 from dagflow.storage.partition_names import column_of
 from dagflow.storage.pending import PendingFile

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from dagflow.api.context import OperatorContext
 from dagflow.api.records import RecordBatch
-from dagflow.storage.file_facts import FileFacts
+from dagflow.storage.pending import FileFacts
 from operators.sink.columns.nested_types import with_columns
 from operators.sink.columns.table_columns import schema_text
 from operators.sink.file_sink import FileSink

@@ -12,9 +12,8 @@ import pyarrow as pa
 from dagflow.api.transactions import ColumnChange, Target, TargetDecision
 from dagflow.errors import DagflowError
 from dagflow.metrics.names import ALL_RESCUED
-from dagflow.storage.file_facts import FileFacts
 from dagflow.storage.location import redacted
-from dagflow.storage.pending import PendingFile
+from dagflow.storage.pending import FileFacts, PendingFile
 from operators.rescued_values import RESCUED
 from operators.sink.columns.fitted_columns import Proposal, new_type, place_key, wider_for
 from operators.sink.columns.nested_types import joined_type, nullable_type

@@ -18,40 +18,37 @@ from dagflow.metrics import names
 from dagflow.storage.fingerprint import UNKNOWN
 from dagflow.storage.location import redacted
 from dagflow.storage.roots import Roots
+from operators.files.metadata import Fate
 from operators.files.rotation_names import uncompressed
-from operators.files.source_events import Fate
-from operators.splitter.changes.changed_files import (
+from operators.splitter.changes.detection_rules import (
     ChangedFiles,
+    DetectionRules,
     GrowthNotes,
     as_rewritten,
     closing,
-    is_rewritten,
-    lost_end,
-)
-from operators.splitter.changes.detection_rules import (
-    DetectionRules,
     in_larger_steps,
     is_other_file,
+    is_rewritten,
     is_tail,
     is_unchanged,
     looks_appended,
+    lost_end,
     taken_prefix,
 )
-from operators.splitter.changes.fingerprint_lookahead import FingerprintLookahead, WholeStep
+from operators.splitter.changes.needed_fingerprints import NeededFingerprints
 from operators.splitter.changes.renames.cases import Continuing
 from operators.splitter.changes.renames.copies import COPY_GRACE_S
-from operators.splitter.changes.renames.found_files import FileDecision, FoundFile
-from operators.splitter.changes.renames.index_notes import IndexNotes, names_to_know
+from operators.splitter.changes.renames.found_files import FileDecision, FoundFile, IndexNotes, names_to_know
 from operators.splitter.changes.renames.rename_detector import RenameDetector
 from operators.splitter.index.entries import SHORTER, IndexEntry, ReadVersion, is_part
 from operators.splitter.index.file_index import FileIndex
 from operators.splitter.index.fingerprinting import FilePrefix, InTasks, prefixes_of, take_fingerprints
 from operators.splitter.index.index_view import IndexEntries, IndexView
 from operators.splitter.index.pending_fingerprints import InFlightFiles, PendingFingerprints
-from operators.splitter.scan.clock import Clock
 from operators.splitter.scan.listed_files import FileRow, ListedFiles
 from operators.splitter.scan.local_listing import LocalLister
 from operators.splitter.scan.scan_roots import Root
+from operators.splitter.scan.scan_sources import Clock
 from operators.splitter.scan.scanner import Scanner
 from operators.splitter.scan.walk import LAST_STEP
 
@@ -68,6 +65,10 @@ _NewOrChanged = tuple[ListedFiles, IndexEntry | None]
 
 _Restored = tuple[ListedFiles, IndexEntries]
 """Files with the sizes and times of versions that were taken, the entries of these, and with other inodes."""
+
+
+class HeldStep(list[ListedFiles]):
+    """Files that were held, in the order in which they are taken: the index entry of one depends on those before it."""
 
 
 class ChangeDetector:
@@ -101,7 +102,7 @@ class ChangeDetector:
         self._renames = RenameDetector(index, pending, roots, in_tasks, clock)
         self._growth = GrowthNotes(clock)
         self._changed = ChangedFiles(rules.on_change, index, counters, self._growth)
-        self._lookahead = FingerprintLookahead(rules, counters, in_tasks)
+        self._fingerprints = NeededFingerprints(rules, counters, in_tasks)
         self._waiting = WaitingFiles(index, roots)
         self._moved: set[bytes] = set()
         self._incomplete = 0
@@ -124,20 +125,20 @@ class ChangeDetector:
         """Scan once without counting the files that are left for later scans: the next one may follow at once."""
         self.has_more = False
         self._moved.clear()
-        self._lookahead.begin_scan()
+        self._fingerprints.begin_scan()
         self._renames.begin_scan()
         if self._rules.latest_first:
             yield from self._scan_newest()
         else:
-            yield from self._lookahead.add_fingerprints(self._compare_scan(self._rules))
-        yield from self._lookahead.add_fingerprints([self._resolve_held()])
+            yield from self._completed(self._compare_scan(self._rules))
+        yield from self._resolve_held()
         if not (self._incomplete or self._renames.left.has_more):
             # What a file that is left for later was before is not known yet.
             yield from self._waiting.deleted(self._moved)
         self._renames.left.end_scan()
         self._growth.report()
-        self._lookahead.end_scan()
-        self.has_more |= self._renames.left.has_more or self._lookahead.has_more
+        self._fingerprints.end_scan()
+        self.has_more |= self._renames.left.has_more or self._fingerprints.has_more
 
     def all_changes(self) -> Generator[ListedFiles]:
         """Scan as often as needed to find all changes; see changes()."""
@@ -153,10 +154,13 @@ class ChangeDetector:
         """Scan once, only to note the files that were not taken, even if they were modified recently."""
         rules = replace(self._rules, completeness=replace(self._rules.completeness, min_age_millis=0))
         steps = self._compare_scan(rules, holds=False)
-        yield from self._lookahead.add_fingerprints(
-            [replace(files, start=0, is_noted=True) for files in step] for step in steps
-        )
+        yield from self._completed([replace(files, start=0, is_noted=True) for files in step] for step in steps)
         self._count_incomplete()
+
+    def _completed(self, steps: Iterable[Sequence[ListedFiles]]) -> Generator[ListedFiles]:
+        """The files of some steps with the fingerprints that they need."""
+        for step in steps:
+            yield from filter(len, self._fingerprints.complete(step))
 
     def _count_incomplete(self) -> None:
         if self._incomplete:
@@ -168,10 +172,10 @@ class ChangeDetector:
         # Rows, because columns of single files would take twice the memory; keys are unique and decide ties.
         newest: list[tuple[int, bytes, FileRow]] = []
         for step in self._compare_scan(self._rules):
-            if isinstance(step, WholeStep):
-                yield from self._lookahead.add_fingerprints([step])
+            if isinstance(step, HeldStep):
+                yield from step
                 continue
-            yield from self._lookahead.add_fingerprints([[files] for files in step if files.is_noted])
+            yield from self._completed([[files for files in step if files.is_noted]])
             for row in itertools.chain.from_iterable(files.rows() for files in step if not files.is_noted):
                 count += 1
                 dated = row.stat.mtime_ns, row.key, row
@@ -181,7 +185,7 @@ class ChangeDetector:
                     heapq.heappushpop(newest, dated)
         newest.sort(reverse=True)
         self._remember_emitted(row.listed() for *_, row in newest)
-        yield from self._lookahead.add_fingerprints(
+        yield from self._completed(
             [row.listed() for *_, row in newest[at : at + LAST_STEP]] for at in range(0, len(newest), LAST_STEP)
         )
         self.has_more = count > MAX_NEWEST
@@ -358,9 +362,9 @@ class ChangeDetector:
             else:
                 self._renames.held.append(FoundFile(files, entry))
 
-    def _resolve_held(self) -> WholeStep:
+    def _resolve_held(self) -> HeldStep:
         decisions = self._renames.decide_held()
-        step = WholeStep()
+        step: list[ListedFiles] = []
         known = [decision for decision in decisions if decision.answer not in (Continuing.LATER, Continuing.AGAIN)]
         self._incomplete += len(decisions) - len(known)
         decided = self._still_present(known)
@@ -377,12 +381,12 @@ class ChangeDetector:
             self._renames.known.add(np.array([entry.identity for _, entry in notes], np.int64))
             step.append(replace(files, notes=notes, discovered_ms=discovered_ms))
         self._remember_emitted(step)
-        return step
+        return HeldStep(self._fingerprints.complete(step, may_leave_out=False))
 
     def _still_present(self, decisions: Sequence[FileDecision]) -> list[FileDecision]:
         """The decisions about files that still exist, with the fingerprints that are needed before they are read."""
         step = [decision.file.files for decision in decisions if not decision.is_read]
-        marked = iter(self._lookahead.add_at_once(step))
+        marked = iter(self._fingerprints.complete(step))
         present = []
         for decision in decisions:
             if decision.is_read:

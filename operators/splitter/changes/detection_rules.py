@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
@@ -11,15 +13,22 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
 
+from dagflow.api.operator import OPERATOR_LOGGER
 from dagflow.api.properties import Millis
+from dagflow.errors import SourceChangedError
+from dagflow.metrics import names
 from dagflow.storage.fingerprint import UNKNOWN, file_id_of
-from operators.files.metadata import FileVersion
-from operators.files.source_events import Fate
-from operators.splitter.index.entries import IndexEntry
+from dagflow.storage.location import redacted
+from operators.files.metadata import Fate, FileVersion
+from operators.files.rotation_names import uncompressed
+from operators.splitter.index.entries import EARLIER, PART, SHORTER, IndexEntry, ReadVersion, is_part
+from operators.splitter.index.file_index import FileIndex
 from operators.splitter.index.fingerprinting import FilePrefix
 from operators.splitter.index.index_view import IndexEntries
 from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.listing import ListedStats
+from operators.splitter.scan.scan_roots import Root
+from operators.splitter.scan.scan_sources import Clock
 from operators.splitter.scan.walk import FIRST_STEP, LAST_STEP
 
 ROTATED_MILLIS = 1000
@@ -253,3 +262,214 @@ def has_changed(path: bytes, stat: FileVersion) -> bool:
     except OSError:
         return False
     return (file_id_of(now.st_ino), now.st_size, now.st_mtime_ns) != (stat.file_id, stat.size_bytes, stat.mtime_ns)
+
+
+logger = logging.getLogger(__name__)
+
+
+class ChangedFiles:
+    """Decides how much is read of files that differ from the versions of them that were taken.
+
+    Args:
+        index: Knows how much was read before the tails that were taken.
+    """
+
+    def __init__(self, on_change: OnChange, index: FileIndex, counters: Counter[str], notes: GrowthNotes) -> None:
+        self._on_change = on_change
+        self._index = index
+        self._counters = counters
+        self._notes = notes
+
+    def judge(self, files: ListedFiles, entry: IndexEntry, fingerprint: int) -> ListedFiles:
+        """One changed file, as the policy says; see change_of() for the fingerprint."""
+        if files.is_directory(0):
+            return files
+        return self.treat(files, files.index_names[0], entry, change_of(entry, files.stats[0], fingerprint))
+
+    def treat(
+        self, files: ListedFiles, name: bytes, entry: IndexEntry, change: Change, *, is_content: bool = False
+    ) -> ListedFiles:
+        """One file that differs in a given way from a version that was taken, as the policy says.
+
+        Args:
+            is_content: Whether the version is the beginning of the content of a compressed file.
+
+        Raises:
+            SourceChangedError: The policy fails on the change.
+        """
+        action = self._on_change.action(change)
+        self._counters[names.changed(change)] += 1
+        url = redacted(files.url(0))
+        if action == "tail":
+            rest = self.rest(files, name, entry, is_content=is_content)
+            self._notes.grown(url, None if rest.continuation.content_start else files.stats[0].size_bytes - rest.start)
+            return rest
+        logger.warning("file changed after it was taken change=%s action=%s url=%s", change, action, url)
+        if action == "fail":
+            now = "compressed" if is_content else files.stats[0].size_bytes
+            raise SourceChangedError(
+                f"it was {change} after it was read: {entry.size_bytes} bytes then, {now} now",
+                url=url,
+                hint=self._on_change.remedy(change),
+            )
+        return replace(files, start=0, is_noted=action == "ignore")
+
+    def rest(self, files: ListedFiles, name: bytes, entry: IndexEntry, *, is_content: bool = False) -> ListedFiles:
+        """The unread rest of a file, with the fingerprint of the part that was read.
+
+        Args:
+            is_content: Whether it is the beginning of the content of a compressed file.
+        """
+        start, content_start = entry.read_until, 0
+        if entry.fate is Fate.READ:
+            before, is_cut = entry, is_part(name)
+        elif name in (parts := self.read_before({name: entry})):
+            before, is_cut = parts[name]
+        else:
+            return files.continued(content_start=start) if is_content else replace(files, start=start)
+        files = replace(files, is_rotated=files.is_rotated or entry.is_rotated)
+        if start == files.stats[0].size_bytes and not is_content:
+            # Nothing was added; what was left at the end is read, since the file is over.
+            return closing(files, before)
+        if start and is_cut:
+            # A gone block begins behind a record in progress that was left before it.
+            start = before.size_bytes
+        if not start and entry.fate is not Fate.REWRITTEN and self._goes_on_in_content(files.keys[0], name):
+            content_start = max(before.size_bytes, 0)
+        is_behind = before.size_bytes == (start or content_start)
+        known = before.fingerprint if is_behind and before.fingerprint > UNKNOWN else UNKNOWN
+        if is_content and start:
+            start, content_start = 0, start
+        rest = replace(files, start=start, begins_at_cut=is_behind and is_cut)
+        return rest.continued(content_start=content_start, read_fingerprint=known)
+
+    def put_back(self, files: ListedFiles, entry: IndexEntry) -> ListedFiles | None:
+        """The unread rest of a file that was gone and is now back as the same version; None if it is not.
+
+        The file has the version's size and time, and its inode; or it is a copy, as where a directory tree is restored.
+
+        Args:
+            files: The file, which is not known to have been rewritten, see begun().
+        """
+        stat = files.stats[0]
+        if not entry.fate.is_gone or (entry.size_bytes, entry.mtime_ns) != (stat.size_bytes, stat.mtime_ns):
+            return None
+        rest = self.rest(files, files.index_names[0], entry)
+        if entry.identity != stat.identity:
+            # The part that was read of the content of a compressed file has no fingerprint that identifies a copy.
+            if rest.continuation.read_fingerprint == UNKNOWN:
+                return None
+            rest = rest.continued(moved_from=files.url(0))
+        logger.warning("version is back and read after all url=%s", redacted(files.url(0)))
+        return rest
+
+    def _goes_on_in_content(self, path: bytes, name: bytes) -> bool:
+        """Whether the part that was read under a name, or before compression, is part of the content of the file."""
+        names = path, name.partition(EARLIER)[0]
+        return any(uncompressed(path) != path for path in names) and self._on_change.appended == "tail"
+
+    def begun(self, changed: Sequence[tuple[ListedFiles, IndexEntry]]) -> dict[bytes, tuple[FilePrefix, int]]:
+        """How files began before a tail of them was gone.
+
+        Returns:
+            By name, their first bytes, and the fingerprint of these bytes when they were read.
+        """
+        tails = {
+            files.index_names[0]: (files, entry)
+            for files, entry in changed
+            if entry.fate.is_gone and files.root.is_local and entry.read_until
+        }
+        parts = self.read_before({name: entry for name, (_, entry) in tails.items()})
+        stats = {name: files.stats[0] for name, (files, _) in tails.items()}
+        return {
+            name: (FilePrefix(tails[name][0].keys[0], entry.size_bytes, stats[name].file_id), entry.fingerprint)
+            for name, (entry, _) in parts.items()
+            if entry.fingerprint > UNKNOWN
+        }
+
+    def read_before(self, gone: Mapping[bytes, IndexEntry]) -> dict[bytes, ReadVersion]:
+        """How far files had been read before a version of them was gone or left out, by name."""
+        slots = [name + slot for name in gone for slot in (SHORTER, PART)]
+        known = self._index.find(slots) if slots else {}
+        read = {}
+        for name, entry in gone.items():
+            limit = entry.read_until
+            slot_entries = [(known[name + slot], slot == PART) for slot in (SHORTER, PART) if name + slot in known]
+            # If nothing was read of the content under this name, this may be more than the file's size.
+            within = [part for part in slot_entries if not limit or part[0].size_bytes <= limit]
+            if within:
+                read[name] = ReadVersion(*max(within, key=lambda part: part[0].size_bytes))
+        return read
+
+
+def closing(files: ListedFiles, entry: IndexEntry) -> ListedFiles:
+    """One unchanged file that is over: the record is read that was left at its end.
+
+    Args:
+        entry: The version that was taken, with all of its bytes.
+    """
+    is_stored = uncompressed(files.keys[0]) == files.keys[0]
+    return replace(
+        files,
+        start=entry.size_bytes,
+        waiting_bytes=entry.waiting_bytes if is_stored else 0,
+        fingerprints=[entry.fingerprint] if entry.fingerprint != UNKNOWN else (),
+        is_rotated=files.is_rotated or entry.is_rotated,
+    )
+
+
+def lost_end(root: Root, path: bytes, entry: IndexEntry) -> ListedFiles:
+    """The end of a version that waits, and whose file has other bytes now, or is gone: it is listed as left out."""
+    version = FileVersion(entry.size_bytes, entry.mtime_ns, "", entry.identity)
+    return closing(ListedFiles.single(root, path, version), entry).continued(is_gone=True)
+
+
+def as_rewritten(entry: IndexEntry) -> IndexEntry:
+    """A version that was gone, of a file that no longer begins with the bytes that were read before."""
+    return entry._replace(fate=Fate.REWRITTEN)
+
+
+def is_rewritten(name: bytes, begun: Mapping[bytes, tuple[FilePrefix, int]], prints: Mapping[FilePrefix, int]) -> bool:
+    """Whether a file no longer begins with the bytes that were read of it; see ChangedFiles.begun()."""
+    prefix, fingerprint = begun.get(name, (None, UNKNOWN))
+    return prefix is not None and prints.get(prefix) != fingerprint
+
+
+_MAX_NAMES = 3
+"""Number of files that a line names."""
+
+_INTERVAL_S = 5.0
+"""Seconds between two lines at least, since a log may grow all day."""
+
+growth_logger = logging.getLogger(OPERATOR_LOGGER)
+
+
+class GrowthNotes:
+    """Logs which files have grown: some by name, and the sum of all."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._due_s = clock.elapsed_s()
+        self._grown: dict[str, int] = {}
+
+    def grown(self, url: str, size_bytes: int | None) -> None:
+        """Note a file that has grown by a number of bytes; None for compressed content of unknown size."""
+        self._grown[url] = self._grown.get(url, 0) + (size_bytes or 0)
+
+    def report(self) -> None:
+        """Log the notes in a line, unless the last line is too new; then they wait for the next call."""
+        now = self._clock.elapsed_s()
+        if not self._grown or now < self._due_s:
+            return
+        named = [(os.path.basename(url), size) for url, size in list(self._grown.items())[:_MAX_NAMES]]
+        parts = [f"{name}{_size_text(size)}" for name, size in named]
+        if others := len(self._grown) - len(named):
+            rest = sum(self._grown.values()) - sum(size for _, size in named)
+            parts.append(f"{others:,} more {'file' if others == 1 else 'files'}{_size_text(rest)}")
+        growth_logger.info("%s", ", ".join(parts))
+        self._grown.clear()
+        self._due_s = now + _INTERVAL_S
+
+
+def _size_text(size_bytes: int) -> str:
+    return f" +{size_bytes:,} B" if size_bytes else " grown"

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagflow.storage.columns import binary_column, bool_column, flags_of, int64_column, positions_in
-from operators.files.source_events import Fate
+from operators.files.metadata import Fate
 
 SCHEMA = pa.schema(
     [

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from dagflow.storage.columns import binary_column, bool_column, numbers_of, positions_in
 from dagflow.storage.objects import ObjectStore
-from operators.files.source_events import Fate
+from operators.files.metadata import Fate
 from operators.splitter.index.entries import SCHEMA, IndexEntry, few_but, within
 from operators.splitter.index.sorted_runs import GROUP_ROWS, Run, RunCursor
 

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from operators.files.file_columns import Column
-from operators.files.metadata import NO_CONTINUATION, Continuation, FileVersion
+from operators.files.metadata import NO_CONTINUATION, Column, Continuation, FileVersion
 from operators.splitter.index.entries import IndexEntry
 from operators.splitter.scan.listing import ListedStats
 from operators.splitter.scan.scan_roots import Root

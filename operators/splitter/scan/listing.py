@@ -12,8 +12,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from operators.files.file_columns import Column
-from operators.files.metadata import FileVersion
+from operators.files.metadata import Column, FileVersion
 
 DIRECTORY = FileVersion(-1)
 

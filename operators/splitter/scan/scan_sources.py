@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator
+from typing import Protocol
 
 from dagflow.errors import TransientStorageError
 from dagflow.metrics import names
-from operators.splitter.scan.clock import Clock
 from operators.splitter.scan.listed_files import ListedFiles
 
 logger = logging.getLogger(__name__)
@@ -167,3 +168,25 @@ class TimeBasedDirectoryScanner:
             self._changed.wait_for(lambda: self._stopping or not self._queue)
             while not self._stopping and not self._is_requested and self._clock.elapsed_s() < self._due_s:
                 self._clock.wait_until(self._changed, self._due_s)
+
+
+class Clock(Protocol):
+    def now_millis(self) -> int:
+        """Milliseconds since 1970, as files are dated; may jump."""
+
+    def elapsed_s(self) -> float:
+        """Seconds since a fixed moment; never goes back."""
+
+    def wait_until(self, condition: threading.Condition, deadline_s: float) -> None:
+        """Wait until the condition, which the caller holds, is notified or elapsed_s() has reached the deadline."""
+
+
+class SystemClock:
+    def now_millis(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def elapsed_s(self) -> float:
+        return time.monotonic()
+
+    def wait_until(self, condition: threading.Condition, deadline_s: float) -> None:
+        condition.wait(max(0.0, deadline_s - self.elapsed_s()))

@@ -21,7 +21,6 @@ from dagflow.metrics import names as metrics
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
 from operators.splitter.index.fingerprinting import InTasks
-from operators.splitter.scan.links import OutputLocations, OwnNames
 from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.listing import DIRECTORY, ENTRIES_AT_ONCE, Entries, ListedStats, Notices
 from operators.splitter.scan.local_listing import (
@@ -34,7 +33,7 @@ from operators.splitter.scan.local_listing import (
     parent_of,
 )
 from operators.splitter.scan.scan_roots import Root, below, find_roots, listed_in
-from operators.splitter.scan.selection import Selection
+from operators.splitter.scan.selection import OutputLocations, OwnNames, Selection
 from operators.splitter.scan.walk import READ_ALREADY, Walk
 
 NO_MARKS = (

@@ -11,11 +11,18 @@ from typing import NamedTuple
 
 from dagflow.errors import MissingError
 from dagflow.metrics import names as metrics
-from operators.splitter.scan.links import NOTHING_WRITTEN, OutputLocations, OwnNames
 from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.listing import DIRECTORY, Entries, ListedStats, Notices
 from operators.splitter.scan.scan_roots import Root, below
-from operators.splitter.scan.selection import EVERYTHING, NameFilter, Selection, States
+from operators.splitter.scan.selection import (
+    EVERYTHING,
+    NOTHING_WRITTEN,
+    NameFilter,
+    OutputLocations,
+    OwnNames,
+    Selection,
+    States,
+)
 
 logger = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from operators.files.compression import COMPRESSIONS, compression_of_name, has_compressed_name
-from operators.files.file_columns import NameColumn
+from operators.files.small_file_batch import NameColumn
 
 SUFFIXES = st.sampled_from([suffix for compression in COMPRESSIONS for suffix in compression.suffixes])
 ENDINGS = (

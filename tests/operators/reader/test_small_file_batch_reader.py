@@ -17,9 +17,8 @@ from dagflow.api.context import OperatorContext
 from dagflow.errors import MissingError, SourceChangedError, StorageError
 from dagflow.storage.backends.local import LocalFiles
 from operators import BlockReader
-from operators.files.metadata import BlockMetadata
+from operators.files.metadata import BlockMetadata, FileFingerprints
 from operators.files.small_file_batch import SmallFileBatch
-from operators.files.source_events import FileFingerprints
 from operators.reader.block_files import RateLimiter
 from operators.reader.block_processor import ErrorPolicy, TaskAccounting
 from operators.reader.compression.stream import CorruptArchiveError

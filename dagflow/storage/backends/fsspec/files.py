@@ -14,10 +14,17 @@ from typing_extensions import override
 
 from dagflow.errors import StorageError
 from dagflow.storage.backends.fsspec.client import FsspecClient
-from dagflow.storage.file_stat import FileStat, require_same_version
-from dagflow.storage.files import Files, RangedFile
+from dagflow.storage.files import (
+    Content,
+    Files,
+    FileStat,
+    LoadedFiles,
+    RangedFile,
+    SmallFiles,
+    fill_buffer,
+    require_same_version,
+)
 from dagflow.storage.location import join, redacted
-from dagflow.storage.small_files import Content, LoadedFiles, SmallFiles, fill_buffer
 
 logger = logging.getLogger(__name__)
 

@@ -12,12 +12,10 @@ from typing_extensions import Buffer, override
 
 from dagflow.errors import LostOutputError, MissingError, StorageError
 from dagflow.storage.backends.local.disk import make_directories, move_exclusive, sync_directory, translated, write_all
-from dagflow.storage.backends.local.local_file import LocalFile, require_version, stat_of
-from dagflow.storage.backends.local.small_files import load
+from dagflow.storage.backends.local.local_file import LocalFile, load, require_version, stat_of
 from dagflow.storage.backends.local.source_files import LocalSourceFiles
 from dagflow.storage.base import Backend
-from dagflow.storage.file_stat import FileStat
-from dagflow.storage.files import Files, ReadableFile
+from dagflow.storage.files import Files, FileStat, LoadedFiles, ReadableFile, SmallFiles
 from dagflow.storage.fingerprint import updated_crc32
 from dagflow.storage.location import join
 from dagflow.storage.objects import PROBE, ObjectStore
@@ -32,7 +30,6 @@ from dagflow.storage.pending import (
     lost_output,
 )
 from dagflow.storage.roots import Roots
-from dagflow.storage.small_files import LoadedFiles, SmallFiles
 
 
 class LocalBackend(Backend):

@@ -14,10 +14,10 @@ from typing_extensions import override
 from dagflow.errors import AlreadyExistsError, SourceChangedError, StorageError
 from dagflow.storage.backends.local.disk import make_directories, move_exclusive, translated
 from dagflow.storage.backends.local.local_file import stat_of
-from dagflow.storage.file_stat import FileStat
+from dagflow.storage.base import SourceFiles
+from dagflow.storage.files import FileStat
 from dagflow.storage.fingerprint import file_id_of
 from dagflow.storage.location import is_local, join, parent
-from dagflow.storage.source_files import SourceFiles
 
 
 class LocalSourceFiles(SourceFiles):

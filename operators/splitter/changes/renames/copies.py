@@ -17,7 +17,7 @@ from operators.reader.byte_source import MeasuredFile
 from operators.reader.compression.stream import OUTPUT_BYTES, DecompressedFile
 from operators.splitter.changes.renames.found_files import FoundFile, stat_behind_links
 from operators.splitter.index.fingerprinting import FilePrefix, InTasks, take_fingerprints
-from operators.splitter.scan.clock import Clock
+from operators.splitter.scan.scan_sources import Clock
 
 COPY_GRACE_S = 1.0
 """Seconds for which a copy of a log beside it must stay unchanged to be a file of its own, not a rotation under way."""

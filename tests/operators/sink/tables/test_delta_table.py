@@ -22,8 +22,7 @@ from deltalake.schema import PrimitiveType
 from dagflow.api.transactions import DecidedWindow, Target
 from dagflow.errors import DagflowError, StorageError
 from dagflow.storage.context import StorageContext
-from dagflow.storage.file_facts import FileFacts
-from dagflow.storage.pending import PendingFile
+from dagflow.storage.pending import FileFacts, PendingFile
 from dagflow.testing.target_contract import TargetContract
 from operators.sink.columns.table_columns import schema_text
 from operators.sink.tables.delta_log import DeltaLog

@@ -28,8 +28,7 @@ from pyiceberg.types import LongType, NestedField, StringType, StructType
 from dagflow.api.transactions import DecidedWindow, Target
 from dagflow.errors import DagflowError, StorageError
 from dagflow.storage.context import StorageContext
-from dagflow.storage.file_facts import FileFacts
-from dagflow.storage.pending import PendingFile
+from dagflow.storage.pending import FileFacts, PendingFile
 from dagflow.testing.target_contract import TargetContract
 from operators.sink.columns.table_columns import schema_text
 from operators.sink.tables.iceberg_table import IcebergTable

@@ -10,8 +10,7 @@ import pyarrow as pa
 import pytest
 
 from dagflow.api.context import ControlServices, OperatorContext
-from dagflow.storage.file_facts import FileFacts
-from dagflow.storage.pending import HeldFile, PendingFile
+from dagflow.storage.pending import FileFacts, HeldFile, PendingFile
 from operators.sink.columns.table_columns import schema_text
 from operators.sink.tables.fragments import Piece
 from operators.sink.tables.table_groups import MergeJob, TableGroups, merge_jobs

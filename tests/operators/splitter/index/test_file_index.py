@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from dagflow.errors import JournalError
-from operators.files.source_events import Fate
+from operators.files.metadata import Fate
 from operators.splitter.index import file_index
 from operators.splitter.index.entries import IndexEntry, entries_of
 from operators.splitter.index.file_index import FileIndex

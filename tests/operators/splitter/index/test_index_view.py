@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dagflow.storage.context import StorageContext
 from dagflow.storage.objects import ObjectStore
-from operators.files.source_events import Fate
+from operators.files.metadata import Fate
 from operators.splitter.index import index_view, sorted_runs
 from operators.splitter.index.entries import entries_of
 from operators.splitter.index.index_view import IndexView

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from dagflow.storage.fingerprint import fingerprint
 from operators import FileSplitterInput
-from operators.files.source_events import Fate, FileFingerprints
+from operators.files.metadata import Fate, FileFingerprints
 from operators.splitter.changes import change_detection
 from operators.splitter.index.entries import IndexEntry
 from operators.splitter.index.file_index import FileIndex

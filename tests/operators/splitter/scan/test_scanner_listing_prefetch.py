@@ -18,12 +18,11 @@ from hypothesis import strategies as st
 
 from dagflow.storage.context import StorageContext
 from operators.splitter.scan import local_listing
-from operators.splitter.scan.links import OwnNames
 from operators.splitter.scan.listing import Notices
 from operators.splitter.scan.local_listing import TO_BE_ENTERED, ListingAnswer, ListingRequest, LocalLister
 from operators.splitter.scan.scan_roots import find_root
 from operators.splitter.scan.scanner import Prefetching, PrefetchingLister, QueuedDirectories
-from operators.splitter.scan.selection import Selection
+from operators.splitter.scan.selection import OwnNames, Selection
 from operators.splitter.scan.walk import Walk
 from tests.nightly import examples
 from tests.operators.splitter.index.test_fingerprinting import opened_by_the_driver

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dagflow.errors import SourceChangedError, StorageError
-from dagflow.storage.file_stat import FileStat
+from dagflow.storage.files import FileStat
 from tests.storage.shared import STORAGE, put
 
 

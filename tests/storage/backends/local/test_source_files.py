@@ -12,7 +12,7 @@ import pytest
 
 from dagflow.errors import MissingError, SourceChangedError, StorageError
 from dagflow.storage.backends.local.source_files import hidden_name
-from dagflow.storage.file_stat import FileStat
+from dagflow.storage.files import FileStat
 from dagflow.testing.faults import InjectedCrash, crashing_disk, watched_disk
 from tests.faulty import InjectedPause
 from tests.storage.shared import STORAGE

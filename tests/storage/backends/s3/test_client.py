@@ -13,7 +13,7 @@ from dagflow.errors import CredentialsError, StorageError, TransientStorageError
 from dagflow.storage.backends.fsspec.retries import TRIES
 from dagflow.storage.backends.s3.client import USER_AGENT, parsed_time
 from dagflow.storage.context import StorageContext
-from dagflow.storage.small_files import SmallFiles
+from dagflow.storage.files import SmallFiles
 from tests.s3_faults import Fault, faulty_store
 from tests.storage.shared import STORAGE, filesystem_of, put, s3_client, write
 

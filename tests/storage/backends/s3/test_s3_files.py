@@ -9,7 +9,7 @@ import pytest
 
 from dagflow.errors import CredentialsError, MissingError, SourceChangedError, StorageError, TransientStorageError
 from dagflow.storage.context import StorageContext
-from dagflow.storage.small_files import SmallFiles
+from dagflow.storage.files import SmallFiles
 from tests.nightly import by_day
 from tests.s3_faults import Fault, FaultInjectingProxy, faulty_store
 from tests.storage.shared import STORAGE, content, put, s3_client

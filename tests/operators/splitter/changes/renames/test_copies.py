@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from operators.files.source_events import Fate, FileFingerprints
+from operators.files.metadata import Fate, FileFingerprints
 from tests.operators.splitter.changes.renames.restartable_splitter import RestartableSplitter
 from tests.operators.splitter.changes.renames.rotations import copy_and_truncate
 from tests.operators.splitter.splitter_driver import FollowingDriver, InProcessServices, write

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from operators.files.source_events import Fate, FileFingerprints
+from operators.files.metadata import Fate, FileFingerprints
 from operators.splitter.changes.renames.copies import COPY_GRACE_S
 from tests.nightly import by_day
 from tests.operators.splitter.changes.renames.restartable_splitter import RestartableSplitter

@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import threading
-from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from operators.files.metadata import FileVersion
-from operators.splitter.changes.detection_rules import DetectionRules
-from operators.splitter.changes.fingerprint_lookahead import FingerprintLookahead
-from operators.splitter.scan.listed_files import ListedFiles
-from operators.splitter.scan.local_listing import LocalLister
-from operators.splitter.scan.scan_roots import Root
 from tests.operators.splitter.changes.renames.rotations import copy_and_truncate
 from tests.operators.splitter.changes.renames.test_copies import BusyServices
 from tests.operators.splitter.splitter_driver import FollowingDriver, write
@@ -54,26 +43,3 @@ def test_a_log_that_is_truncated_while_it_is_looked_at_is_left_for_a_scan(tmp_pa
         planned = [block for window in windows for block in window.blocks]
         assert {block.url.rpartition("/")[2]: block.end for block in planned} == {"app.log": 2, "app.log.1": 6}
         assert all(block.continuation.fingerprint for block in planned)
-
-
-def test_an_unfinished_scan_is_given_up_without_waiting_for_its_tasks(tmp_path: Path) -> None:
-    """It may be collected as garbage within any call, also within one that holds what a thread needs to end."""
-    root = Root(str(tmp_path), "directory", os.fsencode(tmp_path), LocalLister())
-    steps = [[ListedFiles.single(root, b"%d" % number, FileVersion(2))] for number in range(3)]
-    may_go_on, calls = threading.Event(), []
-
-    def in_tasks(function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
-        calls.append(items)
-        if len(calls) > 1:
-            may_go_on.wait()
-        return [[7] for _ in items]
-
-    lookahead = FingerprintLookahead(DetectionRules(block_size=1), Counter(), in_tasks)
-    files = lookahead.add_fingerprints(steps)
-    assert list(next(files).fingerprints) == [7]
-    giving_up = threading.Thread(target=files.close, daemon=True)
-    giving_up.start()
-    giving_up.join(10)
-    is_waiting = giving_up.is_alive()
-    may_go_on.set()
-    assert not is_waiting

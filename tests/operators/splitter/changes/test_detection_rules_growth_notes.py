@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from dagflow.api.operator import OPERATOR_LOGGER
-from operators.splitter.changes.changed_files import GrowthNotes
+from operators.splitter.changes.detection_rules import GrowthNotes
 from tests.manual_clock import ManualClock
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagflow.errors import MissingError, SourceChangedError
-from dagflow.storage.small_files import LoadedFiles, SmallFiles
+from dagflow.storage.files import LoadedFiles, SmallFiles
 from tests.storage.shared import STORAGE, filesystem_of
 
 

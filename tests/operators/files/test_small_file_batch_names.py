@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.files.file_columns import NameColumn
+from operators.files.small_file_batch import NameColumn
 
 NAMES = st.lists(st.binary(max_size=5).map(lambda name: name.replace(b"\0", b"").decode("utf-8", "surrogateescape")))
 

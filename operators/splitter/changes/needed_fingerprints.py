@@ -1,11 +1,10 @@
-"""Takes the fingerprints that are needed before files are read: those of a step while a scan makes the next one."""
+"""Takes the fingerprints that are needed before files are read."""
 
 from __future__ import annotations
 
 import itertools
-from collections import Counter, deque
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,15 +14,11 @@ from dagflow.metrics import names
 from dagflow.storage.fingerprint import UNKNOWN
 from operators.splitter.changes.detection_rules import DetectionRules, has_changed
 from operators.splitter.changes.renames.copies import MAX_REPEATS
-from operators.splitter.index.fingerprinting import FilePrefix, InTasks, prefixes_of, take_fingerprints
+from operators.splitter.index.fingerprinting import InTasks, prefixes_of, take_fingerprints
 from operators.splitter.scan.listed_files import ListedFiles
 
 
-class WholeStep(list[ListedFiles]):
-    """Files that must all be kept: the index entry of one depends on those before it."""
-
-
-class FingerprintLookahead:
+class NeededFingerprints:
     """Adds fingerprints to the files of a scan.
 
     Files that were renamed or truncated before a task could examine them are left out, and another scan finds them:
@@ -52,33 +47,16 @@ class FingerprintLookahead:
         """End a scan: all its files have their fingerprints."""
         self._scans_that_lost = self._scans_that_lost + 1 if self._has_lost else 0
 
-    def add_fingerprints(self, steps: Iterable[Sequence[ListedFiles]]) -> Generator[ListedFiles]:
-        """The files with the fingerprints that they need; tasks take those of a step while the next one is made."""
-        jobs = ThreadPoolExecutor(1, thread_name_prefix="fingerprints")
-        try:
-            waiting: deque[tuple[Sequence[ListedFiles], Future[list[int]]]] = deque()
-            for step in steps:
-                wanted = self._needed_prefixes(step)
-                if not (wanted or waiting):
-                    yield from step
-                    continue
-                waiting.append((step, jobs.submit(take_fingerprints, wanted, self._in_tasks)))
-                if len(waiting) > 1:
-                    yield from self._with_taken(*waiting.popleft())
-            while waiting:
-                yield from self._with_taken(*waiting.popleft())
-        finally:
-            # The garbage collector may get here, within any call: a thread that ends needs locks of that call, perhaps.
-            jobs.shutdown(wait=False, cancel_futures=True)
+    def complete(self, step: Sequence[ListedFiles], *, may_leave_out: bool = True) -> list[ListedFiles]:
+        """The files of a step with the fingerprints that they need; no files in the place of those that are left out.
 
-    def add_at_once(self, step: Sequence[ListedFiles]) -> list[ListedFiles]:
-        """The same for one step without lookahead, with no files in the place of those that are left out."""
-        prints = iter(take_fingerprints(self._needed_prefixes(step), self._in_tasks))
-        return [self._with_prints(files, prints, may_leave_out=True) for files in step]
-
-    def _needed_prefixes(self, step: Sequence[ListedFiles]) -> list[FilePrefix]:
+        Args:
+            may_leave_out: Whether files may be left out that a task could not examine.
+        """
         needing = ((files, self._rows_to_take(files)) for files in step)
-        return [prefix for files, rows in needing if len(rows) for prefix in prefixes_of(files.take(rows))]
+        wanted = [prefix for files, rows in needing if len(rows) for prefix in prefixes_of(files.take(rows))]
+        prints = iter(take_fingerprints(wanted, self._in_tasks))
+        return [self._with_prints(files, prints, may_leave_out=may_leave_out) for files in step]
 
     def _rows_to_take(self, files: ListedFiles) -> npt.NDArray[np.intp]:
         """The files to be fingerprinted before they are read; none of object stores, which replace whole objects.
@@ -90,12 +68,6 @@ class FingerprintLookahead:
         if self._rules.on_change.needs_fingerprints and (self._rules.may_grow or files.is_noted):
             return np.arange(len(files))
         return np.flatnonzero(files.size_bytes > self._rules.block_size)
-
-    def _with_taken(self, step: Sequence[ListedFiles], taken: Future[list[int]]) -> Iterator[ListedFiles]:
-        prints = iter(taken.result())
-        for files in step:
-            if len(marked := self._with_prints(files, prints, may_leave_out=not isinstance(step, WholeStep))):
-                yield marked
 
     def _with_prints(self, files: ListedFiles, prints: Iterator[int], *, may_leave_out: bool) -> ListedFiles:
         rows = self._rows_to_take(files)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dagflow.storage.file_stat import FileStat
+from dagflow.storage.files import FileStat
 
 
 def test_etags_decide_where_there_are_any() -> None:

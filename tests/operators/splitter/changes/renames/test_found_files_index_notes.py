@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from operators.files.source_events import Fate, FileFingerprints
+from operators.files.metadata import Fate, FileFingerprints
 from operators.splitter.index.entries import EARLIER_SLOTS
 from tests.operators.splitter.changes.renames.restartable_splitter import RestartableSplitter
 from tests.operators.splitter.changes.renames.rotations import compress, rename, shift

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.splitter.index import known_identities
+from operators.splitter.changes.renames import rename_detector
+from operators.splitter.changes.renames.rename_detector import IdentityFilter, KnownIdentities
 from operators.splitter.index.entries import IndexEntry
 from operators.splitter.index.file_index import MEMORY_ENTRIES, FileIndex
-from operators.splitter.index.known_identities import IdentityFilter, KnownIdentities
 
 INODES = st.lists(st.integers(-(1 << 63), (1 << 63) - 1), max_size=50)
 
@@ -74,7 +74,7 @@ def test_many_identities_are_gone_through_once() -> None:
 
 def test_recent_identities_are_those_of_the_running_scan(monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest are forgotten where a scan gives more than can wait; the next scan finds them in the index."""
-    monkeypatch.setattr(known_identities, "RECENT_FILES", 4)
+    monkeypatch.setattr(rename_detector, "RECENT_FILES", 4)
     known = KnownIdentities(index := FileIndex())
     for first in (0, 3, 6):
         known.add(np.arange(first, first + 3))
@@ -89,7 +89,7 @@ def test_recent_identities_are_those_of_the_running_scan(monkeypatch: pytest.Mon
 
 def test_a_filter_is_made_anew_when_there_are_more_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """A full one would take every new file for known, and each would be looked for in the index."""
-    monkeypatch.setattr(known_identities, "ROOM", 64)
+    monkeypatch.setattr(rename_detector, "ROOM", 64)
     known = KnownIdentities(index := FileIndex())
     for first in range(0, 4000, 50):
         known.begin_scan()

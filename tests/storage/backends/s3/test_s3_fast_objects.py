@@ -15,11 +15,11 @@ from fsspec.asyn import sync
 from obstore.store import S3Store
 
 from benchmarks.slow_store import Store
-from dagflow.storage.backends.s3 import fast_objects
+from dagflow.storage.backends import s3
+from dagflow.storage.backends.s3 import FastObjects, open_bucket
 from dagflow.storage.backends.s3.client import CONNECTIONS
-from dagflow.storage.backends.s3.fast_objects import FastObjects, open_bucket
 from dagflow.storage.context import StorageContext
-from dagflow.storage.small_files import SmallFiles
+from dagflow.storage.files import SmallFiles
 from tests.serving import serving
 from tests.storage.shared import STORAGE, filesystem_of, put
 
@@ -120,7 +120,7 @@ def test_credentials_that_change_are_asked_for_again(s3_server: str) -> None:
     """Credentials of a role are valid for some time only, and s3fs gets new ones before."""
     filesystem, _ = filesystem_of("s3://bucket")
     sync(filesystem.loop, filesystem.set_session)
-    credentials = fast_objects._Credentials(filesystem)()
+    credentials = s3._Credentials(filesystem)()
     assert (credentials["access_key_id"], credentials["expires_at"]) == ("testing", None)
     count = iter(range(9))
 
@@ -143,7 +143,7 @@ def test_credentials_that_change_are_asked_for_again(s3_server: str) -> None:
 
     filesystem.session, before = Session(), filesystem.session
     try:
-        provider = fast_objects._Credentials(filesystem)
+        provider = s3._Credentials(filesystem)
         first, second = provider(), provider()
     finally:
         filesystem.session = before
