@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import stat
 import sys
@@ -160,6 +161,14 @@ def printable(text: str, encoding: str = "utf-8") -> str:
     """
     visible = "".join(char if char.isprintable() or char in "\n\t" else ascii(char)[1:-1] for char in text)
     return visible.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def text_or_base64(raw: bytes) -> str | dict[str, str]:
+    """Bytes as JSON: text, and what is none in base64."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(raw).decode()}
 
 
 def on_one_line(text: str) -> str:

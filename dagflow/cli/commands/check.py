@@ -12,7 +12,7 @@ from dagflow.cli.shared_options import Seconds, Settings, store_option
 from dagflow.errors import DagflowError
 from dagflow.report.alert_rules import RecentRejects, exceeded_limits, recent_rejects
 from dagflow.report.endpoints import reason_against
-from dagflow.report.reading import WAIT_S, CheckpointReading, read_checkpoint
+from dagflow.report.reading import WAIT_S, read_checkpoint
 from dagflow.spec.app_reader import share_of
 from dagflow.spec.app_spec import AlertSettings
 from dagflow.spec.problems import quoted
@@ -67,21 +67,26 @@ def command(
     )
     reading = read_checkpoint(location, storage, with_archive=True)
     allowed_s = WAIT_S if limits.freshness_millis is None else limits.freshness_millis / 1000
-    recent = _recent(location, storage, reading, limits)
-    reasons = list(
-        filter(
-            None,
-            [
-                reason_against(reading),
-                reading.waits_too_long(allowed_s),
-                *(each.text for each in exceeded_limits(reading, limits, recent)),
-            ],
+    snapshot, recent = reading.snapshot, RecentRejects()
+    # Reading windows may take seconds, where many lie in one object of the archive.
+    if snapshot is not None and limits.rejects is not None:
+        try:
+            recent = recent_rejects(location, storage, snapshot.last_committed)
+        except DagflowError as error:
+            output.note(f"the rejects of the newest windows are not known: {error}")
+    exceeded = (each.text for each in exceeded_limits(reading, limits, recent))
+    reasons = list(filter(None, [reason_against(reading), reading.waits_too_long(allowed_s), *exceeded]))
+    name, state, figures = reading.checkpoint, "", ""
+    if snapshot is not None:
+        name, state = snapshot.app, snapshot.state
+        age = "" if limits.freshness_millis is None else f"{limits.freshness_millis / 1000:g}"
+        rejects = "" if limits.rejects is None else f"rejects={recent.share * 100:.4g}%;{limits.rejects * 100:g} "
+        backlog = "" if limits.backlog_bytes is None else f"{limits.backlog_bytes}"
+        figures = (
+            f" | age={reading.age_s:.1f}s;{age} {rejects}"
+            f"backlog={snapshot.backlog_bytes}B;{backlog} windows={snapshot.last_committed}c"
         )
-    )
-    app_name = reading.checkpoint if reading.snapshot is None else reading.snapshot.app
-    state = "" if reading.snapshot is None else reading.snapshot.state
-    line = f"DAGFLOW {'NOT OK' if reasons else 'OK'} - {app_name}: {'; '.join(reasons) or state}"
-    figures = "" if reading.snapshot is None else f" | {_figures(reading, limits, recent)}"
+    line = f"DAGFLOW {'NOT OK' if reasons else 'OK'} - {name}: {'; '.join(reasons) or state}"
     # Text after a bar is read as figures.
     output.result(settings.redact(line).replace("|", "/") + figures)
     return 1 if reasons else 0
@@ -97,25 +102,3 @@ def _subject(settings: Settings, checkpoint: str, app: str | None) -> tuple[str,
         require_no_file_above(checkpoint)
     location = attributes.checkpoint if given is checkpoint else checkpoint
     return location, attributes.storage_context(), attributes.alerts or AlertSettings()
-
-
-def _recent(location: str, storage: StorageContext, reading: CheckpointReading, limits: AlertSettings) -> RecentRejects:
-    # Reading windows may take seconds, where many lie in one object of the archive.
-    if reading.snapshot is None or limits.rejects is None:
-        return RecentRejects()
-    try:
-        return recent_rejects(location, storage, reading.snapshot.last_committed)
-    except DagflowError as error:
-        output.note(f"the rejects of the newest windows are not known: {error}")
-        return RecentRejects()
-
-
-def _figures(reading: CheckpointReading, limits: AlertSettings, recent: RecentRejects) -> str:
-    assert reading.snapshot is not None
-    age = "" if limits.freshness_millis is None else f"{limits.freshness_millis / 1000:g}"
-    rejects = "" if limits.rejects is None else f"rejects={recent.share * 100:.4g}%;{limits.rejects * 100:g} "
-    backlog = "" if limits.backlog_bytes is None else f"{limits.backlog_bytes}"
-    return (
-        f"age={reading.age_s:.1f}s;{age} {rejects}"
-        f"backlog={reading.snapshot.backlog_bytes}B;{backlog} windows={reading.snapshot.last_committed}c"
-    )

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+
 import click
 
 from dagflow.cli import output
 from dagflow.cli.locations import load
 from dagflow.cli.progress import operators_silenced
 from dagflow.cli.shared_options import Settings, set_option
-from dagflow.engine.app_checks import MachineCheck, app_checks, machine_checks
-from dagflow.errors import DagflowError
+from dagflow.engine.app_checks import app_checks, machine_checks
 
 
 @click.command("doctor")
@@ -25,23 +26,13 @@ def command(settings: Settings, app: str | None, overrides: tuple[str, ...], sta
     with exit code 1 if a check fails.
     """
     logical = None if app is None else load(app, settings, overrides)
-    failed = 0
+    is_wrong = False
     with operators_silenced(is_verbose=settings.is_verbose):
-        for check in machine_checks():
-            failed += _show_check(check, settings)
-        for check in app_checks(logical, starts_spark=starts_spark) if logical is not None else ():
-            failed += _show_check(check, settings)
-    return int(failed > 0)
-
-
-def _show_check(check: MachineCheck, settings: Settings) -> bool:
-    """Print a check; whether something is wrong."""
-    if check.error is None:
-        output.result(settings.redact(f"ok     {check.name}: {output.on_one_line(check.detail)}"))
-        return False
-    output.result(settings.redact(f"wrong  {check.name}: {_indented(check.error)}"))
-    return True
-
-
-def _indented(error: DagflowError) -> str:
-    return str(error).replace("\n", "\n   ")
+        of_app = () if logical is None else app_checks(logical, starts_spark=starts_spark)
+        for check in itertools.chain(machine_checks(), of_app):
+            text = f"ok     {check.name}: {output.on_one_line(check.detail)}"
+            if check.error is not None:
+                is_wrong = True
+                text = f"wrong  {check.name}: {check.error}".replace("\n", "\n   ")
+            output.result(settings.redact(text))
+    return int(is_wrong)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import sys
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from dagflow.engine.preparation import output_locations
 from dagflow.errors import MissingError
 from dagflow.plan.logical import LogicalPlan
 from dagflow.storage.backends.local.disk import storage_error, translated
-from dagflow.storage.concatenated import MergedEntry, extract, find, list_entries, require_index
+from dagflow.storage.concatenated import extract, find, list_entries, require_index
 from dagflow.storage.context import StorageContext
 
 
@@ -46,7 +47,7 @@ def command(settings: Settings, directory: str, path: str | None, target: str | 
         is_empty = True
         for entry in list_entries(storage, directory):
             is_empty = False
-            output.result(_line(entry))
+            output.result(f"{entry.length}\t{_shown(entry.url)}\t{entry.offset}\t{_shown(entry.path)}")
         if is_empty:
             require_index(storage, directory)
         return 0
@@ -83,25 +84,13 @@ def _merged_by(app: str, logical: LogicalPlan, storage: StorageContext) -> str:
 
 
 def _write(pieces: Iterator[bytes], sink: BinaryIO, shown: str) -> None:
-    for piece in pieces:
-        with _refused_by(shown):
-            sink.write(piece)
-    with _refused_by(shown):
-        sink.flush()
-
-
-@contextlib.contextmanager
-def _refused_by(shown: str) -> Iterator[None]:
-    try:
-        yield
-    except BrokenPipeError:
-        raise  # a reader that has seen enough, as click knows
-    except OSError as error:
-        raise storage_error(error, shown, "write") from error
-
-
-def _line(entry: MergedEntry) -> str:
-    return f"{entry.length}\t{_shown(entry.url)}\t{entry.offset}\t{_shown(entry.path)}"
+    for piece in itertools.chain(pieces, (None,)):
+        try:
+            _ = sink.flush() if piece is None else sink.write(piece)
+        except BrokenPipeError:
+            raise  # a reader that has seen enough, as click knows
+        except OSError as error:
+            raise storage_error(error, shown, "write") from error
 
 
 def _shown(path: str) -> str:

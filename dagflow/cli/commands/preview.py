@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 import json
 import math
@@ -162,10 +161,7 @@ def _as_json(found: Preview) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     """A value as JSON: text for types that JSON lacks; bytes that are no text in base64."""
     if isinstance(value, bytes):
-        try:
-            return value.decode()
-        except UnicodeDecodeError:
-            return {"base64": base64.b64encode(value).decode()}
+        return output.text_or_base64(value)
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if value is None or isinstance(value, bool | int | str):

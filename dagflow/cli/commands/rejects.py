@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import shlex
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import click
 
 from dagflow.cli import output
-from dagflow.cli.commands.replay import app_to_repeat
+from dagflow.cli.commands.replay import app_to_repeat, repeat_options
 from dagflow.cli.commands.status import NOT_READ
 from dagflow.cli.locations import journal_required, locate
 from dagflow.cli.output import count, on_one_line
 from dagflow.cli.progress import display_for, logging_to
-from dagflow.cli.shared_options import (
-    Settings,
-    conf_option,
-    local_options,
-    master_option,
-    set_option,
-    take_over_option,
-    unknown,
-)
+from dagflow.cli.shared_options import Settings, unknown
 from dagflow.cli.signals import on_driver_thread, stop_requested_by_signals
 from dagflow.engine.repeatable import why_not_replayed
 from dagflow.engine.run import run as engine_run
@@ -36,7 +27,15 @@ from dagflow.plan.description import describe
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.placement import PlacedApp
 from dagflow.report.manifest import unmatched
-from dagflow.report.open_rejects import RejectChoice, RejectGroup, ShownReject, grouped, open_rejects, shown
+from dagflow.report.open_rejects import (
+    RejectChoice,
+    RejectGroup,
+    ShownReject,
+    WindowRejects,
+    grouped,
+    open_rejects,
+    shown,
+)
 from dagflow.storage.context import StorageContext
 from dagflow.suggestions import window_options
 
@@ -55,16 +54,12 @@ STOPPING = "stopping: windows that are not committed publish nothing; a second s
     "-n", "most", type=click.IntRange(min=0), default=3, show_default=True, metavar="N",
     help="With show: number of records for each reason and file; 0 for all.",
 )  # fmt: skip
-@click.option("--app", "app", metavar="APP", help="The app, if it is not the file that the last run used.")
-@set_option
-@local_options
-@master_option
-@conf_option
-@take_over_option
+@repeat_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 @click.pass_obj
 def command(
     settings: Settings,
+    /,
     checkpoint: str,
     action: str,
     reasons: tuple[str, ...],
@@ -72,11 +67,8 @@ def command(
     most: int,
     app: str | None,
     overrides: tuple[str, ...],
-    workers: int | None,
-    master: str | None,
-    conf: dict[str, str],
-    take_over: bool,
     as_json: bool,
+    **run: Any,
 ) -> int:
     """List refused records with reasons, or read them again.
 
@@ -92,14 +84,17 @@ def command(
     choice = RejectChoice(reasons, pattern)
     with journal_required(checkpoint):
         if action == "replay":
-            options = RunOptions(
-                master=master, conf=conf, take_over=take_over, workers=workers, rejects=choice, owns_process=True
-            )
+            options = RunOptions(rejects=choice, owns_process=True, **run)
             return _replay(settings, checkpoint, app, overrides, options, as_json=as_json)
         location, storage = locate(checkpoint, app, settings)
         if action == "show":
             rejects = list(shown(open_rejects(location, storage), choice, most))
-            _show(rejects, "" if rejects else _why_no_file(location, choice, storage), as_json=as_json)
+            if as_json:
+                output.result(json.dumps({"rejects": list(map(_as_json, rejects))}, ensure_ascii=False))
+            elif rejects:
+                output.result("\n".join(line for reject in rejects for line in _lines(reject)))
+            else:
+                output.note(_why_no_file(location, choice, storage) or NOTHING_CHOSEN)
         else:
             groups = grouped(open_rejects(location, storage), choice)
             _list(groups, "" if groups else _why_no_file(location, choice, storage), as_json=as_json)
@@ -139,44 +134,24 @@ def _list(groups: Sequence[RejectGroup], why_no_file: str, *, as_json: bool) -> 
     output.result("\n".join(lines))
 
 
-def _show(rejects: Sequence[ShownReject], why_no_file: str, *, as_json: bool) -> None:
-    if as_json:
-        output.result(json.dumps({"rejects": [_as_json(reject) for reject in rejects]}, ensure_ascii=False))
-    elif rejects:
-        output.result("\n".join(line for reject in rejects for line in _lines(reject)))
-    else:
-        output.note(why_no_file or NOTHING_CHOSEN)
-
-
 def _lines(reject: ShownReject) -> Iterator[str]:
     yield f"{on_one_line(reject.file)} [{reject.offset}, {reject.offset + reject.length}), window {reject.window}"
     yield f"    {reject.reason.partition(', in: ')[0]}"
     if reject.raw is not None:
-        more = "…" if reject.length > len(reject.raw) else ""
-        yield f"    {_text(reject.raw)}{more}"
-
-
-def _text(raw: bytes) -> str:
-    """Bytes on one line: as text where they are text, and otherwise as Python writes them."""
-    try:
-        text = raw.decode()
-    except UnicodeDecodeError:
-        return repr(raw)[2:-1]
-    return on_one_line(text)
+        value = output.text_or_base64(reject.raw)
+        # Bytes that are no text are written as Python writes them.
+        text = on_one_line(value) if isinstance(value, str) else repr(reject.raw)[2:-1]
+        yield f"    {text}{'…' if reject.length > len(reject.raw) else ''}"
 
 
 def _as_json(reject: ShownReject) -> dict[str, Any]:
     value = asdict(reject)
     raw = value.pop("raw")
-    if raw is not None:
-        try:
-            value["text"] = raw.decode()
-        except UnicodeDecodeError:
-            value["base64"] = base64.b64encode(raw).decode()
-    return value
+    content = {} if raw is None else output.text_or_base64(raw)
+    return value | ({"text": content} if isinstance(content, str) else content)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Counts:
     """How many records are refused.
 
@@ -188,44 +163,39 @@ class _Counts:
         shared: Those of these windows that have untried records as well.
     """
 
-    all: int
-    chosen: int
-    untried: int
-    behind: tuple[int, ...]
-    shared: tuple[int, ...]
+    all: int = 0
+    chosen: int = 0
+    untried: int = 0
+    behind: tuple[int, ...] = ()
+    shared: tuple[int, ...] = ()
 
-    @classmethod
-    def of(
-        cls,
-        app: LogicalPlan,
-        checkpoint: str,
-        storage: StorageContext,
-        choice: RejectChoice,
-        apart_from: Collection[int] = (),
-    ) -> _Counts:
-        current = describe(app).fingerprint
-        total = chosen = untried = 0
-        behind: dict[int, None] = {}
-        to_try: set[int] = set()
-        for rejects in open_rejects(checkpoint, storage):
-            if rejects.window_id in apart_from:
-                continue
-            mask = choice.mask(rejects)
-            by_other_app = rejects.records.matches("app", lambda name: name != current)
-            total += len(mask)
-            chosen += int(mask.sum())
-            if rejects.can_be_read_again:
-                is_untried = mask & by_other_app
-                untried += int(is_untried.sum())
-                if is_untried.any():
-                    to_try.add(rejects.window_id)
-            elif mask.any():
-                behind[rejects.window_id] = None
-        return cls(total, chosen, untried, tuple(behind), tuple(window for window in behind if window in to_try))
+
+def _count(
+    app: LogicalPlan, rejects: Iterable[WindowRejects], choice: RejectChoice, apart_from: Collection[int] = ()
+) -> _Counts:
+    current = describe(app).fingerprint
+    counts, behind, to_try = _Counts(), dict[int, None](), set[int]()
+    for part in rejects:
+        if part.window_id in apart_from:
+            continue
+        mask = choice.mask(part)
+        counts.all += len(mask)
+        counts.chosen += int(mask.sum())
+        if part.can_be_read_again:
+            is_untried = mask & part.records.matches("app", lambda name: name != current)
+            counts.untried += int(is_untried.sum())
+            if is_untried.any():
+                to_try.add(part.window_id)
+        elif mask.any():
+            behind[part.window_id] = None
+    counts.behind = tuple(behind)
+    counts.shared = tuple(window for window in behind if window in to_try)
+    return counts
 
 
 def _replay(
     settings: Settings,
+    /,
     checkpoint: str,
     app: str | None,
     overrides: Sequence[str],
@@ -235,9 +205,17 @@ def _replay(
 ) -> int:
     logical, checkpoint, storage = app_to_repeat(checkpoint, app, settings, overrides)
     choice = options.rejects or RejectChoice()
-    before = after = _Counts.of(logical, checkpoint, storage, choice)
+    before = after = _count(logical, open_rejects(checkpoint, storage), choice)
     if before.shared and why_not_replayed(PlacedApp.of(logical, storage)) is None:
-        raise _both_kinds(before.shared, checkpoint)
+        # A part of the chosen records would never come back.
+        raise JournalError(
+            "readers, and operators behind them, have refused records of the same windows, such as window "
+            f"{before.shared[0]}: when those of the readers have come back alone, the windows give the others no more",
+            url=checkpoint,
+            hint="let all of them come back together: fix the app for both, and run dagflow replay "
+            f"{shlex.quote(checkpoint)} {window_options(before.shared)}; or choose with --reason those that may come "
+            "back alone",
+        )
     windows, code = 0, 0
     if before.untried:
         # Windows of an earlier run, which this one finishes: their rejects were not among the records.
@@ -251,7 +229,7 @@ def _replay(
         ):
             done = on_driver_thread(lambda: engine_run(logical, options, display, stop))
         windows, code = done.windows, RunStoppedError.exit_code if done.state == "stopped" else 0
-        after = _Counts.of(logical, checkpoint, storage, choice, unfinished)
+        after = _count(logical, open_rejects(checkpoint, storage), choice, unfinished)
     obstacle = why_not_replayed(PlacedApp.of(logical, storage)) if after.behind else None
     why_no_file = "" if before.chosen else _why_no_file(checkpoint, choice, storage)
     for line in _summary(before, after, checkpoint, obstacle, why_no_file):
@@ -260,17 +238,6 @@ def _replay(
         result = {"accepted": before.all - after.all, "refused": after.all, "unread": after.untried, "windows": windows}
         output.result(json.dumps(result))
     return code
-
-
-def _both_kinds(windows: tuple[int, ...], checkpoint: str) -> JournalError:
-    """The error of a replay that would keep a part of the chosen records from ever coming back."""
-    return JournalError(
-        "readers, and operators behind them, have refused records of the same windows, such as window "
-        f"{windows[0]}: when those of the readers have come back alone, the windows give the others no more",
-        url=checkpoint,
-        hint="let all of them come back together: fix the app for both, and run dagflow replay "
-        f"{shlex.quote(checkpoint)} {window_options(windows)}; or choose with --reason those that may come back alone",
-    )
 
 
 def _summary(
@@ -287,13 +254,11 @@ def _summary(
             f"    {count(after.untried, 'record')} could not be read again: the file has changed, or is gone, since; "
             f"see dagflow rejects {shlex.quote(checkpoint)} list"
         )
-    if after.behind and obstacle is not None:
-        yield (
-            "operators behind a reader have refused records, which only their whole windows give once more, and this "
-            f"app cannot process a window again: {obstacle.message}; fix the app, and {obstacle.hint}"
-        )
-    elif after.behind:
-        yield (
-            "operators behind a reader have refused records, which only their whole windows give once more: fix the "
-            f"app, and run dagflow replay {shlex.quote(checkpoint)} {window_options(after.behind)}"
-        )
+    if after.behind:
+        again = "operators behind a reader have refused records, which only their whole windows give once more"
+        if obstacle is None:
+            replay = f"dagflow replay {shlex.quote(checkpoint)} {window_options(after.behind)}"
+            yield f"{again}: fix the app, and run {replay}"
+        else:
+            reason = f"this app cannot process a window again: {obstacle.message}"
+            yield f"{again}, and {reason}; fix the app, and {obstacle.hint}"

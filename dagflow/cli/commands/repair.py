@@ -16,7 +16,6 @@ from dagflow.cli.shared_options import Settings, store_option
 from dagflow.engine.window_repair import RepairedWindow, repair
 from dagflow.errors import MissingError
 from dagflow.journal.reader import read_state
-from dagflow.storage.context import StorageContext
 
 
 @click.command("repair")
@@ -46,7 +45,8 @@ def command(settings: Settings, checkpoint: str, window_id: int, app: str | None
     except MissingError as error:
         raise click.UsageError(str(error)) from error
     output.note(settings.redact(describe(repaired)))
-    output.note(f"    continue with: dagflow run {_app_of(app, checkpoint, storage)}")
+    app = app or read_state(storage.objects(checkpoint)).source or "APP"
+    output.note(f"    continue with: dagflow run {shlex.quote(app)}")
     if as_json:
         output.result(json.dumps(asdict(repaired)))
     return 0
@@ -63,7 +63,3 @@ def describe(repaired: RepairedWindow) -> str:
     lines += [f"    lost {url}" for url in repaired.lost]
     lines += [f"    to be replaced {url}" for url in repaired.kept]
     return "\n".join(lines)
-
-
-def _app_of(app: str | None, checkpoint: str, storage: StorageContext) -> str:
-    return shlex.quote(app or read_state(storage.objects(checkpoint)).source or "APP")

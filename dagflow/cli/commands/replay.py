@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Any
 
 import click
 
@@ -14,6 +15,7 @@ from dagflow.cli import output
 from dagflow.cli.locations import is_app_file, journal_required, load, require_no_file_above
 from dagflow.cli.output import count
 from dagflow.cli.shared_options import (
+    F,
     Settings,
     conf_option,
     local_options,
@@ -58,6 +60,14 @@ def app_to_repeat(
     return logical, checkpoint, logical.attributes.storage_context()
 
 
+def repeat_options(function: F) -> F:
+    """Add the options by which windows are run again: the app, and, as fields of RunOptions, how it runs."""
+    app = click.option("--app", metavar="APP", help="The app, if it is not the file that the last run used.")
+    for option in (take_over_option, conf_option, master_option, local_options, set_option, app):
+        function = option(function)
+    return function
+
+
 @click.command("replay")
 @click.argument("checkpoint", metavar="CHECKPOINT|APP")
 @click.option(
@@ -69,26 +79,19 @@ def app_to_repeat(
     help="Replay window N, or windows N to M. May be repeated.",
 )
 @click.option("--files", "pattern", metavar="GLOB", help="Replay every window that read a file that matches GLOB.")
-@click.option("--app", "app", metavar="APP", help="The app, if it is not the file that the last run used.")
-@set_option
-@local_options
-@master_option
-@conf_option
-@take_over_option
+@repeat_options
 @click.option("--json", "as_json", is_flag=True, help="Print the changes as one JSON object on stdout.")
 @click.pass_obj
 def command(
     settings: Settings,
+    /,
     checkpoint: str,
     windows: list[range],
     pattern: str | None,
     app: str | None,
     overrides: tuple[str, ...],
-    workers: int | None,
-    master: str | None,
-    conf: dict[str, str],
-    take_over: bool,
     as_json: bool,
+    **run: Any,
 ) -> int:
     """Run windows of CHECKPOINT, or of the app file APP, again, on the same blocks, with the app as it is today.
 
@@ -106,19 +109,19 @@ def command(
         else:
             chosen = list(matching_windows(checkpoint, pattern, storage))
     replayed: list[ReplayedWindow] = []
-    options = RunOptions(checkpoint=checkpoint, master=master, conf=conf, take_over=take_over, workers=workers)
+
+    def note(text: str) -> None:
+        output.note(settings.redact(text))
+
     if chosen:
-
-        def notice(text: str) -> None:
-            output.note(settings.redact(text))
-
+        options = RunOptions(checkpoint=checkpoint, **run)
         with stop_requested_by_signals(STOPPING) as stop:
-            replayed = on_driver_thread(lambda: replay_windows(logical, options, chosen, stop, notice=notice))
+            replayed = on_driver_thread(lambda: replay_windows(logical, options, chosen, stop, notice=note))
         for window in replayed:
-            output.note(settings.redact(describe(window)))
+            note(describe(window))
     else:
         compared = unmatched(checkpoint, pattern or "", storage) or "one is planned that is to read it"
-        output.note(settings.redact(f"no committed window has read such a file: {compared}"))
+        note(f"no committed window has read such a file: {compared}")
     if as_json:
         output.result(json.dumps({"windows": [asdict(window) for window in replayed]}))
     return 0

@@ -46,7 +46,13 @@ def command(
         location, storage = locate(checkpoint, app, settings)
         with journal_required(checkpoint):
             history = read_journal(storage, location)[1].columns
-        output.result(json.dumps({"changes": _as_json(history)}) if as_json else _as_text(history))
+        # With types as an app writes them.
+        changes = [
+            replace(each.change, before=type_name(each.change.before), after=type_name(each.change.after))
+            for each in history
+        ]
+        dated = list(zip(history, changes, strict=True))
+        output.result(json.dumps({"changes": _as_json(dated)}) if as_json else _as_text(dated))
         return 0
     with output.reserved_for_results():
         known = None if what is None else known_names(what)
@@ -54,19 +60,16 @@ def command(
     return 0
 
 
-def _as_json(history: Sequence[ColumnHistory]) -> list[dict[str, object]]:
+def _as_json(dated: Sequence[tuple[ColumnHistory, ColumnChange]]) -> list[dict[str, object]]:
     return [
-        {
-            "window": each.window_id,
-            "committed_ms": each.committed_ms,
-            "operator": each.operator,
-            **asdict(_with_names(each.change)),
-        }
-        for each in history
+        {"window": each.window_id, "committed_ms": each.committed_ms, "operator": each.operator, **asdict(change)}
+        for each, change in dated
     ]
 
 
-def _as_text(history: Sequence[ColumnHistory]) -> str:
+def _as_text(dated: Sequence[tuple[ColumnHistory, ColumnChange]]) -> str:
+    if not dated:
+        return "no table has changed its columns"
     rows = [
         (
             f"window {each.window_id}",
@@ -76,14 +79,7 @@ def _as_text(history: Sequence[ColumnHistory]) -> str:
             f"{change.before} → {change.after}" if change.before else f"new: {change.after}",
             change.cause,
         )
-        for each in history
-        for change in (_with_names(each.change),)
+        for each, change in dated
     ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ("  ".join(f"{text:<{width}}" for text, width in zip(row, widths, strict=True)) for row in rows)
-    return "\n".join(line.rstrip() for line in lines) or "no table has changed its columns"
-
-
-def _with_names(change: ColumnChange) -> ColumnChange:
-    """A change with types as an app writes them."""
-    return replace(change, before=type_name(change.before), after=type_name(change.after))
+    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)

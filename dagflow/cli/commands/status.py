@@ -21,8 +21,7 @@ from dagflow.report.input_ranges import InputRange
 from dagflow.report.manifest import Provenance, TrackedFile, WindowManifest, tracked_files, unmatched, window_manifest
 from dagflow.report.reading import status
 from dagflow.report.snapshot import DriverReport, RunSnapshot
-from dagflow.report.table_status import tables_status
-from dagflow.storage.context import StorageContext
+from dagflow.report.table_status import TablesStatus, tables_status
 from dagflow.storage.location import redacted
 
 
@@ -62,36 +61,27 @@ def command(
     location, storage = locate(checkpoint, app, settings)
     with journal_required(checkpoint):
         if of_tables:
-            text = _tables_text(location, storage, as_json=as_json)
+            tables = tables_status(location, storage)
+            value, text = tables.to_json(), _describe_tables(tables)
+        elif pattern is None and window_id is None:
+            summary = status(location, storage)
+            _note_open(summary.reprocessing, summary.held_results)
+            value, text = summary.status_json(), "" if as_json else _describe(summary)
         else:
-            text = _status_text(location, storage, pattern, window_id, as_json=as_json)
-    output.result(text)
+            journal = read_state(storage.objects(location))
+            _note_open(journal.reprocessing, journal.committed_state.held_results)
+            if window_id is not None:
+                manifest = window_manifest(location, window_id, storage)
+                value, text = manifest.to_json(), "" if as_json else _describe_window(manifest)
+            else:
+                files = tracked_files(location, pattern or "", storage)
+                value, text = {"files": [file.to_json() for file in files]}, _describe_files(files)
+                text = text or f"{NOT_READ}: {unmatched(location, pattern or '', storage)}"
+    output.result(json.dumps(value) if as_json else text)
     return 0
 
 
-def _status_text(
-    checkpoint: str, storage: StorageContext, pattern: str | None, window_id: int | None, *, as_json: bool
-) -> str:
-    if pattern is None and window_id is None:
-        summary = status(checkpoint, storage)
-        _note_open(summary.reprocessing, summary.held_results)
-        return json.dumps(summary.status_json()) if as_json else _describe(summary)
-    journal = read_state(storage.objects(checkpoint))
-    _note_open(journal.reprocessing, journal.committed_state.held_results)
-    if pattern is not None:
-        files = tracked_files(checkpoint, pattern, storage)
-        if as_json:
-            return json.dumps({"files": [file.to_json() for file in files]})
-        return _describe_files(files) or f"{NOT_READ}: {unmatched(checkpoint, pattern, storage)}"
-    assert window_id is not None
-    manifest = window_manifest(checkpoint, window_id, storage)
-    return json.dumps(manifest.to_json()) if as_json else _describe_window(manifest)
-
-
-def _tables_text(checkpoint: str, storage: StorageContext, *, as_json: bool) -> str:
-    found = tables_status(checkpoint, storage)
-    if as_json:
-        return json.dumps(found.to_json())
+def _describe_tables(found: TablesStatus) -> str:
     if not found.tables:
         return "nothing was added to a table of Delta Lake or Iceberg"
     lines = [f"all tables show the windows up to {found.watermark:,}"]
@@ -151,8 +141,7 @@ def _describe_window(manifest: WindowManifest) -> str:
     retried = ", ".join(map(str, manifest.retries))
     about = f"; it reads the refused records of windows {retried} again" if retried else ""
     lines = [f"window {manifest.window_id}, {manifest.state}{about}"]
-    for source in manifest.inputs if not manifest.outputs else ():
-        lines.append(_range(source))
+    lines += map(_range, manifest.inputs if not manifest.outputs else ())
     for made in manifest.outputs:
         checksum = "" if made.crc32 is None else f", crc32 {made.crc32:08x}"
         figures = f"{count(made.records, 'record')}, {count(made.size_bytes, 'byte')}{checksum}"
