@@ -67,7 +67,12 @@ def run_app(settings: Settings, asked: RunRequest, server: TaskServer | None, ja
     limit = f" --limit {asked.limit}" if asked.limit is not None else ""
     again = resume_command(asked.app, asked.overrides, options) + limit
     options = replace(options, replay_command=replay_command(logical.attributes.checkpoint, asked.overrides, options))
-    display = _display(settings, asked, logical.name)
+    is_json = asked.log_format == "json"
+    if is_json:
+        settings.line = partial(_as_json, logical.name, settings.redact)
+    # A table that redraws itself and a debugger do not share a terminal.
+    is_plain = asked.workers == 1
+    display = display_for(logical.name, settings.redact, is_quiet=asked.quiet, is_plain=is_plain, as_json=is_json)
     log, started_s = open_run_log(logical.name, settings.redact), time.monotonic()
     try:
         with logging_to(display, is_verbose=settings.is_verbose), attached(log), display:
@@ -76,7 +81,10 @@ def run_app(settings: Settings, asked: RunRequest, server: TaskServer | None, ja
             display.finish(summary)
     except Exception as error:
         _explain_failure(error, display, again, started_s, as_json=asked.as_json)
-        _name_log(log, error)
+        if log is not None:
+            log.end(str(error), error)
+            if not isinstance(error, DagflowError) or error.exit_code != 2:
+                error.add_note(f"    log of the run: {log.path}")
         raise
     if asked.as_json:
         output.result(json.dumps(summary.to_json()))
@@ -96,25 +104,9 @@ def run_app(settings: Settings, asked: RunRequest, server: TaskServer | None, ja
     return RunStoppedError.exit_code if is_stopped else 0
 
 
-def _display(settings: Settings, asked: RunRequest, app: str) -> Display:
-    is_json = asked.log_format == "json"
-    if is_json:
-        settings.line = partial(_as_json, app, settings.redact)
-    # A table that redraws itself and a debugger do not share a terminal.
-    return display_for(app, settings.redact, is_quiet=asked.quiet, is_plain=asked.workers == 1, as_json=is_json)
-
-
 def _as_json(app: str, redact: Redact, text: str, error: BaseException | None) -> str:
     level = "info" if error is None else "error"
     return json_line(app, level, text.strip(), **({} if error is None else error_fields(error, redact)))
-
-
-def _name_log(log: RunLog | None, error: Exception) -> None:
-    if log is None:
-        return
-    log.end(str(error), error)
-    if not isinstance(error, DagflowError) or error.exit_code != 2:
-        error.add_note(f"    log of the run: {log.path}")
 
 
 class _Logged:
@@ -206,18 +198,14 @@ def _settings(overrides: Sequence[str], options: RunOptions) -> list[str]:
     for override in overrides:
         setting, _, value = override.partition("=")
         # The part before the dot is the name of an operator, and says nothing about the value.
-        words += ["--set", _veiled(setting, setting.partition(".")[2], value)]
+        words += ["--set", f"{setting}={shown_value(setting.partition('.')[2], value)}"]
     if options.workers is not None:
         words += ["--local"] if options.workers == usable_cores() else ["--local", "--workers", f"{options.workers}"]
     if options.master is not None:
         words += ["--master", options.master]
     for key, value in options.conf.items():
-        words += ["--conf", _veiled(key, key, value)]
+        words += ["--conf", f"{key}={shown_value(key, value)}"]
     return words
-
-
-def _veiled(setting: str, name: str, value: str) -> str:
-    return f"{setting}={shown_value(name, value)}"
 
 
 @contextmanager

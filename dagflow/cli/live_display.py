@@ -20,8 +20,7 @@ from dagflow.cli.display import Display
 from dagflow.cli.output import brief, duration, part
 from dagflow.cli.render import activity, bottleneck, is_busy, progress_figures, record_rate, summary
 from dagflow.cli.shared_options import Redact
-from dagflow.journal.run_progress import RunningWindow
-from dagflow.report.snapshot import OperatorFigures, RunSnapshot
+from dagflow.report.snapshot import RunSnapshot
 
 WIDE_COLUMNS = 110
 """From this width on the table shows more."""
@@ -110,7 +109,11 @@ def _table(name: str, snapshot: RunSnapshot | None, spinner: Spinner, status: st
     words = [Text(stall, "yellow", overflow="ellipsis", no_wrap=True) for stall in snapshot.stalls[:MAX_STALLS]]
     if is_busy(snapshot) and (most := bottleneck(snapshot)):
         words.insert(0, Text(most, "dim", overflow="ellipsis", no_wrap=True))
-    windows = [_window(window) for window in snapshot.running] if is_wide else []
+    windows = []
+    for window in snapshot.running if is_wide else ():
+        read = part(window.bytes_read, window.bytes)
+        text = f"window {window.window_id:,}: {read} · {window.tasks_done:,}/{window.tasks:,} tasks"
+        windows.append(Text(text, "dim", overflow="ellipsis", no_wrap=True))
     return Group(spinner, _bar(snapshot), *windows, _figures(snapshot), _operators(snapshot, is_wide=is_wide), *words)
 
 
@@ -125,12 +128,6 @@ def _bar(snapshot: RunSnapshot) -> RenderableType:
     grid.add_column(ratio=1)
     grid.add_row(figures, ProgressBar(whole.bytes, min(snapshot.read_bytes, whole.bytes)))
     return grid
-
-
-def _window(window: RunningWindow) -> Text:
-    read = part(window.bytes_read, window.bytes)
-    text = f"window {window.window_id:,}: {read} · {window.tasks_done:,}/{window.tasks:,} tasks"
-    return Text(text, "dim", overflow="ellipsis", no_wrap=True)
 
 
 def _figures(snapshot: RunSnapshot) -> RenderableType:
@@ -166,9 +163,11 @@ def _operators(snapshot: RunSnapshot, *, is_wide: bool) -> RenderableType:
         emitted = [f"{port.name} {port.records:,}" for port in operator.ports if port.records]
         backlog = snapshot.backlog.get(operator.name)
         records = sum(port.records for port in operator.ports)
+        held = snapshot.partitions.get(operator.name) or snapshot.partitions.get(operator.stage)
+        partitions = (f"{held.last}" if held else "") if operator.stage else "driver"
         cells = [
             operator.name,
-            _partitions(snapshot, operator),
+            partitions,
             "" if backlog is None else f"{backlog:,}",
             f"{100 * operator.busy_s / total_s:.0f} %" if total_s and operator.stage else "",
         ]
@@ -177,10 +176,3 @@ def _operators(snapshot: RunSnapshot, *, is_wide: bool) -> RenderableType:
             cells.append(brief(records / operator.busy_s) if records and operator.busy_s else "")
         grid.add_row(*map(Text, (*cells, "  ".join(emitted))))
     return grid
-
-
-def _partitions(snapshot: RunSnapshot, operator: OperatorFigures) -> str:
-    if not operator.stage:
-        return "driver"
-    held = snapshot.partitions.get(operator.name) or snapshot.partitions.get(operator.stage)
-    return f"{held.last}" if held else ""

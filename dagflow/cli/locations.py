@@ -108,18 +108,14 @@ def journal_required(given: str) -> Iterator[None]:
     try:
         yield
     except MissingJournalError as error:
-        raise click.UsageError(f"there is no journal at '{error.url}'{_instead_of(error.url, given)}") from error
-
-
-def _instead_of(journal: str, given: str) -> str:
-    """Advice if there is no journal: start in the directory that has it, or begin one."""
-    if not is_app_file(given):
-        return ""
-    path = os.path.relpath(journal) if is_local(journal) else ".."
-    folder = None if path.startswith("..") else _folder_with(path, given)
-    if folder is not None:
-        return f"; there is one at {(folder / path).resolve()}: start dagflow in {folder.resolve()}"
-    return f": {given} has not run yet, and `dagflow run {given}` begins one"
+        advice = ""
+        if is_app_file(given):
+            path = os.path.relpath(error.url) if is_local(error.url) else ".."
+            folder = None if path.startswith("..") else _folder_with(path, given)
+            advice = f": {given} has not run yet, and `dagflow run {given}` begins one"
+            if folder is not None:
+                advice = f"; there is one at {(folder / path).resolve()}: start dagflow in {folder.resolve()}"
+        raise click.UsageError(f"there is no journal at '{error.url}'{advice}") from error
 
 
 def require_directory(checkpoint: str) -> None:

@@ -37,11 +37,11 @@ class RunLog:
     def say(self, level: int, text: str, error: BaseException | None = None) -> None:
         """Write a message that comes from no logger."""
         record = logging.LogRecord("dagflow", level, "", 0, text, None, None)
-        record.fields = {} if error is None else {**error_fields(error, self._redact), "trace": self._trace(error)}
+        record.fields = {}
+        if error is not None:
+            trace = self._redact(getattr(error, "trace", "") or trace_of(error))
+            record.fields = {**error_fields(error, self._redact), "trace": trace}
         self.handler.handle(record)
-
-    def _trace(self, error: BaseException) -> str:
-        return self._redact(getattr(error, "trace", "") or trace_of(error))
 
     def end(self, text: str, error: BaseException | None = None) -> None:
         self.say(logging.INFO if error is None else logging.ERROR, text, error)
@@ -105,19 +105,14 @@ def open_run_log(app: str, redact: Callable[[str], str]) -> RunLog | None:
     started = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
     with suppress(OSError):
         DIRECTORY.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _remove_old(app)
+        of_app = re.compile(rf"{re.escape(app)}-\d{{8}}T\d{{6}}-\d+\.log")
+        logs = sorted(name for name in os.listdir(DIRECTORY) if of_app.fullmatch(name))
+        for name in logs[: max(len(logs) - KEPT_RUNS + 1, 0)]:
+            for file in (DIRECTORY / name, DIRECTORY / f"{name}.1"):
+                with suppress(OSError):
+                    file.unlink()
         return RunLog(app, redact, DIRECTORY / f"{app}-{started}-{os.getpid()}.log")
     return None
-
-
-def _remove_old(app: str) -> None:
-    """Leave one place for a new log."""
-    own = re.compile(rf"{re.escape(app)}-\d{{8}}T\d{{6}}-\d+\.log")
-    logs = sorted(name for name in os.listdir(DIRECTORY) if own.fullmatch(name))
-    for name in logs[: max(len(logs) - KEPT_RUNS + 1, 0)]:
-        for file in (DIRECTORY / name, DIRECTORY / f"{name}.1"):
-            with suppress(OSError):
-                file.unlink()
 
 
 _WINDOW: Final = re.compile(r"\bwindow[ =](\d+)")

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -69,7 +69,7 @@ def command(settings: Settings, files: str, write: bool, rows: int) -> int:
     if is_tabular:
         guesses, looked_at = _as_they_are(found), len(found.records)
     else:
-        columns, looked_at = evidence_of(_records(found))
+        columns, looked_at = evidence_of((each.values, place(each.file, each.offset)) for each in found.records)
         guesses = [column.guess(looked_at) for column in columns]
     if not guesses:
         raise DagflowError(f"{files}: there is no record with a column")
@@ -79,7 +79,11 @@ def command(settings: Settings, files: str, write: bool, rows: int) -> int:
     elif app is None:
         _write(Path(COLUMN_FILE), text)
     else:
-        _write_into(app, text)
+        path, before = Path(app.app), Path(app.app).read_bytes().decode("utf-8")
+        _write(app.file, text)
+        if (after := app.with_file(before)) != before:
+            path.write_bytes(after.encode())
+            output.note(f"{path} names it; the rest of the app is as it was")
     return 0
 
 
@@ -120,11 +124,6 @@ def _as_they_are(found: Preview) -> list[ColumnGuess]:
     ]
 
 
-def _records(found: Preview) -> Iterator[tuple[Mapping[str, Any], str]]:
-    for record in found.records:
-        yield record.values, place(record.file, record.offset)
-
-
 def _text(found: Preview, guesses: Sequence[ColumnGuess], rows: int, *, is_all: bool) -> str:
     how_many = "all" if is_all else "the first"
     lines = [f"{_MARK}: from {how_many} {count(rows, 'record')} of {count(len(found.files), 'file')}"]
@@ -146,7 +145,11 @@ def _text(found: Preview, guesses: Sequence[ColumnGuess], rows: int, *, is_all: 
 def _write(path: Path, text: str) -> None:
     """An existing file is replaced only if it was not edited since it was written here."""
     try:
-        if path.exists() and (why := _why_kept(path.read_text(encoding="utf-8", errors="replace"))):
+        before = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+        first, _, rest = before.partition("\n")
+        unedited = _with_checksum(f"{first.rpartition(_CHECKSUM)[0]}\n{rest}")
+        if path.exists() and not (first.startswith(_MARK) and before == unedited):
+            why = "dagflow infer has not written it, or it was edited since"
             raise DagflowError(
                 f"{path} is there already and stays as it is: {why}",
                 hint="move it away, and run this again; then copy what you have edited into the new file",
@@ -161,22 +164,6 @@ def _with_checksum(text: str) -> str:
     """The text with a checksum in its first line, by which an edit is known."""
     first, _, rest = text.partition("\n")
     return f"{first}{_CHECKSUM}{zlib.crc32(text.encode()):08x}\n{rest}"
-
-
-def _why_kept(text: str) -> str:
-    """Why a file of columns is not replaced; "" if it was not edited since it was written here."""
-    first, _, rest = text.partition("\n")
-    if first.startswith(_MARK) and text == _with_checksum(f"{first.rpartition(_CHECKSUM)[0]}\n{rest}"):
-        return ""
-    return "dagflow infer has not written it, or it was edited since"
-
-
-def _write_into(app: AppColumns, text: str) -> None:
-    path, before = Path(app.app), Path(app.app).read_bytes().decode("utf-8")
-    _write(app.file, text)
-    if (after := app.with_file(before)) != before:
-        path.write_bytes(after.encode())
-        output.note(f"{path} names it; the rest of the app is as it was")
 
 
 COLUMNED = ("csv", "json_lines", *FORMAT_BY_KIND.values())

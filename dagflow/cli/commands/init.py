@@ -87,7 +87,10 @@ def command(settings: Settings, directory: str, location: str | None, to: str, o
         _write(folder, MODULE_FILE, operator_text(operator, has_columns=guess.format.has_columns))
     _write(folder, SCHEMA_FILE, json.dumps(json_schema(known_names(str(folder / APP_FILE))), indent=1) + "\n")
     if not (folder / ".gitignore").exists():
-        _write(folder, ".gitignore", _ignored(to))
+        path = target_of(to)[1]
+        first = path.split("/")[0]
+        is_inside = is_local(path) and not path.startswith("/") and first not in ("", ".", "..")
+        _write(folder, ".gitignore", (f"/{first}/\n" if is_inside else "") + _IGNORED)
     _report(folder, guess, has_test=_write_case(folder, text, guess, to), has_operator=operator is not None)
     return 0
 
@@ -126,16 +129,13 @@ def _name_of(folder: Path) -> str:
     return name or "app"
 
 
-def _ignored(to: str) -> str:
-    _, path = target_of(to)
-    is_inside = is_local(path) and not path.startswith("/") and path.split("/")[0] not in ("", ".", "..")
-    return (f"/{path.split('/')[0]}/\n" if is_inside else "") + _IGNORED
-
-
 def _report(folder: Path, guess: AppGuess, *, has_test: bool, has_operator: bool) -> None:
     lines = [f"{folder / APP_FILE}: an app for the format {guess.format.name}"]
     lines += [f"    {output.on_one_line(line)}" for line in (*guess.format.evidence, *guess.evidence)]
-    lines += [f"    {column.name}: {_type(column.type)}" for column in guess.format.columns]
+    for column in guess.format.columns:
+        kind = column.type
+        shown = f"{kind['type']} as {kind['format']}" if isinstance(kind, dict) else kind
+        lines.append(f"    {column.name}: {shown}")
     output.result("\n".join(lines))
     for warning in guess.warnings:
         output.note(f"warning: {output.on_one_line(warning)}")
@@ -145,10 +145,6 @@ def _report(folder: Path, guess: AppGuess, *, has_test: bool, has_operator: bool
     test = f"dagflow test{' --update' if has_operator else ''}"
     steps += [test] if has_test else []
     output.note(f"next: {', '.join(steps[:-1])}{', and ' if steps[1:] else ''}{steps[-1]}")
-
-
-def _type(given: object) -> str:
-    return f"{given['type']} as {given['format']}" if isinstance(given, dict) else str(given)
 
 
 CASES_FILE = "test_app.yaml"

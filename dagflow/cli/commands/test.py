@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import time
@@ -19,7 +20,7 @@ from dagflow.testing.case_update import update_file
 _SUFFIX = ".yaml"
 PATTERN = f"{FILE_PREFIX}*{_SUFFIX}"
 
-_OF_APPS_WITH_TESTS = re.compile(rb"^operators:", re.MULTILINE), re.compile(rb"^tests:", re.MULTILINE)
+_OF_APPS_WITH_TESTS = rb"(?m)^operators:", rb"(?m)^tests:"
 
 
 @click.command("test")
@@ -33,7 +34,17 @@ def command(files: tuple[str, ...], update: bool) -> int:
     test fails.
     """
     began_s = time.monotonic()
-    cases = [case for file in _test_files(files) for case in read_cases(file) if _is_asked_for(case, files)]
+    apps = {Path(file).resolve() for file in files if not is_case_file(file)}
+    test_files: list[str] = []
+    for file in files:
+        beside = () if is_case_file(file) else sorted(Path(file).parent.glob(PATTERN))
+        test_files += [file, *map(str, beside)]
+    cases = [
+        case
+        for file in dict.fromkeys(test_files if files else _found_below("."))
+        for case in read_cases(file)
+        if not files or case.place.file in files or case.app.resolve() in apps
+    ]
     if not cases:
         raise click.UsageError(f"there is no test: tests of an app are in files {PATTERN} beside it, or in its `tests`")
     failures = {index: found for index, case in enumerate(cases) if (found := failures_of(case))}
@@ -57,33 +68,14 @@ def _updated(cases: Sequence[AppCase], failures: dict[int, list[CaseFailure]]) -
     return {index: found for index, found in left.items() if found}
 
 
-def _test_files(files: Sequence[str]) -> list[str]:
-    found: list[str] = []
-    for file in files:
-        found += [file] if is_case_file(file) else [file, *map(str, sorted(Path(file).parent.glob(PATTERN)))]
-    return list(dict.fromkeys(found or ([] if files else _found_below("."))))
-
-
 def _found_below(directory: str) -> Iterator[str]:
     """Files of tests, and apps with tests, but for those of packages and tools in hidden directories."""
     for folder, directories, names in os.walk(directory):
         directories[:] = sorted(name for name in directories if not name.startswith("."))
         for name in sorted(names):
             path = os.path.normpath(os.path.join(folder, name))
-            if name.endswith(_SUFFIX) and (is_case_file(path) or _is_app_with_tests(path)):
-                yield path
-
-
-def _is_app_with_tests(path: str) -> bool:
-    try:
-        text = Path(path).read_bytes()
-    except OSError:
-        return False
-    return all(pattern.search(text) for pattern in _OF_APPS_WITH_TESTS)
-
-
-def _is_asked_for(case: AppCase, files: Sequence[str]) -> bool:
-    """Whether a case is of one of the apps that were named, or in one of the files."""
-    if not files or case.place.file in files:
-        return True
-    return any(not is_case_file(file) and Path(file).resolve() == case.app.resolve() for file in files)
+            if not name.endswith(_SUFFIX):
+                continue
+            with contextlib.suppress(OSError):
+                if is_case_file(path) or all(map(re.search, _OF_APPS_WITH_TESTS, [Path(path).read_bytes()] * 2)):
+                    yield path
