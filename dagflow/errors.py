@@ -310,6 +310,9 @@ class CredentialsError(StorageError):
 class JournalError(LocationError):
     """The journal at a checkpoint's location cannot be read, continued or written."""
 
+    def __init__(self, message: str, *, url: str = "journal", hint: str = "") -> None:
+        super().__init__(message, url=url, hint=hint)
+
 
 class FencedError(JournalError):
     """Another driver has taken over this checkpoint."""

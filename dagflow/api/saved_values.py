@@ -242,7 +242,5 @@ def require_fields(kind: type, given: Iterable[str], required: Iterable[str], op
 def unknown_tuples(what: str) -> JournalError:
     """The error for tuples of a checkpoint that this program cannot read."""
     return JournalError(
-        f"the checkpoint holds {what}",
-        url="journal",
-        hint=f"run the version of dagflow that wrote it, or {ANOTHER_CHECKPOINT}",
+        f"the checkpoint holds {what}", hint=f"run the version of dagflow that wrote it, or {ANOTHER_CHECKPOINT}"
     )

@@ -201,7 +201,6 @@ class ControlGraph:
             raise JournalError(
                 f"the checkpoint holds records back that are still to be merged for operator '{gone[0]}', and the app "
                 "has no such operator that merges them",
-                url="journal",
                 hint=f"give the app operator '{gone[0]}' again, as it was, until a run has ended",
             )
         states = {**planned.operators, **committed.control}

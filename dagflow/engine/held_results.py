@@ -90,14 +90,12 @@ class HeldResults:
                 raise JournalError(
                     f"the checkpoint holds records back that are still to be in a result of operator '{name}', and "
                     "the app has no operator that publishes it",
-                    url="journal",
                     hint=f"give the app operator '{name}' again, as it was, until a run has ended",
                 )
             if changes := self._changes(name, held):
                 raise JournalError(
                     f"a result of operator '{name}' over several windows is held back, and was begun with other "
                     f"properties: {'; '.join(changes)}",
-                    url="journal",
                     hint=f"set them back, and change them when a run has published the result; or {START_OVER}",
                 )
         self._kept = dict(kept)

@@ -55,7 +55,6 @@ def require_owners(
         raise JournalError(
             f"operator '{begin[0]}' is new and would begin from nothing, and operator '{gone[0]}', "
             "which has left state, is no longer in the app",
-            url="journal",
             hint=f"if '{begin[0]}' is the renamed '{gone[0]}', restore its name; otherwise {START_OVER}",
         )
 
@@ -92,7 +91,6 @@ def _require_same_kind(name: str, states: Sequence[SavedState | None], operator:
     if any(state.segments is None for state in states if state is not None and not state.is_empty):
         raise JournalError(
             f"operator '{name}' has left state that is not by key, and is a KeyedOperator now",
-            url="journal",
             hint=f"restore its class; or {START_OVER}",
         )
 
@@ -105,7 +103,6 @@ def _require_same_keys(name: str, states: Sequence[SavedState | None], now: Mapp
     if changes:
         raise JournalError(
             f"operator '{name}' has left state by key, and now has other keys: {'; '.join(changes)}",
-            url="journal",
             hint=f"set it back; or {START_OVER}",
         )
 
@@ -199,7 +196,6 @@ class OperatorStates:
             raise JournalError(
                 f"operator '{name}' has left state by the values of column '{column}', which were {was} and are {now} "
                 "now: no key that it remembers would be found again",
-                url="journal",
                 hint=f"give the column the type that it had; or {START_OVER}",
             )
 

@@ -61,7 +61,6 @@ class RejectRetry:
             raise JournalError(
                 f"the result of operator '{name}' is over the run, which is not finished: the end of the replay would "
                 "publish a part of it",
-                url="journal",
                 hint="run the app to its end with dagflow run, and replay the refused records then",
             )
         self._control = control
@@ -129,7 +128,6 @@ class RejectRetry:
             raise JournalError(
                 f"window {rejects.window_id} has refused records of operator '{rejects.operator}', and the app has no "
                 "such operator that reads them",
-                url="journal",
                 hint=f"call the reader '{rejects.operator}' again, as it was called when they were refused",
             )
         return operator
@@ -152,7 +150,6 @@ def why_no_late_records(app: PlacedApp) -> JournalError | None:
         if why := target.why_no_late_records:
             return JournalError(
                 f"operator '{name}' writes to {target.name}: {why}",
-                url="journal",
                 hint="put those that no newer record has replaced, corrected, into a new file of the input; or, for "
                 f"all of them in the order of the input, {ANOTHER_TABLE}",
             )

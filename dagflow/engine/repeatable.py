@@ -56,7 +56,6 @@ def why_not_read_again(remover: str, checkpoint: str = "CHECKPOINT", windows: st
     """The error that explains why windows of an app that removes source files cannot run again."""
     return JournalError(
         f"operator '{remover}' has removed the source files of what is published, or archived them",
-        url="journal",
         hint=f"put the source files back as they were, and let an app without operator '{remover}' read them again: "
         f"dagflow replay {checkpoint} --app APP {windows}",
     )
@@ -69,7 +68,6 @@ def why_not_alone(planned: WindowPlan, state: JournalState) -> JournalError | No
     return JournalError(
         f"window {planned.window_id} is part of a result of operator '{held[0]}' over several windows, and "
         "cannot be processed again alone",
-        url="journal",
         hint=_way_back(state),
     )
 
@@ -82,7 +80,6 @@ def why_not_again(state: JournalState, windows: Iterable[int]) -> JournalError |
     return JournalError(
         f"a later window has taken over the refused records of window {retried[0]}: what was published of them would "
         "be there twice",
-        url="journal",
         hint=_way_back(state),
     )
 
@@ -117,7 +114,6 @@ def _why_not_in_targets(state: JournalState, targets: Mapping[str, Target], firs
             place = "another table" if is_same or not receipt.target else receipt.target
             return JournalError(
                 f"the output of operator '{name}' up to window {newest} is in {place}, and stays there",
-                url="journal",
                 hint=ANOTHER_TABLE,
             )
     return None
@@ -128,7 +124,7 @@ def why_not_replayed(app: PlacedApp) -> JournalError | None:
     removers = removers_in(app.operators)
     obstacle = _obstacle(app, removers)
     if removers and obstacle is not None:
-        return JournalError(obstacle.message, url="journal", hint=PUT_BACK)
+        return JournalError(obstacle.message, hint=PUT_BACK)
     waiting = [name for name in waits_for_results(app.plan, app.operators) if name in removers]
     return why_not_read_again(waiting[0]) if waiting else obstacle
 
@@ -140,17 +136,15 @@ def _obstacle(app: PlacedApp, removers: Collection[str]) -> JournalError | None:
             if is_stateful(app.operators[name]):
                 return JournalError(
                     f"operator '{name}' has state, and the journal does not keep the state before a window",
-                    url="journal",
                     hint=START_OVER,
                 )
     for name, target in targets_of(app.operators, app.storage).items():
         if why := target.why_not_replayed:
-            return JournalError(f"operator '{name}' writes to {target.name}: {why}", url="journal", hint=ANOTHER_TABLE)
+            return JournalError(f"operator '{name}' writes to {target.name}: {why}", hint=ANOTHER_TABLE)
     for name in waits_for_results(app.plan, app.operators):
         if name not in removers:
             return JournalError(
                 f"operator '{name}' works on the results of all windows in order, and cannot process one of them again",
-                url="journal",
                 hint=START_OVER,
             )
     for name, each in accumulators(app.operators).items():
@@ -158,7 +152,6 @@ def _obstacle(app: PlacedApp, removers: Collection[str]) -> JournalError | None:
             return JournalError(
                 f"operator '{name}' gives results over several windows, and a window that is processed again "
                 "would give one of its own",
-                url="journal",
                 hint=f"say over: window, where each window is to give a result of its own; otherwise {START_OVER}",
             )
     return None

@@ -96,6 +96,5 @@ def _require_kept(journal: Journal, group: _Group, window_id: int) -> None:
         raise JournalError(
             f"window {window_id} is part of a group of windows; those before window "
             f"{journal.state.forgotten + 1} are no longer kept",
-            url="journal",
             hint="attributes: {retain_windows: all} keeps those to come for ever",
         )

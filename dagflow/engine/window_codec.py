@@ -217,7 +217,6 @@ def why_not_taken(planned: WindowPlan, ports: Iterable[str]) -> JournalError | N
     return JournalError(
         f"window {planned.window_id} has tuples for '{operator}', and the app has no such operator with an input "
         f"port '{port}'",
-        url="journal",
         hint=f"give the app an operator '{operator}' again, with the same upstream; nothing of the window is lost",
     )
 

@@ -60,7 +60,6 @@ def _require_same_locations(outputs: Iterable[str], journal: Journal) -> None:
         if before != output and any(url.startswith(join(before, "")) for url in journal.published()):
             raise JournalError(
                 f"the run published into {before}, and in this working directory the app would into {output}",
-                url="journal",
                 hint=f"run it in {was}, or let the app name its output by an absolute path",
             )
 

@@ -91,6 +91,5 @@ class StateCodec:
     def _unknown(self, what: str) -> JournalError:
         return JournalError(
             f"operator '{self._operator}' has left state of {what}",
-            url="journal",
             hint=f"run the version that wrote it, or {START_OVER}",
         )

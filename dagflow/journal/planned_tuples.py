@@ -93,7 +93,6 @@ def _decoded_rows(kind: type, rows: list[Any]) -> list[Any]:
         what = f"{'.'.join(map(str, first['loc'][1:]))}: {first['msg']}"
         raise JournalError(
             f"the checkpoint holds {kind.__name__} of another form than its class has now: {what}",
-            url="journal",
             hint="give each new field of the class a default, and keep the types of the others; or "
             f"{ANOTHER_CHECKPOINT}",
         ) from error
@@ -166,7 +165,6 @@ def class_named(name: str, taker: str) -> type:
         module, _, qualname = name.partition(":")
         raise JournalError(
             f"a tuple that was planned for operator '{taker}' needs {module}.{qualname}, which no longer exists",
-            url="journal",
             hint=f"keep '{qualname}' in module '{module}' as another name of what the class is now, and import that "
             f"module in the operator's; or {ANOTHER_CHECKPOINT}",
         )

@@ -109,7 +109,6 @@ def rejects_of(window: Window) -> Iterator[WindowRejects]:
             raise JournalError(
                 f"window {window.plan.window_id} has refused records of operator '{own_name(operator)}' in blocks "
                 "of a class that cannot be imported here",
-                url="journal",
                 hint="run this in the directory of the app's modules",
             )
         for records in itertools.chain.from_iterable(map(RefusedRecords.parts, own)):
