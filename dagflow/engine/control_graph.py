@@ -46,17 +46,8 @@ class Emission:
     late: Sequence[tuple[PortRef, list[Any]]] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ControlResult:
-    """What the control operators made of a window's results; part of the window's commit.
-
-    Attributes:
-        files: Files that they wrote, which wait to be published.
-    """
-
-    states: Mapping[str, SavedState] = field(default_factory=dict)
-    files: tuple[PendingFile, ...] = ()
-    counters: Counters = field(default_factory=Counters)
+ControlResult = tuple[Mapping[str, SavedState], Sequence[PendingFile], Counters]
+"""What control operators add to a window: their states after it, the files that they wrote, and counters."""
 
 
 def _split(plan: PhysicalPlan, operators: Mapping[str, Operator]) -> tuple[list[str], list[str]]:
@@ -280,14 +271,14 @@ class ControlGraph:
             reports: The reports of the stages, in an order that a replay repeats.
         """
         if not self._commit_chain.operators:
-            return ControlResult()
+            return {}, (), Counters()
         self._activity = 0
         self._commit_chain.begin_window(window_id)
         for target, tuples in itertools.chain(late, reports):
             self._commit_chain.consumer_of(target)(tuples)
         self._commit_chain.end_window()
         counters, states = self._commit_chain.take_counts(), self._commit_chain.snapshots()
-        return ControlResult(states, self._outputs.take_finished(), counters)
+        return states, self._outputs.take_finished(), counters
 
     def handle_source_events(self, window_id: int, events: Sequence[Any]) -> dict[str, SavedState]:
         """Give the events of a window's tasks to the operators that listen to them.

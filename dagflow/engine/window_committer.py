@@ -86,14 +86,14 @@ class WindowCommitter:
             DagflowError: The window must not be committed, or could not be.
         """
         window_id = planned.window_id
-        control, event_states = self._control_result(planned, results)
+        (control_states, control_files, counted), event_states = self._control_result(planned, results)
         taken = self._publication.taken(window_id)
         did = intent_of(planned, self._plan, results, self._control.take_busy_s(), taken, decisions)
-        files = [*did.files, *(file for file in control.files if file.target not in taken)]
+        files = [*did.files, *(file for file in control_files if file.target not in taken)]
         require_names_apart(files)
         self._publication.check([*files, *did.held])
         log_left_out(window_id, did.skipped)
-        did.counters.add(control.counters)
+        did.counters.add(counted)
         self._check_limits(did.counters)
         intent = replace(
             did,
@@ -104,7 +104,7 @@ class WindowCommitter:
             ended=ended(self._parts.journal.state.waiting, planned),
             state=CommittedState(
                 partitions=self._parts.states.after(window_id, results),
-                control=dict(control.states),
+                control=dict(control_states),
                 source_events=event_states,
                 held_results=self._parts.held.after(window_id, results),
                 byte_accounting=self._parts.journal.state.committed_state.byte_accounting,
@@ -112,7 +112,7 @@ class WindowCommitter:
             committed_ms=now_ms(),
         )
         self._parts.journal.append(intent)
-        made = [*control.files, *(file for result in results for file in result.files if not is_held(file))]
+        made = [*control_files, *(file for result in results for file in result.files if not is_held(file))]
         discard_all(self._storage, [file for file in made if file.target in taken])
         self._publish(window_id, files)
         self._report_published(window_id)

@@ -37,14 +37,6 @@ JOBS_PER_WORKER = 4
 """Jobs for each process, so that a process that is done early finds another job."""
 
 
-@dataclass(frozen=True, slots=True)
-class LevelOutcome:
-    """The outcome of a job: results of its tasks, and items for higher levels."""
-
-    results: list[TaskResult]
-    spooled: list[SpooledItem]
-
-
 def run_slots(
     window: WindowJob,
     level: int,
@@ -54,8 +46,8 @@ def run_slots(
     program: Program,
     send: Callable[[TaskMessage], None],
     host: TaskHost,
-) -> LevelOutcome:
-    """Run slots of one level, one after the other; with its first five arguments it is a Job.
+) -> tuple[list[TaskResult], list[SpooledItem]]:
+    """The results of slots of one level, run one after the other, and items for higher levels; a Job by partial().
 
     Args:
         window: The window, without the tuples that the driver assigns.
@@ -72,7 +64,7 @@ def run_slots(
                     results.append(item)
                 else:
                     spool.write(item)
-    return LevelOutcome(results, spool.spooled)
+    return results, spool.spooled
 
 
 def _prescan(operator: str, items: list[Any], program: Program, *_: object) -> list[Any]:
@@ -148,9 +140,9 @@ class LocalRuntime(Runtime):
                     arrived = {slot: waiting.pop((level, slot), []) for slot, _ in group}
                     spooled = {slot: sorted(items, key=lambda item: item.order) for slot, items in arrived.items()}
                     jobs.append(partial(run_slots, lean, level, group, directory, spooled))
-                for outcome in self._results_of(jobs, (window.window_id, -level)):
-                    results += outcome.results
-                    for item in outcome.spooled:
+                for made, items in self._results_of(jobs, (window.window_id, -level)):
+                    results += made
+                    for item in items:
                         waiting[item.level, item.slot].append(item)
         finally:
             shutil.rmtree(directory, ignore_errors=True)

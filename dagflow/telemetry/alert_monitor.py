@@ -8,8 +8,8 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -146,22 +146,21 @@ class AlertMonitor:
             self._recent.add_earlier(earlier)
 
     def _report(self, reading: CheckpointReading, finding: Finding, *, is_over: bool) -> None:
-        now_ms = time.time_ns() // 1_000_000
-        text = self._redact(finding.text)
-        notice = AlertNotice(
-            app=self._app,
-            checkpoint=reading.checkpoint,
-            cause=finding.cause,
-            is_over=is_over,
-            text=text,
-            value=finding.value,
-            limit=finding.limit,
-            time_ms=now_ms,
-        )
+        now_ms, text = time.time_ns() // 1_000_000, self._redact(finding.text)
+        notice = {
+            "text": f"{self._app}: {text}",
+            "app": self._app,
+            "checkpoint": reading.checkpoint,
+            "cause": finding.cause,
+            "state": "over" if is_over else "raised",
+            "value": finding.value,
+            "limit": finding.limit,
+            "time": datetime.fromtimestamp(now_ms / 1000, UTC).isoformat(timespec="milliseconds"),
+        }
         if self._deliver is not None and (refused := self._deliver(notice)):
             return self._report_refusal(refused)
         self._is_refused = False
-        logger.warning("alert %s: %s", notice.state, text)
+        logger.warning("alert %s: %s", notice["state"], text)
         others = {cause: since_ms for cause, since_ms in self._open.items() if cause != finding.cause}
         self._open = others if is_over else {**others, finding.cause: now_ms}
         try:
@@ -181,59 +180,17 @@ COMMAND_TIMEOUT_S: Final = 20.0
 _MOST_CHARACTERS = 200
 
 
-@dataclass(frozen=True, slots=True)
-class AlertNotice:
-    """One message about an alert.
+Notice = Mapping[str, Any]
+"""One message about an alert, as a webhook gets it; chats show its `text`."""
 
-    Attributes:
-        checkpoint: Its checkpoint, without credentials.
-        is_over: Whether the alert is over.
-        text: A sentence without its end.
-        value: The measured value; see Finding.
-        time_ms: When the message was made, in milliseconds since 1970.
-    """
-
-    app: str
-    checkpoint: str
-    cause: Cause
-    is_over: bool
-    text: str
-    value: float
-    limit: float
-    time_ms: int
-
-    @property
-    def state(self) -> str:
-        return "over" if self.is_over else "raised"
-
-    def to_json(self) -> dict[str, Any]:
-        """The body that a webhook gets; chats show its `text`."""
-        return {
-            "text": f"{self.app}: {self.text}",
-            "app": self.app,
-            "checkpoint": self.checkpoint,
-            "cause": self.cause,
-            "state": self.state,
-            "value": self.value,
-            "limit": self.limit,
-            "time": datetime.fromtimestamp(self.time_ms / 1000, UTC).isoformat(timespec="milliseconds"),
-        }
-
-    def to_environment(self) -> dict[str, str]:
-        values = {**self.to_json(), "text": self.text}
-        # A variable holds no NUL character; file names and messages may hold bytes that are no text.
-        shown = {name: str(value).replace("\0", "\ufffd") for name, value in values.items()}
-        return {f"DAGFLOW_{name.upper()}": value for name, value in shown.items()}
-
-
-Deliver = Callable[[AlertNotice], str]
+Deliver = Callable[[Notice], str]
 """Sends an alert; returns "" or why that failed."""
 
 
 def delivery_of(settings: AlertSettings) -> Deliver | None:
     """How alerts are sent; None where the app names no receiver."""
     if (webhook := settings.webhook) is not None:
-        return lambda notice: _named(f"the webhook at {webhook}", post(webhook, json.dumps(notice.to_json()).encode()))
+        return lambda notice: _named(f"the webhook at {webhook}", post(webhook, json.dumps(notice).encode()))
     if settings.command:
         return lambda notice: _named(settings.command[0], _run(settings.command, notice))
     return None
@@ -243,8 +200,11 @@ def _named(receiver: str, refused: str) -> str:
     return f"{receiver}: {refused}" if refused else ""
 
 
-def _run(command: tuple[str, ...], notice: AlertNotice) -> str:
-    environment = {**os.environ, **notice.to_environment()}
+def _run(command: tuple[str, ...], notice: Notice) -> str:
+    values = {**notice, "text": notice["text"].removeprefix(f"{notice['app']}: ")}
+    # A variable holds no NUL character; file names and messages may hold bytes that are no text.
+    shown = {f"DAGFLOW_{name.upper()}": str(value).replace("\0", "\ufffd") for name, value in values.items()}
+    environment = {**os.environ, **shown}
     try:
         done = subprocess.run(
             command,
