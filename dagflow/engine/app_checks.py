@@ -218,7 +218,6 @@ class MachineCheck:
     """The result of one check of the machine.
 
     Attributes:
-        name: What is checked, in a word or two.
         detail: What was found, or what is wrong.
         error: The failure of the check; None where all is well.
     """

@@ -27,7 +27,6 @@ class _Booked:
     """What the kept windows have booked under some keys of the byte accounting.
 
     Attributes:
-        sums: The sum over all windows, by key.
         operators: The operators that have booked other than zero, by key.
         plans: The windows that have booked other than zero, or have read a part of a file in question, by id. In a
             format that loses bytes, a window's own sum is zero where the record across its end is as long as the

@@ -28,11 +28,7 @@ COUNT_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class RunEstimate:
-    """How much the first run at a checkpoint will process.
-
-    Attributes:
-        windows: At least how many windows the input takes, before the speed of the readers is known.
-    """
+    """How much the first run at a checkpoint will process."""
 
     input: InputEstimate
     windows: int
@@ -49,9 +45,6 @@ class RunEstimate:
 
 def estimate(app: LogicalPlan, *, parallelism: int = 1, within_s: float = WITHIN_S) -> RunEstimate | None:
     """Ask the input operators how much input there is.
-
-    Args:
-        within_s: Seconds after which to stop, with what was counted by then.
 
     Returns:
         The sum, or None where no input operator can estimate its input.

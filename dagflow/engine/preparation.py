@@ -42,7 +42,6 @@ class LocationCollector:
     """Collects where operators publish and what they read; see RunPreparation.
 
     Args:
-        storage: Reaches the stores of the app.
         journal: Tells what earlier windows have published; then a location that two operators claim is refused. None
             where this is not known, and nothing is refused.
         again: Windows that are about to run again: their new output replaces what they have held back.
@@ -50,7 +49,6 @@ class LocationCollector:
     Attributes:
         operator: The operator whose locations come next; "" where that does not matter.
         outputs: Which operator publishes into each location.
-        inputs: What operators read, as far as it exists.
         input_locations: Those of the inputs that may be everything in a directory.
     """
 

@@ -116,11 +116,7 @@ class RejectRetry:
         return is_tried
 
     def _retrier(self, rejects: WindowRejects) -> TupleReader:
-        """The operator that reads the records again.
-
-        Raises:
-            JournalError: The app has no such reader with this input port.
-        """
+        """The operator that reads the records again."""
         operator: object = self._app.operators.get(rejects.operator)
         ports = {str(each.edge.target) for stage in self._app.plan.stages for each in stage.inputs if each.is_assigned}
         is_retrier = defines(operator, "retry_batch") and rejects.port in ports

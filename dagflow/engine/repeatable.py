@@ -87,11 +87,7 @@ def why_not_again(state: JournalState, windows: Iterable[int]) -> JournalError |
 def why_not_made_again(
     app: PlacedApp, state: JournalState, windows: Sequence[int], plans: Iterable[WindowPlan]
 ) -> DagflowError | None:
-    """Why a replay would refuse windows, as far as that is known before it starts.
-
-    Args:
-        windows: Their ids, ascending; not empty.
-    """
+    """Why a replay would refuse windows, as far as that is known before it starts."""
     ports = taking_ports(app.plan)
     return (
         why_not_replayed(app)
@@ -102,11 +98,7 @@ def why_not_made_again(
 
 
 def _why_not_in_targets(state: JournalState, targets: Mapping[str, Target], first: int) -> JournalError | None:
-    """Why windows cannot run again: some of their output is in other targets than the app's, and is not replaced there.
-
-    Args:
-        first: The first of the windows, which reach to the newest one.
-    """
+    """Why windows cannot run again: some of their output is in other targets than the app's, and stays there."""
     for name, receipt in state.receipts.items():
         is_same = name in targets and receipt.target in ("", targets[name].name)
         newest = receipt.elsewhere if is_same else receipt.window_id

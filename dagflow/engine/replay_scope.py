@@ -41,7 +41,6 @@ def with_their_groups(journal: Journal, chosen: Iterable[int]) -> ReplayScope:
     """Windows with all others of their groups: a file of a group has rows of all of its windows.
 
     Raises:
-        MissingError: There is no such window.
         JournalError: A group is not published yet, or the journal does not keep all of its windows.
     """
     ids = set(chosen)

@@ -142,7 +142,6 @@ class Replayer(WindowLoop):
     replay if this process dies. Each file is replaced atomically and as a whole. No file of another window is touched.
 
     Raises:
-        MissingError: There is no such window.
         JournalError: A window is not committed, or cannot run again.
     """
 

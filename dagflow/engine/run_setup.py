@@ -117,11 +117,7 @@ class SilentObserver:
 
 @dataclass(frozen=True, slots=True)
 class OpenRun:
-    """A run, or a replay, that has its checkpoint for itself.
-
-    Attributes:
-        live: The run's heartbeat, by which other processes see what it does.
-    """
+    """A run, or a replay, that has its checkpoint for itself."""
 
     app: LogicalPlan
     options: RunOptions

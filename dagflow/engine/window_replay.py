@@ -37,7 +37,6 @@ def app_file(checkpoint: str, storage: StorageContext) -> str:
     """The app file of the newest run on a checkpoint.
 
     Raises:
-        MissingError: There is no journal.
         JournalError: The journal does not name the file, or cannot be read.
     """
     url = absolute(checkpoint)
@@ -68,7 +67,6 @@ def _require_possible(app: PlacedApp, store: ObjectStore, windows: Sequence[int]
     """Refuse what is known to be impossible before the replay shows as a run: it must not count as a failed one.
 
     Raises:
-        MissingError: There is no such window.
         JournalError: The app cannot replay, or a later window has published records of one of the windows; or the
             journal cannot be read.
     """

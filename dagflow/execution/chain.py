@@ -50,15 +50,10 @@ class Chain:
     """Operator instances wired by edges.
 
     Args:
-        counters: Counters by operator, which the operators' contexts share.
         partition: The partition, for errors; -1 in the driver.
-        owns_process: Whether the chain runs in a process of a task.
 
     Attributes:
-        active_call: The current call; None between calls.
         calls: The calls that have not ended, outermost first; a paused generator is among them.
-        steps: How many calls of operators have ended.
-        on_step: Called before each call of an operator.
     """
 
     def __init__(

@@ -61,7 +61,6 @@ class BrokenContractError(Exception):
 
     Attributes:
         source: The position in a batch of the record for which it did so; -1 where it is not known.
-        hint: What to do about it.
     """
 
     def __init__(self, message: str, source: int = -1, *, hint: str = "") -> None:
@@ -201,7 +200,6 @@ class ActiveCall:
     """A call of an operator that has not ended; other threads may read it.
 
     Attributes:
-        payload: The argument of the call; None for a life-cycle method.
         piece: An iterator over records of the payload that are handled one by one, and the position after the last of
             them; None where the method takes all at once.
     """

@@ -34,10 +34,8 @@ class PortBuffer:
     """The output port of an operator in a chain: gathers single items and passes on whole batches.
 
     Attributes:
-        emitter: The operator's side of the port.
         consumers: Functions that take each RecordBatch, or each list of tuples.
         current: The batch that the operator handles, whose origin an emitted Arrow batch inherits; or None.
-        passed_on: Number of records or tuples that were passed on.
         passed_on_bytes: Bytes of the records that were passed on, in memory.
         gathered: Waiting items, with END_OF_CALL among them while a batch is handled record by record; then it is also
             the operator's emitter. Always the same object, because an operator may keep it.

@@ -29,8 +29,6 @@ class Program:
     Attributes:
         operators: Pickled operators by name; each task makes instances of its own.
         has_source_listener: Whether a control operator listens to source events.
-        progress: Where tasks report their progress; None where it is not shown.
-        record_limit: How many records are read; None for all.
         output_bounds: The only location where files may be published; None for any.
     """
 

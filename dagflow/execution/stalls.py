@@ -155,8 +155,6 @@ class ChainWatch:
 
     Args:
         progress: Returns a mark of the operators' own progress reports: equal as long as they report nothing.
-        warning_s: Seconds after which a stall is reported.
-        now: A clock, in seconds, for the time when no operator works.
     """
 
     def __init__(

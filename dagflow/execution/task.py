@@ -344,11 +344,9 @@ def run_level(
     """Run the task of one slot of a level.
 
     Args:
-        slot: Spark partition within the level.
         items: On level 0 (port, tuples) pairs. Above it ShuffleItems and TaskResults in order: items for a higher
             level, and results of lower ones, pass through.
         send: Takes reports of the tasks; must neither wait nor raise.
-        host: Where the task runs.
 
     Yields:
         ShuffleItems for higher levels, and one TaskResult per stage task of this level and all lower ones.

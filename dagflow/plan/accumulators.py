@@ -28,11 +28,7 @@ def wants_to_follow(plan: LogicalPlan) -> bool:
 
 
 def require_ends(plan: LogicalPlan) -> None:
-    """Refuse results over a run that keeps watching for new input: they would never be published.
-
-    Raises:
-        PlanError: An operator gives a result over the run.
-    """
+    """Refuse results over a run that keeps watching for new input: they would never be published."""
     problems = [
         _problem(plan, name) for name, operator in accumulators(plan.instances).items() if operator.over == "run"
     ]

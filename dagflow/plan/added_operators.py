@@ -147,7 +147,7 @@ def expanded(logical: LogicalPlan) -> LogicalPlan:
             placed = OperatorNode(own, operator, "parallel") if number else first
             # One partition has all keys.
             if part in found.codecs and node.partition != 1:
-                placed = replace(placed, partition=KeyedPartition(found.codecs[part], _count(node.partition)))
+                placed = replace(placed, partition=KeyedPartition(found.codecs[part], fixed_count(node.partition)))
             nodes[own] = placed
         for port, inside in found.ports.items():
             ports[PortRef(name, port)] = [_port(name, each) for each in inside]
@@ -165,7 +165,7 @@ def expanded(logical: LogicalPlan) -> LogicalPlan:
     return replace(logical, operators=nodes, edges=(*edges, *inner), composites=composites, own_ports=own_ports)
 
 
-def _count(partition: Partition) -> int | None:
+def fixed_count(partition: Partition) -> int | None:
     if isinstance(partition, KeyedPartition):
         return partition.count
     return partition if isinstance(partition, int) else None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from dagflow.api.operator import Operator
 from dagflow.journal.app_facts import AppFacts, OperatorFacts
+from dagflow.plan.added_operators import fixed_count
 from dagflow.plan.description import describe, describe_composites
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import Edge, Exchange, PhysicalPlan, Stage
@@ -74,12 +75,8 @@ class _Placement:
                 edge for edge, source, target in ends if source == head and target is not None and target != head
             ),
             reports=self.between(head, None),
-            fixed_partitions=partition.count if isinstance(partition, KeyedPartition) else _count(partition),
+            fixed_partitions=fixed_count(partition),
         )
-
-
-def _count(partition: Partition) -> int | None:
-    return partition if isinstance(partition, int) else None
 
 
 def _exchange(edge: Edge, partition: Partition, *, is_assigned: bool) -> Exchange:

@@ -65,11 +65,7 @@ class Runtime(ABC):
 
     @abstractmethod
     def map(self, function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
-        """Apply a picklable function to items in parallel, and wait for it.
-
-        Returns:
-            The results, in the order of the items.
-        """
+        """Apply a picklable function to items in parallel, and wait for it."""
 
     @abstractmethod
     def cancel(self) -> None:

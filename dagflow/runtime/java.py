@@ -183,10 +183,8 @@ def make_archive(java_home: str, run: Callable[[str, Path], str], environ: Mappi
     """Create the archive, in place of an older one; the log is beside it.
 
     Args:
-        java_home: The Java that will be started.
         run: Runs a small Spark job with an option for Java and a log file until Java has ended, and returns the class
             path.
-        environ: Where the directories for such files are looked up.
     """
     folder = _writable(cache_folders(environ))
     archive = folder / archive_name(java_home)

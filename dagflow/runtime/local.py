@@ -239,7 +239,6 @@ class SpooledItem:
     """The location of one stored item, and the slot that it goes to.
 
     Attributes:
-        offset: Its first byte in the file.
         order: Its position among the items of the slot.
     """
 

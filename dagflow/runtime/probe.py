@@ -59,7 +59,6 @@ class ExecutorReport:
 
     Attributes:
         directory: Its working directory, which no other executor has.
-        python: Its Python's version.
         versions: Versions of the needed packages; None for a missing one, "" for one that does not report a version.
         error: Why the app's code cannot be loaded, an output location cannot be written to, or credentials are not
             accepted; "" where there is no error.

@@ -56,11 +56,7 @@ class _Task:
     """The state of a running task.
 
     Attributes:
-        report: Its newest report.
-        reported_s: When the report arrived.
         stall: Its report of a stall; None while it makes progress.
-        stalled_s: When that report arrived.
-        is_silent: Whether its silence has been reported.
         timed_out: The attempt that was ended because it was stalled; -1 for none.
     """
 

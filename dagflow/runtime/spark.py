@@ -392,7 +392,6 @@ class AttemptWatch:
         A number costs as much as an item, so a slot without items gets none.
 
         Args:
-            items: The items that the task sends.
             slots: How many slots the next level has; 0 where there is none, and all goes to the driver unchanged.
         """
         if not slots:
@@ -410,11 +409,7 @@ class AttemptWatch:
 
 
 def have_used_each_other(attempts: Sequence[Attempt]) -> bool:
-    """Whether the tasks of a window have used all items that these attempts have sent, and no others.
-
-    Args:
-        attempts: One attempt of each Spark task.
-    """
+    """Whether the tasks of a window have used all items that these attempts have sent, and no others."""
     sums: Counter[tuple[int, int]] = Counter()
     for attempt in attempts:
         sums.update({(attempt.level + 1, slot): attempt.number for slot in attempt.slots})

@@ -72,11 +72,7 @@ class SparkProcess:
 
     @property
     def gateway(self) -> Any:
-        """PySpark's connection to the process; the first use waits until it is ready.
-
-        Raises:
-            JavaEndedError: The process ended before it was ready.
-        """
+        """PySpark's connection to the process; the first use waits until it is ready."""
         if self._gateway is None:
             self._gateway = self._connected(*self._address())
         return self._gateway

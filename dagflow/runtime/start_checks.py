@@ -41,11 +41,7 @@ def require_no_context() -> None:
 
 
 def require_no_submission() -> None:
-    """Refuse to start Spark in a script of spark-submit, whose master and settings the run would not have.
-
-    Raises:
-        DagflowError: spark-submit has started this process.
-    """
+    """Refuse to start Spark in a script of spark-submit, whose master and settings the run would not have."""
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # where spark-submit gives a script the port of its Java process
         raise DagflowError(
             "spark-submit has started this process, and dagflow takes neither master nor settings from it",

@@ -39,7 +39,6 @@ class AlertMonitor:
     is reported twice.
 
     Args:
-        settings: The limits, and where alerts are sent.
         source: Reads the checkpoint; called by the thread.
         store: The checkpoint, which keeps the alerts that were sent.
         earlier: Gives the rejects of the windows before the run; called by the thread, where their share is limited.
@@ -80,11 +79,7 @@ class AlertMonitor:
         self._is_well = True
 
     def close(self, error: str | None) -> None:
-        """Check a last time.
-
-        Args:
-            error: Why the run failed; None where it did not.
-        """
+        """Check a last time."""
         self._is_well = error is None
         if error is not None:
             self._failure = Finding(

@@ -64,9 +64,6 @@ class LineageReporter:
 
     Guarantee: a run has one START, one end, and MOST_EVENTS events at most, each of MOST_EVENT_BYTES at most, whatever
     it reads. No call waits.
-
-    Args:
-        now: A clock, in seconds.
     """
 
     def __init__(
@@ -109,7 +106,6 @@ class LineageReporter:
         """Report how the run ended, and wait until that is sent, or until by_s by time.monotonic().
 
         Args:
-            last: Its newest figures.
             state: "completed", "stopped" or "failed".
         """
         self._report(_END.get(state, RunState.FAIL), last, self._redact(error) if state == "failed" else "")

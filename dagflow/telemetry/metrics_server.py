@@ -28,9 +28,6 @@ class MetricsServer:
 
     Args:
         port: The port; 0 takes a free one.
-
-    Raises:
-        DagflowError: The port cannot be taken.
     """
 
     def __init__(self, source: Source, host: str, port: int, request_s: float = REQUEST_S) -> None:

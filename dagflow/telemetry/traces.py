@@ -82,9 +82,6 @@ class TraceReporter:
 
     The HTTP is dagflow's own: OpenTelemetry's exporter shows the URL, logs each failure, takes a redirection for a
     success, and adds headers from the environment, which may be meant for another collector.
-
-    Args:
-        checkpoint: Its checkpoint, without credentials.
     """
 
     def __init__(self, target: HttpTarget, app: str, checkpoint: str, run_id: str, version: str) -> None:

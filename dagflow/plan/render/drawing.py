@@ -98,11 +98,7 @@ class Arrow:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """The content of a drawing.
-
-    Attributes:
-        classes: Short class name of each operator.
-    """
+    """The content of a drawing."""
 
     app: str
     classes: Mapping[str, str]

@@ -62,7 +62,6 @@ class Parts:
     """What is to be placed.
 
     Attributes:
-        arrows: The source and the target of each.
         is_downward: Whether arrows lead from top to bottom; otherwise from left to right.
     """
 
@@ -127,9 +126,6 @@ class _Item:
 
     Attributes:
         unit: What it is moved with.
-        length: Pixels along the flow.
-        breadth: Pixels across the flow.
-        gap: Pixels beside it.
         middle: Its place across the flow; not a number before it has one.
     """
 
