@@ -97,6 +97,9 @@ _INSTEAD: dict[type[exp.Expression], str] = {
 CHAINED = (exp.And, exp.Or, exp.DPipe)
 """Operators that give the same in whatever order several of them are computed."""
 
+ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod)
+"""Operators that are computed from left to right."""
+
 _BEGIN = "dagflow.begin"
 TOO_DEEP = f"it is nested deeper than {MOST_LEVELS} levels; compute a part of it in a Select before"
 
@@ -133,7 +136,17 @@ def note_positions(tree: Any, text: str) -> None:
 
 
 def _goes_on(found: Any, part: Any) -> bool:
+    if isinstance(found, ARITHMETIC):
+        return part is found.this and isinstance(part, ARITHMETIC)
     return type(part) is type(found) and isinstance(found, CHAINED)
+
+
+def steps_of(found: Any) -> list[Any]:
+    """The operators of a chain of arithmetic, from left to right."""
+    steps = [found]
+    while _goes_on(steps[-1], steps[-1].this):
+        steps.append(steps[-1].this)
+    return steps[::-1]
 
 
 def operands_of(found: Any) -> list[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 import pyarrow as pa
@@ -26,6 +26,7 @@ from operators.expressions.syntax import (
     Constant,
     ExpressionError,
     Node,
+    OperatorChain,
     columns_in,
     walk,
 )
@@ -155,6 +156,7 @@ class Binder:
             ColumnName: self._column,
             Constant: _constant,
             Call: self._call,
+            OperatorChain: self._chain,
             Cast: self._cast,
             Case: self._case,
             Alias: self._alias,
@@ -195,6 +197,21 @@ class Binder:
         arguments = [self.bind(argument) for argument in node.arguments]
         name = f"'{node.name}'" if node.name in OPERATORS else f"{node.name}()"
         return function.bind(CallSite(self._text, node, name), *arguments)
+
+    def _chain(self, node: OperatorChain) -> Bound:
+        """Each operator reads what the one before it has computed: calls within each other would be too many."""
+
+        def before(rows: Rows) -> Vector:
+            return rows.once(before)
+
+        first = found = self.bind(node.first)
+        steps = []
+        for step in node.steps:
+            left = found if found.constant is not None else replace(found, compute=before)
+            site = CallSite(self._text, replace(step, position=node.position), f"'{step.name}'")
+            found = OPERATORS[step.name].bind(site, left, self.bind(step.arguments[0]))
+            steps.append(found.compute)
+        return Bound(node, found.type, lambda rows: rows.in_turn(first.compute, before, steps))
 
     def _cast(self, node: Cast) -> Bound:
         change = lenient_cast if node.is_lenient else cast

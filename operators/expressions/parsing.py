@@ -21,6 +21,7 @@ from dagflow.errors import MOST_LEVELS
 from dagflow.suggestions import did_you_mean, nearest
 from operators.column_names import shown_name
 from operators.expressions.arguments import (
+    ARITHMETIC,
     CHAINED,
     OPERATORS,
     TOO_DEEP,
@@ -28,6 +29,7 @@ from operators.expressions.arguments import (
     operands_of,
     position_of,
     require_read,
+    steps_of,
 )
 from operators.expressions.sql_types import (
     BIGINT,
@@ -42,7 +44,7 @@ from operators.expressions.sql_types import (
     TIMESTAMP,
     is_number,
 )
-from operators.expressions.syntax import Call, Case, Cast, ColumnName, Constant, ExpressionError, Node
+from operators.expressions.syntax import Call, Case, Cast, ColumnName, Constant, ExpressionError, Node, OperatorChain
 
 _CALLS_OF_A_LEVEL = 50
 """More than the calls by which sqlglot reads a level of nesting, which are within those of the level around it."""
@@ -221,6 +223,9 @@ class Converter:
             return Call(at, "not", (self._call(at, name, found.this, found.expression),))
         if isinstance(found, CHAINED):
             return self._call(at, name, *operands_of(found))
+        if isinstance(found, ARITHMETIC) and len(steps := steps_of(found)) > 1:
+            calls = [self._call(0, OPERATORS[type(step)], step.expression) for step in steps]
+            return OperatorChain(at, self.node(steps[0].this), tuple(calls))
         return self._call(at, name, found.this, found.expression)
 
     def error(self, reason: str, at: int) -> ExpressionError:

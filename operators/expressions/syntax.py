@@ -77,6 +77,30 @@ class Call(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class OperatorChain(Node):
+    """Several operators of arithmetic that are computed from left to right, which are side by side, not nested.
+
+    Attributes:
+        first: The first operand.
+        steps: At least one operator, each with its right operand alone, and without a position: all begin together.
+    """
+
+    first: Node
+    steps: tuple[Call, ...]
+
+    @property
+    def parts(self) -> tuple[Node, ...]:
+        """The operands: a step alone is no call."""
+        return (self.first, *(step.arguments[0] for step in self.steps))
+
+    def beginning(self, count: int) -> Node:
+        """What the first steps compute, as it is written alone."""
+        if count > 1:
+            return OperatorChain(self.position, self.first, self.steps[:count])
+        return replace(self.steps[0], position=self.position, arguments=(self.first, *self.steps[0].arguments))
+
+
+@dataclass(frozen=True, slots=True)
 class Cast(Node):
     """A change of type.
 

@@ -74,6 +74,15 @@ class Rows:
             self._computed[compute] = compute(self)
         return self._computed[compute]
 
+    def in_turn(self, first: Compute, before: Compute, steps: Sequence[Compute]) -> Vector:
+        """The values of the last of several expressions, which read those of the one before it as before."""
+        found = first(self)
+        for step in steps:
+            self._computed[before] = found
+            found = step(self)
+        self._computed.pop(before, None)
+        return found
+
     def apply(self, kernel: Kernel, *arguments: Vector) -> Vector:
         """Compute values with a kernel that has one for any arguments."""
         values = kernel(*(argument.values for argument in arguments))

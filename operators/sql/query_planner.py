@@ -21,7 +21,16 @@ from operators.expressions.arguments import position_of
 from operators.expressions.expression import Expression, check_functions
 from operators.expressions.functions import AGGREGATES
 from operators.expressions.parsing import Converter, parsed_as
-from operators.expressions.syntax import Alias, Call, ColumnName, Constant, ExpressionError, Node, with_parts
+from operators.expressions.syntax import (
+    Alias,
+    Call,
+    ColumnName,
+    Constant,
+    ExpressionError,
+    Node,
+    OperatorChain,
+    with_parts,
+)
 from operators.sql.scope import (
     COLUMN,
     STAR,
@@ -439,4 +448,16 @@ class Groups:
             return ColumnName(tree.position, name)
         if isinstance(tree, ColumnName):
             raise many_values(self._text, tree)
+        if isinstance(tree, OperatorChain):
+            key, steps = self._key_of(tree)
+            tree = replace(tree, first=key or self._over_keys(tree.first), steps=steps)
+            return with_parts(tree, lambda part: part if part is tree.first else self._over_keys(part))
         return with_parts(tree, self._over_keys)
+
+    def _key_of(self, chain: OperatorChain) -> tuple[ColumnName | None, tuple[Call, ...]]:
+        """The key that a chain begins with, and the steps behind it."""
+        for plain, name in self._names.items():
+            count = len(plain.steps) if isinstance(plain, OperatorChain) else 1
+            if name in self.keys and count < len(chain.steps) and without_positions(chain.beginning(count)) == plain:
+                return ColumnName(chain.position, name), chain.steps[count:]
+        return None, chain.steps

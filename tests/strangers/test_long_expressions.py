@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -76,12 +77,38 @@ def test_only_what_is_needed_of_a_chain_may_fail() -> None:
     assert computed(" and ".join(["a <> 0"] * 3 + ["1 / a > 0"] * 4), rows) == [False, True]
 
 
+@pytest.mark.parametrize("signs", ["+", "-", "*", "%", "+-", "-+*", "*+/"])
+def test_arithmetic_of_any_length_is_computed_from_left_to_right(signs: str) -> None:
+    """Whatever its operators are; with the types, and the failures, of its parts."""
+    rows = pa.RecordBatch.from_pydict({"a": [3, None]})
+    for count in (2, 7, 3000):
+        steps = [f"{signs[index % len(signs)]} {1 + index % 2}" for index in range(count)]
+        expected: Any = 3
+        for step in steps[: 0 if "*" in signs or "/" in signs else None]:
+            expected = {"+": operator.add, "-": operator.sub, "%": operator.mod}[step[0]](expected, int(step[2:]))
+        if signs == "*" and count > 7:
+            bound = Expression.of(" ".join(["a", *steps])).bind(rows.schema)
+            table = Rows(rows)
+            assert (failures := bound.compute(table).failures) is not None and failures[0] and not failures[1]
+        elif "*" not in signs:
+            assert computed(" ".join(["a", *steps]), rows) == [expected, None]
+
+
+def test_a_key_that_begins_a_chain_is_found_in_it() -> None:
+    """As in select a + b + 1 and group by a + b."""
+    for query in ("select a + b + 1 as c", "select a + b - 1 as c", "select a + b - 1 - 2 * max(a) as c"):
+        for key in ("a + b", "a + b - 1", "a, b"):
+            if key in query or "," in key:
+                Sql(query=f"{query} from input group by {key}")
+    with pytest.raises(ExpressionError, match="column 'b' has many values in a group"):
+        Sql(query="select a + b + 1 as c, count(*) as n from input group by a, b + 1")
+
+
 def test_an_expression_of_many_levels_is_computed() -> None:
-    """As many levels as are allowed are no trouble."""
+    """As many levels as are allowed are no trouble, each with a chain in it."""
     rows = pa.RecordBatch.from_pydict({"a": [1]})
-    assert computed("+".join(["a"] * MOST_LEVELS), rows) == [MOST_LEVELS]
-    with pytest.raises(ExpressionError, match=f"nested deeper than {MOST_LEVELS} levels"):
-        Expression.of("+".join(["a"] * (MOST_LEVELS + 2)))
+    levels = MOST_LEVELS // 2 - 1
+    assert computed("a + 1 + (" * levels + "a" + ")" * levels, rows) == [1 + 2 * levels]
 
 
 NESTED = {

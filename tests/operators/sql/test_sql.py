@@ -90,6 +90,7 @@ select n, count(*) as m from (select country, count(*) as n from input group by 
 select country, sum(qty) as qty from input group by country having sum(qty) > 50
 select max(qty) as qty from input having max(qty) > 1
 select country, sum(qty) as qty from input group by country order by sum(qty) desc limit 2
+select qty + id - 1 + 2 + max(price) as a, qty + id + 1 - qty as b from input group by qty + id, qty + id - 1, qty
 select country as qty, count(*) as n from input group by country having SUM(qty) + count(*) > 90
 """.strip().splitlines()
 
