@@ -12,7 +12,6 @@ from pydantic import Field, PlainValidator, WithJsonSchema
 
 from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.operator import Operator
-from dagflow.api.ports import InputPort
 from dagflow.api.records import RecordBatch
 from operators.aggregate.aggregate_base import AggregateBase, PartMerger
 from operators.aggregate.aggregate_calls import COMBINED_BY, Aggregation, combined_schema, kind_of, with_room
@@ -125,19 +124,17 @@ class Aggregate(_Grouped, ColumnOperator[_Grouping]):
     last digits with the number of partitions; those of whole numbers and decimals are exact.
     """
 
-    input = InputPort()
-
     _is_partial = False
 
     def expressions(self) -> Iterable[Node]:
         calls = [call.call for each in self.columns.values() for call in each.calls]
         return [*(key.tree for key in self.by.values()), *(each.tree for each in self.columns.values()), *calls]
 
-    @input.batch
     def take(self, batch: RecordBatch) -> None:
-        """Add the records of a batch."""
-        if not len(batch):
-            return
+        if len(batch):
+            self.compute(batch)
+
+    def compute(self, batch: RecordBatch) -> None:
         columns = self.columns_of(batch)
         plan = self.plan_of(columns.schema)
         rows = Rows(columns)

@@ -165,13 +165,7 @@ class Check(ExpectingOperator[tuple[Bound, ...]], Composite):
     def _conditions(self) -> list[Expression]:
         return [each for each in self.expect if isinstance(each, Expression)]
 
-    @ExpectingOperator.input.batch
-    def check(self, batch: RecordBatch) -> None:
-        """Emit the records of a batch that are as expected."""
-        if not len(batch):
-            # A block without records is announced by an empty raw batch, whatever the columns of its format are.
-            self.output.emit(batch)
-            return
+    def compute(self, batch: RecordBatch) -> None:
         columns = self.columns_of(batch)
         rows = Rows(columns)
         reasons: dict[int, str] = {}
@@ -221,12 +215,7 @@ class UniqueCheck(ExpectingOperator[None], RememberedKeys):
         ExpectingOperator.setup(self, context)
         RememberedKeys.setup(self, context)
 
-    @ExpectingOperator.input.batch
-    def check(self, batch: RecordBatch) -> None:
-        """Emit the records of a batch whose value did not occur before."""
-        if not len(batch):
-            self.output.emit(batch)
-            return
+    def compute(self, batch: RecordBatch) -> None:
         columns = self.columns_of(batch)
         self.plan_of(columns.schema)
         column = columns.column(self.expectation.column.name)

@@ -52,6 +52,18 @@ class ColumnOperator(RecordRefusing, Generic[Plan]):
         super().setup(context)
         self._plans = {}
 
+    @input.batch
+    def take(self, batch: RecordBatch) -> None:
+        """Compute the records of a batch; one without any announces a block, and is raw whatever its format is."""
+        if len(batch):
+            self.compute(batch)
+        else:
+            self.output.emit(batch)
+
+    @abstractmethod
+    def compute(self, batch: RecordBatch) -> None:
+        """Emit what is made of the records of a batch, at least one."""
+
     def expressions(self) -> Iterable[Node]:
         """The expressions in the operator's properties."""
         return ()

@@ -188,13 +188,7 @@ class Enrich(ColumnOperator[_Join], SideInput):
         if context.side_input is not None:
             self._lookup = lookup_table(context.side_input)
 
-    @ColumnOperator.input.batch
-    def join(self, batch: RecordBatch) -> None:
-        """Emit the records of a batch with the columns of their rows."""
-        if not len(batch):
-            # A block without records is announced by an empty raw batch, whatever the columns of its format are.
-            self.output.emit(batch)
-            return
+    def compute(self, batch: RecordBatch) -> None:
         columns = self.columns_of(batch)
         join = self.plan_of(columns.schema)
         keys = [compared_keys(columns.column(i), kind) for i, kind in zip(join.keys, join.kinds, strict=True)]

@@ -164,13 +164,7 @@ class Parse(ColumnOperator[None]):
             if name not in self._names:
                 raise ValueError(f"columns: there is no '{name}'{did_you_mean(name, self._names)}")
 
-    @ColumnOperator.input.batch
-    def parse(self, batch: RecordBatch) -> None:
-        """Emit the records that can be parsed, and refuse the others."""
-        if not len(batch):
-            # A block without records is announced by an empty raw batch, whatever the columns of its format are.
-            self.output.emit(batch)
-            return
+    def compute(self, batch: RecordBatch) -> None:
         rejects = _RowRejects()
         parsed = self._parsed(valid_text(self._texts(batch), rejects), rejects)
         self.refuse(batch, dict(sorted(rejects.reasons.items())))

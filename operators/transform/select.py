@@ -112,13 +112,7 @@ class Select(ColumnOperator[SelectPlan]):
     def expressions(self) -> Iterable[Node]:
         return (each.tree for each in [*self.columns.values(), *([self.where] if self.where is not None else [])])
 
-    @ColumnOperator.input.batch
-    def select(self, batch: RecordBatch) -> None:
-        """Emit the kept records of a batch."""
-        if not len(batch):
-            # A block without records is announced by an empty raw batch, whatever the columns of its format are.
-            self.output.emit(batch)
-            return
+    def compute(self, batch: RecordBatch) -> None:
         batch = batch.with_columns(self.columns_of(batch))
         plan = self.plan_of(batch.to_arrow().schema)
         kept = self._kept(batch, plan)

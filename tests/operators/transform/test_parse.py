@@ -135,7 +135,7 @@ def test_records_keep_their_place_and_rejects_name_it() -> None:
     refused: list[Any] = []
     operator.output.connect(kept.append)
     operator.errors.connect(refused.append)
-    operator.parse(batch)
+    operator.compute(batch)
     assert kept[0].offsets().tolist() == [0, 9]
     assert [kept[0].block_of(row).url for row in (0, 1)] == ["in/a.log", "in/b.log"]
     rejects = [json.loads(each) for each in refused[0].to_pylist()]
@@ -151,7 +151,7 @@ def test_rejects_of_tuples_that_name_no_file_have_no_url() -> None:
     operator = Parse(regex="k=(?P<k>.)")
     refused: list[Any] = []
     operator.errors.connect(refused.append)
-    operator.parse(batch)
+    operator.compute(batch)
     (reject,) = map(json.loads, refused[0].to_pylist())
     assert (reject["url"], reject["offset"], reject["raw"]) == ("", 3, "Pw==")
 
@@ -161,7 +161,7 @@ def test_a_batch_of_which_nothing_is_left_has_the_columns() -> None:
     operator = Parse(regex="k=(?P<k>.)", columns={"k": "int64"}, unmatched="drop")
     kept: list[Any] = []
     operator.output.connect(kept.append)
-    operator.parse(RecordBatch.from_records([b"?"]))
+    operator.compute(RecordBatch.from_records([b"?"]))
     assert [(str(field.name), str(field.type)) for field in kept[0].to_arrow().schema] == [("k", "int64")]
 
 

@@ -68,7 +68,7 @@ def test_a_record_without_a_value_is_refused_with_its_place() -> None:
     refused: list[Any] = []
     operator.output.connect(kept.append)
     operator.errors.connect(refused.append)
-    operator.select(batch)
+    operator.compute(batch)
     assert kept[0].offsets().tolist() == [100, 130]
     (reject,) = map(json.loads, refused[0].to_pylist())
     assert json.loads(base64.b64decode(reject.pop("raw"))) == ROWS[1]
