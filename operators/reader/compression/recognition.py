@@ -40,9 +40,6 @@ CompressionSetting = Literal["auto", "none", "gzip", "bzip2", "xz", "zstd", "lz4
 _FORMS = {"snappy": "snappy in its framing format", "lz4": "lz4 in its frame format"}
 """What is read of a compression that has other forms, such as single blocks."""
 
-_MOST_SKIPPABLE = 64
-"""Number of frames without data that are skipped before the first with data: each costs a request to a store."""
-
 _IS_PAIR = np.isin(np.arange(1 << 16), [int.from_bytes(pair, "big") for pair in PAIRS])
 _IS_FIRST_BYTE = np.isin(np.arange(256), [compression.magic[0] for compression in COMPRESSIONS])
 
@@ -70,13 +67,14 @@ def recognised_compression(
     """
     if setting == "none" or not source.size_bytes:
         return None
-    head = _head_at(source, 0, KIND_BYTES)
+    head = _head_of(source)
     found = COMPRESSION_BY_NAME.get(compression_name_of_content(head))
     if is_skippable(head):
         if expected is not None and expected.name in ("zstd", "lz4"):
-            # Only later frames show which of the two it is; pzstd begins its files so.
+            # Later frames show which of the two it is; pzstd begins its files so.
             return expected
-        found = _behind_skippable(source)
+        # No text begins like this; where it is lz4 after all, reading it as zstd is an error.
+        found = COMPRESSION_BY_NAME["zstd"]
     if expected is None or found is expected:
         if found is None and is_text and setting == "auto":
             _refuse_kind(head, block)
@@ -109,7 +107,7 @@ def require_text(content: ByteSource, block: BlockMetadata, setting: Compression
         UnreadableKindError: The file is of a kind that no format of text reads.
     """
     if setting == "auto" and content.size_bytes:
-        _refuse_kind(_head_at(content, 0, KIND_BYTES), block)
+        _refuse_kind(_head_of(content), block)
 
 
 def _refuse_kind(head: bytes, block: BlockMetadata) -> None:
@@ -127,25 +125,10 @@ def _refuse_kind(head: bytes, block: BlockMetadata) -> None:
         )
 
 
-def _head_at(source: ByteSource, offset: int, length: int = HEAD_BYTES) -> bytes:
-    """The bytes from an offset on that decide a compression; fewer at the end of the file."""
-    head = bytearray(max(0, min(length, source.size_bytes - offset)))
-    return bytes(head[: source.read_into(offset, memoryview(head))]) if head else b""
-
-
-def _behind_skippable(source: ByteSource) -> Compression | None:
-    """The compression of a file that begins with a frame without data; None where other bytes follow the frame."""
-    zstd, lz4, offset = COMPRESSION_BY_NAME["zstd"], COMPRESSION_BY_NAME["lz4"], 0
-    for _ in range(_MOST_SKIPPABLE):
-        head = _head_at(source, offset)
-        if not is_skippable(head):
-            if not head or may_become_skippable(zstd, head):
-                # Where no frame with data begins, the file is empty or incomplete, in either compression.
-                return zstd
-            return next((kind for kind in (zstd, lz4) if kind.magic.startswith(head[: len(kind.magic)])), None)
-        offset += 8 + int.from_bytes(head[4:8], "little")
-    # No text begins like this; if it is lz4, reading it as zstd is an error.
-    return zstd
+def _head_of(source: ByteSource) -> bytes:
+    """The bytes that decide a compression or a kind; fewer in a shorter file."""
+    head = bytearray(min(KIND_BYTES, source.size_bytes))
+    return bytes(head[: source.read_into(0, memoryview(head))])
 
 
 class UnreadableKindError(CorruptArchiveError):

@@ -66,12 +66,8 @@ class EscapedLines(Lines):
 
     def anchor(self, source: ByteSource, position: int, floor: int) -> int:
         backward = BackwardSearch(source, floor, self._unit, min(64, self.chunk_bytes))
-        length = self._unit.size if self.delimiter is None else len(self.table[0])
-        place = backward.aligned(backward.aligned(position) - length)
-        if self._overlaps:
-            place = backward.before_overlaps(place, self._pattern, self._escape)
         # Whether an escape is literal is known from the start of its run.
-        return backward.run_start(place, self._escape)
+        return backward.run_start(super().anchor(source, position, floor), self._escape)
 
     def parse(self, batch: RecordBatch, accounting: ByteAccounting) -> Parsed:
         raw = super().parse(batch, accounting).raw

@@ -64,6 +64,8 @@ class Lines(Delimited):
         ),
     ] = None
 
+    _escape = -1  # the code unit that makes the next one literal, if there is one
+
     def check_properties(self) -> None:
         self._validate = None if self.validate is None else _function(self.validate)
         self.is_narrow = self.encoding is None and self.delimiter is None
@@ -115,7 +117,7 @@ class Lines(Delimited):
         # A scan that begins between CR and LF takes the LF alone, which ends where the pair does.
         length = self._unit.size if self.delimiter is None else len(self.table[0])
         place = backward.aligned(backward.aligned(position) - length)
-        return backward.before_overlaps(place, self._pattern) if self._overlaps else place
+        return backward.before_overlaps(place, self._pattern, self._escape) if self._overlaps else place
 
     def decided_length(self, data: Bytes) -> int:
         return len(data) // self._unit.size * self._unit.size

@@ -207,7 +207,7 @@ class BackwardSearch:
             position, step = low, min(2 * step, CHUNK_BYTES)
         return position
 
-    def before_overlaps(self, place: int, pattern: CodeUnits, escape: int | None = None) -> int:
+    def before_overlaps(self, place: int, pattern: CodeUnits, escape: int = -1) -> int:
         """The position from which a scan for a pattern that overlaps itself is correct from place on.
 
         The scan may begin at any position that no occurrence begins less than the pattern's length before: occurrences
@@ -221,11 +221,11 @@ class BackwardSearch:
         length = len(pattern) * size
         while place > self.floor:
             low = self.aligned(place - max(step, length))
-            if escape is not None:
+            if escape >= 0:
                 low = self.run_start(low, escape)
             units = self.units(low, place + length - size)
             before = occurrences(units, pattern)
-            if escape is not None:
+            if escape >= 0:
                 before = np.setdiff1d(before, escaped_positions(units, escape), assume_unique=True)
             before = before * size + low
             positions = np.append(before[before < place], place)
