@@ -22,7 +22,7 @@ NEEDED = {
     "google-re2": "1.1",
     "isal": "1.7",
     "msgspec": "0.18",
-    "numpy": "1.26",
+    "numpy": "2.0",
     "pyarrow": "17",
     "pydantic": "2.7",
     "typing_extensions": "4.12",

@@ -75,7 +75,7 @@ class JsonLines(Delimited, Inferring):
     name: ClassVar[str] = "json_lines"
     needs_size = False
     table = (b"\n", b"\r\n")
-    # numpy reads objects that are written alike fastest in parts of this size.
+    # Parsers read larger parts faster.
     chunk_bytes = 2 << 20
 
     columns: Annotated[
@@ -95,7 +95,6 @@ class JsonLines(Delimited, Inferring):
     ]
 
     def check_properties(self) -> None:
-        """Prepare for the columns."""
         types = self.columns if isinstance(self.columns, dict) else {}
         refuse_optional(types)
         self._members = JsonMembers(types, tuple(self.null_values)) if isinstance(self.columns, dict) else None
@@ -106,7 +105,6 @@ class JsonLines(Delimited, Inferring):
         self._found = FoundMembers(tuple(self.null_values)) if self.columns == "as_found" else None
 
     def find(self, data: Bytes, is_at_end: bool) -> Terminators:
-        """Every LF, with the CR before it."""
         feeds = positions_of(data == LF)
         if not contains(data, CR):
             return Terminators(feeds, feeds + 1)
@@ -114,7 +112,6 @@ class JsonLines(Delimited, Inferring):
         return Terminators(feeds - follows_return, feeds + 1, follows_return.astype(np.uint8))
 
     def anchor(self, source: ByteSource, position: int, floor: int) -> int:
-        """The byte before position: every terminator that ends there or later begins at or behind it."""
         return max(floor, position - 1)
 
     def read(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
@@ -141,7 +138,6 @@ class JsonLines(Delimited, Inferring):
         return width_of(values_of(batch))
 
     def parse(self, batch: RecordBatch, accounting: ByteAccounting) -> Parsed:
-        """The lines that are JSON values, as columns if the format has columns."""
         batch = _shallow_lines(batch, accounting)
         if not len(batch):
             return Parsed(batch)
@@ -159,7 +155,6 @@ class JsonLines(Delimited, Inferring):
 
     @property
     def needs_decision(self) -> bool:
-        """Whether the columns are inferred."""
         return self.columns == "infer"
 
     def decision(self, batches: Iterable[RecordBatch]) -> dict[str, Any] | None:
@@ -184,7 +179,6 @@ class JsonLines(Delimited, Inferring):
                 yield record
 
     def decide(self, decision: dict[str, Any] | None) -> None:
-        """Take the columns that were inferred."""
         if decision is not None and self.needs_decision:
             self._members = JsonMembers(types_of(decision), tuple(self.null_values), takes_others=False)
 
@@ -248,7 +242,8 @@ def _deep_rows(batch: RecordBatch) -> list[int]:
     # In parts, for which no fresh memory is needed. An opening bracket and brace differ in one bit.
     parts = (data[place : place + _PART_BYTES] for place in range(0, int(borders[-1]), _PART_BYTES))
     opened = np.concatenate([*(np.packbits(part | _OTHER == _OPENING) for part in parts), np.zeros(8, np.uint8)])
-    counts = np.append(np.uint64(0), np.cumsum(_ones_in(opened[: len(opened) // 8 * 8].view(np.uint64))))
+    ones = np.bitwise_count(opened[: len(opened) // 8 * 8].view(np.uint64))
+    counts = np.append(0, np.cumsum(ones, dtype=np.int64))
     # Brackets of the lines around a line may be counted for it.
     rows = np.flatnonzero(counts[borders[1:] // 64 + 1] - counts[borders[:-1] // 64] > MOST_LEVELS)
     if not len(rows):
@@ -261,15 +256,6 @@ def _deep_rows(batch: RecordBatch) -> list[int]:
     levels -= np.repeat(np.append(np.int32(0), levels)[lines[:-1]], np.diff(lines))
     deep = np.flatnonzero(levels > MOST_LEVELS)
     return [int(row) for row in rows[np.unique(np.searchsorted(lines, deep, side="right") - 1)]]
-
-
-def _ones_in(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """The number of ones among the bits of each word."""
-    pairs = words - (words >> np.uint64(1) & np.uint64(0x5555555555555555))
-    fours = (pairs & np.uint64(0x3333333333333333)) + (pairs >> np.uint64(2) & np.uint64(0x3333333333333333))
-    eights = fours + (fours >> np.uint64(4)) & np.uint64(0x0F0F0F0F0F0F0F0F)
-    ones: npt.NDArray[np.uint64] = eights * np.uint64(0x0101010101010101) >> np.uint64(56)
-    return ones
 
 
 def _is_one_of(data: Bytes, marks: bytes) -> npt.NDArray[np.bool_]:
