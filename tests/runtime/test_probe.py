@@ -90,7 +90,7 @@ def test_an_executor_without_credentials_is_refused(s3_server: str, s3_root: str
     ("versions", "complaint"),
     [
         ({"pyarrow": None}, r"executor on h with Python 3\.11\.7: cannot import pyarrow\n    install the same"),
-        ({"numpy": "1.9.3"}, r"has numpy 1\.9\.3, which needs to be 1\.26 or newer"),
+        ({"numpy": "1.9.3"}, r"has numpy 1\.9\.3, which needs to be 2\.0 or newer"),
     ],
 )
 def test_packages_that_do_not_fit_are_named(versions: dict[str, str | None], complaint: str) -> None:

@@ -20,7 +20,7 @@ def parsed(records: list[str], keys: list[str], **options: Any) -> tuple[list[di
     refused: list[RecordBatch] = []
     operator.output.connect(batches.append)
     operator.errors.connect(refused.append)
-    operator.parse(RecordBatch.from_records([record.encode() for record in records], LINE_FEED))
+    operator.compute(RecordBatch.from_records([record.encode() for record in records], LINE_FEED))
     rows = [row for batch in batches for row in batch.to_arrow().to_pylist()]
     return rows, [json.loads(each)["reason"] for batch in refused for each in batch.to_pylist()]
 
