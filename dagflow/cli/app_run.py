@@ -101,7 +101,10 @@ def run_app(settings: Settings, asked: RunRequest, server: TaskServer | None, ja
         notes.append(f"log of the run: {log.path}")
     for note in notes if not asked.quiet else ():
         output.note(settings.line(f"    {note}", None))
-    return RunStoppedError.exit_code if is_stopped else 0
+    if is_stopped:
+        return RunStoppedError.exit_code
+    is_strict = asked.strict or logical.attributes.strict
+    return next((concern.exit_code for concern in summary.concerns), 0) if is_strict else 0
 
 
 def _as_json(app: str, redact: Redact, text: str, error: BaseException | None) -> str:

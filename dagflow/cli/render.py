@@ -92,11 +92,14 @@ def bottleneck(snapshot: RunSnapshot) -> str:
 
 
 def summary(snapshot: RunSnapshot) -> str:
+    concerns = [f"    {line}" for line in concern_lines(snapshot)]
+    if any(concern.name == "no_input" for concern in snapshot.concerns):
+        return "\n".join([f"{snapshot.app}: nothing was read ({duration(snapshot.seconds)})", *concerns])
     if snapshot.state == "completed" and not snapshot.windows:
         waiting = f", but for {size(snapshot.waiting_bytes)} of records in progress" if snapshot.waiting_bytes else ""
         done = f"nothing new: there is no input that earlier runs have not processed{waiting}"
         lines = [f"{snapshot.app}: {done} ({duration(snapshot.seconds)})"]
-        return "\n".join([*lines, *(f"    {line}" for line in left_out_lines(snapshot))])
+        return "\n".join([*lines, *(f"    {line}" for line in left_out_lines(snapshot)), *concerns])
     took = f"{snapshot.app}: {snapshot.state} in {duration(snapshot.seconds)}"
     if not snapshot.windows:
         return f"{took}: nothing was published"
@@ -119,7 +122,7 @@ def summary(snapshot: RunSnapshot) -> str:
     if snapshot.rejected:
         lines.append(f"    rejected: {snapshot.rejected:,}")
     lines += [f"    {line}" for line in left_out_lines(snapshot)]
-    lines += [f"    {line}" for line in rescued_lines(snapshot)]
+    lines += concerns
     if others:
         lines.append(f"    also counted: {', '.join(others)}")
     if snapshot.outputs:
@@ -146,13 +149,9 @@ def described_range(skipped: Skipped) -> str:
     return f"{on_one_line(redacted(skipped.url))} [{skipped.lost_start}, {skipped.lost_end}): {skipped.reason}"
 
 
-def rescued_lines(snapshot: RunSnapshot) -> list[str]:
-    """Warnings of columns of which a window has rescued every value: mostly they have another type in the table."""
-    return [
-        f"warning: {on_one_line(operator)} has rescued every value of column '{on_one_line(column)}' of a window, "
-        f"{values:,} in all: let the reader give it the type that it has in the table"
-        for (operator, column), values in snapshot.all_rescued.items()
-    ]
+def concern_lines(snapshot: RunSnapshot) -> list[str]:
+    """Warnings of what must not pass in silence; ranges that were left out have lines of their own."""
+    return [f"warning: {on_one_line(concern.text)}" for concern in snapshot.concerns if concern.name != "left_out"]
 
 
 def waiting_lines(snapshot: RunSnapshot) -> list[str]:

@@ -77,6 +77,7 @@ class RunRequest:
     take_over: bool = False
     as_json: bool = False
     quiet: bool = False
+    strict: bool = False
     metrics: tuple[str, int] | None = None
     log_format: LogFormat = "text"
     ui_port: int | None = None

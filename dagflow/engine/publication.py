@@ -30,6 +30,7 @@ class Publication:
 
     Attributes:
         targets: How messages name the targets, by operator.
+        lost: What targets have lost of what they had, in words.
     """
 
     def __init__(
@@ -41,13 +42,15 @@ class Publication:
         self._in_targets = {
             name: TargetPublisher(name, target, journal, storage, durability) for name, target in targets.items()
         }
+        self.lost: list[str] = []
         by_name = Publisher(journal, storage, durability, targets_of(operators, storage, is_named=True))
         self._publishers: dict[str, Publisher] = {**self._in_targets, "": by_name}
 
     def require_not_ahead(self) -> None:
         """Refuse to start where a target has more windows than the journal."""
         for publisher in self._publishers.values():
-            publisher.require_not_ahead()
+            if lost := publisher.require_not_ahead():
+                self.lost.append(lost)
 
     def decide(
         self, files: Iterable[PendingFile], earlier: Sequence[PendingFile] | None = None

@@ -80,8 +80,13 @@ class Publisher:
         self._targets = targets
         self._first_window = journal.state.next_window_id
 
-    def require_not_ahead(self) -> None:
-        """Refuse a target that has more windows than the journal; a taken name is an error when it is published."""
+    def require_not_ahead(self) -> str:
+        """Refuse a target that has more windows than the journal; a taken name is an error when it is published.
+
+        Returns:
+            What the target has lost of them, in words; "" for nothing.
+        """
+        return ""
 
     def decide(self, waiting: Sequence[PendingFile], files: Sequence[PendingFile]) -> dict[str, TargetDecision | None]:
         """The decisions about a window's files, by operator; None where there is nothing to decide.
@@ -189,20 +194,19 @@ class TargetPublisher(Publisher):
         with located(self.operator, self.target.open):
             return self.target.open(self._writer)
 
-    def require_not_ahead(self) -> None:
+    def require_not_ahead(self) -> str:
         """Read the marker, compare it with the newest committed window, and warn of a target that has lost windows."""
         marker, receipt = self.state().marker, self._journal.state.receipts.get(self.operator)
         # A target other than the receipt's has lost nothing: it has the windows after the last change of targets.
         if receipt is not None and receipt.target in ("", self.target.name) and marker < receipt.window_id:
-            logger.warning(
-                "%s has lost windows %d to %d of operator '%s', which this checkpoint has written: it was removed, or "
-                "an older state of it was put back; the run continues after them. To write their rows again, "
-                f"{ANOTHER_TABLE}",
-                self.target.name,
-                marker + 1,
-                receipt.window_id,
-                self.operator,
+            lost = (
+                f"{self.target.name} has lost windows {marker + 1} to {receipt.window_id} of operator "
+                f"'{self.operator}', which this checkpoint has written: it was removed, or an older state of it was "
+                f"put back; the run continues after them. To write their rows again, {ANOTHER_TABLE}"
             )
+            logger.warning("%s", lost)
+            return lost
+        return ""
 
     def taken(self, window_id: int) -> list[PendingFile] | None:
         """Compare the decision that the target has with those that were taken back."""

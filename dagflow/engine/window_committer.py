@@ -50,6 +50,11 @@ class WindowCommitter:
         self._storage = app.storage
         self._last_reported = 0
 
+    @property
+    def lost(self) -> Sequence[str]:
+        """What targets have lost of what earlier runs have published, in words."""
+        return self._publication.lost
+
     def publish_committed(self) -> Iterator[int]:
         """Publish the windows that earlier runs committed and did not finish.
 

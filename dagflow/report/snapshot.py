@@ -15,6 +15,7 @@ from dagflow.journal.state import JournalState, PartitionCounts
 from dagflow.journal.windows import PartitionDecision, Receipt
 from dagflow.metrics import names
 from dagflow.metrics.counters import Counters, OperatorReport
+from dagflow.report.concerns import Concern, concerns_of
 from dagflow.report.own_figures import OwnFigures, own_sums
 from dagflow.storage.location import redacted
 from dagflow.storage.pending import HeldFile
@@ -204,6 +205,7 @@ class RunSnapshot:
         waiting: Ends of files that all runs together have left, because they may go on, the oldest first.
         left_out: Ranges of files that all runs together have left out, and no later window has read.
         spark_start_s: Seconds that the run waited for a Spark of this machine to start; 0 without one. Only at the end.
+        lost: What targets no longer have of what earlier runs have published, in words; only at the end of a run.
         targets: State of the transactional targets, by operator.
         waits_for: What a run that does nothing else waits for, such as "starting Java"; "" where it works.
         whole: How much a run to completion will read; None where that is not known, and while following.
@@ -245,6 +247,7 @@ class RunSnapshot:
     left_out: LeftOut = field(default_factory=LeftOut)
     waiting: tuple[WaitingEnd, ...] = ()
     spark_start_s: float = 0.0
+    lost: tuple[str, ...] = ()
     targets: dict[str, Receipt] = field(default_factory=dict)
     waits_for: str = ""
     whole: WholeInput | None = None
@@ -323,14 +326,18 @@ class RunSnapshot:
         }
 
     @property
-    def all_rescued(self) -> dict[tuple[str, str], int]:
-        """How many values of a column were rescued where a window had no other, by operator and column."""
-        return {
-            (each.name, name.removeprefix(names.ALL_RESCUED)): count
-            for each in self._by_name()
-            for name, count in sorted(each.counts.items())
-            if name.startswith(names.ALL_RESCUED)
-        }
+    def concerns(self) -> tuple[Concern, ...]:
+        """What must not pass in silence; a strict run ends with the exit code of the first."""
+        every = self.all_runs
+        has_looked = every is not None and self.state == "completed"
+        return tuple(
+            concerns_of(
+                {each.name: each.counts for each in self._by_name()},
+                has_no_input=has_looked and every is not None and not every.windows and not every.files,
+                lost=self.lost,
+                left_out=self.left_out.ranges,
+            )
+        )
 
     def total(self, name: str) -> int:
         """The sum of one count over all operators."""
@@ -365,6 +372,7 @@ class RunSnapshot:
             "bytes": self.bytes,
             "records": self.records,
             "rejected": self.rejected,
+            "concerns": [asdict(concern) for concern in self.concerns],
             "operators": {each.name: each.to_json() for each in self._by_name()},
             "running": self.progress.to_json() if self.progress is not None and self.state == "running" else None,
             "account": self.byte_accounting(),

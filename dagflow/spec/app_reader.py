@@ -45,7 +45,7 @@ from dagflow.suggestions import did_you_mean
 APP_KEYS = ("name", "attributes", "steps", "operators", "streams", "tests")
 ATTRIBUTE_KEYS = (
     *("checkpoint", "window_millis", "master", "spark", "storage", "durability", "roots", "retain_windows"),
-    *("stall_warning_millis", "task_timeout_millis", "alerts", "lineage", "traces"),
+    *("stall_warning_millis", "task_timeout_millis", "alerts", "lineage", "traces", "strict"),
 )
 MAX_WINDOW_MILLIS = 24 * 60 * 60 * 1000
 MAX_RETAINED_WINDOWS = 10**12
@@ -114,6 +114,7 @@ class AppReader(HeadReader):
             alerts=signals.alerts(section),
             lineage=signals.lineage(section),
             traces=signals.traces(section),
+            strict=self._strict(section.get("strict")),
         )
 
     def _millis(self, section: Mapping, key: str) -> int | None:
@@ -126,6 +127,12 @@ class AppReader(HeadReader):
         if node is not None and not (isinstance(node, Scalar) and node.text == "process"):
             self.expected("'durability'", "process or power", node, ["process", "power"])
         return "process"
+
+    def _strict(self, node: Node | None) -> bool:
+        value = False if node is None else plain(node)
+        if node is not None and not isinstance(value, bool):
+            self.expected("'strict'", "true or false", node, ["true", "false"])
+        return value is True
 
     def _retain_windows(self, node: Node | None) -> int | None:
         if isinstance(node, Scalar) and node.text == "all":

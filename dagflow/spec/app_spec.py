@@ -90,6 +90,7 @@ class Attributes:
             for all.
         stall_warning_millis: How long work may stall before a warning reports it.
         task_timeout_millis: How long a task may stall before it is ended; None for no limit.
+        strict: Whether a run that has published, and has concerns, ends with the exit code of the first.
     """
 
     checkpoint: str = field(repr=False)
@@ -105,6 +106,7 @@ class Attributes:
     alerts: AlertSettings | None = None
     lineage: LineageSettings | None = None
     traces: HttpTarget | None = None
+    strict: bool = False
 
     def without_signals(self) -> Attributes:
         """The same without alerts, lineage and traces: for tests and try-outs, which send no events."""

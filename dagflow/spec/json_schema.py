@@ -171,6 +171,7 @@ def _attributes_schema() -> dict[str, Any]:
             retained, {"const": "all"}, {"type": "integer", "minimum": 1}, default=RETAINED_WINDOWS
         ),
         "roots": _by_name({"type": "string"}, roots),
+        "strict": _or_reference("warnings of the summary become exit codes", {"type": "boolean"}, default=False),
         "spark": {
             "type": "object",
             "propertyNames": {"not": {"const": MASTER_SETTING}},

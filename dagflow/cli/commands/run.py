@@ -58,6 +58,7 @@ def _not_empty(context: click.Context, parameter: click.Parameter, value: str | 
 @metrics_option
 @log_format_option
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as one JSON object on stdout.")
+@click.option("--strict", is_flag=True, help="End with an exit code of its own for each warning of the summary.")
 @click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
 @click.pass_obj
 def command(settings: Settings, /, **arguments: Any) -> int:

@@ -72,9 +72,23 @@ def valid_text(batch: RecordBatch, rejects: ByteAccounting) -> RecordBatch:
             try:
                 record.decode()
             except UnicodeDecodeError as error:
-                reasons[index] = f"not valid utf-8: {error.reason} at byte {error.start} of the record"
+                reasons[index] = why_not_text("utf-8", error, " of the record")
         return without_refused(batch, reasons, rejects)
     return batch
+
+
+def why_not_text(charset: str, error: UnicodeDecodeError, what: str) -> str:
+    """Why the bytes of a record or a header are no text of a charset.
+
+    Where the first bad byte is a letter within a word in a Western encoding, the reason names that.
+    """
+    data, start = bytes(error.object), error.start
+    western = "cp1252" if any(0x80 <= byte < 0xA0 for byte in data) else "latin-1"
+    letter = data[start : start + 1].decode(western, "replace")
+    neighbours = data[max(start - 1, 0) : start] + data[start + 1 : start + 2]
+    is_word = letter.isalpha() and any(chr(byte).isalpha() for byte in neighbours if byte < 0x80)
+    fitting = f"; it is text in {western}" if is_word and charset == "utf-8" else ""
+    return f"not valid {charset}: {error.reason} at byte {start}{what}{fitting}"
 
 
 def without_refused(batch: RecordBatch, reasons: Mapping[int, str], rejects: ByteAccounting) -> RecordBatch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -20,7 +21,14 @@ from dagflow.storage.columns import borders_of
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import Bytes, ByteSource, FileView, GrowingSource, encoding_of, read_exactly
 from operators.reader.columns.types import ColumnType, ColumnTypes
-from operators.reader.columns.typing import parse_columns, typed, valid_text, without_refused, without_skipped
+from operators.reader.columns.typing import (
+    parse_columns,
+    typed,
+    valid_text,
+    why_not_text,
+    without_refused,
+    without_skipped,
+)
 from operators.reader.formats.base import ByteAccounting, Parsed, PreScanned
 from operators.reader.scanning.charset import Charset, UndecodedRejects, decoded
 from operators.reader.scanning.delimited import BlockView, Delimited
@@ -222,6 +230,8 @@ class Csv(Delimited, PreScanned):
         if len(row) > self.max_record + self.reach:
             cause = self.cause_of_length(row[: self.max_record])
             return (), f"it is longer than max_record, {self.max_record} bytes{cause}"
+        if _is_json_object(row):
+            return (), "it is an object of JSON; read such files with the format json_lines"
         if (opened := unclosed_quote(row, self._dialect)) is not None:
             return (), f"its quote at byte {opened} is never closed; {ADVICE}"
         quoting = quoting_of(row, self._dialect, True)
@@ -236,8 +246,7 @@ class Csv(Delimited, PreScanned):
             text = row.tobytes().decode(self._charset.name).encode()
             names = list(self._texts(text + b"\n", None, Counter()).column_names)
         except UnicodeDecodeError as error:
-            why = f"not valid {self._charset.name}: {error.reason} at byte {error.start}"
-            return (), f"{why}; name its encoding with encoding"
+            return (), f"{why_not_text(self._charset.name, error, '')}; name its encoding with encoding"
         except pa.ArrowInvalid as error:
             return (), str(error)
         count = len(self.columns) if isinstance(self.columns, list) else None
@@ -446,3 +455,10 @@ def behind_newlines(source: ByteSource, position: int, limit: int, step: int) ->
             return position + int(others[0])
         position += len(data)
     return position
+
+
+def _is_json_object(row: Bytes) -> bool:
+    try:
+        return row.tobytes().lstrip().startswith(b"{") and isinstance(json.loads(row.tobytes()), dict)
+    except (ValueError, RecursionError):
+        return False

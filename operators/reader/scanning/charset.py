@@ -16,7 +16,7 @@ import pyarrow as pa
 from dagflow.api.records import Delimiters, RecordBatch
 from dagflow.errors import RecordError
 from dagflow.storage.columns import borders_of
-from operators.reader.columns.typing import without_refused
+from operators.reader.columns.typing import why_not_text, without_refused
 from operators.reader.formats.base import ByteAccounting
 from operators.reader.scanning.search import BYTE, CodeUnit
 
@@ -156,7 +156,7 @@ def decoded(batch: RecordBatch, charset: Charset, on_bad_bytes: BadBytes, accoun
         try:
             texts.append(raw.decode(charset.name, "replace" if on_bad_bytes == "replace" else "strict").encode())
         except UnicodeDecodeError as error:
-            reason = f"not valid {charset.name}: {error.reason} at byte {error.start} of the record"
+            reason = why_not_text(charset.name, error, " of the record")
             if on_bad_bytes == "fail":
                 hint = "to accept or refuse such records, set on_bad_bytes: replace or reject"
                 offset = int(batch.offsets()[index])

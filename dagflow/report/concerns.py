@@ -1,0 +1,89 @@
+"""What a run must not pass over in silence: what its summary says in a line of its own, and a strict run ends with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from dagflow.metrics import names
+
+
+@dataclass(frozen=True, slots=True)
+class Concern:
+    """Something that the person who runs an app should know.
+
+    Attributes:
+        name: Its kind: "no_input", "rescued", "lost", "replaced" or "left_out".
+        text: What it is, and what to do.
+    """
+
+    name: str
+    text: str
+
+    @property
+    def exit_code(self) -> int:
+        """What a strict run ends with where this is the first concern."""
+        return EXIT_CODES[self.name]
+
+
+EXIT_CODES = {"no_input": 10, "rescued": 11, "lost": 12, "replaced": 13, "left_out": 14}
+"""Exit codes of strict runs, by the name of a concern; docs/trouble.md has them."""
+
+
+def concerns_of(
+    counts: Mapping[str, Mapping[str, int]], *, has_no_input: bool, lost: Sequence[str], left_out: int
+) -> Iterator[Concern]:
+    """The concerns of a run, in the order of their exit codes.
+
+    Args:
+        counts: The counters of each operator.
+        has_no_input: Whether neither the run nor an earlier one has found a file.
+        lost: What targets no longer have, in words.
+        left_out: How many ranges of the input were left out, in all runs.
+    """
+
+    def total(name: str) -> int:
+        return sum(own.get(name, 0) for own in counts.values())
+
+    if has_no_input:
+        ignored, waiting = total(names.IGNORED), total(names.FILES_DEFERRED)
+        passed_over = f"; {ignored:,} names were passed over" if ignored else ""
+        incomplete = f"; {waiting:,} files are not complete yet" if waiting else ""
+        yield Concern(
+            "no_input",
+            f"no file was found, in this run or an earlier one{passed_over}{incomplete}: "
+            "see that `files` of the splitter, and its patterns, name the files that you mean",
+        )
+    for operator, own in counts.items():
+        yield from _rescued(operator, own)
+    for text in lost:
+        yield Concern("lost", text)
+    if replaced := total(names.changed("replaced")):
+        yield Concern(
+            "replaced",
+            f"{replaced:,} {'file has' if replaced == 1 else 'files have'} another content than earlier runs have "
+            "read: what was published of the earlier content stays, beside the new one; to be asked before, set "
+            "on_change: {replaced: fail} on the splitter",
+        )
+    if left_out:
+        yield Concern("left_out", f"{left_out:,} ranges of the input are left out, in all runs")
+
+
+def _rescued(operator: str, counts: Mapping[str, int]) -> Iterator[Concern]:
+    whole = {
+        name.removeprefix(names.ALL_RESCUED): values
+        for name, values in sorted(counts.items())
+        if name.startswith(names.ALL_RESCUED)
+    }
+    for column, values in whole.items():
+        yield Concern(
+            "rescued",
+            f"{operator} has rescued every value of column '{column}' of a window, "
+            f"{values:,} in all: let the reader give it the type that it has in the table",
+        )
+    if (rest := counts.get(names.RESCUED_VALUES, 0) - sum(whole.values())) > 0:
+        yield Concern(
+            "rescued",
+            f"{rest:,} {'value has' if rest == 1 else 'values have'} no place in the columns of {operator}, "
+            "and went into _rescued: the column shows each with file and offset",
+        )

@@ -1,0 +1,91 @@
+"""What used to end with exit code 0 is said in the summary, and a strict run ends with a code of its own."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from dagflow.cli.main import command_line
+
+APP = """name: orders
+attributes: {checkpoint: journal}
+steps:
+  - files: in
+  - read: {type: csv, columns: {id: int64, v: int64}}
+  - table: delta:out
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with an app and an empty directory of input."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "app.yaml").write_text(APP)
+    return tmp_path
+
+
+def run(*options: str) -> Result:
+    """Run the app in this process."""
+    return CliRunner().invoke(command_line, ["run", "app.yaml", "--local", "--workers", "1", *options])
+
+
+def test_an_empty_directory_is_not_nothing_new(folder: Path) -> None:
+    """Until a file was there; then a run without new files has nothing new."""
+    empty = run("--strict")
+    assert empty.exit_code == 10 and "no file was found" in empty.output and "nothing new" not in empty.output
+    (folder / "in" / "1.csv").write_text("id,v\n1,2\n")
+    assert run("--strict").exit_code == 0
+    again = run("--strict")
+    assert again.exit_code == 0 and "nothing new" in again.output
+
+
+def test_a_column_that_becomes_text_in_an_existing_table_is_said(folder: Path) -> None:
+    """The row is there, its value in _rescued; `strict: true` in the app is the same as --strict."""
+    (folder / "in" / "1.csv").write_text("id,v\n1,2\n")
+    assert run().exit_code == 0
+    (folder / "app.yaml").write_text(APP.replace(", v: int64", "").replace("journal}", "journal, strict: true}"))
+    (folder / "in" / "2.csv").write_text("id,v\n2,abc\n")
+    done = run()
+    assert done.exit_code == 11 and "has rescued every value of column 'v'" in done.output
+
+
+def test_a_table_that_was_removed_by_hand_is_said(folder: Path) -> None:
+    """The run goes on with a new table."""
+    (folder / "in" / "1.csv").write_text("id,v\n1,2\n")
+    assert run().exit_code == 0
+    shutil.rmtree(folder / "out")
+    (folder / "in" / "2.csv").write_text("id,v\n2,3\n")
+    done = run("--strict")
+    assert (
+        done.exit_code == 12 and "    warning: table delta:" in done.output and "has lost windows 1 to" in done.output
+    )
+
+
+def test_a_file_with_another_content_is_said(folder: Path) -> None:
+    """Its earlier rows stay."""
+    (folder / "in" / "1.csv").write_text("id,v\n1,2\n")
+    assert run().exit_code == 0
+    (folder / "in" / "new").write_text("id,v\n1,3\n")
+    (folder / "in" / "new").replace(folder / "in" / "1.csv")
+    done = run("--strict")
+    assert done.exit_code == 13 and "1 file has another content" in done.output
+
+
+def test_csv_over_lines_of_json_names_the_format(folder: Path) -> None:
+    """Also where the object has one member, which could be the name of a column."""
+    for text in ('{"a":1,"b":"x"}\n', '{"a": 1}\n'):
+        (folder / "in" / "1.csv").write_text(text)
+        assert "read such files with the format json_lines" in run().output
+
+
+def test_western_text_is_named_with_its_encoding(folder: Path) -> None:
+    """Where the bad byte is a letter in a word."""
+    (folder / "app.yaml").write_text(APP.replace("v: int64", "v: string"))
+    (folder / "in" / "1.csv").write_bytes(b"id,v\n1,M\xfcller\n")
+    assert "it is text in latin-1" in run().output
+    (folder / "in" / "1.csv").write_bytes(b"id,v\n1,M\x9aller\n")
+    assert "it is text in cp1252" in run().output
