@@ -77,6 +77,8 @@ HEAVY = frozenset(
             "hdfs_native",
             "moto",
             "duckdb",
+            "fastavro",
+            "python_calamine",
             "polars",
             "re2",
             "deltalake",

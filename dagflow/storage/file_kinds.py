@@ -33,7 +33,13 @@ _KINDS = {
     rb"\x89HDF\r\n": "HDF5",
     rb"\x7fELF|\xca\xfe\xba\xbe": "a program",
 }
-FORMAT_BY_KIND = {"Parquet": "parquet", "Arrow or Feather": "arrow", "an Arrow stream": "arrow", "ORC": "orc"}
+FORMAT_BY_KIND = {
+    "Parquet": "parquet",
+    "Arrow or Feather": "arrow",
+    "an Arrow stream": "arrow",
+    "ORC": "orc",
+    "Avro": "avro",
+}
 """The record formats that read kinds of files which are no text, with the types of their columns."""
 
 PAIRS = (

@@ -286,7 +286,7 @@ class BlockReader(BlockPlanning):
 
     def prefetch(self, tuples: Sequence[Any]) -> None:
         """Begin to fetch the next blocks, where fetching takes time and all of their bytes are read, in order."""
-        if self._readers is not None and not self.format.traits.is_tabular:
+        if self._readers is not None and not self.format.traits.jumps:
             self._readers.files.prefetch(block for block in tuples if isinstance(block, BlockMetadata))
 
     def end_window(self) -> None:

@@ -44,6 +44,10 @@ class ByteSource(Protocol):
         """
 
 
+class SourceEndError(EOFError):
+    """A file has fewer bytes than its planned version."""
+
+
 def read_fully(source: ByteSource, offset: int, buffer: memoryview) -> int:
     """Fill a buffer with the bytes from an offset on.
 
@@ -56,7 +60,7 @@ def read_fully(source: ByteSource, offset: int, buffer: memoryview) -> int:
         if count <= 0 and offset + filled == source.size_bytes:
             break
         if count <= 0:
-            raise EOFError(f"the file ends after {offset + filled} of its {source.size_bytes} bytes")
+            raise SourceEndError(f"the file ends after {offset + filled} of its {source.size_bytes} bytes")
         filled += count
     return filled
 

@@ -72,11 +72,10 @@ def why_not_cast(field: pa.Field, kind: ColumnType) -> str:
 
 
 def cast_rows(rows: pa.RecordBatch, types: Mapping[str, ColumnType]) -> tuple[pa.RecordBatch, dict[int, str]]:
-    """The rows with plain types, those of columns in types cast to them; and the reasons of rows that do not fit.
+    """Rows of plain types, with columns cast to other types; and the reasons of rows that do not fit.
 
     A column that the rows lack is null. The values of rows with reasons mean nothing.
     """
-    rows = plain_rows(rows)
     if not types:
         return rows, {}
     arrays: list[Any] = []

@@ -30,6 +30,7 @@ RECORD_FORMATS = FormatRegistry(
         "parquet": "operators.reader.formats.parquet.Parquet",
         "arrow": "operators.reader.formats.arrow.ArrowIpc",
         "orc": "operators.reader.formats.orc.Orc",
+        "avro": "operators.reader.formats.avro.Avro",
     },
 )
 """The built-in record formats. One more is a file in this package and a line here."""

@@ -242,7 +242,8 @@ class FormatTraits:
             known.
         multi_file: Reads many small files at once; None where each file is read for itself.
         is_tabular: Records are rows with columns: the offset of each is the number of rows before it in the file, and
-            `read` counts the bytes of the file that it reads them from, in any order.
+            `read` counts the bytes of the file.
+        jumps: Reads some bytes of a file, in any order, so that none are fetched ahead.
     """
 
     needs_order: bool = False
@@ -252,6 +253,7 @@ class FormatTraits:
     columns: StreamColumns | None = None
     multi_file: MultiFileReader | None = None
     is_tabular: bool = False
+    jumps: bool = False
 
 
 class RecordFormat(HasProperties, ABC):

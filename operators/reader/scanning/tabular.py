@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
@@ -17,8 +17,8 @@ from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.records import Origin, RecordBatch
 from dagflow.errors import DagflowError
 from operators.files.metadata import BlockMetadata
-from operators.reader.byte_source import ByteSource
-from operators.reader.columns.exact_casts import cast_rows, plain_schema, unsound_rows, why_not_cast
+from operators.reader.byte_source import ByteSource, SourceEndError
+from operators.reader.columns.exact_casts import cast_rows, plain_rows, plain_schema, unsound_rows, why_not_cast
 from operators.reader.columns.types import ColumnTypes
 from operators.reader.formats.base import BATCH_RECORDS, ByteAccounting, FormatTraits, Parsed, RecordFormat
 from operators.rejects.record_refusing import raws_of
@@ -68,7 +68,7 @@ class TableFile(ABC):
     """The columns, as the file has them."""
 
     @abstractmethod
-    def units(self, block: BlockMetadata) -> Sequence[RowUnit]:
+    def units(self, block: BlockMetadata) -> Iterable[RowUnit]:
         """The units whose first byte is in a block, in order."""
 
     @abstractmethod
@@ -83,7 +83,7 @@ class Tabular(RecordFormat):
     file. A unit that cannot be read is refused as a whole, and the others are read.
     """
 
-    traits = FormatTraits(has_columns=True, is_tabular=True)
+    traits = FormatTraits(has_columns=True, is_tabular=True, jumps=True)
     title: ClassVar[str] = ""
     """What messages call the format."""
 
@@ -109,6 +109,7 @@ class Tabular(RecordFormat):
         schema = pa.schema([(name, kind.arrow) for name, kind in self._types.items()])
         self.traits = replace(self.traits, columns=StreamColumns(schema) if self._types else None)
         self._opened: tuple[object, Any] = (None, None)
+        self._plain_schema = pa.schema([])
 
     @abstractmethod
     def open_table(self, source: ByteSource, block: BlockMetadata, known: Any) -> tuple[TableFile, Any]:
@@ -133,7 +134,7 @@ class Tabular(RecordFormat):
             self._opened = (version, known)
             units = table.units(block)
             problem = self._problem_with(table.schema)
-        except (DagflowError, EOFError):
+        except (DagflowError, SourceEndError):
             raise
         except Exception as error:
             reason = f"the file cannot be read as {self.title}: {clause_of(error)}"
@@ -141,6 +142,11 @@ class Tabular(RecordFormat):
             return
         if problem and accounting.listener is None:
             accounting.refuse_file(source, block, problem)
+        yield from _regrouped(self._batches(table, units, problem, block, accounting))
+
+    def _batches(
+        self, table: TableFile, units: Iterable[RowUnit], problem: str, block: BlockMetadata, accounting: ByteAccounting
+    ) -> Iterator[RecordBatch]:
         for unit in units:
             accounting.count_bytes(unit.end - unit.start)
             if problem and unit.rows:
@@ -151,26 +157,31 @@ class Tabular(RecordFormat):
     def _rows_of(
         self, table: TableFile, unit: RowUnit, block: BlockMetadata, accounting: ByteAccounting
     ) -> Iterator[RecordBatch]:
+        """The rows of a unit, with plain types, so that all batches of a file have the same."""
         row, names = unit.first_row, self._wanted(table.schema)
         try:
             for rows in table.read(unit, names):
-                rows = rows if names is None else rows.select(names)
+                first_row, rows = row, rows if names is None else rows.select(names)
                 # Before anything looks at its values: damaged lengths and places lead out of the memory of the rows.
                 reasons = unsound_rows(rows)
                 for index, why in reasons.items():
                     accounting.reject(row + index, 0, why, b"")
                 kept = np.delete(np.arange(len(rows), dtype=np.int32), [*reasons])
-                sound = rows.take(pa.array(kept)) if reasons else rows
-                yield from pieces_of(RecordBatch(sound, origin=Origin((block,), kept, row)))
                 row += len(rows)
-        except (DagflowError, EOFError):
+                rows = rows.take(pa.array(kept)) if reasons else rows
+                if not rows.schema.equals(self._plain_schema, check_metadata=True):
+                    rows = plain_rows(rows)
+                    self._plain_schema = rows.schema
+                if len(rows):
+                    yield RecordBatch(rows, origin=Origin((block,), kept, first_row))
+        except (DagflowError, SourceEndError):
             raise
         except Exception as error:
-            _refuse(unit, row, f"{self.unit_name} {unit.index + 1} cannot be read: {clause_of(error)}", accounting)
+            _refuse(unit, row, f"{self.place_of(unit)} cannot be read: {clause_of(error)}", accounting)
             return
         if row != unit.first_row + unit.rows:
             has = f"has {row - unit.first_row:,} rows, and the file says {unit.rows:,}"
-            _refuse(unit, row, f"{self.unit_name} {unit.index + 1} {has}", accounting)
+            _refuse(unit, row, f"{self.place_of(unit)} {has}", accounting)
 
     def _wanted(self, schema: pa.Schema) -> list[str] | None:
         if self.columns is None:
@@ -191,6 +202,10 @@ class Tabular(RecordFormat):
         plain = plain_schema(schema)
         problems = (why_not_cast(plain.field(name), kind) for name, kind in self._types.items() if name in plain.names)
         return next(filter(None, problems), "")
+
+    def place_of(self, unit: RowUnit) -> str:
+        """What messages call a unit."""
+        return f"{self.unit_name} {unit.index + 1}"
 
     def parse(self, batch: RecordBatch, accounting: ByteAccounting) -> Parsed:
         """The rows with the types that the app gives; a row with a value that is not of its type is refused."""
@@ -213,11 +228,29 @@ def _refuse(unit: RowUnit, row: int, reason: str, accounting: ByteAccounting) ->
     accounting.reject(row, left, f"{reason}; {left:,} rows from row {row:,} on", b"")
 
 
-def pieces_of(batch: RecordBatch) -> Iterator[RecordBatch]:
-    """Rows in batches of bounded size."""
-    count = max(1, min(BATCH_RECORDS, BATCH_BYTES * len(batch) // max(1, batch.nbytes())))
-    for start in range(0, len(batch), count):
-        yield batch.slice(start, count)
+def _regrouped(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+    """The same rows in batches of bounded size; small ones are joined, because each costs dozens of calls."""
+    held, rows, size_bytes = list[RecordBatch](), 0, 0
+    for batch in batches:
+        length, batch_bytes = len(batch), max(1, batch.nbytes())
+        most = max(1, min(BATCH_RECORDS, BATCH_BYTES * length // batch_bytes))
+        if held and (rows + length > most or size_bytes + batch_bytes > BATCH_BYTES):
+            yield _joined(held)
+            held, rows, size_bytes = [], 0, 0
+        held, rows, size_bytes = [*held, batch], rows + length, size_bytes + batch_bytes
+        if rows > most:
+            yield from (batch.slice(start, most) for start in range(0, length, most))
+            held, rows, size_bytes = [], 0, 0
+    if held:
+        yield _joined(held)
+
+
+def _joined(batches: list[RecordBatch]) -> RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    offsets = np.concatenate([batch.offsets() for batch in batches])
+    rows = pa.concat_batches([batch.to_arrow() for batch in batches])
+    return RecordBatch(rows, origin=Origin(batches[0].blocks, offsets))
 
 
 def clause_of(error: Exception) -> str:

@@ -7,6 +7,7 @@ import io
 from collections.abc import Iterator
 from pathlib import Path
 
+import fastavro
 import pyarrow as pa
 import pyarrow.orc
 import pyarrow.parquet as pq
@@ -45,7 +46,16 @@ def orc() -> bytes:
     return out.getvalue()
 
 
-FILES = {"parquet": parquet, "arrow": stream, "orc": orc}
+def avro() -> bytes:
+    """A file of two data blocks."""
+    out = io.BytesIO()
+    fields = [("id", "int"), ("name", ["null", "string"]), ("x", ["null", "double"])]
+    schema = {"type": "record", "name": "r", "fields": [{"name": name, "type": kind} for name, kind in fields]}
+    fastavro.writer(out, schema, TABLE.to_pylist(), sync_interval=1)
+    return out.getvalue()
+
+
+FILES = {"parquet": parquet, "arrow": stream, "orc": orc, "avro": avro}
 KINDS = pytest.mark.parametrize("kind", FILES)
 
 

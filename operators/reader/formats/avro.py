@@ -1,0 +1,323 @@
+"""Avro's object container files."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+import pyarrow as pa
+from pydantic import BeforeValidator, Field
+
+from dagflow.api.columns.column_typing import StreamColumns
+from dagflow.errors import DagflowError, RecordError
+from operators.files.metadata import BlockMetadata
+from operators.files.python_file import PythonFile
+from operators.reader.byte_source import ByteSource, FileView, SourceEndError, read_exactly
+from operators.reader.columns.avro_types import AvroType, alternatives, stored_schema
+from operators.reader.formats.base import FormatTraits, PreScanned
+from operators.reader.scanning.tabular import RowUnit, TableFile, Tabular
+
+_MAGIC = b"Obj\x01"
+_MARKER_BYTES = 16
+_HEAD_BYTES = 20
+"""The number of records and of bytes of a data block, as the longest numbers are written."""
+
+_ROW_BITS, _DISTANCE_BITS = 33, 30
+"""Of a state: the rows before the first data block that begins in a block, and its distance from the block's start."""
+
+_CHUNK_BYTES = 4 << 20
+
+
+def _schema(value: Any) -> Any:
+    if isinstance(value, str) and value.endswith(".avsc"):
+        try:
+            return json.loads(Path(value).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise ValueError(f"{value} cannot be read as a schema: {error}") from error
+    return value
+
+
+class Avro(Tabular, PreScanned):
+    """The records of Avro files, as rows. A data block is read by the block that holds its first byte.
+
+    A pre-scan follows the data blocks of a file, because the marker between them may also be in their bytes.
+    """
+
+    name: ClassVar[str] = "avro"
+    title: ClassVar[str] = "Avro"
+    unit_name: ClassVar[str] = "data block"
+    traits = FormatTraits(has_columns=True, is_tabular=True)
+
+    reader_schema: Annotated[
+        dict[str, Any] | str | None,
+        BeforeValidator(_schema),
+        Field(
+            description="a schema of Avro's, or a file .avsc with one, that records are resolved to: with its fields, "
+            "defaults, aliases and wider types; default: the schema of each file"
+        ),
+    ] = None
+
+    def check_properties(self) -> None:
+        """Read the schema."""
+        super().check_properties()
+        fastavro = _fastavro()
+        self._reader_type: AvroType | None = None
+        self._reader_schema: Any = None
+        if self.reader_schema is None:
+            return
+        try:
+            parsed = fastavro.parse_schema(self.reader_schema)
+            self._reader_type = AvroType(fastavro.schema.expand_schema(parsed))
+            self._reader_schema = stored_schema(parsed, itertools.count())
+        except Exception as error:
+            raise ValueError(f"reader_schema: {error}") from error
+        if any(map(alternatives, _unions_in(parsed))):
+            raise ValueError("reader_schema: unions of several types are only read by the schema of the file")
+        if self.columns is None:
+            self.traits = replace(self.traits, columns=StreamColumns(self._reader_type.schema))
+
+    def open_table(self, source: ByteSource, block: BlockMetadata, known: Any) -> tuple[TableFile, Any]:
+        """Read the header, unless it is known."""
+        header = known or AvroHeader.of(source)
+        return AvroTable(source, header, self._reader_schema, self._reader_type or header.type), header
+
+    def place_of(self, unit: RowUnit) -> str:
+        """A data block has no number: those before it need not be read."""
+        return f"the data block at byte {unit.start:,}"
+
+    def prescan(self, source: ByteSource, block: BlockMetadata) -> Any:
+        """Follow the data blocks from each place in a block where one may begin.
+
+        Returns:
+            Start and end of the block; and for each such place, where the first data block from there on begins that
+            is not in the block, and how many rows are before that.
+        """
+        walk, ways = AvroWalk.over(source), dict[int, tuple[int, int]]()
+        places = walk.places(block.start, block.end) if walk else ()
+        for unit in reversed([walk.unit_at(place, 0) for place in places if walk]):
+            end, rows = ways.get(unit.end, (unit.end, 0))
+            ways[unit.start] = end, rows + unit.rows
+        return block.start, block.end, ways
+
+    def exit_state(self, entry_state: int, result: Any) -> int:
+        """The rows before the first data block behind a block, and its distance from there."""
+        start, end, ways = result
+        rows, distance = divmod(entry_state, 1 << _DISTANCE_BITS)
+        place, more = ways.get(start + distance, (max(start + distance, end), 0))
+        return _state(rows + more, place - end)
+
+    def entry_state(self, source: ByteSource, block: BlockMetadata) -> int:
+        """Follow the data blocks from the beginning of the file."""
+        walk, place, rows = AvroWalk.over(source), 0, 0
+        while walk and place < block.start:
+            unit = walk.unit_at(place, rows)
+            place, rows = unit.end, rows + unit.rows
+        return _state(rows, max(0, place - block.start))
+
+
+def _state(rows: int, distance: int) -> int:
+    if rows >> _ROW_BITS or distance >> _DISTANCE_BITS:
+        text = "it has more than 8 billion records, or a data block of more than 1 GiB"
+        raise RecordError(text, url="", offset=0, length=-1)
+    return rows << _DISTANCE_BITS | distance
+
+
+def _fastavro() -> Any:
+    try:
+        # Optional: an extra.
+        import fastavro
+    except ImportError as error:
+        raise ValueError("it needs the package fastavro; install it with: pip install 'dagflow[avro]'") from error
+    return fastavro
+
+
+def _unions_in(schema: Any) -> Iterator[Any]:
+    if isinstance(schema, list):
+        yield schema
+    inner = schema if isinstance(schema, list) else ()
+    if isinstance(schema, dict):
+        inner = [*(schema[key] for key in ("type", "items", "values") if key in schema), *schema.get("fields", ())]
+    for part in inner:
+        yield from _unions_in(part)
+
+
+@dataclass(frozen=True, slots=True)
+class AvroHeader:
+    """The header of a file.
+
+    Attributes:
+        head: A header by which the data blocks are read as the type is stored.
+        marker: The bytes behind each data block.
+        end: Where the first data block begins.
+        type: The type of the records.
+    """
+
+    head: bytes
+    marker: bytes
+    end: int
+    type: AvroType
+
+    @classmethod
+    def of(cls, source: ByteSource) -> AvroHeader:
+        """Read the header of a file.
+
+        Raises:
+            Exception: The file has none.
+        """
+        file, fastavro = PythonFile(source, is_holder=False), _fastavro()
+        facts = fastavro.block_reader(file)
+        end = file.tell()
+        schema = json.loads(facts.metadata["avro.schema"])
+        marker = read_exactly(source, end - _MARKER_BYTES, end).tobytes()
+        stored = json.dumps(stored_schema(schema, itertools.count())).encode()
+        parts = {b"avro.schema": stored, b"avro.codec": facts.metadata.get("avro.codec", "null").encode()}
+        texts = [text for pair in parts.items() for text in pair]
+        head = b"".join([_MAGIC, _number(len(parts)), *(_number(len(text)) + text for text in texts), b"\0", marker])
+        return cls(head, marker, end, AvroType(fastavro.schema.expand_schema(fastavro.parse_schema(schema))))
+
+
+def _number(value: int) -> bytes:
+    """A number that is not negative, as Avro writes it."""
+    rest, parts = value << 1, b""
+    while rest > 127:
+        parts += bytes([rest & 127 | 128])
+        rest >>= 7
+    return parts + bytes([rest])
+
+
+def _numbers_in(data: bytes, count: int) -> tuple[list[int], int]:
+    """The first numbers of some bytes, and where they end.
+
+    Raises:
+        ValueError: There are not as many.
+    """
+    numbers: list[int] = []
+    value = shift = 0
+    for position, byte in enumerate(data):
+        value |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            numbers.append(value >> 1 ^ -(value & 1))
+            value = shift = 0
+            if len(numbers) == count:
+                return numbers, position + 1
+    raise ValueError("no numbers")
+
+
+class AvroWalk:
+    """Goes over the data blocks of a file."""
+
+    def __init__(self, source: ByteSource, header: AvroHeader) -> None:
+        self._view = FileView(source)
+        self._header = header
+        self._size = source.size_bytes
+        self.unsound: set[int] = set()
+
+    @classmethod
+    def over(cls, source: ByteSource) -> AvroWalk | None:
+        """Begin with the header of a file; None for one that is refused, because it has none."""
+        try:
+            return cls(source, AvroHeader.of(source))
+        except (DagflowError, SourceEndError):
+            raise
+        except Exception:
+            return None
+
+    def data(self, start: int, end: int) -> bytes:
+        """Some bytes of the file, which are read in large parts."""
+        view = self._view
+        if not view.start <= start <= end <= view.end:
+            view.move(start, max(end, start + _CHUNK_BYTES))
+        return view.data[start - view.start : end - view.start].tobytes()
+
+    def content_start(self, place: int) -> int:
+        """Where the data block of a place begins: the first one has the header before it."""
+        return max(place, self._header.end)
+
+    def unit_at(self, place: int, first_row: int) -> RowUnit:
+        """The data block at a place; bytes up to the next marker, counted as one row, where there is none."""
+        start = self.content_start(place)
+        if start >= self._size:
+            return RowUnit(0, place, self._size, first_row, 0)
+        try:
+            (rows, length), head_bytes = _numbers_in(self.data(start, start + _HEAD_BYTES), 2)
+            end = start + head_bytes + length
+            if min(rows, length) >= 0 and self.data(end, end + _MARKER_BYTES) == self._header.marker:
+                return RowUnit(0, place, end + _MARKER_BYTES, first_row, rows)
+        except ValueError:
+            pass
+        self.unsound.add(place)
+        end = next(self.places(start + 1, self._size), self._size)
+        return RowUnit(0, place, end, first_row, 1)
+
+    def places(self, start: int, end: int) -> Iterator[int]:
+        """Where data blocks may begin: at the beginning of the file, and behind each marker."""
+        if start == 0:
+            yield 0
+        position = max(start, self._header.end + 1) - _MARKER_BYTES
+        while position < end - _MARKER_BYTES:
+            limit = min(position + _CHUNK_BYTES, end)
+            data, found = self.data(position, limit), -1
+            while (found := data.find(self._header.marker, found + 1)) >= 0:
+                if position + found + _MARKER_BYTES < end:
+                    yield position + found + _MARKER_BYTES
+            position = limit - _MARKER_BYTES + 1
+
+
+class AvroTable(TableFile):
+    """An open Avro file."""
+
+    def __init__(self, source: ByteSource, header: AvroHeader, reader_schema: Any, shown: AvroType) -> None:
+        self._walk = AvroWalk(source, header)
+        self._header = header
+        self._reader_schema = reader_schema
+        self.schema = shown.schema
+        self._type = shown
+        self._feed = _Feed()
+        self._blocks: Any = None
+
+    def units(self, block: BlockMetadata) -> Iterator[RowUnit]:
+        """The data blocks, from the place that the state of the block gives."""
+        rows, distance = divmod(block.entry_state, 1 << _DISTANCE_BITS)
+        place = block.start + distance
+        while place < block.end:
+            unit = self._walk.unit_at(place, rows)
+            yield unit
+            place, rows = unit.end, rows + unit.rows
+
+    def read(self, unit: RowUnit, names: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
+        """The records of a data block."""
+        if unit.start in self._walk.unsound:
+            raise ValueError("it does not end with the marker of the file")
+        blocks, self._blocks = self._blocks or self._new_blocks(), None
+        self._feed.part = io.BytesIO(self._walk.data(self._walk.content_start(unit.start), unit.end))
+        records = list(next(blocks))
+        self._blocks = blocks  # of bytes that are damaged, none can be read with the same reader
+        members = self._type.members
+        is_record = "value" not in members or members["value"] is not self._type
+        columns = [
+            members[name].column([record[name] for record in records] if is_record else records)
+            for name in names or members
+        ]
+        yield pa.RecordBatch.from_arrays(columns, names=[*(names or members)])
+
+    def _new_blocks(self) -> Any:
+        self._feed.part = io.BytesIO(self._header.head)
+        return _fastavro().block_reader(self._feed, self._reader_schema, handle_unicode_errors="surrogateescape")
+
+
+class _Feed:
+    """The bytes that a reader takes next."""
+
+    part = io.BytesIO()
+
+    def read(self, size: int = -1) -> bytes:
+        return self.part.read(size)
+
+    def tell(self) -> int:
+        return self.part.tell()
