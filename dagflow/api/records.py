@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +30,10 @@ class BatchTooLargeError(ValueError):
     """Raw records have more bytes than Arrow allows in one batch."""
 
 
+def _selected(values: npt.NDArray[Any], selection: Any) -> npt.NDArray[Any]:
+    return values[flags_of(selection) if isinstance(selection, pa.BooleanArray) else selection]
+
+
 @dataclass(frozen=True, slots=True)
 class Delimiters:
     """The delimiter after each record of a batch.
@@ -52,9 +57,9 @@ class Delimiters:
             return len(self.table[0])
         return np.array([len(delimiter) for delimiter in self.table], np.int32)[self.codes]
 
-    def take(self, indices: npt.NDArray[np.int64]) -> Delimiters:
-        """The delimiters of some of the records."""
-        return self if self.codes is None else Delimiters(self.table, self.codes[indices])
+    def select(self, selection: Any) -> Delimiters:
+        """The delimiters of the records that an index array, a mask or a slice selects."""
+        return self if self.codes is None else Delimiters(self.table, _selected(self.codes, selection))
 
     def to_array(self, count: int) -> pa.Array:
         """The delimiters as an Arrow array of count values."""
@@ -91,22 +96,20 @@ class Origin:
     block_codes: npt.NDArray[np.int32] | None = None
     selections: tuple[Any, ...] = ()
 
-    def _selected(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        for selection in self.selections:
-            values = values[flags_of(selection) if isinstance(selection, pa.BooleanArray) else selection]
-        return values
+    def _left_of(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        return functools.reduce(_selected, self.selections, values)
 
     def offsets(self, count: int) -> npt.NDArray[np.int64]:
         """Byte offset of each of the batch's count records in its file; UNKNOWN where it is not known."""
         if self.starts is None:
             return np.full(count, UNKNOWN, np.int64)
         base = self.base[self.block_indices(count)] if isinstance(self.base, np.ndarray) else self.base
-        return self._selected(self.starts).astype(np.int64) + base
+        return self._left_of(self.starts).astype(np.int64) + base
 
     def block_indices(self, count: int) -> npt.NDArray[np.int32]:
         """For each of the batch's count records the index of its block in blocks; UNKNOWN where it is not known."""
         if self.block_codes is not None:
-            return self._selected(self.block_codes)
+            return self._left_of(self.block_codes)
         return np.full(count, 0 if len(self.blocks) == 1 else UNKNOWN, np.int32)
 
     def select(self, selection: Any) -> Origin:
@@ -146,14 +149,7 @@ class RecordBatch:
         delimiters: Delimiters = LINE_FEED,
         origin: Origin | None = None,
     ) -> None:
-        """Wrap columns, or raw records with their delimiters.
-
-        Args:
-            arrow: The columns.
-            framed: Instead of arrow: each record followed by its delimiter, no nulls.
-            delimiters: The delimiter of each record.
-            origin: Where the records come from.
-        """
+        """Wrap columns, or raw records, each of them followed by its delimiter and none of them null."""
         if (arrow is None) == (framed is None):
             raise ValueError("a record batch is made from arrow or from framed records, not from both")
         # One of the two exists from the start; pyarrow has no types to express that.
@@ -206,13 +202,7 @@ class RecordBatch:
 
     @classmethod
     def joined(cls, batches: Sequence[RecordBatch], delimiters: Delimiters, origin: Origin | None) -> RecordBatch:
-        """Make one raw batch of several, with their records one behind the other.
-
-        Args:
-            batches: The raw batches, at least one; their records have the delimiters below.
-            delimiters: The delimiter of each record.
-            origin: Where the records come from.
-        """
+        """Make one raw batch of several, at least one, whose records have these delimiters and this origin."""
         if delimiters.uniform is not None:
             framed = pa.concat_arrays([batch.framed() for batch in batches]) if batches[1:] else batches[0].framed()
             return cls(framed=framed, delimiters=delimiters, origin=origin)
@@ -305,34 +295,23 @@ class RecordBatch:
     def filter(self, mask: pa.BooleanArray) -> RecordBatch:
         """The records for which mask is true, and neither false nor null; origin and delimiters stay."""
         mask = mask.fill_null(False) if mask.null_count else mask
-        kept = mask.true_count
-        if kept == len(self):
-            return self
-        origin = None if self.origin is None else self.origin.select(mask)
-        delimiters = self.delimiters
-        if delimiters.codes is not None:
-            delimiters = Delimiters(delimiters.table, delimiters.codes[flags_of(mask)])
-        if self._framed is not None:
-            return RecordBatch(framed=self._framed.filter(mask), delimiters=delimiters, origin=origin)
-        return RecordBatch(self._arrow.filter(mask), delimiters=delimiters, origin=origin)
+        is_whole = mask.true_count == len(self)
+        return self if is_whole else self._selection(mask, lambda records: records.filter(mask))
 
     def take(self, indices: npt.NDArray[np.int64]) -> RecordBatch:
         """The records at the given positions, in that order; origin and delimiters stay."""
-        origin = None if self.origin is None else self.origin.select(indices)
-        delimiters = self.delimiters.take(indices)
-        if self._framed is not None:
-            return RecordBatch(framed=self._framed.take(pa.array(indices)), delimiters=delimiters, origin=origin)
-        return RecordBatch(self._arrow.take(pa.array(indices)), delimiters=delimiters, origin=origin)
+        return self._selection(indices, lambda records: records.take(pa.array(indices)))
 
     def slice(self, start: int, count: int) -> RecordBatch:
         """The records from a position on, at most count, without copying them; origin and delimiters stay."""
-        chosen = slice(start, start + count)
-        origin = None if self.origin is None else self.origin.select(chosen)
-        codes = self.delimiters.codes
-        delimiters = self.delimiters if codes is None else Delimiters(self.delimiters.table, codes[chosen])
+        return self._selection(slice(start, start + count), lambda records: records.slice(start, count))
+
+    def _selection(self, selection: Any, selected: Callable[[Any], Any]) -> RecordBatch:
+        origin = None if self.origin is None else self.origin.select(selection)
+        delimiters = self.delimiters.select(selection)
         if self._framed is not None:
-            return RecordBatch(framed=self._framed.slice(start, count), delimiters=delimiters, origin=origin)
-        return RecordBatch(self._arrow.slice(start, count), delimiters=delimiters, origin=origin)
+            return RecordBatch(framed=selected(self._framed), delimiters=delimiters, origin=origin)
+        return RecordBatch(selected(self._arrow), delimiters=delimiters, origin=origin)
 
     def with_columns(self, arrow: pa.RecordBatch) -> RecordBatch:
         """New columns for the same records, one row per record in the same order: a one-to-one map.
@@ -353,9 +332,7 @@ class RecordBatch:
         if arrow.num_rows == len(self):
             return self.with_columns(arrow)
         origin = None if self.origin is None else self.origin.without_offsets()
-        uniform = self.delimiters.uniform
-        delimiters = Delimiters((self.delimiters.table[0] if uniform is None else uniform,))
-        return RecordBatch(arrow, delimiters=delimiters, origin=origin)
+        return RecordBatch(arrow, delimiters=Delimiters(self.delimiters.table[:1]), origin=origin)
 
     def offsets(self) -> npt.NDArray[np.int64]:
         """Byte offset of each record in its file, which is not to be changed; UNKNOWN where it is not known."""
@@ -401,13 +378,13 @@ class RecordBatch:
         return int(self._framed.total_values_length)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        column = self._framed if self._framed is not None else None
-        batch = self._arrow if column is None else pa.RecordBatch.from_arrays([column], [RECORD])
+        is_framed = self._framed is not None
+        batch = pa.RecordBatch.from_arrays([self._framed], [RECORD]) if is_framed else self._arrow
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, batch.schema) as writer:
             writer.write_batch(batch)
         origin = None if self.origin is None else self.origin.materialized(len(self))
-        return _unpickled, (sink.getvalue().to_pybytes(), column is not None, self.delimiters, origin)
+        return _unpickled, (sink.getvalue().to_pybytes(), is_framed, self.delimiters, origin)
 
 
 def _concatenated(records: Sequence[bytes], delimiter: bytes) -> pa.BinaryArray:

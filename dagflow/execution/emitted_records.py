@@ -190,7 +190,7 @@ class EmittedRecords:
         items, sources = output.items(), output.sources
         kinds = set(map(type, items))
         if kinds == {bytes} and self._mappings is None and not self._items:
-            self._parts += _raw_batches(items, self._batch.delimiters.take(sources + piece.start))
+            self._parts += _raw_batches(items, self._batch.delimiters.select(sources + piece.start))
         elif kinds == {dict} and not self._parts and not self._items:
             if output.has_repeated():
                 raise _repeated(dict)
@@ -229,14 +229,14 @@ class EmittedRecords:
         for parts in _grouped(self._parts):
             end = start + sum(map(len, parts))
             part_origin = None if origin is None else origin.select(sources[start:end])
-            yield RecordBatch.joined(parts, self._batch.delimiters.take(sources[start:end]), part_origin)
+            yield RecordBatch.joined(parts, self._batch.delimiters.select(sources[start:end]), part_origin)
             start = end
 
     def _joined(self, sources: npt.NDArray[np.int64], origin: Origin | None) -> RecordBatch:
         try:
             if self._mappings is not None and not self._items:
                 return RecordBatch(self._mappings.to_arrow(sources), origin=origin)
-            return _batch_of(self.items(), self._batch.delimiters.take(sources), origin)
+            return _batch_of(self.items(), self._batch.delimiters.select(sources), origin)
         except (ColumnValuesError, EmittedKindError) as error:
             if error.position >= 0:
                 error.source = int(sources[error.position])
@@ -302,7 +302,7 @@ def _raw_batches(records: list[bytes], delimiters: Delimiters) -> Iterator[Recor
             yield batch
             return
     for start, end in itertools.pairwise((0, *_batch_ends(records))):
-        yield RecordBatch.raw(records[start:end], delimiters.take(np.arange(start, end)))
+        yield RecordBatch.raw(records[start:end], delimiters.select(np.arange(start, end)))
 
 
 def _batch_ends(records: list[bytes]) -> list[int]:

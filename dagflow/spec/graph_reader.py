@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
+from collections.abc import Iterator, Sequence
 from collections.abc import Mapping as MappingType
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -127,18 +128,6 @@ class Module:
         return self.inputs if direction == "input" else self.outputs
 
 
-@dataclass(slots=True)
-class OperatorCounter:
-    """Counts the operators of an app, up to MAX_OPERATORS."""
-
-    counted: int = 0
-
-    def count(self) -> bool:
-        """Count one more; false where that is too many."""
-        self.counted += 1
-        return self.counted <= MAX_OPERATORS
-
-
 @dataclass(frozen=True, slots=True)
 class GraphReader(NodeReader):
     """Reads the operators and streams of one file.
@@ -151,7 +140,7 @@ class GraphReader(NodeReader):
     file: str
     prefix: str = ""
     using: tuple[str, ...] = ()
-    counter: OperatorCounter = field(default_factory=OperatorCounter)
+    counter: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def read(self, operators: Mapping, streams: Mapping) -> Graph:
         graph = Graph({}, {}, {}, self.search_path)
@@ -160,7 +149,7 @@ class GraphReader(NodeReader):
             if not NAME.fullmatch(name):
                 message = f"{quoted(name)} is no name for an operator; use at most 200 letters, digits, '_' and '-'"
                 self.problems.add(entry.key_place, message)
-            elif not self.counter.count():
+            elif next(self.counter) > MAX_OPERATORS:
                 self.problems.add(entry.key_place, f"more than {MAX_OPERATORS} operators, counting those of modules")
                 break
             elif isinstance(entry.value, Mapping) and "module" in entry.value.entries:

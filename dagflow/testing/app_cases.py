@@ -205,11 +205,9 @@ def _diff(expected: Sequence[str], got: Sequence[str]) -> str:
 
 def _repeated(case: AppCase, files: Mapping[str, bytes], done: AppOutputs) -> Iterator[CaseFailure]:
     """The differences of runs that cut otherwise, or are killed in between; checked where one run holds."""
-    if case.is_cut:
-        for message in differences_of_cuts(case, files, done):
-            yield CaseFailure(case.place, message)
-    if case.is_killed:
-        for message in differences_of_deaths(case, files, done):
+    checks = ((case.is_cut, _difference_of_cuts), (case.is_killed, _difference_of_deaths))
+    for is_stated, difference in checks:
+        if is_stated and (message := difference(case, files, done)):
             yield CaseFailure(case.place, message)
 
 
@@ -219,16 +217,15 @@ MOST_BYTES = 512
 _SHOWN = 3
 
 
-def differences_of_cuts(case: AppCase, files: Mapping[str, bytes], done: AppOutputs) -> Iterator[str]:
-    """The differences in published or counted records where files are cut at a certain size; the first such size.
+def _difference_of_cuts(case: AppCase, files: Mapping[str, bytes], done: AppOutputs) -> str:
+    """The difference in published or counted records where files are cut at the first size that makes one; or "".
 
     Records may come in another order: blocks are read in parallel.
     """
     largest = max(files, key=lambda path: len(files[path]), default="")
     size = len(files.get(largest, b""))
     if size > MOST_BYTES:
-        yield f"cut: every tries all block sizes for files of up to {MOST_BYTES} bytes, and {largest} has {size:,}"
-        return
+        return f"cut: every tries all block sizes for files of up to {MOST_BYTES} bytes, and {largest} has {size:,}"
     expected = _records(done)
     for block_bytes in range(1, size + 1):
         what = f"with blocks of {block_bytes} bytes"
@@ -237,18 +234,15 @@ def differences_of_cuts(case: AppCase, files: Mapping[str, bytes], done: AppOutp
             with folder:
                 plan = folder.plan()
                 if not _cut(plan, block_bytes):
-                    yield "cut: every needs an operator that cuts files into blocks, such as FileSplitterInput"
-                    return
+                    return "cut: every needs an operator that cuts files into blocks, such as FileSplitterInput"
                 found = folder.outputs(folder.run(plan))
         except (DagflowError, ValueError) as error:
-            yield f"{what} the run failed: {folder.as_in_test(str(error))}"
-            return
+            return f"{what} the run failed: {folder.as_in_test(str(error))}"
         if found.records != done.records or found.rejected != done.rejected:
-            yield f"{what} other records are counted: {_changed(done.records, found.records)}"
-            return
+            return f"{what} other records are counted: {_changed(done.records, found.records)}"
         if (records := _records(found)) != expected:
-            yield f"{what} other records are published: {_changed(expected, records)}"
-            return
+            return f"{what} other records are published: {_changed(expected, records)}"
+    return ""
 
 
 def _cut(plan: LogicalPlan, block_bytes: int) -> bool:
@@ -259,8 +253,8 @@ def _cut(plan: LogicalPlan, block_bytes: int) -> bool:
     return bool(sources)
 
 
-def differences_of_deaths(case: AppCase, files: Mapping[str, bytes], done: AppOutputs) -> Iterator[str]:
-    """The differences in output where a run dies before a change of the disk, and another one continues; the first."""
+def _difference_of_deaths(case: AppCase, files: Mapping[str, bytes], done: AppOutputs) -> str:
+    """The first difference in output where a run dies before a change of the disk, and another one continues; or ""."""
     expected = _published(done)
     for at in itertools.count(1):
         what = f"after a crash before change {at} of the disk"
@@ -270,14 +264,13 @@ def differences_of_deaths(case: AppCase, files: Mapping[str, bytes], done: AppOu
                 with crashing_disk(str(folder.path), at) as faults, contextlib.suppress(InjectedCrash):
                     folder.run()
                 if not faults.has_struck:
-                    return
+                    break
                 found = _published(folder.outputs(folder.run()))
         except (DagflowError, ValueError) as error:
-            yield f"{what} the next run failed: {folder.as_in_test(str(error))}"
-            return
+            return f"{what} the next run failed: {folder.as_in_test(str(error))}"
         if found != expected:
-            yield f"{what}, and another run, other files are published: {_changed(expected, found)}"
-            return
+            return f"{what}, and another run, other files are published: {_changed(expected, found)}"
+    return ""
 
 
 def _records(done: AppOutputs) -> dict[str, list[str]]:

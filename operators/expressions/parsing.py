@@ -236,24 +236,24 @@ class Converter:
 
     def _unsupported(self, found: Any, at: int) -> ExpressionError:
         if isinstance(found, exp.Query | exp.Subquery | exp.Values):
-            return ExpressionError("a query is no expression; only columns of the record can be used", self.text, at)
+            return self.error("a query is no expression; only columns of the record can be used", at)
         if isinstance(found, exp.Window):
-            return ExpressionError("windows (over) are not available; Aggregate groups records", self.text, at)
+            return self.error("windows (over) are not available; Aggregate groups records", at)
         if isinstance(found, exp.Bracket | exp.Dot | exp.JSONExtract | exp.JSONExtractScalar):
-            return ExpressionError("members of lists and structs cannot be taken out", self.text, at)
+            return self.error("members of lists and structs cannot be taken out", at)
         if isinstance(found, exp.Filter):
             return self.error("filter is not available; write sum(case when paid then price end)", at)
         if isinstance(found, exp.Block):
-            return ExpressionError("only one expression is expected; remove what is behind ';'", self.text, at)
+            return self.error("only one expression is expected; remove what is behind ';'", at)
         if isinstance(found, exp.Alias):
-            return ExpressionError("'as' is allowed only in cast(a as type) and try_cast(a as type)", self.text, at)
+            return self.error("'as' is allowed only in cast(a as type) and try_cast(a as type)", at)
         # As a reader of SQL writes it: the parser's own names, such as bitwiserightshift for >>, say nothing.
-        return ExpressionError(f"{shown_name(found.sql())} is not available in expressions", self.text, at)
+        return self.error(f"{shown_name(found.sql())} is not available in expressions", at)
 
     def column(self, found: Any, at: int) -> Node:
         if len(found.parts) > 1:
             reason = "members of structs are not available; put a name that has a point in double quotes"
-            raise ExpressionError(reason, self.text, at)
+            raise self.error(reason, at)
         name = str(found.this.this) if not isinstance(found.this, exp.Star) else "*"
         if name.lower() in _CHANGING and not found.this.args.get("quoted"):
             raise self._changing(name, at)
@@ -261,7 +261,7 @@ class Converter:
 
     def _changing(self, name: str, at: int) -> ExpressionError:
         reason = f"'{name}' gives something else each time, and a window that runs again must give the same"
-        return ExpressionError(reason, self.text, at)
+        return self.error(reason, at)
 
     def _literal(self, found: Any, at: int) -> Node:
         text = str(found.this)
@@ -269,7 +269,7 @@ class Converter:
             return Constant(at, text, TEXT)
         if "e" in text.lower():
             if math.isinf(float(text)):
-                raise ExpressionError(f"{text} is larger than any double", self.text, at)
+                raise self.error(f"{text} is larger than any double", at)
             return Constant(at, float(text), DOUBLE)
         return self._number(Decimal(text), at)
 
@@ -279,7 +279,7 @@ class Converter:
         if scale <= 0 and -(1 << 63) <= value < 1 << 63:
             return Constant(at, int(value), INTEGER if -(1 << 31) <= value < 1 << 31 else BIGINT)
         if max(len(digits), scale) > MAX_DIGITS:
-            raise ExpressionError(f"a number has {MAX_DIGITS} digits at most", self.text, at)
+            raise self.error(f"a number has {MAX_DIGITS} digits at most", at)
         return Constant(at, value, pa.decimal128(max(len(digits), scale), max(scale, 0)))
 
     def _negative(self, found: Any, at: int) -> Node:
@@ -297,7 +297,7 @@ class Converter:
 
     def _in(self, found: Any, at: int) -> Node:
         if found.args.get("query") is not None or not found.expressions:
-            raise ExpressionError("'in' takes a list of values, as in ('a', 'b')", self.text, at)
+            raise self.error("'in' takes a list of values, as in ('a', 'b')", at)
         return self._call(at, "in", found.this, *found.expressions)
 
     def _between(self, found: Any, at: int) -> Node:
@@ -332,19 +332,19 @@ class Converter:
             digits, scale = (*numbers, 0)[:2] if numbers else (10, 0)
             if not 1 <= digits <= MAX_DIGITS or scale > digits:
                 reason = f"a decimal has 1 to {MAX_DIGITS} digits, and not more of them behind the point"
-                raise ExpressionError(reason, self.text, at)
+                raise self.error(reason, at)
             return pa.decimal128(digits, scale)
         if name not in _TYPES or found.expressions:
             kind = str(found.args.get("kind") or found.sql()).lower()
             hint = did_you_mean(kind, re.findall(r"[a-z]+(?:\([^)]*\))?", _TYPE_NAMES))
-            raise ExpressionError(f"there is no type {kind!r} to cast to{hint}; there are {_TYPE_NAMES}", self.text, at)
+            raise self.error(f"there is no type {kind!r} to cast to{hint}; there are {_TYPE_NAMES}", at)
         return _TYPES[name]
 
     def _extract(self, found: Any, at: int) -> Node:
         part = str(found.this.name if isinstance(found.this, exp.Var | exp.Literal) else found.this.sql()).upper()
         if part not in _PARTS:
             names = ", ".join(_PARTS).lower()
-            raise ExpressionError(f"extract has no part '{part.lower()}'; it has {names}", self.text, at)
+            raise self.error(f"extract has no part '{part.lower()}'; it has {names}", at)
         return self._call(at, part.lower(), found.expression)
 
     def _interval(self, found: Any, at: int) -> Node:
@@ -356,7 +356,7 @@ class Converter:
             raise self.error(f"a {unit.lower()} has no fixed length; for a date write {instead}", at)
         if unit not in _SECONDS or not re.fullmatch(r"[+-]?[0-9]+", number):
             reason = "an interval is a whole number of seconds, minutes, hours, days or weeks, as interval '3' day"
-            raise ExpressionError(reason, self.text, at)
+            raise self.error(reason, at)
         micros = int(number) * _SECONDS[unit] * 1_000_000
         if not -(1 << 63) <= micros < 1 << 63:
             raise self.error("an interval is too long; it has 106751991 days at most", at)

@@ -405,7 +405,7 @@ def _text_of(batch: RecordBatch) -> pa.Buffer:
     an escape.
     """
     text = joined(batch)
-    last = batch.delimiters.take(np.array([len(batch) - 1]))
+    last = batch.delimiters.select(np.array([len(batch) - 1]))
     return text.slice(0, len(text) - int(np.sum(last.lengths())))
 
 
