@@ -143,26 +143,18 @@ class FileSources:
         pairs = zip(self.runs[::2], self.runs[1::2], strict=True)
         return [block_id for first, count in pairs for block_id in range(first, first + count)]
 
-    def to_json(self, before: int) -> list[int]:
+    def to_json(self) -> list[int]:
         """The sources as numbers, the first id of each run as its distance from the end of the one before."""
-        value = [self.start, self.end]
-        for first, count in zip(self.runs[::2], self.runs[1::2], strict=True):
-            value += [first - before, count]
-            before = first + count
-        return value
+        firsts, counts = np.asarray(self.runs, np.int64).reshape(-1, 2).T
+        distances = np.diff(np.ravel(np.column_stack([firsts, firsts + counts])), prepend=0)
+        return [self.start, self.end, *distances.tolist()]
 
     @classmethod
-    def from_json(cls, value: Sequence[int], before: int) -> FileSources:
+    def from_json(cls, value: Sequence[int]) -> FileSources:
         """The sources from the values of to_json()."""
-        runs: list[int] = []
-        for distance, count in zip(value[2::2], value[3::2], strict=True):
-            runs += [before + distance, count]
-            before = runs[-2] + count
-        return cls(tuple(runs), value[0], value[1])
-
-    def after(self, before: int) -> int:
-        """One past the last id; `before` if there is none."""
-        return self.runs[-2] + self.runs[-1] if self.runs else before
+        firsts, ends = np.cumsum(np.asarray(value[2:], np.int64)).reshape(-1, 2).T
+        runs = np.column_stack([firsts, ends - firsts]).ravel()
+        return cls(tuple(runs.tolist()), value[0], value[1])
 
 
 def block_ids(batch: RecordBatch, first: int, last: int) -> npt.NDArray[np.int64] | None:
@@ -210,20 +202,11 @@ def _stretches(codes: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
 
 def encode_sources(files: Iterable[FileSources | None]) -> list[list[int]]:
     """The sources of files that one task wrote, in their order; an empty list for a file with unknown sources."""
-    encoded: list[list[int]] = []
-    before = 0
-    for sources in files:
-        encoded.append([] if sources is None else sources.to_json(before))
-        before = before if sources is None else sources.after(before)
+    encoded = [[] if sources is None else sources.to_json() for sources in files]
     return encoded if any(encoded) else []
 
 
 def decode_sources(encoded: Sequence[Sequence[int]], files: int) -> list[FileSources | None]:
     """The sources that were given to encode_sources(), for this many files."""
-    decoded: list[FileSources | None] = []
-    before = 0
-    for value in encoded:
-        sources = FileSources.from_json(value, before) if value else None
-        decoded.append(sources)
-        before = before if sources is None else sources.after(before)
+    decoded = [FileSources.from_json(value) if value else None for value in encoded]
     return decoded + [None] * (files - len(decoded))
