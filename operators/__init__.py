@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from operators.aggregate.aggregate import Aggregate as Aggregate
     from operators.aggregate.count_by import CountBy as CountBy
     from operators.aggregate.top_n import TopN as TopN
-    from operators.control.file_completion import FileCompletion as FileCompletion
+    from operators.deadline import DeadlinePartitioner as DeadlinePartitioner
+    from operators.deadline import StatelessPartitioner as StatelessPartitioner
+    from operators.file_completion import FileCompletion as FileCompletion
     from operators.files.metadata import BlockMetadata as BlockMetadata
     from operators.files.metadata import FileInfo as FileInfo
     from operators.files.metadata import FileMetadata as FileMetadata
     from operators.files.metadata import FileVersion as FileVersion
-    from operators.partitioning.deadline import DeadlinePartitioner as DeadlinePartitioner
-    from operators.partitioning.deadline import StatelessPartitioner as StatelessPartitioner
     from operators.reader.block_reader import BlockReader as BlockReader
     from operators.reader.formats import read_block as read_block
     from operators.reader.formats.base import RecordFormat as RecordFormat

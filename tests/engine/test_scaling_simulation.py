@@ -10,7 +10,7 @@ import pytest
 from dagflow.cli.commands.plan import WIDTH, chart, decisions
 from dagflow.engine.scaling_simulation import TraceSample, read_trace, simulate
 from dagflow.errors import AppError
-from operators.partitioning.deadline import DeadlinePartitioner
+from operators.deadline import DeadlinePartitioner
 from operators.reader.block_reader import BlockReader
 
 CSV = "millis,backlog,bytes\n0,0,0\n1000,3,300\n2000,20,2000\n3000,1,100\n"

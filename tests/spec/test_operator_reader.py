@@ -14,7 +14,7 @@ from dagflow.plan.load import load_app
 from dagflow.report.reading import status
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
-from operators.partitioning.deadline import DeadlinePartitioner
+from operators.deadline import DeadlinePartitioner
 from tests.spec.apps import problems_of
 
 

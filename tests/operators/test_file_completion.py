@@ -16,7 +16,7 @@ from dagflow.errors import DagflowError, OperatorError
 from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.testing.operators import OperatorHarness
-from operators.control.file_completion import FileCompletion, FileCompletionState
+from operators.file_completion import FileCompletion, FileCompletionState
 from operators.files.metadata import BlockMetadata, FileMetadata, FileVersion
 from operators.reader.block_reader import BlockReader
 from operators.sink.metadata_writer import MetadataWriter

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagflow.api.partitioning import BacklogStats
-from operators.partitioning.deadline import DeadlinePartitioner, StatelessPartitioner
+from operators.deadline import DeadlinePartitioner, StatelessPartitioner
 
 TICK_MILLIS = 500
 RATE = 10_000.0

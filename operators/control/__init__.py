@@ -1,1 +1,0 @@
-"""Control operators that take in each window's results, once and in order, in the driver."""

@@ -1,1 +1,0 @@
-"""Policies for the number of partitions, for apps to name."""
