@@ -51,7 +51,8 @@ class BlockFiles:
             file = self._ahead.open(block.url, self._stat_of(block))
             self._file = MeasuredFile(file) if self._limiter is None else RateLimitedFile(file, self._limiter)
             # Bytes that are read from now on are compared with what was opened, so that a later rewrite shows as well.
-            require_begun(self._file, block.url, block.continuation.tail_start, block.continuation.read_fingerprint)
+            if block.continuation.tail_start:
+                require_begun(self._file, block.url, block.continuation.tail_start, block.continuation.read_fingerprint)
             self._opened = (block.url, block.version)
         return self._file
 

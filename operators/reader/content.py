@@ -106,16 +106,15 @@ class ContentReader:
                 pass
 
     def _content(self, file: ByteSource, block: BlockMetadata, *, has_grown: bool) -> BlockContent:
-        expected = expected_compression(block, self.setting)
         known = block.continuation
         growing = block.continued(is_open=True) if has_grown and block.is_last and not known.is_open else block
-        content = block_content(file, growing, self.setting, self.format, expected)
+        content = block_content(file, growing, self.setting, self.format)
         # A log is over when it is compressed; only a part of its last unit may still wait.
         waits = known.is_open and (content.waiting_bytes > 0 or not (block.closes or known.content_start))
         shown = content.block
         if waits != shown.continuation.is_open:
             shown = shown.continued(is_open=waits)
-        return content._replace(block=shown, expected=expected)
+        return content._replace(block=shown)
 
     def _records(
         self, content: BlockContent, accounting: ByteAccounting, problem: str = "", has_grown: bool = False
@@ -200,11 +199,7 @@ class BlockContent(NamedTuple):
 
 
 def block_content(
-    source: ByteSource,
-    block: BlockMetadata,
-    setting: CompressionSetting,
-    format: RecordFormat,
-    expected: Compression | None,
+    source: ByteSource, block: BlockMetadata, setting: CompressionSetting, format: RecordFormat
 ) -> BlockContent:
     """Open the content of a block of a file that may be compressed.
 
@@ -216,9 +211,19 @@ def block_content(
         CorruptArchiveError: The file is not what its name, or the app, says it is; or it is damaged, and may grow or
             was appended to.
     """
-    compression = recognised_compression(source, block, setting, expected, is_text=format.traits.is_text)
+    compression, expected = recognised_compression(source, block, setting, is_text=format.traits.is_text)
     if compression is None:
-        return BlockContent(source, block)
+        return BlockContent(source, block, expected=expected)
+    return _decompressed(source, block, setting, format, compression)._replace(expected=expected)
+
+
+def _decompressed(
+    source: ByteSource,
+    block: BlockMetadata,
+    setting: CompressionSetting,
+    format: RecordFormat,
+    compression: Compression,
+) -> BlockContent:
     known = block.continuation
     if (cut := known.decompressed) is not None:
         part = DecompressedPart(source, block.url, compression, cut)

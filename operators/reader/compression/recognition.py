@@ -52,37 +52,34 @@ def expected_compression(block: BlockMetadata, setting: CompressionSetting) -> C
 
 
 def recognised_compression(
-    source: ByteSource,
-    block: BlockMetadata,
-    setting: CompressionSetting,
-    expected: Compression | None,
-    *,
-    is_text: bool = False,
-) -> Compression | None:
-    """The compression that a file has by its first bytes; None for none.
+    source: ByteSource, block: BlockMetadata, setting: CompressionSetting, *, is_text: bool = False
+) -> tuple[Compression | None, Compression | None]:
+    """The compression that a file has by its first bytes, and the one that it is said to have; None for none.
 
     Raises:
         CorruptArchiveError: The file is not what its name, or the app, says it is.
         UnreadableKindError: It should be text, as is_text says, and is of a kind that no format of text reads.
     """
+    expected = expected_compression(block, setting)
     if setting == "none" or not source.size_bytes:
-        return None
+        return None, expected
     head = _head_of(source)
     found = COMPRESSION_BY_NAME.get(compression_name_of_content(head))
     if is_skippable(head):
         if expected is not None and expected.name in ("zstd", "lz4"):
             # Later frames show which of the two it is; pzstd begins its files so.
-            return expected
+            return expected, expected
         # No text begins like this; where it is lz4 after all, reading it as zstd is an error.
         found = COMPRESSION_BY_NAME["zstd"]
     if expected is None or found is expected:
-        if found is None and is_text and setting == "auto":
-            _refuse_kind(head, block)
-        return found
+        kind = is_text and found is None and setting == "auto" and (kind_of_content(head) or kind_of_name(block.url))
+        if kind:
+            raise _unreadable(kind, block)
+        return found, expected
     has_magic = expected.magic[: len(head)] == head[: len(expected.magic)]
     if block.continuation.is_open and len(head) < HEAD_BYTES and (has_magic or may_become_skippable(expected, head)):
         # The file is still too short for its compression to be recognised.
-        return expected
+        return expected, expected
     suffix = next((end for end in expected.suffixes if block.url.lower().endswith(end)), "")
     said = f"its name ends in {suffix}" if setting == "auto" else f"the app says {setting}"
     raise CorruptArchiveError(
@@ -97,7 +94,7 @@ def recognised_compression(
 
 def is_compressed(source: ByteSource, block: BlockMetadata, setting: CompressionSetting) -> bool:
     """Whether a file is compressed, by its first bytes."""
-    return recognised_compression(source, block, setting, expected_compression(block, setting)) is not None
+    return recognised_compression(source, block, setting)[0] is not None
 
 
 def require_text(content: ByteSource, block: BlockMetadata, setting: CompressionSetting) -> None:
@@ -107,22 +104,22 @@ def require_text(content: ByteSource, block: BlockMetadata, setting: Compression
         UnreadableKindError: The file is of a kind that no format of text reads.
     """
     if setting == "auto" and content.size_bytes:
-        _refuse_kind(_head_of(content), block)
+        kind = kind_of_content(_head_of(content)) or kind_of_name(block.url)
+        if kind:
+            raise _unreadable(kind, block)
 
 
-def _refuse_kind(head: bytes, block: BlockMetadata) -> None:
-    kind = kind_of_content(head) or kind_of_name(block.url)
-    if kind:
-        format = FORMAT_BY_KIND.get(kind)
-        reads = f"the format {format} reads that, and this one reads text" if format else "dagflow does not read that"
-        raise UnreadableKindError(
-            f"it is {kind}, and {reads}",
-            url=redacted(block.url),
-            offset=0,
-            length=-1,
-            hint="on_error: skip on the reader leaves such files out, and lists them; compression: none reads "
-            "the bytes of all files as they are; to have their records, unpack archives and convert other files before",
-        )
+def _unreadable(kind: str, block: BlockMetadata) -> UnreadableKindError:
+    format = FORMAT_BY_KIND.get(kind)
+    reads = f"the format {format} reads that, and this one reads text" if format else "dagflow does not read that"
+    return UnreadableKindError(
+        f"it is {kind}, and {reads}",
+        url=redacted(block.url),
+        offset=0,
+        length=-1,
+        hint="on_error: skip on the reader leaves such files out, and lists them; compression: none reads "
+        "the bytes of all files as they are; to have their records, unpack archives and convert other files before",
+    )
 
 
 def _head_of(source: ByteSource) -> bytes:

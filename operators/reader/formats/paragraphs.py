@@ -106,7 +106,7 @@ class Paragraphs(Delimited):
     def _found_in(self, view: FileView) -> Terminators:
         """See Delimited. Blank lines in any number behind a paragraph are not held, unless they are kept with it."""
         found, data = super()._found_in(view), view.data
-        if len(found.stops) or view.is_at_end or self.keep_delimiter or len(data) <= self.chunk_bytes:
+        if len(found.stops) or view.is_at_end or self.keep_delimiter:
             return found
         ends = self.find(data[: 1 + last_position(data > SPACE) + self.chunk_bytes // 2], True)
         behind = data[int(ends.starts[0]) :] if len(ends.stops) else data

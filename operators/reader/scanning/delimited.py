@@ -89,6 +89,9 @@ class Delimited(RecordFormat):
         limit = min(block.end, source.size_bytes)
         if block.start >= limit:
             return
+        # A record without a terminator in so many bytes is too long.
+        longest = self.max_record + self.reach
+        held, beyond = self.chunk_bytes, self.probe_bytes
         encoding, evidence = encoding_of(source) if self.is_narrow else ("", "")
         if encoding:
             reason = f"the file is in {encoding.upper()}, {evidence}; {self.wide_remedy.format(encoding)}"
@@ -99,17 +102,14 @@ class Delimited(RecordFormat):
         limit = min(limit, source.size_bytes)
         if block.start < floor:
             self._skip_head(source, block, min(floor, limit), accounting)
-        position = self.next_start(source, block.start, limit, floor)
+        position = min(floor, limit) if block.start <= floor else self.next_start(source, block.start, limit, floor)
         if self.on_long != "fail" and self.traits.adds_up and floor < block.start < position:
             self._skip_rest(source, block.start, position, floor, accounting)
-        # A record without a terminator in so many bytes is too long.
-        longest = self.max_record + self.reach
-        held, beyond = self.chunk_bytes, self.probe_bytes
         view = BlockView(source, block, accounting)
         while position < limit:
             reach = min(held, max(longest, self.chunk_bytes))
             data = view.move(position, min(position + reach, limit + min(beyond, longest)))
-            found = self._found_in(view)
+            found = self._found_in(view) if len(data) > self.chunk_bytes else self.find(data, view.is_at_end)
             # A record belongs to the block in which it begins; its predecessor's terminator ends at its first byte.
             count = int(np.searchsorted(found.stops[:-1], limit - position)) + 1 if len(found.stops) else 0
             count = self._before_long(found, count)
@@ -138,15 +138,13 @@ class Delimited(RecordFormat):
                 longest = max(longest, 2 * len(data)) if len(data) >= longest else longest
 
     def _found_in(self, view: FileView) -> Terminators:
-        """The terminators in a view; only the next ones in one that has grown, so that a long record needs no more."""
+        """The terminators in a view that has grown; only the next ones, so that a long record needs no more."""
         data = view.data
-        if len(data) > self.chunk_bytes:
-            record = GrowingSource(BufferSlice(memoryview(view.buffer).cast("B"), 0, len(data)))
-            stop = self.end_of_record(record, 0)
-            if stop is not None and stop + self.chunk_bytes < len(data):
-                found = self.find(data[: stop + self.chunk_bytes], False)
-                if len(found.stops):
-                    return found
+        stop = self.end_of_record(GrowingSource(BufferSlice(memoryview(view.buffer).cast("B"), 0, len(data))), 0)
+        if stop is not None and stop + self.chunk_bytes < len(data):
+            found = self.find(data[: stop + self.chunk_bytes], False)
+            if len(found.stops):
+                return found
         return self.find(data, view.is_at_end)
 
     def _before_long(self, found: Terminators, count: int) -> int:

@@ -21,7 +21,7 @@ from dagflow.errors import DagflowError
 from dagflow.storage.context import StorageContext
 from operators.files.compression import COMPRESSION_BY_NAME, COMPRESSIONS, compression_of_content
 from operators.files.metadata import BlockMetadata, FileVersion
-from operators.reader.compression.recognition import CompressionSetting, expected_compression
+from operators.reader.compression.recognition import CompressionSetting
 from operators.reader.compression.stream import KEPT_BYTES, CorruptArchiveError, DecompressedFile
 from operators.reader.content import block_content
 from operators.reader.formats import RECORD_FORMATS
@@ -73,7 +73,7 @@ def outcome(path: Path, format: Any, setting: CompressionSetting = "auto") -> tu
     rejects: list[bytes] = []
     with StorageContext.default().open_file(str(path), None) as file:
         block = BlockMetadata(1, str(path), FileVersion(file.size_bytes), 0, file.size_bytes, True)
-        source, seen, *_ = block_content(file, block, setting, chosen, expected_compression(block, setting))
+        source, seen, *_ = block_content(file, block, setting, chosen)
         records: list[tuple[int, bytes]] = []
         for batch in chosen.read(source, seen, ByteAccounting(block.url, Counter(), rejects.append)):
             records += zip(batch.offsets().tolist(), batch.to_pylist(), strict=True)
@@ -206,7 +206,7 @@ def test_only_the_first_block_of_a_compressed_file_has_records(tmp_path: Path) -
     with StorageContext.default().open_file(str(path), None) as file:
         for start in range(0, size, 7):
             block = BlockMetadata(1, str(path), FileVersion(size), start, min(start + 7, size), False)
-            source, seen, *_ = block_content(file, block, "auto", chosen, expected_compression(block, "auto"))
+            source, seen, *_ = block_content(file, block, "auto", chosen)
             for batch in chosen.read(source, seen, ByteAccounting(str(path), Counter(), None)):
                 found += batch.to_pylist()
     assert found == [b"a", b"b"]

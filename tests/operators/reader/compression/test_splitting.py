@@ -97,7 +97,7 @@ def read_cut(codec_name: str, compressed: bytes, block_size: int, format: Any, l
         chains = None if progress.is_over else chains_of(source, block, compression, look_back_bytes)
         block, progress = assign_range(block, chains, progress, look_back_bytes)
         accounting = ByteAccounting(url, Counter(), None)
-        content, seen, *_ = block_content(source, block, "auto", made, compression)
+        content, seen, *_ = block_content(source, block, "auto", made)
         for batch in ContentReader(made, "none").read(content, seen, accounting):
             accounting.count(batch)
             records += zip(batch.offsets().tolist(), batch.to_pylist(), strict=True)
