@@ -8,7 +8,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FrameType
 
 from dagflow.errors import cut_text
@@ -43,10 +43,17 @@ DEFAULT_LIMITS = StallLimits()
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """A stall of some work, or its end."""
+    """A stall of some work, or its end.
+
+    Attributes:
+        call: The call that stalls; None for work outside of all calls.
+        emitted: How much its operator has emitted during the stall, without taking input.
+    """
 
     seconds: float
     is_over: bool
+    call: ActiveCall | None = None
+    emitted: int = 0
 
 
 _OWN_FRAMES = f"{os.sep}dagflow{os.sep}execution{os.sep}"
@@ -134,19 +141,6 @@ class Watched:
         return self.detector.look(mark)
 
 
-@dataclass(frozen=True, slots=True)
-class StallNotice:
-    """A call that stalls, or that makes progress again; `emitted` counts what it has emitted during the stall."""
-
-    watched: Watched
-    stall: Stall
-    emitted: int = 0
-
-    @property
-    def call(self) -> ActiveCall | None:
-        return self.watched.call
-
-
 class ChainWatch:
     """Compares the input that calls of operators have taken; used by one thread, beside the one that runs the chain.
 
@@ -170,30 +164,37 @@ class ChainWatch:
         self._now = now
         self._watched: dict[ActiveCall | None, Watched] = {}
 
-    def look(self) -> list[StallNotice]:
+    def look(self) -> list[Stall]:
         """The notices that are due: each stall once, and its end once."""
         calls: list[ActiveCall | None] = [*self._chain.calls]
         if self._chain.active_call is None:
             calls.append(None)
         ended = [self._watched.pop(call) for call in [*self._watched] if call not in calls]
-        notices = [_over(watched) for watched in ended if watched.detector.is_reported]
+        notices = [
+            Stall(watched.detector.stood_s, is_over=True, call=watched.call)
+            for watched in ended
+            if watched.detector.is_reported
+        ]
         for call in calls:
             watched, emitted = self._watched_of(call), self._emitted_by(call)
             stall = watched.look(self._mark_of(watched, emitted), emitted)
             if stall is not None:
-                notices.append(StallNotice(watched, stall, emitted - watched.emitted))
-        if any(notice.stall.is_over for notice in notices):
+                notices.append(replace(stall, call=call, emitted=emitted - watched.emitted))
+        if any(notice.is_over for notice in notices):
             # The end is reported for the task as a whole: calls that still stall are reported again.
             for watched in self._watched.values():
                 watched.detector.is_reported = False
         return notices
 
-    def longest(self) -> StallNotice | None:
+    def stood_s(self, call: ActiveCall | None) -> float:
+        return self._watched[call].detector.stood_s if call in self._watched else 0.0
+
+    def longest(self) -> Stall | None:
         watched = max(self._watched.values(), key=lambda call: call.detector.stood_s, default=None)
         if watched is None:
             return None
-        stall = Stall(watched.detector.stood_s, is_over=False)
-        return StallNotice(watched, stall, self._emitted_by(watched.call) - watched.emitted)
+        emitted = self._emitted_by(watched.call) - watched.emitted
+        return Stall(watched.detector.stood_s, is_over=False, call=watched.call, emitted=emitted)
 
     def _watched_of(self, call: ActiveCall | None) -> Watched:
         if call not in self._watched:
@@ -210,7 +211,3 @@ class ChainWatch:
         if watched.call is None:
             return self._chain.mark(), self._progress()
         return self._chain.mark_of(watched.call, watched.emitted_in_it(emitted)), self._progress()
-
-
-def _over(watched: Watched) -> StallNotice:
-    return StallNotice(watched, Stall(watched.detector.stood_s, is_over=True))

@@ -18,7 +18,7 @@ from msgspec import structs
 
 from dagflow.errors import RunStoppedError
 from dagflow.execution.failures import ActiveCall
-from dagflow.execution.stalls import ChainWatch, StallLimits, StallNotice, stacks_of
+from dagflow.execution.stalls import ChainWatch, Stall, StallLimits, stacks_of
 from dagflow.execution.task_progress import StallReport, TaskActivity, TaskMessage
 
 TIMEOUT_CODE = 75
@@ -82,7 +82,7 @@ class TaskWatch:
         # Held while the task is ended: then its thread, or process, works for no later task. Also held while a stall is
         # reported: a task that ends meanwhile has to report that the stall is over.
         self._ending = threading.Lock()
-        self._reported: dict[ActiveCall | None, tuple[StallReport, StallNotice]] = {}
+        self._reported: dict[ActiveCall | None, StallReport] = {}
         self._task = 0
         self._threads_before: frozenset[int | None] = frozenset()
 
@@ -101,8 +101,8 @@ class TaskWatch:
             self._is_over.set()
             if self._ends_process:
                 faulthandler.cancel_dump_traceback_later()
-        for report, notice in list(self._reported.values()):
-            self._send_end(report, notice.watched.detector.stood_s)
+        for call, report in list(self._reported.items()):
+            self._send_end(report, self._chain.stood_s(call))
 
     @property
     def _ends_process(self) -> bool:
@@ -133,18 +133,18 @@ class TaskWatch:
             with self._ending:
                 if self._is_over.is_set():
                     return
-                if notice.stall.is_over:
-                    self._send_end(self._reported.pop(notice.call)[0], notice.stall.seconds)
+                if notice.is_over:
+                    self._send_end(self._reported.pop(notice.call), notice.seconds)
                 else:
-                    self._reported[notice.call] = self._send_stall(notice), notice
+                    self._reported[notice.call] = self._send_stall(notice)
         self._report()
         longest = self._chain.longest() if self._stall_limits.timeout_s > 0 else None
-        if longest is not None and longest.stall.seconds >= self._stall_limits.timeout_s:
+        if longest is not None and longest.seconds >= self._stall_limits.timeout_s:
             self._end(longest)
 
-    def _send_stall(self, notice: StallNotice, *, is_ended: bool = False) -> StallReport:
+    def _send_stall(self, notice: Stall, *, is_ended: bool = False) -> StallReport:
         stack, work = stacks_of(self._task, self._is_of_task), self._work(notice.call)
-        seconds, timeout_s = notice.stall.seconds, self._stall_limits.timeout_s
+        seconds, timeout_s = notice.seconds, self._stall_limits.timeout_s
         report = StallReport(work, seconds, stack, False, is_ended, timeout_s, notice.emitted)
         self._send(report)
         return report
@@ -155,7 +155,7 @@ class TaskWatch:
     def _is_of_task(self, thread: threading.Thread) -> bool:
         return thread.ident not in self._threads_before and thread.ident != threading.get_ident()
 
-    def _end(self, notice: StallNotice) -> None:
+    def _end(self, notice: Stall) -> None:
         with self._ending:
             if self._is_over.is_set():
                 return

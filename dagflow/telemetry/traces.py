@@ -6,9 +6,8 @@ run that follows its input for months could be neither sampled nor shown.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
 
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk.resources import Resource
@@ -23,58 +22,42 @@ from dagflow.spec.app_spec import HttpTarget
 from dagflow.telemetry.event_queue import EventQueue, post
 
 
-@dataclass(frozen=True, slots=True)
-class WindowTrace:
-    """The trace of one window; small, because many may wait to be sent.
+def spans_of(window: Window, resource: Resource, scope: InstrumentationScope) -> list[ReadableSpan]:
+    """The span of a committed window, and those of its phases below it."""
+    plan, did = window.plan, window.intent
+    if did is None:
+        raise ValueError(f"window {plan.window_id} is not committed")
+    emitted_ms = plan.emitted_ms or plan.planned_ms
+    times_ms = [emitted_ms, plan.planned_ms, did.started_ms, did.finished_ms, did.committed_ms, window.published_ms]
+    # Times of tasks come from other clocks, or are unknown: no phase ends before it begins.
+    moments_ms = list(accumulate(times_ms, max))
+    figures = {
+        "dagflow.input.bytes": did.counters.total(names.BYTES),
+        "dagflow.input.blocks": did.counters.total(names.BLOCKS),
+        "dagflow.output.files": len(did.files),
+        "dagflow.output.records": sum(file.records for file in did.files),
+        "dagflow.rejects": did.counters.total(names.REJECTED),
+    }
+    ids = RandomIdGenerator()
+    trace_id, root = ids.generate_trace_id(), ids.generate_span_id()
 
-    Attributes:
-        moments_ms: When each phase began, and the last one ended, in milliseconds since 1970.
-        figures: Its figures by the name of the attribute.
-    """
+    def span(name: str, span_id: int, start_ms: int, end_ms: int, **attributes: int) -> ReadableSpan:
+        return ReadableSpan(
+            name,
+            SpanContext(trace_id, span_id, is_remote=False),
+            None if span_id == root else SpanContext(trace_id, root, is_remote=False),
+            resource,
+            {"dagflow.window": plan.window_id, **attributes},
+            start_time=start_ms * 1_000_000,
+            end_time=end_ms * 1_000_000,
+            instrumentation_scope=scope,
+        )
 
-    window_id: int
-    moments_ms: tuple[int, ...]
-    figures: dict[str, int]
-
-    @classmethod
-    def of(cls, window: Window) -> WindowTrace:
-        plan, did = window.plan, window.intent
-        if did is None:
-            raise ValueError(f"window {plan.window_id} is not committed")
-        emitted_ms = plan.emitted_ms or plan.planned_ms
-        moments = [emitted_ms, plan.planned_ms, did.started_ms, did.finished_ms, did.committed_ms, window.published_ms]
-        # Times of tasks come from other clocks, or are unknown: no phase ends before it begins.
-        for index in range(1, len(moments)):
-            moments[index] = max(moments[index], moments[index - 1])
-        figures = {
-            "dagflow.input.bytes": did.counters.total(names.BYTES),
-            "dagflow.input.blocks": did.counters.total(names.BLOCKS),
-            "dagflow.output.files": len(did.files),
-            "dagflow.output.records": sum(file.records for file in did.files),
-            "dagflow.rejects": did.counters.total(names.REJECTED),
-        }
-        return cls(plan.window_id, tuple(moments), figures)
-
-    def spans(self, resource: Resource, scope: InstrumentationScope) -> Iterator[ReadableSpan]:
-        """The span of the window, and those of its phases below it."""
-        ids = RandomIdGenerator()
-        trace_id, root = ids.generate_trace_id(), ids.generate_span_id()
-
-        def span(name: str, span_id: int, start_ms: int, end_ms: int, **attributes: int) -> ReadableSpan:
-            return ReadableSpan(
-                name,
-                SpanContext(trace_id, span_id, is_remote=False),
-                None if span_id == root else SpanContext(trace_id, root, is_remote=False),
-                resource,
-                {"dagflow.window": self.window_id, **attributes},
-                start_time=start_ms * 1_000_000,
-                end_time=end_ms * 1_000_000,
-                instrumentation_scope=scope,
-            )
-
-        yield span("window", root, self.moments_ms[0], self.moments_ms[-1], **self.figures)
-        for phase, moments_ms in zip(PHASES, pairwise(self.moments_ms), strict=True):
-            yield span(f"window {phase}", ids.generate_span_id(), *moments_ms)
+    phases = zip(PHASES, pairwise(moments_ms), strict=True)
+    return [
+        span("window", root, moments_ms[0], moments_ms[-1], **figures),
+        *(span(f"window {phase}", ids.generate_span_id(), *ends_ms) for phase, ends_ms in phases),
+    ]
 
 
 class TraceReporter:
@@ -93,12 +76,12 @@ class TraceReporter:
         self._queue = EventQueue("traces", str(target), self._send)
 
     def committed(self, window: Window) -> None:
-        self._queue.add(WindowTrace.of(window))
+        self._queue.add(spans_of(window, self._resource, self._scope))
 
     def close(self, by_s: float) -> None:
         """Wait until all traces are sent, or until by_s by time.monotonic()."""
         self._queue.close(by_s)
 
-    def _send(self, traces: Sequence[WindowTrace]) -> str:
-        spans = [span for trace in traces for span in trace.spans(self._resource, self._scope)]
+    def _send(self, traces: Sequence[list[ReadableSpan]]) -> str:
+        spans = [span for trace in traces for span in trace]
         return post(self._target, encode_spans(spans).SerializeToString(), content_type="application/x-protobuf")

@@ -52,7 +52,7 @@ class WatchedChain:
         self.now += seconds
         for found in self.watch.look():
             operator = None if found.call is None else found.call.operator
-            self.reported.append((operator, found.stall.is_over, found.stall.seconds, found.emitted))
+            self.reported.append((operator, found.is_over, found.seconds, found.emitted))
 
     def feed(self, *records: bytes) -> None:
         """Give one batch to `up`."""

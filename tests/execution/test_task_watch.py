@@ -9,7 +9,7 @@ import threading
 from typing_extensions import override
 
 from dagflow.execution.failures import ActiveCall
-from dagflow.execution.stalls import ChainWatch, Stall, StallDetector, StallLimits, StallNotice, Watched
+from dagflow.execution.stalls import ChainWatch, Stall, StallLimits
 from dagflow.execution.task_progress import StallReport, TaskActivity, TaskMessage
 from dagflow.execution.task_watch import SHARED_HOST, TaskTimeoutError, TaskWatch
 from tests.cli.processes import PATIENCE_S
@@ -52,15 +52,15 @@ class StillAfterTheEnd(ChainWatch):
         self.thread = 0
 
     @override
-    def look(self) -> list[StallNotice]:
+    def look(self) -> list[Stall]:
         self.thread = threading.get_ident()
         self.is_looking.set()
         assert self.is_over.wait(30)
         return []
 
     @override
-    def longest(self) -> StallNotice:
-        return StallNotice(Watched(None, StallDetector(1.0), 0, 0), Stall(3600.0, is_over=False))
+    def longest(self) -> Stall:
+        return Stall(3600.0, is_over=False)
 
 
 def test_a_task_that_is_over_is_not_ended() -> None:
@@ -87,15 +87,19 @@ class StillAtItsEnd(ChainWatch):
     """Finds once that the task is stalled."""
 
     def __init__(self) -> None:
-        self._found = [StallNotice(Watched(None, StallDetector(1.0), 0, 0), Stall(1.0, is_over=False))]
+        self._found = [Stall(1.0, is_over=False)]
 
     @override
-    def look(self) -> list[StallNotice]:
+    def look(self) -> list[Stall]:
         return [self._found.pop()] if self._found else []
 
     @override
-    def longest(self) -> StallNotice | None:
+    def longest(self) -> Stall | None:
         return None
+
+    @override
+    def stood_s(self, call: ActiveCall | None) -> float:
+        return 1.0
 
 
 def test_a_task_that_ends_while_a_stall_is_reported_says_it_has_gone_on() -> None:
