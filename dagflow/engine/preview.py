@@ -9,7 +9,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dagflow.api.columns.column_typing import type_name
+import pyarrow as pa
+
+from dagflow.api.columns.column_typing import StreamColumns, type_name
 from dagflow.api.columns.json_values import readable_rows
 from dagflow.api.context import Skipped
 from dagflow.api.records import UNKNOWN, RecordBatch
@@ -24,6 +26,8 @@ from dagflow.execution.program import Program
 from dagflow.plan.logical import LogicalPlan, own_port
 from dagflow.plan.physical import PortRef
 from dagflow.plan.placement import PlacedApp
+from dagflow.plan.stream_columns import asks_for_columns, stream_columns
+from dagflow.spec.problems import Problems
 from dagflow.storage.location import redacted
 
 
@@ -191,3 +195,39 @@ def _columns_of(batches: list[RecordBatch]) -> dict[str, str]:
         for column in batch.to_arrow().schema:
             found.setdefault(column.name, {})[type_name(column.type)] = None
     return {name: " or ".join([each for each in types if each != "null"] or types) for name, types in found.items()}
+
+
+def header_problems(app: LogicalPlan) -> list[Problem]:
+    """The problems of an app with the columns of the first file, such as the names in the header of CSV.
+
+    This includes problems that operators find only once they are prepared, as writers of tables do. Input that
+    does not exist, has no records, or cannot be read gives no problems.
+
+    Args:
+        app: The app, checked as far as it declares columns, with its operators prepared as far as possible.
+    """
+    seen: dict[PortRef, StreamColumns] = {}
+    files: dict[str, None] = {}
+    for port, declared in _open_ports(app):
+        try:
+            found = preview(app, PreviewOptions(at=str(port), records=1, read_bytes=1))
+        except DagflowError:
+            continue
+        if declared.others is not None and found.records and found.files:
+            named = declared.with_names(found.columns)
+            seen[port] = StreamColumns(pa.schema([named.field(name).with_metadata(None) for name in found.columns]))
+            files[found.files[0]] = None
+    problems = Problems()
+    stream_columns(app, problems, seen)
+    source = f" (columns of {' and '.join(files)})" if files else ""
+    return [replace(each, message=f"{each.message}{source}") for each in problems.found]
+
+
+def _open_ports(app: LogicalPlan) -> Iterator[tuple[PortRef, StreamColumns]]:
+    """The ports of readers that declare only some of their columns, and lead to an operator that asks for columns."""
+    for port, columns in stream_columns(app, Problems()).items():
+        is_reader = "input" not in app.operators[port.operator].operator.input_ports
+        targets = [edge.target.operator for edge in app.edges if edge.source == port]
+        is_asked = any(asks_for_columns(app.operators[target]) for target in targets)
+        if is_reader and columns.others is not None and is_asked:
+            yield port, columns

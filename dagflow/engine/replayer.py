@@ -123,6 +123,8 @@ class _Rerun:
         """
         before = self.published
         replaced = [file for file in before.files if file.target and file.final_url not in self.kept]
+        # The facts about their values say nothing any more.
+        facts = [FileFacts(file.target, partition=file.facts.partition if file.facts else {}) for file in replaced]
         return WindowReplay(
             replace(self.intent, committed_ms=now_ms()),
             sorted(before.urls - self.kept - new),
@@ -130,7 +132,7 @@ class _Rerun:
             before.intent.accounting,
             number,
             sorted(self.kept),
-            [replace(file, pending_url="", token="", facts=_what_and_where(file)) for file in replaced],
+            [replace(file, pending_url="", token="", facts=own) for file, own in zip(replaced, facts, strict=True)],
         )
 
 
@@ -279,11 +281,6 @@ class Replayer(WindowLoop):
         is_again = planned.window_id in self._scope.again
         mergers = {merger_name(name): name for name in planned.takes}
         return lambda part: mergers[part.stage] not in replaced if part.stage in mergers else not is_again
-
-
-def _what_and_where(file: PendingFile) -> FileFacts:
-    """The facts of a file without those about its values."""
-    return FileFacts(file.target, partition={} if file.facts is None else file.facts.partition)
 
 
 def _failure_of(results: Sequence[TaskResult], window: _Published) -> DagflowError | None:

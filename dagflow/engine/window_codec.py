@@ -27,7 +27,7 @@ from dagflow.journal.planned_tuples import (
 )
 from dagflow.journal.saved_state import LateTuples, SavedState
 from dagflow.journal.windows import PlannedTuples, WindowPlan
-from dagflow.plan.physical import Exchange, PhysicalPlan, PortRef
+from dagflow.plan.physical import PhysicalPlan, PortRef
 from dagflow.storage.pending import PendingFile
 
 
@@ -54,13 +54,10 @@ class WindowCodec:
     def _kind(self, target: PortRef) -> type:
         return self._operators[target.operator].input_ports[target.port].type
 
-    def _assigned(self, target: PortRef) -> Exchange:
-        inputs = self._plan.stage_of(target.operator).inputs
-        return next(exchange for exchange in inputs if exchange.is_assigned and exchange.edge.target == target)
-
     def plan_of(self, emission: Emission, counts: Mapping[str, int]) -> WindowPlan:
         """Decide which partition gets which tuples, in a form that the journal keeps."""
         state = replace(emission.plan.control_state, late=list(self._encode_late(emission)))
+        discovered_ms = (discovered_ms_of(item) for items in emission.tuples.values() for item in items)
         return replace(
             emission.plan,
             config_hash=self._fingerprint,
@@ -68,7 +65,7 @@ class WindowCodec:
             partitions=dict(counts),
             control_state=state,
             planned_ms=now_ms(),
-            discovered_ms=_discovered_ms(emission),
+            discovered_ms=min(filter(None, discovered_ms), default=0),
         )
 
     def _inputs_of(self, emission: Emission, counts: Mapping[str, int]) -> dict[str, PlannedTuples]:
@@ -76,11 +73,12 @@ class WindowCodec:
         window_id = emission.plan.window_id
         inputs: dict[str, PlannedTuples] = {}
         for target, items in emission.tuples.items():
-            kind, exchange = self._kind(target), self._assigned(target)
+            kind, stage = self._kind(target), self._plan.stage_of(target.operator)
+            exchange = next(each for each in stage.inputs if each.is_assigned and each.edge.target == target)
             if exchange.routing == "assigned_to_all":
                 encoded, lengths = self._encoded(target, kind, list(items), window_id), None
             else:
-                shares = assigned_shares(exchange, items, counts[self._plan.stage_of(target.operator).head])
+                shares = assigned_shares(exchange, items, counts[stage.head])
                 encoded = self._encoded(
                     target, kind, [item for share in shares for item in share], emission.plan.window_id
                 )
@@ -195,12 +193,6 @@ class WindowCodec:
             parts=parts or {},
             prescans=planned.control_state.prescans,
         )
-
-
-def _discovered_ms(emission: Emission) -> int:
-    """When the oldest input of an emission was discovered; 0 where its tuples do not record it."""
-    items = (item for given in emission.tuples.values() for item in given)
-    return min(filter(None, map(discovered_ms_of, items)), default=0)
 
 
 def taking_ports(plan: PhysicalPlan) -> set[str]:

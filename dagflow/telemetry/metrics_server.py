@@ -13,9 +13,6 @@ from dagflow.errors import DagflowError
 from dagflow.report.endpoints import ENDPOINTS, Answer
 from dagflow.report.reading import Source
 
-MOST_HANDLERS = 8
-"""How many requests are answered at the same time; further ones are refused with 503."""
-
 MOST_CONNECTIONS = 32
 """Each takes a thread and a descriptor of the run; further ones are closed at once."""
 
@@ -63,7 +60,6 @@ class _Server(ThreadingHTTPServer):
 
     def __init__(self, source: Source, address: tuple[str, int], request_s: float) -> None:
         self.source, self.request_s = source, request_s
-        self.slots = threading.BoundedSemaphore(MOST_HANDLERS)
         self._connections = threading.BoundedSemaphore(MOST_CONNECTIONS)
         super().__init__(address, _Handler)
 
@@ -100,13 +96,8 @@ class _Handler(BaseHTTPRequestHandler):
         if "Origin" in self.headers or self.headers.get("Sec-Fetch-Site", "none") != "none":
             return self._send(Answer(403, "text/plain; charset=utf-8", "other sites get no answer\n"))
         answer = Answer(404, "text/plain; charset=utf-8", "there are /metrics, /healthz and /readyz\n")
-        if (given := ENDPOINTS.get(self.path.partition("?")[0])) is not None:
-            if not self.server.slots.acquire(blocking=False):
-                return self._send(Answer(503, "text/plain; charset=utf-8", "too many requests at once\n"))
-            try:
-                answer = given([self.server.source()])
-            finally:
-                self.server.slots.release()
+        if (endpoint := ENDPOINTS.get(self.path.partition("?")[0])) is not None:
+            answer = endpoint([self.server.source()])
         return self._send(answer)
 
     do_HEAD = do_GET

@@ -17,8 +17,8 @@ from dagflow.cli.locations import load, note_beside
 from dagflow.cli.output import count
 from dagflow.cli.shared_options import Settings, set_option
 from dagflow.engine.estimate import estimate
-from dagflow.engine.header_columns import header_problems
 from dagflow.engine.preparation import require_outside, require_paths_apart, target_problems
+from dagflow.engine.preview import header_problems
 from dagflow.errors import DagflowError, MissingError, PlanError, StorageError, own_name
 from dagflow.plan.accumulators import results_of_windows, wants_to_follow
 from dagflow.plan.logical import LogicalPlan

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from dagflow.engine import header_columns
-from dagflow.engine.header_columns import header_problems
+from dagflow.engine import preview
 from dagflow.engine.preparation import target_problems
+from dagflow.engine.preview import header_problems
 from dagflow.engine.run import run
 from dagflow.errors import PlanError
 from dagflow.plan.load import load_app
@@ -98,7 +98,7 @@ def test_input_is_not_looked_at_where_the_app_names_all_columns(folder: Path, mo
     def refuse(*_: object) -> None:
         raise AssertionError("the input was read")
 
-    monkeypatch.setattr(header_columns, "preview", refuse)
+    monkeypatch.setattr(preview, "preview", refuse)
     (folder / "app.yaml").write_text(APP.format(columns="[shpo, qty, price]", files="in").replace("qty > 0 and", ""))
     text = (folder / "app.yaml").read_text().replace("price * qty", "upper(price)")
     (folder / "app.yaml").write_text(text)
