@@ -40,7 +40,7 @@ from operators.splitter.changes.renames.cases import Continuing
 from operators.splitter.changes.renames.copies import COPY_GRACE_S
 from operators.splitter.changes.renames.found_files import FileDecision, FoundFile, IndexNotes, names_to_know
 from operators.splitter.changes.renames.rename_detector import RenameDetector
-from operators.splitter.index.entries import SHORTER, IndexEntry, ReadVersion, is_part
+from operators.splitter.index.entries import SHORTER, IndexEntry
 from operators.splitter.index.file_index import FileIndex
 from operators.splitter.index.fingerprinting import FilePrefix, InTasks, prefixes_of, take_fingerprints
 from operators.splitter.index.index_view import IndexEntries, IndexView
@@ -395,14 +395,14 @@ class ChangeDetector:
                 present.append(replace(decision, file=replace(decision.file, files=files)))
         return present
 
-    def _find_read_versions(self, decisions: Sequence[FileDecision]) -> dict[bytes, ReadVersion]:
+    def _find_read_versions(self, decisions: Sequence[FileDecision]) -> dict[bytes, IndexEntry]:
         """The parts read of versions that are replaced or have moved, by name; for a gone tail, the part before it."""
         taken = {decision.file.name: decision.file.entry for decision in decisions if decision.file.entry is not None}
         taken |= {
             decision.version.name: decision.version.entry for decision in decisions if decision.version is not None
         }
         before = self._changed.read_before({name: entry for name, entry in taken.items() if entry.fate.is_gone})
-        return {name: before.get(name, ReadVersion(entry, is_part(name))) for name, entry in taken.items()}
+        return taken | before
 
     def _remember_emitted(self, emitted: Iterable[ListedFiles]) -> None:
         for files in emitted:

@@ -21,7 +21,7 @@ from dagflow.storage.fingerprint import UNKNOWN, file_id_of
 from dagflow.storage.location import redacted
 from operators.files.metadata import Fate, FileVersion
 from operators.files.rotation_names import uncompressed
-from operators.splitter.index.entries import EARLIER, PART, SHORTER, IndexEntry, ReadVersion, is_part
+from operators.splitter.index.entries import EARLIER, PART, SHORTER, IndexEntry
 from operators.splitter.index.file_index import FileIndex
 from operators.splitter.index.fingerprinting import FilePrefix
 from operators.splitter.index.index_view import IndexEntries
@@ -322,16 +322,16 @@ class ChangedFiles:
         """
         start, content_start = entry.read_until, 0
         if entry.fate is Fate.READ:
-            before, is_cut = entry, is_part(name)
+            before = entry
         elif name in (parts := self.read_before({name: entry})):
-            before, is_cut = parts[name]
+            before = parts[name]
         else:
             return files.continued(content_start=start) if is_content else replace(files, start=start)
         files = replace(files, is_rotated=files.is_rotated or entry.is_rotated)
         if start == files.stats[0].size_bytes and not is_content:
             # Nothing was added; what was left at the end is read, since the file is over.
             return closing(files, before)
-        if start and is_cut:
+        if start and before.is_part:
             # A gone block begins behind a record in progress that was left before it.
             start = before.size_bytes
         if not start and entry.fate is not Fate.REWRITTEN and self._goes_on_in_content(files.keys[0], name):
@@ -340,7 +340,7 @@ class ChangedFiles:
         known = before.fingerprint if is_behind and before.fingerprint > UNKNOWN else UNKNOWN
         if is_content and start:
             start, content_start = 0, start
-        rest = replace(files, start=start, begins_at_cut=is_behind and is_cut)
+        rest = replace(files, start=start, begins_at_cut=is_behind and before.is_part)
         return rest.continued(content_start=content_start, read_fingerprint=known)
 
     def put_back(self, files: ListedFiles, entry: IndexEntry) -> ListedFiles | None:
@@ -383,22 +383,22 @@ class ChangedFiles:
         stats = {name: files.stats[0] for name, (files, _) in tails.items()}
         return {
             name: (FilePrefix(tails[name][0].keys[0], entry.size_bytes, stats[name].file_id), entry.fingerprint)
-            for name, (entry, _) in parts.items()
+            for name, entry in parts.items()
             if entry.fingerprint > UNKNOWN
         }
 
-    def read_before(self, gone: Mapping[bytes, IndexEntry]) -> dict[bytes, ReadVersion]:
+    def read_before(self, gone: Mapping[bytes, IndexEntry]) -> dict[bytes, IndexEntry]:
         """How far files had been read before a version of them was gone or left out, by name."""
         slots = [name + slot for name in gone for slot in (SHORTER, PART)]
         known = self._index.find(slots) if slots else {}
         read = {}
         for name, entry in gone.items():
             limit = entry.read_until
-            slot_entries = [(known[name + slot], slot == PART) for slot in (SHORTER, PART) if name + slot in known]
+            parts = [known[name + slot] for slot in (SHORTER, PART) if name + slot in known]
             # If nothing was read of the content under this name, this may be more than the file's size.
-            within = [part for part in slot_entries if not limit or part[0].size_bytes <= limit]
+            within = [part for part in parts if not limit or part.size_bytes <= limit]
             if within:
-                read[name] = ReadVersion(*max(within, key=lambda part: part[0].size_bytes))
+                read[name] = max(within, key=lambda part: part.size_bytes)
         return read
 
 

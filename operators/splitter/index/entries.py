@@ -26,6 +26,7 @@ SCHEMA = pa.schema(
         ("rest_bytes", pa.int64()),
         ("fate", pa.int8()),
         ("is_rotated", pa.int8()),
+        ("is_part", pa.int8()),
     ]
 )
 # Not empty_table(), which imports pandas where it is installed.
@@ -47,6 +48,8 @@ class IndexEntry(NamedTuple):
         rest_bytes: How many bytes at its end were not read: if the fate is READ, because they are a record without
             delimiter, which waits for its end.
         is_rotated: Whether it was found under another name before: nothing is appended to it for long.
+        is_part: Whether it is the part of a version that committed windows have read: it ends between two blocks, so
+            that a record across its end was read with it.
     """
 
     size_bytes: int
@@ -57,11 +60,12 @@ class IndexEntry(NamedTuple):
     rest_bytes: int = 0
     fate: Fate = Fate.READ
     is_rotated: bool = False
+    is_part: bool = False
 
     @classmethod
     def of(cls, row: Sequence[int]) -> IndexEntry:
         entry = cls._make(row)
-        return entry._replace(fate=Fate(entry.fate), is_rotated=bool(entry.is_rotated))
+        return entry._replace(fate=Fate(entry.fate), is_rotated=bool(entry.is_rotated), is_part=bool(entry.is_part))
 
     @property
     def read_until(self) -> int:
@@ -132,14 +136,7 @@ def few_but(entries: pa.Table, paths: Sequence[bytes]) -> pa.Table:
 
 
 def count_through(paths: pa.BinaryArray, bound: bytes) -> int:
-    low, high = 0, len(paths)
-    while low < high:
-        middle = (low + high) // 2
-        if paths[middle].as_py() <= bound:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    return bisect_right(range(len(paths)), bound, key=lambda row: paths[row].as_py())
 
 
 def merged(tables: Sequence[pa.Table]) -> pa.Table:
@@ -193,38 +190,22 @@ EARLIER = b"\0"
 EARLIER_SLOTS = 16
 """Number of former versions of a path that are kept at most: their content may turn up under another name."""
 
-SHORTER = EARLIER + b"t"
+SHORTER = EARLIER + b"tail"
 """The slot for the version before the newest tail: if the tail is gone before it is read, this much was read."""
 
-PART = EARLIER + b"p"
+PART = EARLIER + b"part"
 """The slot for the part of a version that committed windows have read, where later windows read the rest."""
 
-EARLIER_PARTS = 4
-"""Number of former versions of a path that are kept at most if they were read in part."""
-
-_WHOLE = tuple(EARLIER + b"%x" % slot for slot in range(EARLIER_SLOTS))
-_PARTS = tuple(EARLIER + b"%xp" % slot for slot in range(EARLIER_PARTS))
-SLOTS = (b"", SHORTER, PART, *_WHOLE, *_PARTS)
+_EARLIER = tuple(EARLIER + b"%x" % slot for slot in range(EARLIER_SLOTS))
+SLOTS = (b"", SHORTER, PART, *_EARLIER)
 """Possible suffixes of a path in the index."""
 
 
-class ReadVersion(NamedTuple):
-    """The part of a file that was read.
-
-    Attributes:
-        entry: The bytes that were read, as a version of the file that ends behind them.
-        is_part: Whether they end between two blocks, so that a record across that offset was read with them.
-    """
-
-    entry: IndexEntry
-    is_part: bool = False
+def earlier_names(name: bytes) -> list[bytes]:
+    return [name + slot for slot in _EARLIER]
 
 
-def earlier_names(name: bytes, read: ReadVersion) -> list[bytes]:
-    return [name + slot for slot in (_PARTS if read.is_part else _WHOLE)]
-
-
-def earlier_name(name: bytes, read: ReadVersion, known: Mapping[bytes, IndexEntry]) -> bytes:
+def earlier_name(name: bytes, read: IndexEntry, known: Mapping[bytes, IndexEntry]) -> bytes:
     """The name in the index for a former version of a path: its own, a free one, or that of the oldest.
 
     Args:
@@ -233,15 +214,6 @@ def earlier_name(name: bytes, read: ReadVersion, known: Mapping[bytes, IndexEntr
 
     def rank(slot: bytes) -> tuple[bool, int]:
         entry = known.get(slot)
-        return (True, -1) if entry is None else (entry.version != read.entry.version, entry.taken_millis)
+        return (True, -1) if entry is None else (entry.version != read.version, entry.taken_millis)
 
-    return min(earlier_names(name, read), key=rank)
-
-
-def shorter_name(name: bytes, read: ReadVersion) -> bytes:
-    """The name in the index for the part that was read of a file whose rest is taken under a name."""
-    return name + (PART if read.is_part else SHORTER)
-
-
-def is_part(name: bytes) -> bool:
-    return name.partition(EARLIER)[2].endswith(b"p")
+    return min(earlier_names(name), key=rank)

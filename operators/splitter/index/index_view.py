@@ -14,7 +14,14 @@ from dagflow.storage.columns import binary_column, bool_column, numbers_of, posi
 from dagflow.storage.objects import ObjectStore
 from operators.files.metadata import Fate
 from operators.splitter.index.entries import SCHEMA, IndexEntry, few_but, within
-from operators.splitter.index.sorted_runs import GROUP_ROWS, Run, RunCursor
+from operators.splitter.index.sorted_runs import (
+    GROUP_ROWS,
+    Run,
+    RunCursor,
+    groups_with_rest,
+    identities_in,
+    rows_with_identities,
+)
 
 NEAR_ROWS = 16 * GROUP_ROWS
 """Largest number of rows of runs in memory between the first and last path of a step, which has fewer paths."""
@@ -99,7 +106,7 @@ class IndexView:
         for table in self._tables:
             yield numbers_of(table.column("identity"))
         for run in self.runs:
-            yield from RunCursor(self._required_store, run).identities()
+            yield from identities_in(self._required_store, run)
 
     def paths_with(self, identities: npt.NDArray[np.int64]) -> list[bytes]:
         paths: set[bytes] = set()
@@ -107,14 +114,14 @@ class IndexView:
             is_wanted = np.isin(numbers_of(table.column("identity")), identities)
             paths.update(table.column("path").filter(bool_column(is_wanted)).to_pylist())
         for run in self.runs:
-            for table in RunCursor(self._required_store, run).with_identities(identities):
+            for table in rows_with_identities(self._required_store, run, identities):
                 paths.update(table.column("path").to_pylist())
         return sorted(paths)
 
     def paths_with_rest(self, most: int) -> list[bytes]:
         """The first paths of entries, including older ones of a path, with bytes at their ends that were not read."""
         paths: set[bytes] = set()
-        runs = (table for run in self.runs for table in RunCursor(self._required_store, run).with_rest())
+        runs = (table for run in self.runs for table in groups_with_rest(self._required_store, run))
         for table in itertools.chain(self._tables, runs):
             has_rest = bool_column(numbers_of(table.column("rest_bytes")) > 0)
             paths.update(table.column("path").filter(has_rest).to_pylist()[: most - len(paths)])
@@ -134,7 +141,7 @@ class IndexEntries:
     def __init__(self, known: npt.NDArray[np.bool_], columns: Sequence[npt.NDArray[Any]]) -> None:
         self.known = known
         self.size_bytes, self.mtime_ns, self.identity, self.taken_millis = columns[:4]
-        self.fingerprint, self.rest_bytes, self.fate, self.is_rotated = columns[4:]
+        self.fingerprint, self.rest_bytes, self.fate, self.is_rotated = columns[4:8]
         self._columns = columns
 
     @property

@@ -134,32 +134,30 @@ class PendingFingerprints:
         wanted, known = binary_column(paths), [*near, self._unfinished, self._late]
         return merged([table.filter(pc.is_in(table.column("path"), value_set=wanted)) for table in known])
 
-    def add(self, entries: pa.Table) -> None:
+    def add(self, entries: pa.Table, *, is_read: bool = True) -> None:
         """Make entries of the index pending; they are newer than all that were added before.
 
         Directories and empty files are not read: their entries only supersede older versions.
+
+        Args:
+            is_read: Whether readers report them; otherwise they only supersede older versions, whose reports come too
+                late.
         """
         with self._lock:
             self._encode_singles()
+            if not is_read:
+                if not (self._pending or self._late.num_rows):
+                    return
+                entries = _with_columns(entries, {"size_bytes": np.zeros(entries.num_rows, np.int64)})
             if entries.num_rows:
                 self._pending.append(_PendingWindow.of(self.window_id, entries))
 
-    def add_one(self, path: bytes, entry: IndexEntry) -> None:
-        """Make one entry pending; for a file that may grow, only to learn whether it was skipped."""
+    def add_one(self, path: bytes, entry: IndexEntry, *, is_read: bool = True) -> None:
+        """As add(), for one entry; for a file that may grow, only to learn whether it was skipped."""
         with self._lock:
-            self._single.append((path, entry))
-
-    def supersede(self, entries: pa.Table) -> None:
-        """Note versions in the index that no reader reports: reports of older versions come too late."""
-        with self._lock:
-            self._encode_singles()
-            if self._pending or self._late.num_rows:
-                unread = entries.set_column(1, SCHEMA.field(1), int64_column(np.zeros(entries.num_rows, np.int64)))
-                self._pending.append(_PendingWindow.of(self.window_id, unread))
-
-    def supersede_one(self, path: bytes, entry: IndexEntry) -> None:
-        with self._lock:
-            if self._single or self._pending or self._late.num_rows:
+            if is_read:
+                self._single.append((path, entry))
+            elif self._single or self._pending or self._late.num_rows:
                 self._single.append((path, entry._replace(size_bytes=0)))
 
     def are_pending(self, paths: Sequence[bytes]) -> npt.NDArray[np.bool_]:
@@ -242,7 +240,8 @@ class PendingFingerprints:
         for row in entries.to_pylist():
             part = farthest[row["path"]]
             if (row["size_bytes"], row["mtime_ns"]) == (part.size_bytes, part.mtime_ns):
-                entry = IndexEntry(part.end, part.mtime_ns, row["identity"], row["taken_millis"], part.fingerprint)
+                version = part.end, part.mtime_ns, row["identity"]
+                entry = IndexEntry(*version, row["taken_millis"], part.fingerprint, is_part=True)
                 known.append((row["path"] + PART, entry))
         if not known:
             return NO_ENTRIES
@@ -318,7 +317,7 @@ def _entries_in(events: Sequence[FileFingerprints], roots: Roots) -> pa.Table:
     read = np.repeat([event.read_bytes for event in parts], [len(event.sizes) for event in parts]).astype(np.int64)
     rest = np.where(fates == Fate.READ, waiting, sizes - read)
     unknown = np.zeros(len(paths), np.int64)
-    columns = sizes, mtimes, unknown, unknown, prints, rest, fates, unknown
+    columns = sizes, mtimes, unknown, unknown, prints, rest, fates, unknown, unknown
     numbers = map(number_column, SCHEMA.types[1:], columns)
     return newest(pa.Table.from_arrays([paths, *numbers], schema=SCHEMA))
 

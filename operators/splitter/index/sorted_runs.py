@@ -10,11 +10,12 @@ Source:
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import os
 import uuid
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -148,63 +149,42 @@ class _ParquetFile:
         return self._sink.getvalue()
 
 
-class _RunFiles:
-    """The files of a run, opened one by one as they are read.
+ReadGroup = Callable[[pq.ParquetFile, int], pa.Table | None]
+"""Reads what is needed of a row group; None for nothing."""
 
-    Kept apart from the cursor that holds its readers: with a cycle, files would stay open until it is collected.
 
-    Attributes:
-        wanted: Ascending paths; rows before the first, and between two of them, are not needed.
+def _tables_of(store: ObjectStore, files: Iterable[RunFile], read: ReadGroup) -> Iterator[pa.Table]:
+    """What is needed of each row group of some files, which are opened one by one.
+
+    Raises:
+        JournalError: A file is not as it was written.
+        StorageError: A file cannot be read.
     """
-
-    def __init__(self, store: ObjectStore, run: Run) -> None:
-        self._store = store
-        self.files = run.files
-        self.wanted: Sequence[bytes] = [b""]
-
-    def row_groups(self) -> Iterator[pa.Table]:
-        for file in self.files:
-            if not self._may_need(file.first, file.last):
-                continue
-            with self.opened(file) as parquet:
-                for group in range(parquet.num_row_groups):
-                    statistics = parquet.metadata.row_group(group).column(0).statistics
-                    is_known = statistics is not None and statistics.has_min_max
-                    if not is_known or self._may_need(statistics.min, statistics.max):
-                        yield _group(parquet, group).combine_chunks()
-
-    def _may_need(self, first: bytes, last: bytes) -> bool:
-        """Whether a wanted path may be in this range, or the range is behind them all, as later wanted paths may be."""
-        position = bisect_left(self.wanted, first)
-        return position == len(self.wanted) or self.wanted[position] <= last
-
-    @contextlib.contextmanager
-    def opened(self, file: RunFile) -> Iterator[pq.ParquetFile]:
-        """Open one of the files.
-
-        Raises:
-            JournalError: The file is not as it was written; this shows at the latest when it is read.
-            StorageError: The file cannot be read.
-        """
-        path = self._store.path_of(file.name)
-        try:
-            with pa.BufferReader(self._store.read(file.name)) if path is None else pa.OSFile(path) as source:
+    for file in files:
+        with _reported_damage(f"{store.url}/{file.name}"):
+            path = store.path_of(file.name)
+            with pa.BufferReader(store.read(file.name)) if path is None else pa.OSFile(path) as source:
                 _require_footer(source, file)
                 with pq.ParquetFile(source, page_checksum_verification=True) as parquet:
-                    yield parquet
-        except StorageError:
-            raise
-        except (pa.ArrowException, OSError) as error:
-            url = f"{self._store.url}/{file.name}"
-            # Arrow's errors about a file's contents are OSErrors as well, but without a number.
-            if isinstance(error, OSError) and error.errno:
-                raise storage_error(OSError(error.errno, os.strerror(error.errno)), url, "read") from error
-            reason = " ".join(str(error).split())
-            raise JournalError(
-                f"a file of the index of processed files was damaged after it was written: {reason}",
-                url=url,
-                hint=f"put the checkpoint back as it was, with its index, or {START_OVER}",
-            ) from error
+                    yield from filter(None, map(functools.partial(read, parquet), range(parquet.num_row_groups)))
+
+
+@contextlib.contextmanager
+def _reported_damage(url: str) -> Iterator[None]:
+    try:
+        yield
+    except StorageError:
+        raise
+    except (pa.ArrowException, OSError) as error:
+        # Arrow's errors about a file's contents are OSErrors as well, but without a number.
+        if isinstance(error, OSError) and error.errno:
+            raise storage_error(OSError(error.errno, os.strerror(error.errno)), url, "read") from error
+        reason = " ".join(str(error).split())
+        raise JournalError(
+            f"a file of the index of processed files was damaged after it was written: {reason}",
+            url=url,
+            hint=f"put the checkpoint back as it was, with its index, or {START_OVER}",
+        ) from error
 
 
 def _group(parquet: pq.ParquetFile, group: int, columns: list[str] | None = None) -> pa.Table:
@@ -230,13 +210,55 @@ def _footer_start(size: int, end: bytes) -> int:
     return max(0, size - _END_BYTES - int.from_bytes(end[:4], "little"))
 
 
+def identities_in(store: ObjectStore, run: Run) -> Iterator[npt.NDArray[np.int64]]:
+    """The identities of all rows, group by group, without reading the other columns."""
+    for table in _tables_of(store, run.files, lambda parquet, group: _group(parquet, group, ["identity"])):
+        yield numbers_of(table.column(0))
+
+
+def rows_with_identities(store: ObjectStore, run: Run, wanted: npt.NDArray[np.int64]) -> Iterator[pa.Table]:
+    """The rows with wanted identities; other columns are read only for groups that have any."""
+
+    def read(parquet: pq.ParquetFile, group: int) -> pa.Table | None:
+        is_wanted = np.isin(numbers_of(_group(parquet, group, ["identity"]).column(0)), wanted)
+        return _group(parquet, group).filter(bool_column(is_wanted)) if is_wanted.any() else None
+
+    return _tables_of(store, run.files, read)
+
+
+def groups_with_rest(store: ObjectStore, run: Run) -> Iterator[pa.Table]:
+    """The groups of files with bytes at their ends that were not read; files without such rows are not opened."""
+    return _tables_of(store, (file for file in run.files if file.has_rest), _group)
+
+
+def _groups_near(store: ObjectStore, run: Run, wanted: list[bytes]) -> Iterator[pa.Table]:
+    """The row groups that may have wanted paths, of which there may be others as soon as a group is read.
+
+    Apart from the cursor that holds it: with a cycle, files would stay open until it is collected.
+    """
+
+    def may_need(first: bytes, last: bytes) -> bool:
+        position = bisect_left(wanted, first)
+        # A range behind all wanted paths may have later ones.
+        return position == len(wanted) or wanted[position] <= last
+
+    def read(parquet: pq.ParquetFile, group: int) -> pa.Table | None:
+        statistics = parquet.metadata.row_group(group).column(0).statistics
+        is_known = statistics is not None and statistics.has_min_max
+        is_needed = not is_known or may_need(statistics.min, statistics.max)
+        return _group(parquet, group).combine_chunks() if is_needed else None
+
+    return _tables_of(store, (file for file in run.files if may_need(file.first, file.last)), read)
+
+
 class RunCursor:
     """Reads a run once, in order of path, with one row group in memory."""
 
     def __init__(self, store: ObjectStore, run: Run) -> None:
         self._first = run.files[0].first if run.files else b""
-        self._files = _RunFiles(store, run)
-        self._groups = self._files.row_groups()
+        # Ascending: rows before the first, and between two of them, are not needed.
+        self._wanted = [b""]
+        self._groups = _groups_near(store, run, self._wanted)
         self._group = NO_ENTRIES
         self._last = b""
 
@@ -281,7 +303,7 @@ class RunCursor:
             yield few_but(table, paths)
 
     def _read(self, wanted: Sequence[bytes], last: bytes) -> Iterator[pa.Table]:
-        self._files.wanted = wanted
+        self._wanted[:] = wanted
         # A run that begins further on is not opened yet: only the needed ones of adjacent runs are in memory.
         while self.first <= last and self.load():
             if self.first > last:
@@ -292,33 +314,6 @@ class RunCursor:
                 yield table
             if is_beyond:
                 break
-
-    def identities(self) -> Iterator[npt.NDArray[np.int64]]:
-        """The identities of all rows, group by group, without reading the other columns."""
-        for file in self._files.files:
-            with self._files.opened(file) as parquet:
-                for group in range(parquet.num_row_groups):
-                    column = _group(parquet, group, ["identity"]).column(0)
-                    yield numbers_of(column)
-
-    def with_identities(self, wanted: npt.NDArray[np.int64]) -> Iterator[pa.Table]:
-        """The rows with wanted identities; other columns are read only for groups that have any."""
-        for file in self._files.files:
-            with self._files.opened(file) as parquet:
-                for group in range(parquet.num_row_groups):
-                    column = _group(parquet, group, ["identity"]).column(0)
-                    is_wanted = np.isin(numbers_of(column), wanted)
-                    if is_wanted.any():
-                        yield _group(parquet, group).filter(bool_column(is_wanted))
-
-    def with_rest(self) -> Iterator[pa.Table]:
-        """The rows with bytes at their ends that were not read; files without such rows are not opened."""
-        for file in self._files.files:
-            if file.has_rest:
-                with self._files.opened(file) as parquet:
-                    for group in range(parquet.num_row_groups):
-                        table = _group(parquet, group)
-                        yield table.filter(bool_column(numbers_of(table.column("rest_bytes")) > 0))
 
 
 def compact(

@@ -49,7 +49,7 @@ class TakenFiles:
         """Record files or directories, with their notes; readers report all except noted, empty and remote files."""
         for name, entry in files.notes:
             self.index.record(name, entry._replace(taken_millis=now_millis))
-            self.pending.supersede_one(name, entry)
+            self.pending.add_one(name, entry, is_read=False)
         is_reported = files.root.is_local
         if len(files) == 1:
             self._record_one(files, now_millis, is_reported=is_reported)
@@ -60,10 +60,8 @@ class TakenFiles:
             prints[stats.size_bytes == 0] = EMPTY
         columns = stats.size_bytes, stats.mtime_ns, stats.identities
         entries = self.index.record_all(files.index_names, *columns, now_millis, prints)
-        if is_reported and not files.is_noted:
-            self.pending.add(entries)
-        elif is_reported:
-            self.pending.supersede(entries)
+        if is_reported:
+            self.pending.add(entries, is_read=not files.is_noted)
 
     def _record_one(self, files: ListedFiles, now_millis: int, *, is_reported: bool) -> None:
         stat = files.stats[0]
@@ -74,10 +72,8 @@ class TakenFiles:
         entry = IndexEntry(*version, now_millis, fingerprint, rest_bytes, is_rotated=files.is_rotated)
         name = files.index_names[0]
         self.index.record(name, entry)
-        if is_reported and stat.size_bytes > 0 and not files.is_noted:
-            self.pending.add_one(name, entry)
-        elif is_reported:
-            self.pending.supersede_one(name, entry)
+        if is_reported:
+            self.pending.add_one(name, entry, is_read=stat.size_bytes > 0 and not files.is_noted)
 
     def snapshot(self) -> TakenState:
         """The files that were taken."""

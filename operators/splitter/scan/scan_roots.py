@@ -152,16 +152,23 @@ def _glob(named: str, path: bytes, lister: Lister, storage: StorageContext) -> R
 
 
 def listed_in(root: Root) -> str:
-    try:
-        names = itertools.chain.from_iterable(entries.names for entries in root.lister.entries(below(root.base)))
-        present = [root.lister.url(name) for name in itertools.islice(names, _COMPARED_NAMES)]
-    except StorageError:
+    present = _names_in(below(root.base), root.lister)
+    if present is None:
         return ""
     unfinished = next((name for name in present if _is_unfinished_match(root, name)), "")
     if unfinished:
         return f"'{unfinished}', by its end, is not complete yet: name it by its path to read it all the same"
     more = ", …" if len(present) > _SHOWN_NAMES else ""
     return f"it holds {', '.join(present[:_SHOWN_NAMES])}{more}" if present else "it is empty"
+
+
+def _names_in(directory: bytes, lister: Lister) -> list[str] | None:
+    """The first names in a directory; None if it cannot be listed."""
+    try:
+        names = itertools.chain.from_iterable(entries.names for entries in lister.entries(directory))
+        return [lister.url(name) for name in itertools.islice(names, _COMPARED_NAMES)]
+    except StorageError:
+        return None
 
 
 def _is_unfinished_match(root: Root, name: str) -> bool:
@@ -175,13 +182,10 @@ def _closest(path: bytes, lister: Lister) -> str:
     parent, _, name = path.rpartition(b"/")
     while parent.count(b"/") > 1 and lister.kind(parent) != "directory":
         parent, _, name = parent.rpartition(b"/")
-    try:
-        names = itertools.chain.from_iterable(entries.names for entries in lister.entries(below(parent)))
-        present = [lister.url(name.rstrip(b"/")) for name in itertools.islice(names, _COMPARED_NAMES)]
-    except StorageError:
+    if (present := _names_in(below(parent), lister)) is None:
         return ""
     location, missing = redacted(lister.url(parent)) or "/", lister.url(name)
-    close = difflib.get_close_matches(missing, present, 1)
+    close = difflib.get_close_matches(missing, [entry.rstrip("/") for entry in present], 1)
     return f"did you mean {join(location, close[0])}?" if close else f"there is no '{missing}' in {location}"
 
 

@@ -145,8 +145,7 @@ class Walk:
         for listed in listing:
             if listed.names[:1] == [b""]:
                 listed = self._without_nameless(directory, states, listed)
-            entries = self._without_read_links(directory, states, listed, is_linked=is_linked)
-            entries = self._without_written(directory, states, entries, is_linked=is_linked)
+            entries = self._without_linked(directory, states, listed, is_linked=is_linked)
             names = entries.names
             positions = [at for at, name in enumerate(names) if name.endswith(b"/")] if b"/" in b"".join(names) else []
             may_walk = not is_linked and self._elsewhere is None
@@ -170,48 +169,39 @@ class Walk:
             self._notices.say(NAMELESS, directory)
         return entries.slice(1, len(entries))
 
-    def _without_read_links(self, directory: bytes, states: States, entries: Entries, *, is_linked: bool) -> Entries:
-        """The entries without links, and names behind links, whose targets are read under their own names."""
-        behind = self._own_names if is_linked else self._elsewhere
-        if behind is not None and not behind.may_read_in(directory):
-            behind = None
-        if behind is None and not entries.links:
+    def _without_linked(self, directory: bytes, states: States, entries: Entries, *, is_linked: bool) -> Entries:
+        """The entries without what links lead to, if that is read under its own name, or if the app writes into it.
+
+        Each run would read the output of the run before it. If the root itself would read a directory that the app
+        writes into, this is refused before the run starts; the targets of links in the input are not known by then.
+        """
+        known = self._own_names if is_linked else self._elsewhere
+        if known is not None and not known.may_read_in(directory):
+            known = None
+        is_near_output = is_linked and self._written.may_be_below(directory)
+        if known is None and not is_near_output and not entries.links:
             return entries
-        read = []
+        left_out: dict[bytes, str] = {}
         for name in entries.names:
-            known = self._own_names if name in entries.links else behind
-            if known is None:
+            is_link = name in entries.links
+            own_names = self._own_names if is_link else known
+            may_be_written = name.endswith(b"/") and (is_near_output or is_link)
+            if own_names is None and not may_be_written:
                 continue
             after, is_ignored = self._filter.reached(states, name)
-            if after and not is_ignored and known.reads(directory + name):
-                read.append(name)
-        return self._left_out(directory, entries, read, READ_ALREADY)
-
-    def _without_written(self, directory: bytes, states: States, entries: Entries, *, is_linked: bool) -> Entries:
-        """The entries without directories that the app writes into and that a link leads to.
-
-        Each run would read the output of the run before it. If the root itself would read such a directory, this is
-        refused before the run starts; the targets of links in the input are not known by then.
-        """
-        is_behind = is_linked and self._written.may_be_below(directory)
-        if not is_behind and not entries.links:
-            return entries
-        written = []
-        for name in entries.names:
-            if name.endswith(b"/") and (is_behind or name in entries.links) and self._written.hold(directory + name):
-                after, is_ignored = self._filter.reached(states, name)
-                if after and not is_ignored:
-                    written.append(name)
-        return self._left_out(directory, entries, written, WRITTEN)
-
-    def _left_out(self, directory: bytes, entries: Entries, names: list[bytes], why: str) -> Entries:
-        if not names:
+            if not after or is_ignored:
+                continue
+            if own_names is not None and own_names.reads(directory + name):
+                left_out[name] = READ_ALREADY
+            elif may_be_written and self._written.hold(directory + name):
+                left_out[name] = WRITTEN
+        if not left_out:
             return entries
         self._filter.has_matched = True
-        self._counters[metrics.IGNORED] += len(names)
-        for name in names:
+        self._counters[metrics.IGNORED] += len(left_out)
+        for name, why in left_out.items():
             self._notices.say(why, directory + name)
-        return entries.without(frozenset(names))
+        return entries.without(frozenset(left_out))
 
     def _queue(
         self, directory: bytes, states: States, names: list[bytes], positions: list[int], *, may_walk: bool

@@ -16,10 +16,8 @@ from operators.splitter.index.entries import (
     PART,
     SHORTER,
     IndexEntry,
-    ReadVersion,
     earlier_name,
     earlier_names,
-    shorter_name,
 )
 from operators.splitter.index.fingerprinting import FilePrefix
 from operators.splitter.scan.listed_files import ListedFiles
@@ -208,10 +206,10 @@ _NEVER_MILLIS = 1 << 62
 """Replaces the time of a version that was taken, so that its slot is the last to be reused."""
 
 
-def names_to_know(read: Mapping[bytes, ReadVersion]) -> list[bytes]:
+def names_to_know(read: Mapping[bytes, IndexEntry]) -> list[bytes]:
     """The names in the index whose entries the notes depend on; see IndexNotes."""
     parts = {_path_of(name) + PART for name in read}
-    taken = (earlier_names(name, version) for name, version in read.items() if EARLIER not in name)
+    taken = (earlier_names(name) for name in read if EARLIER not in name)
     return [*parts, *(slot for slots in taken for slot in slots)]
 
 
@@ -224,7 +222,7 @@ class IndexNotes:
     """
 
     def __init__(
-        self, decisions: Sequence[FileDecision], read: Mapping[bytes, ReadVersion], known: Mapping[bytes, IndexEntry]
+        self, decisions: Sequence[FileDecision], read: Mapping[bytes, IndexEntry], known: Mapping[bytes, IndexEntry]
     ) -> None:
         self._read = read
         files = [decision.file for decision in decisions]
@@ -253,7 +251,7 @@ class IndexNotes:
             notes.update(self._set_aside(file.name))
         if version is not None and not decision.is_read:
             before = self._read[version.name]
-            notes[shorter_name(file.name, before)] = before.entry
+            notes[file.name + (PART if before.is_part else SHORTER)] = before
         return list(notes.items())
 
     def _left(self, version: TakenVersion) -> Iterable[bytes]:
@@ -276,13 +274,13 @@ class IndexNotes:
     def _set_aside(self, path: bytes) -> Mapping[bytes, IndexEntry]:
         """The version that a path held, under a name of its own, unless it was found elsewhere."""
         before = self._read[path]
-        if before.entry.size_bytes <= 0:
+        if before.size_bytes <= 0:
             return {}
         notes = dict.fromkeys(self._slots(path), _NOTHING)
         if path not in self._found_elsewhere:
             name = self._earlier_names[path] = earlier_name(path, before, self._known)
-            notes[name] = before.entry
-            self._known[name] = before.entry._replace(taken_millis=_NEVER_MILLIS)
+            notes[name] = before
+            self._known[name] = before._replace(taken_millis=_NEVER_MILLIS)
         return notes
 
     def _slots(self, path: bytes) -> list[bytes]:
@@ -290,7 +288,7 @@ class IndexNotes:
         return [path + slot for slot in (SHORTER, PART) if slot == SHORTER or path + PART in self._known]
 
     def _versions_replaced(self, path: bytes) -> list[IndexEntry]:
-        return [self._replaced[path], self._read[path].entry] if path in self._replaced else []
+        return [self._replaced[path], self._read[path]] if path in self._replaced else []
 
 
 def _path_of(name: bytes) -> bytes:

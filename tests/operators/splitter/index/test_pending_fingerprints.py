@@ -111,7 +111,7 @@ def test_an_entry_is_complete_once_its_own_version_was_reported(
         for path in files.keys() - set(paths):
             seen = IndexEntry(files[path][0], files[path][1], 7, number, TAKEN_BY_SCAN)
             index.record(path, seen)
-            pending.supersede_one(path, seen)
+            pending.add_one(path, seen, is_read=False)
     expected = {path: (file[:2], TAKEN_BY_SCAN * file[2]) for files in taken for path, file in files.items()}
     for number, reports in enumerate(data.draw(reports_by_window(len(taken))), 1):
         pending.report(number, events_of(reports, base, cuts))

@@ -15,7 +15,15 @@ from dagflow.errors import JournalError, MissingError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.objects import ObjectStore
 from operators.splitter.index.entries import entries_of, merged, newest
-from operators.splitter.index.sorted_runs import GROUP_ROWS, Run, RunCursor, RunWriter, compact
+from operators.splitter.index.sorted_runs import (
+    GROUP_ROWS,
+    Run,
+    RunCursor,
+    RunWriter,
+    compact,
+    identities_in,
+    rows_with_identities,
+)
 from tests.nightly import by_day, examples
 
 paths = st.binary(min_size=1, max_size=3)
@@ -197,10 +205,10 @@ def test_an_entry_takes_few_bytes(store: ObjectStore, tmp_path: Path) -> None:
     assert size_bytes / len(values) < 20
 
 
-READS: dict[str, Callable[[RunCursor], Sequence[object]]] = {
-    "entries": lambda cursor: list(cursor.read_range(b"", b"\xff")),
-    "identities": lambda cursor: [numbers.tolist() for numbers in cursor.identities()],
-    "with identities": lambda cursor: list(cursor.with_identities(np.arange(20))),
+READS: dict[str, Callable[[ObjectStore, Run], Sequence[object]]] = {
+    "entries": lambda store, run: list(RunCursor(store, run).read_range(b"", b"\xff")),
+    "identities": lambda store, run: [numbers.tolist() for numbers in identities_in(store, run)],
+    "with identities": lambda store, run: list(rows_with_identities(store, run, np.arange(20))),
 }
 
 
@@ -209,11 +217,11 @@ def test_a_flipped_bit_is_noticed_or_changes_nothing(store: ObjectStore, tmp_pat
     """Wherever it is, in entries or in what describes them: an entry that is lost is a file that is read again."""
     run = run_of(store, {b"%03d" % number: number for number in range(20)}, file_rows=20)
     file = tmp_path / run.files[0].name
-    good, expected, noticed = file.read_bytes(), READS[way](RunCursor(store, run)), 0
+    good, expected, noticed = file.read_bytes(), READS[way](store, run), 0
     for place in range(len(good)):
         file.write_bytes(good[:place] + bytes([good[place] ^ 1 << place % 8]) + good[place + 1 :])
         try:
-            assert READS[way](RunCursor(store, run)) == expected
+            assert READS[way](store, run) == expected
         except JournalError as error:
             noticed += 1
             assert str(file) in str(error)
