@@ -26,7 +26,7 @@ def test_merged_directories_return_every_source_file(place: Path, monkeypatch: p
     assert ran.returncode == 0, ran.stderr
     notes = place / "data" / "notes"
     wanted = {path.relative_to(notes).as_posix(): path.read_bytes() for path in notes.rglob("*") if path.is_file()}
-    assert json.loads(ran.stdout)["records"]["reader.messages"] == len(wanted) == 7
+    assert json.loads(ran.stdout)["records"]["read.messages"] == len(wanted) == 7
     merged = [path for path in (place / "out" / "merged").rglob("merged-*") if path.suffix != ".parquet"]
     assert {path.parent.name for path in merged} == {"2024-01-01", "2024-01-02", "evening"}
     assert len(merged) == 3
