@@ -98,7 +98,6 @@ class FaultyTarget(Target):
         faults: Which of its transactions fails, and how.
     """
 
-    is_named = _passed_on("is_named")
     name = _passed_on("name")
     decide = _passed_on("decide")
     check = _passed_on("check")

@@ -356,7 +356,7 @@ FOLLOWED = {
     "give each query an operator": BEFORE,
     "take it out": BEFORE,
     "give it another name with as": BEFORE,
-    "give the entry another name with as": "operators/sql/test_query_planner.py::"
+    "give the entry another name with as": "operators/sql/test_sql_query_planner.py::"
     "test_a_name_in_group_by_is_that_of_a_column_first",
     "say which rows belong together": BEFORE,
     "name the columns": BEFORE,

@@ -151,36 +151,17 @@ class ReplayableState(TargetState):
         """
 
 
-class Target(ABC):
-    """A store that makes the output of windows visible by its own transactions; used in the driver.
+class FileTarget(ABC):
+    """Decides about the files of windows before these are committed; used in the driver.
 
-    The driver commits a window between its intent and its done in six steps: read the state; refuse a target that is
-    ahead of the journal; move the files of the windows above the marker to their final names; commit them through this
-    state; read the state again, and start over if its marker is not the window's; record the window as done.
-
-    Attributes:
-        is_named: Whether files are visible by their names, as soon as the driver has moved them there: then the target
-            decides and checks all such files of a window, also those of other operators, and nothing else is called.
+    Files become visible by their names, as soon as the driver has moved them there, unless the target is a Target. All
+    such files of a window are decided and checked, also those of other operators.
     """
-
-    is_named: bool = False
 
     @property
     @abstractmethod
     def name(self) -> str:
         """Its name in messages, such as "table out/orders"."""
-
-    @abstractmethod
-    def open(self, writer: str) -> TargetState:
-        """Read the present state.
-
-        Args:
-            writer: The owner of the marker: a name that no other checkpoint and no other operator has.
-
-        Raises:
-            StorageError: The target cannot be reached; the driver tries again some times.
-            DagflowError: The target cannot be used.
-        """
 
     def decide(self, waiting: Sequence[PendingFile], files: Sequence[PendingFile]) -> TargetDecision | None:
         """Called when the tasks of a window are done, and again when it ran again: the requirements for all its files.
@@ -199,6 +180,27 @@ class Target(ABC):
 
         Raises:
             DagflowError: The window must not be committed, and the message says why; nothing of it is visible anywhere.
+        """
+
+
+class Target(FileTarget):
+    """A store that makes the output of windows visible by its own transactions.
+
+    The driver commits a window between its intent and its done in six steps: read the state; refuse a target that is
+    ahead of the journal; move the files of the windows above the marker to their final names; commit them through this
+    state; read the state again, and start over if its marker is not the window's; record the window as done.
+    """
+
+    @abstractmethod
+    def open(self, writer: str) -> TargetState:
+        """Read the present state.
+
+        Args:
+            writer: The owner of the marker: a name that no other checkpoint and no other operator has.
+
+        Raises:
+            StorageError: The target cannot be reached; the driver tries again some times.
+            DagflowError: The target cannot be used.
         """
 
     @property
@@ -222,7 +224,7 @@ class Target(ABC):
         """
         return None
 
-    def sync(self) -> None:  # noqa: B027  # most targets are durable by themselves
+    def sync(self) -> None:
         """Called after a window was added if the app has durability: power: make it survive a power loss.
 
         Raises:
@@ -237,16 +239,15 @@ class TransactionalSink(Capability):
     Until the window's intent is written the files are pending like all others, so that only the transaction is left to
     do after a crash.
 
-    Its windows may hold files back, if it has a grouper and OperatorContext.may_hold is true. It closes such a file
-    with FileFacts whose `held` is set. dagflow adds two operators, its parts: the grouper, which runs in the driver and
-    emits when a group is due, and the merger, which is partitioned and takes in these tuples.
+    Its windows may hold files back, if merging() gives operators and OperatorContext.may_hold is true. It closes such a
+    file with FileFacts whose `held` is set.
 
     Guarantee: exactly one window takes in a held file, despite any crashes and restarts; the file exists until that
     window is published.
     """
 
     @abstractmethod
-    def transaction_target(self, storage: StorageContext) -> Target | None:
+    def transaction_target(self, storage: StorageContext) -> FileTarget | None:
         """Called in the driver, before the first window and before leftovers of earlier runs are finished.
 
         Args:
@@ -254,37 +255,46 @@ class TransactionalSink(Capability):
 
         Returns:
             The target; None if the operator, by its properties, has none. The FileFacts of files that are visible by
-            their names, as with Target.is_named, name no operator.
+            their names, because it is no Target, name no operator.
 
         Raises:
             DagflowError: The target cannot be used.
         """
 
-    def grouper(self) -> Grouper | None:
-        """Called when the app is planned: a new operator with an output port `jobs`.
+    def merging(self) -> MergeOperators | None:
+        """Called when the app is planned: new operators that merge the held files of windows.
 
-        None if no window shall hold anything back: then neither operator is added, and a run does not start while files
-        wait that windows of an earlier app have held back.
+        None if no window shall hold anything back: a run does not start while files wait that windows of an earlier app
+        have held back.
         """
         return None
 
-    def merger(self) -> Operator:
-        """Called when the app is planned, if there is a grouper.
 
-        Returns:
-            A new operator with an input port `jobs` of the grouper's type.
-        """
-        raise NotImplementedError
+@dataclass(frozen=True, slots=True)
+class MergeOperators:
+    """The operators that dagflow adds to merge what the windows of a TransactionalSink hold back.
+
+    Attributes:
+        grouper: Runs in the driver, and emits at its port `jobs` when a group is due.
+        merger: Partitioned; takes in these tuples at its port `jobs`, of the same type.
+    """
+
+    grouper: Grouper
+    merger: Operator
 
 
-def targets_of(
-    operators: Mapping[str, Operator], storage: StorageContext, *, is_named: bool = False
-) -> dict[str, Target]:
-    """The targets of an app that have transactions, or those of files by name, by the operator that writes to each.
+def file_targets_of(operators: Mapping[str, Operator], storage: StorageContext) -> dict[str, FileTarget]:
+    """The targets of an app, by the operator that writes to each.
 
     Raises:
         DagflowError: A target cannot be used.
     """
-    sinks = ((name, each) for name, each in operators.items() if isinstance(each, TransactionalSink))
+    sinks = ((name, sink) for name, sink in operators.items() if isinstance(sink, TransactionalSink))
     targets = ((name, sink.transaction_target(storage)) for name, sink in sinks)
-    return {name: target for name, target in targets if target is not None and target.is_named == is_named}
+    return {name: target for name, target in targets if target is not None}
+
+
+def targets_of(operators: Mapping[str, Operator], storage: StorageContext) -> dict[str, Target]:
+    """The targets of an app that have transactions; as file_targets_of()."""
+    targets = file_targets_of(operators, storage)
+    return {name: target for name, target in targets.items() if isinstance(target, Target)}

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from dagflow.api.control import ControlOperator
 from dagflow.api.operator import Operator
-from dagflow.api.transactions import TransactionalSink
+from dagflow.api.transactions import Target, TransactionalSink
 from dagflow.engine.preparation import LocationCollector, prepare_operator
 from dagflow.engine.preview import preview
 from dagflow.engine.preview_chain import PreviewOptions
@@ -80,7 +80,7 @@ def _table(name: str, operator: TransactionalSink, collector: LocationCollector)
     if isinstance(operator, Operator):
         prepare_operator(name, operator, collector)
     target = operator.transaction_target(collector.storage)
-    return "needs no transactions" if target is None or target.is_named else f"{target.name} can be reached"
+    return "needs no transactions" if not isinstance(target, Target) else f"{target.name} can be reached"
 
 
 def _heads(app: LogicalPlan) -> list[str]:

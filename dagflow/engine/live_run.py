@@ -23,6 +23,7 @@ from dagflow.journal.heartbeat import (
     BEAT_EVERY_S,
     Heartbeat,
     ProcessIdentity,
+    RunProgress,
     RunState,
     beating,
     heartbeat_name,
@@ -30,7 +31,6 @@ from dagflow.journal.heartbeat import (
     thread_name,
 )
 from dagflow.journal.reader import read_state
-from dagflow.journal.run_progress import RunProgress
 from dagflow.plan.logical import LogicalPlan
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, redacted

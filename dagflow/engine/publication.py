@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from dagflow.api.operator import Operator
-from dagflow.api.transactions import DecidedReplay, TargetDecision, targets_of
+from dagflow.api.transactions import DecidedReplay, Target, TargetDecision, file_targets_of
 from dagflow.engine.publishers import Publisher, TargetPublisher
 from dagflow.engine.window_repair import repair_command
 from dagflow.errors import JournalError, ReplacedFilesGoneError, StorageError
@@ -37,13 +37,15 @@ class Publication:
         self, operators: Mapping[str, Operator], journal: Journal, storage: StorageContext, durability: Durability
     ) -> None:
         self._journal = journal
-        targets = targets_of(operators, storage)
+        file_targets = file_targets_of(operators, storage)
+        targets = {name: target for name, target in file_targets.items() if isinstance(target, Target)}
         self.targets = {name: target.name for name, target in targets.items()}
         self._in_targets = {
             name: TargetPublisher(name, target, journal, storage, durability) for name, target in targets.items()
         }
         self.lost: list[str] = []
-        by_name = Publisher(journal, storage, durability, targets_of(operators, storage, is_named=True))
+        others = {name: target for name, target in file_targets.items() if name not in targets}
+        by_name = Publisher(journal, storage, durability, others)
         self._publishers: dict[str, Publisher] = {**self._in_targets, "": by_name}
 
     def require_not_ahead(self) -> None:

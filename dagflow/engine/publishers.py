@@ -11,6 +11,7 @@ from typing import TypeVar
 from dagflow.api.transactions import (
     DecidedReplay,
     DecidedWindow,
+    FileTarget,
     ReplayableState,
     Target,
     TargetDecision,
@@ -45,7 +46,7 @@ def _digest_of_names(files: Iterable[PendingFile]) -> str:
     return hashlib.sha256(names.encode()).hexdigest()[:16]
 
 
-def _takes(target: Target, files: Sequence[PendingFile]) -> bool:
+def _takes(target: FileTarget, files: Sequence[PendingFile]) -> bool:
     try:
         target.check(files)
     except DagflowError:
@@ -72,7 +73,7 @@ class Publisher:
         journal: Journal,
         storage: StorageContext,
         durability: Durability,
-        targets: Mapping[str, Target],
+        targets: Mapping[str, FileTarget],
     ) -> None:
         self._journal = journal
         self._storage = storage

@@ -23,8 +23,7 @@ from dagflow.engine.stop_request import StopRequest
 from dagflow.engine.window_repair import why_not_published
 from dagflow.errors import JournalError, MissingJournalError
 from dagflow.journal.journal import Journal
-from dagflow.journal.reader import read_state
-from dagflow.journal.retention import find_window
+from dagflow.journal.reader import find_window, read_state
 from dagflow.journal.state import JournalState
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.placement import PlacedApp

@@ -16,7 +16,7 @@ from dagflow.engine.window_sizing import Load, load_of_job
 from dagflow.errors import DagflowError, StorageError
 from dagflow.execution.messages import TaskResult, WindowJob
 from dagflow.execution.routing import assign_balanced, size_bytes_of
-from dagflow.journal.run_progress import RunningWindow
+from dagflow.journal.heartbeat import RunningWindow
 from dagflow.journal.windows import WindowPlan
 from dagflow.metrics.counters import OperatorReport, sum_of
 from dagflow.plan.physical import PhysicalPlan

@@ -11,7 +11,6 @@ from types import MappingProxyType
 
 from dagflow.errors import AlreadyExistsError, DagflowError, JournalError, StorageError
 from dagflow.journal.app_facts import AppFacts
-from dagflow.journal.archives import archive_directory, compact_archives
 from dagflow.journal.events import (
     Cleared,
     Done,
@@ -27,14 +26,13 @@ from dagflow.journal.events import (
 )
 from dagflow.journal.frames import decode, encode, from_json
 from dagflow.journal.log import DIRECTORIES, LOG, SNAPSHOTS, LoadedLog, Log, SlotTakenError, apply_record, load
+from dagflow.journal.reader import all_windows, archive_directory, find_window, published_urls
 from dagflow.journal.retention import (
     JournalRetention,
-    all_windows,
     archive,
-    find_window,
+    compact_archives,
     forget,
     keep_replayed,
-    published_urls,
     remove_forgotten,
     take_snapshot,
     trim,

@@ -1,25 +1,17 @@
-"""Keeps the journal small: finished windows move to the archive, snapshots replace records."""
+"""Keeps the journal small: finished windows move to the archive, which is compacted, and snapshots replace records."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
 from dagflow.errors import MissingError
-from dagflow.journal.archives import (
-    archive_directory,
-    archived_windows,
-    archived_windows_backwards,
-    archives_in,
-    window_in,
-)
-from dagflow.journal.frames import TornError, decode, encode, from_json, to_json
-from dagflow.journal.log import LOG, SNAPSHOTS, Log, number_of, slot_name
+from dagflow.journal.frames import decode, encode, to_json
+from dagflow.journal.log import LOG, SNAPSHOTS, Log, is_whole, number_of, slot_name
+from dagflow.journal.reader import archive_directory, archives_in, window_range
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window
-from dagflow.storage.location import redacted
 from dagflow.storage.objects import ObjectStore
 
 _SNAPSHOTS_KEPT = 2
@@ -107,84 +99,90 @@ def remove_forgotten(log: Log, state: JournalState) -> None:
         log.store.delete(old)
 
 
-def all_windows(store: ObjectStore, state: JournalState, window_id: int = 0) -> Iterator[Window]:
-    """All committed windows, from window_id on, in their order; replayed ones as of their last replay."""
-    first = max(window_id, state.forgotten + 1)
-    later = (held for held in sorted({*state.finished, *state.intents}) if held >= first)
-    held_windows = (_held_window(store, state, held) for held in later)
-    for window in itertools.chain(archived_windows(store, state, first), held_windows):
-        yield _as_at_last(store, state, window)
-
-
-def newest_windows(store: ObjectStore, state: JournalState, before: int = 0) -> Iterator[Window]:
-    """The windows that a journal keeps, the newest first: planned ones, and committed ones as of their last replay.
-
-    Yields:
-        The windows. Archives of older windows are opened only as the caller reads on.
-    """
-    end = min(before or state.last_planned + 1, state.last_planned + 1)
-    held = {**state.planned, **state.intents, **state.finished}
-    for window_id in sorted((held_id for held_id in held if held_id < end), reverse=True):
-        end = window_id
-        yield _as_at_last(store, state, _held_window(store, state, window_id))
-    for window in archived_windows_backwards(store, state, end):
-        yield _as_at_last(store, state, window)
-
-
-def _held_window(store: ObjectStore, state: JournalState, window_id: int) -> Window:
-    if window_id in state.finished:
-        return from_json(Window, decode(state.finished[window_id], store.url), store.url)
-    if window_id in state.intents:
-        return Window(state.committing[window_id].without_state(), state.intents[window_id])
-    return Window(state.planned[window_id])
-
-
-def _as_at_last(store: ObjectStore, state: JournalState, window: Window) -> Window:
-    """A window as of its last replay; unchanged if it was never replayed."""
-    name = state.reprocessed.get(window.plan.window_id)
-    if name is None:
-        return window
-    try:
-        return window_in(store, name, store.read(name))
-    except TornError as error:
-        raise error.damage("the record of a replay was damaged after it was written") from error
-
-
 def keep_replayed(log: Log, state: JournalState, seq: int, window: Window) -> str:
     name = f"{_replayed_directory(state)}{window.plan.window_id:012d}-{seq:012d}"
     log.create_if_absent(name, encode(to_json(window), log.store.roots))
     return name
 
 
-def published_urls(store: ObjectStore, state: JournalState) -> Iterator[str]:
-    """The final URL of every file that was published, or will be."""
-    committed = (window.intent for window in all_windows(store, state) if window.intent is not None)
-    for intent in itertools.chain(committed, (event.intent for event in state.reprocessing.values())):
-        yield from (file.final_url for file in intent.files if not file.target)
-    # Some of these may have been published before their commit was taken back.
-    yield from (file.final_url for files in state.repaired.values() for file in files if not file.target)
-
-
-def find_window(store: ObjectStore, state: JournalState, window_id: int) -> Window:
-    """The journal's information about one window."""
-    if window_id in state.planned:
-        return Window(state.planned[window_id])
-    if 0 < window_id <= state.forgotten:
-        raise MissingError(
-            f"window {window_id} is no longer kept, windows from {state.forgotten + 1} on are",
-            url=redacted(store.url),
-            hint="attributes: {retain_windows: all} keeps those to come for ever",
-        )
-    window = next(all_windows(store, state, window_id), None)
-    if window is not None and window.plan.window_id == window_id:
-        return window
-    known = f"windows 1 to {state.last_planned} are known" if state.last_planned else "and so is every other one"
-    raise MissingError(
-        f"window {window_id} is unknown, {known}",
-        url=redacted(store.url),
-        hint="" if state.last_planned else "no run has planned a window on this checkpoint yet",
-    )
-
-
 def _replayed_directory(state: JournalState) -> str:
     return f"reprocessed/{state.generation:06d}/"
+
+
+COMPACTED_ARCHIVES = 32
+"""How many archives are merged into one."""
+
+_LARGE_WINDOWS = 512
+# Archives of up to this size: 32 are held in memory during compaction, and written to an object store by one request.
+_MOST_BYTES = 512 << 10
+
+
+def compact_archives(log: Log, directory: str) -> None:
+    """Put the newest small archives into one, if there are enough of them.
+
+    A crash in between leaves overlapping ranges; readers skip windows that they have seen, and the next compaction
+    removes the covered archives.
+    """
+    store = log.store
+    names = list(archives_in(store, directory))
+    if covered := _covered(names):
+        # A driver that crashed wrote the covering archive; where that is torn, only the covered ones have the windows.
+        torn = {name for name in {*covered.values()} if not is_whole(store, name, _windows_in(name))}
+        needless = torn or {*covered}
+        log.check_epoch()
+        store.delete(sorted(needless))
+        names = [name for name in names if name not in needless]
+    small = [name for name in names if _windows_in(name) < _LARGE_WINDOWS]
+    if len(small) < COMPACTED_ARCHIVES:
+        return
+    parts = _adjacent(small[-COMPACTED_ARCHIVES:])
+    content = _content(store, parts)
+    if len(parts) < 2 or content is None:
+        return
+    name = f"{directory}{window_range(parts[0])[0]:012d}-{window_range(parts[-1])[1]:012d}"
+    log.create_if_absent(name, content, sum(map(_windows_in, parts)))
+    log.check_epoch()
+    store.delete(parts)
+
+
+def _content(store: ObjectStore, names: Sequence[str]) -> bytes | None:
+    """The bytes of all, one behind the other; None where one is large, or gone."""
+    parts: list[bytes] = []
+    # The last one first: where windows are large, so are all archives, and one look is enough.
+    for name in reversed(names):
+        try:
+            parts.append(store.read(name))
+        except MissingError:
+            return None
+        if len(parts[-1]) > _MOST_BYTES:
+            return None
+    return b"".join(reversed(parts))
+
+
+def _windows_in(name: str) -> int:
+    first, last = window_range(name)
+    return last - first + 1
+
+
+def _covered(names: Sequence[str]) -> dict[str, str]:
+    """The archives whose windows are all in another archive, each with that archive."""
+    ranges = {name: window_range(name) for name in names}
+    covered: dict[str, str] = {}
+    # By first window, the longest first: covered archives come after those that cover them.
+    reach, last_name = 0, ""
+    for name, (first, last) in sorted(ranges.items(), key=lambda item: (item[1][0], -item[1][1])):
+        if last_name and last <= reach and first >= ranges[last_name][0]:
+            covered[name] = last_name
+            continue
+        if last > reach:
+            reach, last_name = last, name
+    return covered
+
+
+def _adjacent(names: Sequence[str]) -> list[str]:
+    chain: list[str] = []
+    for name in reversed(names):
+        if chain and window_range(name)[1] + 1 != window_range(chain[-1])[0]:
+            break
+        chain.append(name)
+    return chain[::-1]

@@ -124,10 +124,10 @@ def holder_of(grouper: str) -> str:
 def grouped(logical: LogicalPlan) -> LogicalPlan:
     nodes, edges = dict(logical.operators), list(logical.edges)
     for name, node in logical.operators.items():
-        if isinstance(node.operator, TransactionalSink) and (grouper := node.operator.grouper()) is not None:
+        if isinstance(node.operator, TransactionalSink) and (grouping := node.operator.merging()) is not None:
             groups, merger = grouper_name(name), merger_name(name)
-            nodes[groups] = OperatorNode(groups, grouper)
-            nodes[merger] = OperatorNode(merger, node.operator.merger())
+            nodes[groups] = OperatorNode(groups, grouping.grouper)
+            nodes[merger] = OperatorNode(merger, grouping.merger)
             edges.append(Edge(name, PortRef(groups, "jobs"), PortRef(merger, "jobs")))
     return replace(logical, operators=nodes, edges=tuple(edges))
 

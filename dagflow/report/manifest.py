@@ -12,8 +12,7 @@ from dagflow.api.ports import unbatched
 from dagflow.api.sources import block_id_of, decode_sources, discovered_ms_of, is_source_range
 from dagflow.errors import own_name
 from dagflow.journal.planned_tuples import planned_tuples
-from dagflow.journal.reader import committed_windows, read_journal, read_state, read_window
-from dagflow.journal.retention import all_windows
+from dagflow.journal.reader import all_windows, committed_windows, read_journal, read_state, read_window
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window, WindowIntent, WindowPlan
 from dagflow.plan.physical import PortRef

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from dagflow.errors import DagflowError, JournalError, MissingJournalError
-from dagflow.journal.archives import require_archives
 from dagflow.journal.heartbeat import newest_heartbeat
-from dagflow.journal.reader import read_journal
+from dagflow.journal.reader import read_journal, require_archives
 from dagflow.journal.state import JournalState
 from dagflow.report.snapshot import DriverReport, RunSnapshot, snapshot_of_all, state_of_all
 from dagflow.storage.context import StorageContext

@@ -8,8 +8,7 @@ from typing import Any
 
 from dagflow.api.context import WaitingEnd
 from dagflow.errors import own_name
-from dagflow.journal.heartbeat import Heartbeat, Standing
-from dagflow.journal.run_progress import RunningWindow, RunProgress, RunRates
+from dagflow.journal.heartbeat import Heartbeat, RunningWindow, RunProgress, RunRates, Standing
 from dagflow.journal.saved_state import LeftOut
 from dagflow.journal.state import JournalState, PartitionCounts
 from dagflow.journal.windows import PartitionDecision, Receipt

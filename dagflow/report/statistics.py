@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from dagflow.api.operator import Operator
 from dagflow.errors import own_name
-from dagflow.journal.run_progress import RunningWindow, RunProgress, RunRates
+from dagflow.journal.heartbeat import RunningWindow, RunProgress, RunRates
 from dagflow.journal.state import JournalState, PartitionCounts, note_partitions
 from dagflow.journal.windows import WindowIntent, WindowPlan
 from dagflow.metrics import names

@@ -25,7 +25,7 @@ from operators.reader.formats import RECORD_FORMATS
 from operators.reader.formats.base import ByteAccounting
 from operators.reader.formats.csv import Csv
 from operators.sink.columns.nested_types import common_type, nulls_of, of_parts, parts_of, table_type
-from operators.sink.tables.base import table_class
+from operators.sink.tables.base import TableReader, table_class
 
 
 class LookupSource(ABC):
@@ -190,13 +190,17 @@ class TableSource(LookupSource):
         return self._table.is_near
 
     def version(self, storage: StorageContext) -> str:
-        return self._table.reader(storage).version()
+        return self._reader(storage).version()
 
     def columns(self, storage: StorageContext) -> pa.Schema:
-        return self._table.reader(storage).columns()
+        return self._reader(storage).columns()
 
     def batches(self, storage: StorageContext, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        return self._table.reader(storage).batches(names)
+        return self._reader(storage).batches(names)
+
+    def _reader(self, storage: StorageContext) -> TableReader:
+        reader: TableReader = self._table.target(storage).reader()
+        return reader
 
 
 _KINDS = ("csv", "parquet", "delta", "iceberg")

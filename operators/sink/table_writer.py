@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
@@ -14,12 +14,10 @@ from pydantic import Field
 
 from dagflow.api.columns.column_typing import StreamColumns, type_name
 from dagflow.api.context import OperatorContext, RunPreparation
-from dagflow.api.control import Grouper
-from dagflow.api.operator import Operator
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.properties import ClientOptions, OneOrMany, OutputName, Size, Tuning
 from dagflow.api.records import RecordBatch
-from dagflow.api.transactions import Target, TransactionalSink
+from dagflow.api.transactions import FileTarget, MergeOperators, TransactionalSink
 from dagflow.errors import DagflowError
 from dagflow.metrics.names import IGNORED_VALUES, RESCUED_VALUES
 from dagflow.storage.context import StorageContext
@@ -29,26 +27,22 @@ from operators.reader.columns.typing import shown
 from operators.rejects.record_refusing import RecordRefusing
 from operators.required_columns import require_names
 from operators.rescued_values import RESCUED, require_text_of_rescued, rescued_values
-from operators.sink.columns.nested_types import with_columns
-from operators.sink.columns.record_origins import files_of, offsets_of, place_of
+from operators.sink.columns.rescued_rows import Rescued, files_of, offsets_of, place_of, with_rescued
 from operators.sink.columns.table_columns import (
     REFUSED,
     OnNewColumn,
     OnTypeChange,
-    Rescued,
     TableColumns,
     schema_of_text,
     schema_text,
-    with_rescued,
 )
 from operators.sink.file_sink import numbered_names, require_own
 from operators.sink.tables import TABLE_KINDS
-from operators.sink.tables.base import DataFiles, Table, TableShape, require_takes, require_types, table_class
-from operators.sink.tables.fragments import FragmentFiles, fitted_to, read_piece, united
-from operators.sink.tables.partition_fields import unheld_values, with_empty_as_null
+from operators.sink.tables.base import DataFiles, Table, require_takes, require_types, table_class
+from operators.sink.tables.fragments import FragmentFiles, united
+from operators.sink.tables.partition_fields import partitionable
 from operators.sink.tables.table_files import FactOrigin
-from operators.sink.tables.table_groups import UPSERT_BYTES, GroupLimits, MergeJob, TableGroups
-from operators.sink.tables.upserted_rows import newest_of
+from operators.sink.tables.table_groups import UPSERT_BYTES, GroupLimits, TableGroups, TableMerger
 
 MetadataColumn = Literal["file", "offset", "window"]
 
@@ -136,7 +130,6 @@ class TableWriter(RecordRefusing, TransactionalSink):
     errors = OutputPort()
 
     _table: Table
-    _shape: TableShape | None = None
     _files: DataFiles
     _columns: TableColumns
 
@@ -170,16 +163,17 @@ class TableWriter(RecordRefusing, TransactionalSink):
     def check_arriving(self, arriving: StreamColumns) -> None:
         self._require_keys(arriving.with_names(self.upsert_by))
         require_text_of_rescued(arriving.schema)
-        if self._shape is not None:
-            require_types(self._table, self._shape, arriving.schema)
-        if self._shape is None or arriving.others is not None:
+        shape = self._table.shape
+        if self._table.is_found:
+            require_types(self._table, shape, arriving.schema)
+        if not self._table.is_found or arriving.others is not None:
             return
-        names = [field.column for field in self._shape.partition_by]
+        names = [field.column for field in shape.partition_by]
         added = {f"_dagflow_{name}": _METADATA[name] for name in self.metadata_columns}
         if "rescue" in (self.on_new_column, self.on_type_change) or RESCUED in names:
             added[RESCUED] = pa.string()
         more = [(name, kind) for name, kind in added.items() if name not in arriving.schema.names]
-        require_takes(self._table, self._shape, pa.schema([*arriving.schema, *more]))
+        require_takes(self._table, shape, pa.schema([*arriving.schema, *more]))
 
     def columns_at(self, port: str, arriving: StreamColumns | None) -> StreamColumns:
         return StreamColumns.raw()
@@ -189,7 +183,7 @@ class TableWriter(RecordRefusing, TransactionalSink):
         return ()
 
     def prepare(self, run: RunPreparation) -> None:
-        shape = self._table.shape(run.storage)
+        shape = self._table.target(run.storage).shape()
         run.claim(shape.location)
         if self._table.is_named:
             require_own(run, shape.location, shape.files, numbered_names("part"))
@@ -205,7 +199,7 @@ class TableWriter(RecordRefusing, TransactionalSink):
                 if each.name in (there or ()) or ((grows or each.name == RESCUED) and names.takes(each))
             ]
             shape = replace(shape, columns=pa.schema(taken))
-        self._shape, known = shape, shape.columns
+        self._table.shape, self._table.is_found, known = shape, True, shape.columns
         for name, kind in ((f"_dagflow_{each}", _METADATA[each]) for each in self.metadata_columns):
             if known is None or (name not in known.names and self._table.may_grow):
                 continue
@@ -217,39 +211,18 @@ class TableWriter(RecordRefusing, TransactionalSink):
 
     def setup(self, context: OperatorContext) -> None:
         super().setup(context)
-        table, shape = self._table, self.shape
-        self._partition_by = shape.partition_by
+        table = self._table
+        self._partition_by = table.shape.partition_by
         self._counters = context.counters
-        self._columns = self._columns_as(context.decided)
+        self._columns = table.columns_as(context.decided)
         decided = schema_of_text(context.decided).metadata if context.decided else None
         self._why_refused_all = (decided or {}).get(REFUSED, b"").decode()
         operator = "" if table.is_named else context.operator
         origin = FactOrigin(operator, self._columns.causes, self._columns.take_proposal, self.upsert_by)
         if context.may_hold and self._limits.every_millis != 0:
-            stores = table.stores_partition_columns
-            self._files = FragmentFiles(
-                context, shape.location, shape.partition_by, origin, stores_partition_columns=stores
-            )
+            self._files = FragmentFiles(context, table, origin)
         else:
-            self._files = self.data_files(context, self.target_file_bytes, origin)
-
-    def _columns_as(self, decided: str) -> TableColumns:
-        """The table's columns, as decided; "" for those that it had when the run began."""
-        table, partition_by = self._table, [field.column for field in self.shape.partition_by]
-        shape = replace(self.shape, columns=schema_of_text(decided)) if decided else self.shape
-        return TableColumns(
-            table.name,
-            table.column_type,
-            shape.columns,
-            partition_by,
-            upsert_by=self.upsert_by,
-            on_new_column=self.on_new_column,
-            on_type_change=self.on_type_change,
-            wider=table.wider_type,
-            takes_members=table.takes_members,
-            names=table.names(shape),
-            left_out=[] if table.stores_partition_columns else partition_by,
-        )
+            self._files = table.files(context, self.target_file_bytes, origin)
 
     def begin_window(self, window_id: int) -> None:
         self._window_id = window_id
@@ -290,8 +263,7 @@ class TableWriter(RecordRefusing, TransactionalSink):
         """
         refused = {**rescued.refused}
         fields, in_files = self._partition_by, self._table.stores_partition_columns
-        rows = with_empty_as_null(rows, fields, self._columns.required, in_files=in_files)
-        unheld = unheld_values(rows, fields, in_files=in_files)
+        rows, unheld = partitionable(rows, fields, self._columns.required, in_files=in_files)
         for name, reasons in unheld.items():
             if self.on_type_change == "fail" or name in self.upsert_by or name in self._columns.required:
                 texts = rows.column(name).cast(pa.string())
@@ -353,87 +325,18 @@ class TableWriter(RecordRefusing, TransactionalSink):
     def _limits(self) -> GroupLimits:
         return self.commit or GroupLimits()
 
-    def grouper(self) -> Grouper | None:
-        """The operator that decides when a group is due; None for files that their names make visible."""
+    def merging(self) -> MergeOperators | None:
+        """None for files that their names make visible."""
         if self._table.is_named:
             return None
         limits = self._limits
-        return TableGroups(
+        groups = TableGroups(
             every_millis=limits.every_millis,
             bytes=limits.bytes or (UPSERT_BYTES if self.upsert_by else None),
             target_file_bytes=self.target_file_bytes,
         )
+        return MergeOperators(groups, TableMerger.of(self._table))
 
-    def merger(self) -> TableMerger:
-        return TableMerger.of(self)
-
-    @property
-    def shape(self) -> TableShape:
-        """The shape of the table when the run began."""
-        return self._shape or TableShape(self._table.location, None, self._table.partition_by)
-
-    def data_files(self, context: OperatorContext, target_bytes: int | None, origin: FactOrigin) -> DataFiles:
-        """The files of the table; see Table.files()."""
-        return self._table.files(context, self.shape, target_bytes, origin)
-
-    def fitting(self, context: OperatorContext, names: Collection[str]) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
-        """Gives rows that have waited the columns that the table has now; what it cannot take is rescued."""
-        columns, partition_by = self._columns_as(context.decided), self.shape.partition_by
-        return functools.partial(fitted_to, self._table, columns, partition_by, names, context.counters)
-
-    def transaction_target(self, storage: StorageContext) -> Target | None:
-        return self._table.target(storage)
-
-
-class TableMerger(Operator):
-    """Merges fragments to data files, one for each job.
-
-    Another program may have changed the table since the fragments were written, or the app may name another one: rows
-    are made to fit it as it is now.
-
-    Guarantee: a job gives the same rows in the same order, whenever it runs.
-    """
-
-    jobs = InputPort(MergeJob)
-
-    _context: OperatorContext
-    _writer: TableWriter
-
-    @classmethod
-    def of(cls, writer: TableWriter) -> TableMerger:
-        """The merger of the fragments of a writer."""
-        merger = cls()
-        merger._writer = writer
-        return merger
-
-    def setup(self, context: OperatorContext) -> None:
-        self._context = context
-
-    def begin_window(self, window_id: int) -> None:
-        self._window_id = window_id
-
-    @jobs.each
-    def merge(self, job: MergeJob) -> None:
-        """Make a file.
-
-        Raises:
-            LostOutputError: A fragment is gone, or not what was written.
-            StorageError: The store failed.
-        """
-        fit = self._writer.fitting(self._context, job.columns)
-        files = self._writer.data_files(self._context, None, FactOrigin(job.operator, keys=job.keys))
-        files.begin_window(self._window_id)
-        found = map(fit, self._pieces(job))
-        if job.keys:
-            batches = list(found)
-            columns = united([schema_text(rows.schema) for rows in batches])
-            rows = pa.Table.from_batches([with_columns(rows, columns) for rows in batches], columns)
-            found = iter(newest_of(rows, job.keys).combine_chunks().to_batches())
-        for rows in found:
-            files.write(RecordBatch(rows))
-        files.end_window()
-
-    def _pieces(self, job: MergeJob) -> Iterator[pa.RecordBatch]:
-        for url, pieces in job.parts():
-            for piece in pieces:
-                yield from read_piece(self._context.storage, url, piece)
+    def transaction_target(self, storage: StorageContext) -> FileTarget | None:
+        target: FileTarget = self._table.target(storage)
+        return target

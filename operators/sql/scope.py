@@ -13,10 +13,13 @@ from sqlglot import exp
 from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.properties import Limit, Location, Size
 from dagflow.suggestions import did_you_mean
+from operators.aggregate.aggregate_calls import Aggregation, many_values
 from operators.expressions.arguments import position_of
+from operators.expressions.expression import Expression
 from operators.expressions.functions import AGGREGATES
 from operators.expressions.parsing import Converter
-from operators.expressions.syntax import Call, ColumnName, ExpressionError, Node, walk, with_parts
+from operators.expressions.syntax import Alias, Call, ColumnName, ExpressionError, Node, OperatorChain, walk, with_parts
+from operators.transform.enrich import Enrich
 from operators.transform.select import Select, SelectPlan
 
 
@@ -230,3 +233,98 @@ def conjuncts(found: Any) -> Iterator[Any]:
             pending += filter(None, (part.args.get("expression"), part.this))
         else:
             yield part
+
+
+class JoinedTable(Enrich):
+    """Joins records with a table whose columns are called `alias.column`, so that queries can tell them apart."""
+
+    alias: Annotated[str, Field(description="what the query calls the table")]
+    further: Annotated[
+        list[tuple[str, str]] | None,
+        Field(description="pairs as those of on, whose columns of the records are in on already"),
+    ] = None
+    wanted: Annotated[list[str] | None, Field(description="columns that the query may name; None for all")] = None
+    query: Annotated[str, Field(description="the query")] = ""
+    named: Annotated[
+        dict[str, int],
+        Field(description="columns that are the table's for sure, and where"),
+    ] = {}  # noqa: RUF012  # a default, which pydantic copies
+
+    def compared(self) -> list[tuple[str, str]]:
+        """All pairs: a query may compare a column of the records with several of the table."""
+        return [*super().compared(), *(self.further or ())]
+
+    def _added(self, schema: pa.Schema) -> dict[str, str]:
+        names = schema.names if self.wanted is None else [name for name in schema.names if name in self.wanted]
+        return {f"{self.alias}.{name}": name for name in names}
+
+    def require_named(self, table: pa.Schema) -> None:
+        for name, offset in self.named.items():
+            if name not in table.names:
+                hint = did_you_mean(name, table.names) or f"; there are {', '.join(table.names)}"
+                raise ExpressionError(f"table '{self.alias}' has no column '{name}'{hint}", self.query, offset)
+
+
+class Groups:
+    """The keys and the results of groups."""
+
+    def __init__(self, text: str, keys: list[Node], items: list[Item]) -> None:
+        self._text = text
+        self._names: dict[Node, str] = {}
+        self.keys: dict[str, Expression] = {}
+        self.columns: dict[str, Aggregation] = {}
+        self.sources: dict[str, str] = {}
+        self._mark = "#"
+        while any(item.name.startswith(self._mark) for item in items):
+            self._mark += "#"
+        names = names_of(items)
+        for key in keys:
+            plain = without_positions(key.argument if isinstance(key, Alias) else key)
+            if plain not in self._names:
+                own = self.hidden_name(f"by{len(self.keys)}")
+                name = self._names[plain] = names.get(plain, own)
+                self.keys[name] = Expression(text, key)
+            elif isinstance(key, Alias):
+                # The key exists already if the name is that of the entry; it is another one if a column has the name.
+                name = self._names[plain]
+                self.keys[name] = Expression(text, replace(key, argument=self.keys[name].tree))
+        for item in items:
+            if item.tree is not None:
+                self.sources[item.name] = self.column_of(item.tree, item.name)
+
+    def hidden_name(self, name: str) -> str:
+        """The name of a column that is no entry of the select list."""
+        return f"{self._mark}{name}"
+
+    def column_of(self, tree: Node, name: str) -> str:
+        """The column of an expression; a new one of the given name if there is none."""
+        plain = without_positions(tree)
+        if plain not in self._names:
+            self._names[plain] = name
+            self.add(name, tree)
+        return self._names[plain]
+
+    def add(self, name: str, tree: Node) -> None:
+        self.columns[name] = Aggregation.of_tree(self._text, self._over_keys(tree), name)
+
+    def _over_keys(self, tree: Node) -> Node:
+        if isinstance(tree, Call) and tree.name in AGGREGATES:
+            return tree
+        name = self._names.get(without_positions(tree))
+        if name in self.keys:
+            return ColumnName(tree.position, name)
+        if isinstance(tree, ColumnName):
+            raise many_values(self._text, tree)
+        if isinstance(tree, OperatorChain):
+            key, steps = self._key_of(tree)
+            tree = replace(tree, first=key or self._over_keys(tree.first), steps=steps)
+            return with_parts(tree, lambda part: part if part is tree.first else self._over_keys(part))
+        return with_parts(tree, self._over_keys)
+
+    def _key_of(self, chain: OperatorChain) -> tuple[ColumnName | None, tuple[Call, ...]]:
+        """The key that a chain begins with, and the steps behind it."""
+        for plain, name in self._names.items():
+            count = len(plain.steps) if isinstance(plain, OperatorChain) else 1
+            if name in self.keys and count < len(chain.steps) and without_positions(chain.beginning(count)) == plain:
+                return ColumnName(chain.position, name), chain.steps[count:]
+        return None, chain.steps

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dagflow.journal.run_progress import RunningWindow, RunProgress, RunRates
+from dagflow.journal.heartbeat import RunningWindow, RunProgress, RunRates
 from dagflow.journal.state import PartitionCounts
 from dagflow.report.snapshot import OperatorFigures, PortFigures, RunSnapshot
 

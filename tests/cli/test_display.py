@@ -8,7 +8,7 @@ import pytest
 
 from dagflow.api.context import Skipped
 from dagflow.cli.display import LineDisplay
-from dagflow.journal.run_progress import RunningWindow
+from dagflow.journal.heartbeat import RunningWindow
 from dagflow.journal.saved_state import LeftOut
 from dagflow.report.snapshot import OperatorFigures, RunSnapshot
 from tests.cli.samples import APP, at_work, summary

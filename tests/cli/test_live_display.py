@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from dagflow.cli.live_display import LiveDisplay
-from dagflow.journal.run_progress import RunningWindow
+from dagflow.journal.heartbeat import RunningWindow
 from dagflow.metrics.counters import OperatorReport
 from dagflow.report.snapshot import OperatorFigures, RunSnapshot, WholeInput
 from tests.cli.samples import APP, at_work, operators, summary

@@ -8,7 +8,7 @@ import pytest
 
 from dagflow.cli.render import bottleneck, progress_figures
 from dagflow.cli.render import summary as summary_text
-from dagflow.journal.run_progress import RunningWindow
+from dagflow.journal.heartbeat import RunningWindow
 from dagflow.metrics.counters import OperatorReport
 from dagflow.report.snapshot import OperatorFigures, WholeInput
 from tests.cli.samples import at_work, operators, summary

@@ -15,7 +15,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
 
 from dagflow import Operator
-from dagflow.api.transactions import Target
+from dagflow.api.transactions import FileTarget, Target
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.plan.added_operators import grouped
@@ -48,10 +48,10 @@ class FaultyTable(SqliteTable):
 class FaultyWriter(TableWriter):
     """A table whose transactions fail as those of a FaultyTable."""
 
-    def transaction_target(self, storage: StorageContext) -> Target | None:
+    def transaction_target(self, storage: StorageContext) -> FileTarget | None:
         """The table, with the same faults."""
         target = super().transaction_target(storage)
-        return None if target is None else FaultyTarget(target, FaultyTable.faults)
+        return FaultyTarget(target, FaultyTable.faults) if isinstance(target, Target) else target
 
 
 def app(root: Path, texts: list[bytes], name: str = "table", table: Operator | None = None) -> LogicalPlan:

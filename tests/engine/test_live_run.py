@@ -26,13 +26,13 @@ from dagflow.execution.messages import WindowJob
 from dagflow.journal.heartbeat import (
     Heartbeat,
     ProcessIdentity,
+    RunProgress,
     beating,
     heartbeat_name,
     heartbeat_names,
     newest_heartbeat,
 )
 from dagflow.journal.journal import Journal
-from dagflow.journal.run_progress import RunProgress
 from dagflow.plan.load import load_app
 from dagflow.report.reading import status
 from dagflow.report.snapshot import RunSnapshot

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dagflow.journal.heartbeat import Heartbeat, ProcessIdentity, beating, heartbeat_name, newest_heartbeat
-from dagflow.journal.run_progress import RunProgress
+from dagflow.journal.heartbeat import Heartbeat, ProcessIdentity, RunProgress, beating, heartbeat_name, newest_heartbeat
 from dagflow.storage.context import StorageContext
 
 

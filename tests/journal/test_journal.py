@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dagflow.errors import DagflowError, FencedError, JournalError
-from dagflow.journal import archives
+from dagflow.journal import retention
 from dagflow.journal.journal import Journal, set_aside
 from dagflow.journal.reader import committed_windows
 from dagflow.journal.retention import JournalRetention
@@ -193,9 +193,9 @@ def test_every_number_is_published_once_whichever_disk_change_is_last(tmp_path: 
 @pytest.fixture
 def two_are_enough() -> Iterator[None]:
     """Every second archive is compacted into the one before."""
-    before, archives.COMPACTED_ARCHIVES = archives.COMPACTED_ARCHIVES, 2
+    before, retention.COMPACTED_ARCHIVES = retention.COMPACTED_ARCHIVES, 2
     yield
-    archives.COMPACTED_ARCHIVES = before
+    retention.COMPACTED_ARCHIVES = before
 
 
 @pytest.mark.parametrize("moment", by_day(1, ["before", "after", "lost_reply"]))

@@ -23,8 +23,8 @@ from dagflow.journal.events import (
 )
 from dagflow.journal.frames import compressed, decode, encode, from_json, to_json
 from dagflow.journal.journal import Journal
-from dagflow.journal.reader import read_state
-from dagflow.journal.retention import JournalRetention, all_windows, published_urls
+from dagflow.journal.reader import all_windows, published_urls, read_state
+from dagflow.journal.retention import JournalRetention
 from dagflow.journal.saved_state import (
     CommittedState,
     ControlState,

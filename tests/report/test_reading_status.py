@@ -15,8 +15,8 @@ from dagflow.engine.run_gate import RunGate
 from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import DagflowError, MissingError
+from dagflow.journal.heartbeat import RunningWindow, RunProgress, RunRates
 from dagflow.journal.reader import read_state
-from dagflow.journal.run_progress import RunningWindow, RunProgress, RunRates
 from dagflow.plan.load import load_app
 from dagflow.report.reading import status
 from dagflow.report.snapshot import RunSnapshot

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dagflow.journal.run_progress import RunningWindow
+from dagflow.journal.heartbeat import RunningWindow
 from dagflow.journal.state import JournalState, PartitionCounts
 from dagflow.journal.windows import WindowIntent, WindowPlan
 from dagflow.metrics import names

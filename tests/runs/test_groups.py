@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from dagflow.api.transactions import Target
+from dagflow.api.transactions import FileTarget, Target
 from dagflow.engine import publishers
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
@@ -288,9 +288,9 @@ def test_a_target_is_asked_about_a_window_with_what_waits(monkeypatch: pytest.Mo
             if len({file.facts.schema for file in files if file.facts is not None}) > 1:
                 raise DagflowError("a transaction takes files of the same columns")
 
-    def strict(self: FaultyWriter, storage: StorageContext) -> Target | None:
+    def strict(self: FaultyWriter, storage: StorageContext) -> FileTarget | None:
         target = TableWriter.transaction_target(self, storage)
-        return None if target is None else Strict(target, Faults())
+        return Strict(target, Faults()) if isinstance(target, Target) else target
 
     def app_of(texts: list[bytes]) -> LogicalPlan:
         more = {"metadata_columns": "window"} if len(texts) > 2 else {}

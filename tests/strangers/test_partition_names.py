@@ -19,7 +19,7 @@ from pyiceberg.table import Table as IcebergTable
 from dagflow.engine.run import run
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.partition_names import column_of, partition_name
-from operators.sink.tables.partition_fields import PartitionField, unheld_values
+from operators.sink.tables.partition_fields import PartitionField, partitionable
 from tests.nightly import by_day
 from tests.operators.sink.test_table_writer import app
 from tests.runs.table_kinds import catalog
@@ -178,7 +178,8 @@ def test_random_names_and_values_are_found(tmp_path: Path) -> None:
 
         texts = [text() for _ in range(choice.randint(1, 20))]
         rows = pa.RecordBatch.from_pydict({name: texts})
-        unheld = unheld_values(rows, [PartitionField(name)], in_files=kind == "iceberg").get(name, {})
+        _, reasons = partitionable(rows, [PartitionField(name)], [name], in_files=kind == "iceberg")
+        unheld = reasons.get(name, {})
         values: list[str | None] = [None if row in unheld else value for row, value in enumerate(texts)]
         written(root, kind, name, [*texts])
         for reader in (each for each in READERS if each.startswith(kind)):

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from dagflow.api.transactions import Target
+from dagflow.api.transactions import FileTarget, Target
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.window_repair import repair
@@ -50,10 +50,10 @@ Change = Callable[[str], None]
 class DyingWriter(TableWriter):
     """Its driver dies when the first transaction is made, and before that is known."""
 
-    def transaction_target(self, storage: StorageContext) -> Target | None:
+    def transaction_target(self, storage: StorageContext) -> FileTarget | None:
         """The table."""
         target = super().transaction_target(storage)
-        return None if target is None else FaultyTarget(target, Faults(1, "after"))
+        return FaultyTarget(target, Faults(1, "after")) if isinstance(target, Target) else target
 
 
 def work(

@@ -15,7 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.types import StringType
 
-from dagflow.api.transactions import Target
+from dagflow.api.transactions import FileTarget, Target
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.window_repair import repair
@@ -49,10 +49,10 @@ Change = Callable[[Path], None]
 class DecidingWriter(TableWriter):
     """Its driver dies when a window is decided, and before the table has it."""
 
-    def transaction_target(self, storage: StorageContext) -> Target | None:
+    def transaction_target(self, storage: StorageContext) -> FileTarget | None:
         """The table."""
         target = super().transaction_target(storage)
-        return None if target is None else FaultyTarget(target, Faults(1))
+        return FaultyTarget(target, Faults(1)) if isinstance(target, Target) else target
 
 
 class StuckApp:

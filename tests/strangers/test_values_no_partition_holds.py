@@ -19,7 +19,7 @@ from dagflow.errors import DagflowError
 from dagflow.plan.load import load_app
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.inline import InlineRuntime
-from operators.sink.tables.partition_fields import PartitionField, unheld_values
+from operators.sink.tables.partition_fields import PartitionField, partitionable
 from tests.runs.table_kinds import catalog, rows_of
 
 APP = """
@@ -137,4 +137,4 @@ def test_such_a_record_is_rejected_where_its_value_must_not_be_missing(tmp_path:
 def test_numbers_and_times_without_a_partition_are_found(field: str, values: pa.Array, why: dict[int, str]) -> None:
     """No text of the table stands for them, or they are below all multiples of a width."""
     rows = pa.RecordBatch.from_arrays([values], ["c"])
-    assert unheld_values(rows, [PartitionField.parse(field)], in_files=True).get("c", {}) == why
+    assert partitionable(rows, [PartitionField.parse(field)], ["c"], in_files=True)[1].get("c", {}) == why

@@ -13,8 +13,7 @@ from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.window_replay import replay_windows
 from dagflow.errors import DagflowError, MissingError
-from dagflow.journal.reader import read_state
-from dagflow.journal.retention import newest_windows
+from dagflow.journal.reader import newest_windows, read_state
 from dagflow.journal.windows import Window, WindowIntent, WindowPlan
 from dagflow.plan.load import load_app
 from dagflow.report.open_rejects import RejectChoice

@@ -14,9 +14,8 @@ from dagflow.cli.output import brief, clock, count, definitions, duration, on_on
 from dagflow.cli.render import concern_lines, described_range, left_out_lines, waiting_lines
 from dagflow.cli.shared_options import Settings, store_option
 from dagflow.errors import own_name
-from dagflow.journal.heartbeat import time_text
+from dagflow.journal.heartbeat import RunProgress, time_text
 from dagflow.journal.reader import read_state
-from dagflow.journal.run_progress import RunProgress
 from dagflow.report.input_ranges import InputRange
 from dagflow.report.manifest import Provenance, TrackedFile, WindowManifest, tracked_files, unmatched, window_manifest
 from dagflow.report.reading import status

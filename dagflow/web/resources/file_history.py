@@ -12,7 +12,7 @@ import numpy as np
 
 from dagflow.api.context import VersionKey
 from dagflow.api.sources import is_source_range
-from dagflow.journal.retention import all_windows, find_window, newest_windows
+from dagflow.journal.reader import all_windows, find_window, newest_windows
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window
 from dagflow.report.input_ranges import PLANNED, InputRange, VersionRanges

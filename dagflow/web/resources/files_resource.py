@@ -12,7 +12,7 @@ from typing import Any
 from dagflow.api.context import VersionKey
 from dagflow.api.regular_expressions import glob_matcher
 from dagflow.errors import DagflowError
-from dagflow.journal.retention import newest_windows
+from dagflow.journal.reader import newest_windows
 from dagflow.report.input_ranges import PLANNED, InputRange
 from dagflow.report.manifest import TrackedFile, inputs_of, manifest_of, merging_window
 from dagflow.storage.context import StorageContext

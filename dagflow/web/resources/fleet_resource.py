@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 from dagflow.errors import DagflowError
-from dagflow.journal.retention import newest_windows
+from dagflow.journal.reader import newest_windows
 from dagflow.journal.windows import Window
 from dagflow.metrics import names
 from dagflow.report.snapshot import RunSnapshot

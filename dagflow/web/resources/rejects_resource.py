@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from dagflow.errors import own_name
-from dagflow.journal.retention import newest_windows
+from dagflow.journal.reader import newest_windows
 from dagflow.journal.state import JournalState
 from dagflow.report.open_rejects import RejectChoice, WindowRejects, rejects_of
 from dagflow.storage.location import redacted

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from dagflow.api.properties import parse_size
-from dagflow.journal.retention import newest_windows
+from dagflow.journal.reader import newest_windows
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window
 from dagflow.storage.location import redacted

@@ -10,7 +10,7 @@ from typing import Any
 
 from dagflow.api.columns.column_typing import type_name
 from dagflow.api.transactions import ColumnChange
-from dagflow.journal.retention import find_window, newest_windows
+from dagflow.journal.reader import find_window, newest_windows
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window, WindowIntent
 from dagflow.metrics import names

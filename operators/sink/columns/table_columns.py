@@ -8,11 +8,11 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from dagflow.api.records import RecordBatch
 from operators.found_values import Census, is_found, is_undecided, with_numbers
 from operators.reader.columns.typing import shown
-from operators.rescued_values import RESCUED, place_in, rescued_text, rescued_values
+from operators.rescued_values import RESCUED, place_in, rescued_values
 from operators.sink.columns.fitted_columns import (
     FittedColumn,
     GivenColumn,
@@ -20,7 +20,6 @@ from operators.sink.columns.fitted_columns import (
     fit,
     new_type,
     place_key,
-    plain_value,
     why_not,
     wider_for,
 )
@@ -34,6 +33,7 @@ from operators.sink.columns.nested_types import (
     table_type,
     with_required,
 )
+from operators.sink.columns.rescued_rows import Rescued, files_of, offsets_of, with_rescued
 from operators.sink.columns.table_names import TableNames, lower_case, refusal_of
 
 
@@ -369,48 +369,10 @@ def given_columns(batch: pa.RecordBatch) -> dict[str, GivenColumn]:
     return {name: column for name, column in given.items() if not column.is_empty}
 
 
-class Rescued:
-    """Values that do not fit into their table, by row."""
-
-    def __init__(self) -> None:
-        self.values: dict[int, dict[str, Any]] = {}
-        self.refused: dict[int, str] = {}
-        self.count = 0
-
-    def add(self, row: int, name: str, value: Any) -> None:
-        self.values.setdefault(row, {})[name] = value
-        self.count += 1
-
-    def take(self, rows: pa.RecordBatch, name: str, chosen: Collection[int]) -> pa.RecordBatch:
-        """Take in values of a column, and return the rows with nulls in their places."""
-        position, mask = rows.schema.get_field_index(name), np.zeros(rows.num_rows, bool)
-        column = rows.column(position)
-        for row in chosen:
-            mask[row] = True
-            self.add(row, name, plain_value(column[row]))
-        column = pc.if_else(pa.array(mask), pa.scalar(None, column.type), column)
-        return rows.set_column(position, rows.schema.field(position), column)
-
-    def keep(self, rows: Iterable[int]) -> None:
-        """Forget the values of all other rows, which are left out."""
-        self.values = {number: self.values[row] for number, row in enumerate(rows) if row in self.values}
-        self.count = sum(map(len, self.values.values()))
-
-
-def with_rescued(rows: pa.RecordBatch, rescued: Rescued, files: pa.Array, offsets: pa.Array) -> pa.RecordBatch:
-    """Rows with rescued values, beside those that were rescued before.
-
-    Args:
-        rows: The rows.
-        rescued: The values.
-        files: The file of each row.
-        offsets: The offset of each row in its file.
-    """
-    position = rows.schema.get_field_index(RESCUED)
-    texts = rows.column(position).to_pylist() if position >= 0 else [None] * rows.num_rows
-    for row, values in rescued.values.items():
-        texts[row] = rescued_text(values, files[row].as_py(), offsets[row].as_py(), texts[row])
-    column = pa.array(texts, pa.string())
-    if position >= 0:
-        return rows.set_column(position, RESCUED, column)
-    return rows.append_column(RESCUED, column)
+def with_held_names(batch: RecordBatch, names: Callable[[], TableNames]) -> RecordBatch:
+    """Records with the values of columns and members that a file cannot hold in the column of rescued values."""
+    rows, empty = batch.to_arrow(), names()
+    if all(empty.takes(field) for field in rows.schema):
+        return batch
+    fitted, rescued = TableColumns("the file", lambda kind: kind, None, on_new_column="add", names=names()).fit(rows)
+    return RecordBatch(with_rescued(fitted, rescued, files_of(batch), offsets_of(batch)), origin=batch.origin)

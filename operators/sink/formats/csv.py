@@ -11,14 +11,26 @@ from pydantic import Field
 
 from dagflow.api.columns.json_values import json_values
 from dagflow.api.records import RecordBatch
-from operators.sink.columns.table_names import lower_case
-from operators.sink.formats.held_names import NamesInHeader, with_held_names
+from operators.sink.columns.table_columns import with_held_names
+from operators.sink.columns.table_names import TableNames, lower_case
 from operators.sink.formats.text_format import TextFormat
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 _HARMLESS_DELIMITERS = ",;\t|"
 """Delimiters that are in no number, date or time."""
+
+
+class NamesInHeader(TableNames):
+    """The names in the header of a text file: no reader takes a NUL there for text."""
+
+    def why_not(self, column: pa.Field) -> str:
+        """Why a file cannot have a column; "" if it can."""
+        return "a NUL in a header" if "\0" in column.name else ""
+
+    def reduced(self, name: str, kind: pa.DataType, known: pa.DataType | None = None) -> pa.DataType | None:
+        """The type itself: members are JSON."""
+        return kind
 
 
 class CsvSink(TextFormat):

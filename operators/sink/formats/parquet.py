@@ -12,9 +12,9 @@ from typing_extensions import Buffer
 
 from dagflow.api.properties import Size
 from dagflow.api.records import RecordBatch
+from operators.sink.columns.table_columns import with_held_names
 from operators.sink.columns.table_names import TableNames, lower_case
 from operators.sink.formats.base import ChunkedEncoder, FileEncoder, FileStream, SinkFormat
-from operators.sink.formats.held_names import with_held_names
 
 _ZSTD_LEVEL = 2
 """Compared with level 3, writing takes a tenth less time, and files of the benchmarks' columns are 1 % larger."""

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Protocol, cast
+from dataclasses import replace
+from typing import Any, ClassVar, Protocol, cast
 
 import pyarrow as pa
 
 from dagflow.api.context import OperatorContext
 from dagflow.api.records import RecordBatch
-from dagflow.api.transactions import Target
 from dagflow.errors import DagflowError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import is_local
@@ -22,30 +20,11 @@ from operators.format_registry import imported
 from operators.required_columns import require_columns
 from operators.sink.columns.fitted_columns import goes_into
 from operators.sink.columns.nested_types import nullable_type, stored_type, table_type
-from operators.sink.columns.table_columns import OnNewColumn, OnTypeChange, TableColumns
+from operators.sink.columns.table_columns import OnNewColumn, OnTypeChange, TableColumns, schema_of_text
 from operators.sink.columns.table_names import Path, TableNames, lower_case, require_names
 from operators.sink.tables import TABLE_KINDS
 from operators.sink.tables.partition_fields import IDENTITY, PartitionField, require_partition_type
-from operators.sink.tables.table_files import FactOrigin, TableFiles, stored_columns
-
-
-@dataclass(frozen=True, slots=True)
-class TableShape:
-    """The description of a table that tasks need.
-
-    Attributes:
-        location: Location of its data files, absolute.
-        columns: Its columns with their types; None where there is no table yet.
-        partition_by: The fields that it is partitioned by.
-        files: Its files, if their names make them visible.
-        taken: Names that no column may have, each with what the table cannot have then.
-    """
-
-    location: str
-    columns: pa.Schema | None
-    partition_by: tuple[PartitionField, ...]
-    files: tuple[str, ...] = ()
-    taken: Mapping[str, str] = dataclasses.field(default_factory=dict)
+from operators.sink.tables.table_files import FactOrigin, TableFiles, TableShape, stored_columns
 
 
 class DataFiles(Protocol):
@@ -86,6 +65,7 @@ class Table(ABC):
 
     Attributes:
         format_name: The format's name in messages.
+        target_class: Where its TableTarget is, see target().
         least_bits: Bits of its narrowest whole numbers.
         time_type: Its type for times of day.
         why_no_type: What a message about a type that it lacks goes on with.
@@ -96,9 +76,12 @@ class Table(ABC):
         upsert_by: The columns of these keys; none where rows are added.
         on_new_column: The app's policy for columns that the table lacks.
         on_type_change: The app's policy for values that are not of their column's type.
+        shape: The table as the run found it; before that, a new one.
+        is_found: Whether the run has looked for it.
     """
 
     format_name: ClassVar[str]
+    target_class: ClassVar[str]
     least_bits: ClassVar[int] = 8
     time_type: ClassVar[pa.DataType] = pa.time64("us")
     why_no_type: ClassVar[str] = ""
@@ -110,6 +93,7 @@ class Table(ABC):
     upsert_by: tuple[str, ...] = ()
     on_new_column: OnNewColumn = "fail"
     on_type_change: OnTypeChange = "widen"
+    is_found: bool = False
 
     def __init__(
         self,
@@ -123,6 +107,7 @@ class Table(ABC):
         self.may_grow = may_grow
         self.catalog = dict(catalog or {})
         self.partition_by = tuple(PartitionField.parse(text) for text in partition_by)
+        self.shape = TableShape(location, None, self.partition_by)
         for part in self.partition_by:
             if why := why_no_name(part.column):
                 raise ValueError(f"partition_by: no table has a column {shown_name(part.column)}: {why}")
@@ -156,50 +141,44 @@ class Table(ABC):
         """
         return there if there == given else None
 
-    @abstractmethod
-    def shape(self, storage: StorageContext) -> TableShape:
-        """The current shape of the table; called in the driver.
-
-        Raises:
-            DagflowError: The table cannot be read, or not be written to.
-        """
-
     @property
     def is_near(self) -> bool:
         """Whether the table can be read without a network, so that its columns are known before a run."""
         return is_local(self.location)
 
-    def reader(self, storage: StorageContext) -> TableReader:
-        """Reads the newest version; called in the driver.
+    def columns_as(self, decided: str) -> TableColumns:
+        """The columns in a task, as decided; "" for those that the table had when the run began."""
+        shape = replace(self.shape, columns=schema_of_text(decided)) if decided else self.shape
+        partition_by = [field.column for field in shape.partition_by]
+        return TableColumns(
+            self.name,
+            self.column_type,
+            shape.columns,
+            partition_by,
+            upsert_by=self.upsert_by,
+            on_new_column=self.on_new_column,
+            on_type_change=self.on_type_change,
+            wider=self.wider_type,
+            takes_members=self.takes_members,
+            names=self.names(shape),
+            left_out=[] if self.stores_partition_columns else partition_by,
+        )
 
-        Raises:
-            DagflowError: The table does not exist, or records are joined with such files in another way.
-        """
-        raise DagflowError(f"{self.name} has no versions to read")
-
-    def files(
-        self,
-        context: OperatorContext,
-        shape: TableShape,
-        target_bytes: int | None,
-        origin: FactOrigin,
-    ) -> DataFiles:
+    def files(self, context: OperatorContext, target_bytes: int | None, origin: FactOrigin) -> DataFiles:
         """The data files of a window in a task: of Parquet, unless the kind of table has others.
 
         Args:
             context: The context of the operator that writes them.
-            shape: The shape of the table.
             target_bytes: The size at which a file ends and the next one begins; None for no limit.
             origin: What their facts say beside their rows.
         """
         stores = self.stores_partition_columns
-        return TableFiles(
-            context, shape.location, shape.partition_by, target_bytes, origin, stores_partition_columns=stores
-        )
+        return TableFiles(context, self.shape, target_bytes, origin, stores_partition_columns=stores)
 
-    @abstractmethod
-    def target(self, storage: StorageContext) -> Target:
-        """What takes the files of windows; called in the driver."""
+    def target(self, storage: StorageContext) -> Any:
+        """What takes the files of windows; called in the driver, which may have packages that executors lack."""
+        target: Any = imported("target", self.target_class)
+        return target(self, storage)
 
     def replace_by(self, keys: Sequence[str]) -> None:
         """Let rows replace those with the same keys.

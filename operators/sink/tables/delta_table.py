@@ -8,11 +8,9 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from dagflow.api.transactions import Target
-from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, redacted, scheme_of
 from operators.sink.columns.table_columns import has_fraction
-from operators.sink.tables.base import Table, TableReader, TableShape
+from operators.sink.tables.base import Table
 from operators.sink.tables.partition_fields import PartitionField
 
 
@@ -20,6 +18,7 @@ class DeltaTable(Table):
     """A table in a directory of a local disk, or below a prefix of a bucket of S3."""
 
     format_name: ClassVar[str] = "Delta"
+    target_class: ClassVar[str] = "operators.sink.tables.delta_target.DeltaTarget"
     time_type: ClassVar[pa.DataType] = pa.string()
     takes_upserts: ClassVar[bool] = True
     takes_members: ClassVar[bool] = True
@@ -46,21 +45,3 @@ class DeltaTable(Table):
                     "table unreadable with a negative number; take another column for partition_by, or one in which a "
                     "Select before the table has the number as text"
                 )
-
-    def shape(self, storage: StorageContext) -> TableShape:
-        # Optional, and only for the driver: executors write Parquet.
-        from operators.sink.tables.delta_target import shape_of
-
-        return shape_of(self, storage)
-
-    def target(self, storage: StorageContext) -> Target:
-        # Optional, and only for the driver, as above.
-        from operators.sink.tables.delta_target import DeltaTarget
-
-        return DeltaTarget(self, storage)
-
-    def reader(self, storage: StorageContext) -> TableReader:
-        # Optional, and only for the driver, as above.
-        from operators.sink.tables.delta_target import DeltaReader
-
-        return DeltaReader(self, storage)

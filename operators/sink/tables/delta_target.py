@@ -12,7 +12,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction, WriterProperties
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
-from dagflow.api.transactions import DecidedReplay, DecidedWindow, ReplayableState, TargetState
+from dagflow.api.transactions import DecidedReplay, DecidedWindow, ReplayableState, Target, TargetState
 from dagflow.errors import ANOTHER_TABLE, DagflowError, StorageError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.files import FileStat
@@ -20,35 +20,15 @@ from dagflow.storage.location import join, name_of, redacted
 from dagflow.storage.pending import FileFacts, PendingFile
 from operators.sink.columns.nested_types import nulls_of
 from operators.sink.columns.table_columns import schema_of_text
-from operators.sink.tables.base import Table, TableReader, TableShape
+from operators.sink.tables.base import Table, TableReader
 from operators.sink.tables.delta_log import CONFIGURATION, DeltaLog, columns_of, refusals, require_writable, rows_of
 from operators.sink.tables.partition_fields import PartitionField
-from operators.sink.tables.table_files import has_bounds
+from operators.sink.tables.table_files import TableShape, has_bounds
 from operators.sink.tables.table_target import TableTarget, facts_of_file, merged_columns, require_decided_for
 from operators.sink.tables.upserted_rows import newest_rows, remove
 
 
-def shape_of(table: Table, storage: StorageContext) -> TableShape:
-    """The shape of a table.
-
-    Raises:
-        DagflowError: The table cannot be written to, or its directory holds other files.
-        StorageError: The table cannot be read.
-    """
-    log = DeltaLog(table, storage)
-    handle = log.opened()
-    if handle is None:
-        if others := log.other_files():
-            raise DagflowError(
-                f"{table.name}: the directory holds {len(others)} files, such as {min(others)}, and no Delta table",
-                hint="let table name an empty directory, or a table",
-            )
-        return TableShape(table.location, None, table.partition_by)
-    partition_by = tuple(PartitionField(name) for name in handle.metadata().partition_columns)
-    return TableShape(table.location, columns_of(handle), partition_by)
-
-
-class DeltaTarget(TableTarget):
+class DeltaTarget(TableTarget, Target):
     """Takes windows as versions of a table: the marker is the version of the writer's `txn`.
 
     It reads the entries of the log since its last look. deltalake still lists the log's names in each transaction,
@@ -61,6 +41,21 @@ class DeltaTarget(TableTarget):
         self._columns: pa.Schema | None = None
         self._handle: DeltaTable | None = None
         self._entry: FileStat | None = None
+
+    def shape(self) -> TableShape:
+        handle = self._log.opened()
+        if handle is None:
+            if others := self._log.other_files():
+                raise DagflowError(
+                    f"{self.name}: the directory holds {len(others)} files, such as {min(others)}, and no Delta table",
+                    hint="let table name an empty directory, or a table",
+                )
+            return TableShape(self.table.location, None, self.table.partition_by)
+        partition_by = tuple(PartitionField(name) for name in handle.metadata().partition_columns)
+        return TableShape(self.table.location, columns_of(handle), partition_by)
+
+    def reader(self) -> TableReader:
+        return DeltaReader(self._log)
 
     def open(self, writer: str) -> TargetState:
         handle = self._handle = self._newest()
@@ -149,39 +144,43 @@ class DeltaState(ReplayableState):
             # Rows of other writers are read again before they are replaced.
             max_commit_retries=0 if keys else None,
         )
-        known = pa.schema([]) if self._handle is None else columns_of(self._handle)
         # A decided window is committed as decided, even if the app has changed since.
-        columns = merged_columns(table, files, known, may_grow=True)
-        actions = [_add_action(table, file, columns) for file in files]
-        partition_by = list(facts_of_file(files[0]).partition)
-        if self._handle is None and keys:
-            with refusals(table):
-                self._handle = self._log.create(columns, partition_by)
-            known = columns
-        if self._handle is None:
+        if self._handle is None and not keys:
+            columns = merged_columns(table, files, pa.schema([]), may_grow=True)
             with refusals(table):
                 create_table_with_add_actions(
                     table.location,
                     Schema.from_arrow(columns),
-                    actions,
+                    [_add_action(table, file, columns) for file in files],
                     mode="error",
-                    partition_by=partition_by,
+                    partition_by=list(facts_of_file(files[0]).partition),
                     configuration=CONFIGURATION,
                     storage_options=self._log.options(),
                     commit_properties=properties,
                 )
             return
-        partition_by = list(self._handle.metadata().partition_columns)
-        require_decided_for(table, partition_by, files)
-        handle = self._grown(self._handle, columns, known)
-        if keys:
-            with refusals(table):
+        handle, columns = self._ready(files)
+        with refusals(table):
+            if keys:
                 rows = newest_rows(self._log.storage, files, keys, columns_of(handle))
                 upsert(handle, rows, keys, properties)
+            else:
+                _append(handle, [_add_action(table, file, columns) for file in files], properties)
+        if keys:
             remove(self._log.storage, files)
-            return
-        with refusals(table):
-            _append(handle, [*actions], partition_by, properties)
+
+    def _ready(self, files: Sequence[PendingFile]) -> tuple[DeltaTable, pa.Schema]:
+        """The table with the columns that files need, created if it does not exist, and these columns."""
+        for file in files:
+            _path_of(self._table, file)
+        known = pa.schema([]) if self._handle is None else columns_of(self._handle)
+        columns = merged_columns(self._table, files, known, may_grow=True)
+        if self._handle is None:
+            with refusals(self._table):
+                self._handle = self._log.create(columns, list(facts_of_file(files[0]).partition))
+            known = columns
+        require_decided_for(self._table, list(self._handle.metadata().partition_columns), files)
+        return self._grown(self._handle, columns, known), columns
 
     def _require_unmoved(self) -> None:
         if self._handle is not None and self._handle.version() != self._version:
@@ -200,28 +199,21 @@ class DeltaState(ReplayableState):
             return missing_in(self._table, self._handle, files)
 
     def replace(self, replay: DecidedReplay) -> None:
-        table, files = self._table, list(replay.added)
+        table = self._table
         self._require_unmoved()
-        known = pa.schema([]) if self._handle is None else columns_of(self._handle)
-        columns = merged_columns(table, files, known, may_grow=True)
+        handle, columns = self._ready(replay.added)
         with refusals(table):
-            if self._handle is None:
-                self._handle = self._log.create(columns, list(facts_of_file(files[0]).partition))
-                known = columns
-            partition_by = list(self._handle.metadata().partition_columns)
-            require_decided_for(table, partition_by, files)
-            handle = self._grown(self._handle, columns, known)
             had = handle.transaction_version(replays_of(self._writer)) or 0
             if had >= replay.number or missing_in(table, handle, replay.removed):
                 raise StorageError("another program has changed it meanwhile", url=table.name)
             actions: list[AddAction | RemoveAction] = [*removals(table, replay.removed)]
-            actions += [_add_action(table, file, columns) for file in files]
+            actions += [_add_action(table, file, columns) for file in replay.added]
             properties = CommitProperties(
                 app_transactions=[Transaction(replays_of(self._writer), replay.number)],
                 custom_metadata={"dagflow.writer": self._writer, "dagflow.replay": str(replay.number)},
                 max_commit_retries=0,  # another program may have changed the files that are removed
             )
-            _append(handle, actions, partition_by, properties)
+            _append(handle, actions, properties)
 
     def _grown(self, handle: DeltaTable, columns: pa.Schema, known: pa.Schema) -> DeltaTable:
         """Add new columns, and new members of columns, to the table, and open it anew.
@@ -247,37 +239,36 @@ class DeltaState(ReplayableState):
         return found
 
 
-def _append(
-    handle: DeltaTable,
-    actions: list[AddAction | RemoveAction],
-    partition_by: list[str],
-    properties: CommitProperties,
-) -> None:
+def _append(handle: DeltaTable, actions: Sequence[AddAction | RemoveAction], properties: CommitProperties) -> None:
     """Write one version, a checkpoint if that is due, and seldom clean the log of old entries."""
     is_due = (handle.version() + 1) % _CLEANUP_VERSIONS == 0
     # With the table's own schema: deltalake silently drops columns that the schema lacks.
     handle.create_write_transaction(
-        actions,
+        [*actions],
         "append",
         handle.schema(),
-        partition_by=partition_by,
+        partition_by=list(handle.metadata().partition_columns),
         commit_properties=properties,
         post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=None if is_due else False),
     )
 
 
-def _add_action(table: Table, file: PendingFile, columns: pa.Schema) -> AddAction:
-    """The log's add action for a file of a table with these columns."""
-    root, facts = join(table.location, ""), facts_of_file(file)
+def _path_of(table: Table, file: PendingFile) -> str:
+    """The path of a file below its table, whose escapes deltalake escapes."""
+    root = join(table.location, "")
     if not file.final_url.startswith(root):
         raise DagflowError(
             f"{redacted(file.final_url)} was decided for another table than {table.name}",
             hint="let the app name the table that it named before, until the window is published",
         )
-    path = file.final_url.removeprefix(root)  # deltalake escapes the escapes of names
-    return AddAction(
-        path, file.size_bytes, facts.partition, time.time_ns() // 1_000_000, True, statistics_text(file, facts, columns)
-    )
+    return file.final_url.removeprefix(root)
+
+
+def _add_action(table: Table, file: PendingFile, columns: pa.Schema) -> AddAction:
+    """The log's add action for a file of a table with these columns."""
+    facts, now_ms = facts_of_file(file), time.time_ns() // 1_000_000
+    statistics = statistics_text(file, facts, columns)
+    return AddAction(_path_of(table, file), file.size_bytes, facts.partition, now_ms, True, statistics)
 
 
 def replays_of(writer: str) -> str:
@@ -411,15 +402,14 @@ class DeltaReader(TableReader):
         StorageError: The table cannot be read.
     """
 
-    def __init__(self, table: Table, storage: StorageContext) -> None:
-        self._table = table
-        options = DeltaLog(table, storage).options()
+    def __init__(self, log: DeltaLog) -> None:
+        self._table = table = log.table
         with refusals(table):
-            if not DeltaTable.is_deltatable(table.location, options):
+            if not DeltaTable.is_deltatable(table.location, log.options()):
                 raise DagflowError(
                     f"{table.name} is not there", hint="check the path: something must have written to it"
                 )
-            self._handle = DeltaTable(table.location, storage_options=options)
+            self._handle = DeltaTable(table.location, storage_options=log.options())
 
     def version(self) -> str:
         return f"version {self._handle.version()} of {self._handle.metadata().id}"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, MutableMapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -13,16 +13,15 @@ import pyarrow.parquet as pq
 from dagflow.api.context import OperatorContext, OutputFile
 from dagflow.api.records import RecordBatch
 from dagflow.errors import LostOutputError, MissingError
-from dagflow.metrics.names import RESCUED_VALUES
 from dagflow.storage.context import StorageContext
 from dagflow.storage.fingerprint import updated_crc32
 from dagflow.storage.location import join, redacted
 from dagflow.storage.pending import FileFacts
 from operators.sink.columns.nested_types import common_type, joined_type, with_columns
-from operators.sink.columns.record_origins import ORIGINS, parted_from_origins, with_origins
-from operators.sink.columns.table_columns import TableColumns, schema_of_text, schema_text, with_rescued
+from operators.sink.columns.rescued_rows import ORIGINS, with_origins
+from operators.sink.columns.table_columns import schema_of_text, schema_text
 from operators.sink.tables.base import Table
-from operators.sink.tables.partition_fields import PartitionField, partitions_of, unheld_values, with_empty_as_null
+from operators.sink.tables.partition_fields import partitions_of
 from operators.sink.tables.table_files import FactOrigin, stored_columns
 
 _PIECE_BYTES = 8 << 20
@@ -36,27 +35,14 @@ _LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
 PartitionValues = tuple[str | None, ...]
 """The values of the partition columns as text."""
 
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Rows of one partition in a fragment.
-
-    Attributes:
-        values: The partition.
-        start: Offset of its first byte in the file.
-        end: Offset one past its last byte.
-        crc32: Checksum of its bytes.
-    """
-
-    values: PartitionValues
-    start: int
-    end: int
-    crc32: int
+Place = tuple[int, int, int]
+"""Where a piece is in its fragment: the offsets of its first byte and past its last one, and its checksum."""
 
 
-def pieces_of(held: Any) -> Iterator[Piece]:
-    """The pieces that the facts of a fragment list."""
-    return (Piece(tuple(values), *place) for values, *place in held)
+def pieces_of(facts: FileFacts) -> Iterator[tuple[PartitionValues, Place]]:
+    """The pieces of a fragment, each with rows of one partition; none for a data file."""
+    for values, start, end, crc32 in facts.held or ():
+        yield tuple(values), (start, end, crc32)
 
 
 class FragmentFiles:
@@ -66,26 +52,16 @@ class FragmentFiles:
 
     Args:
         context: The writer's context.
-        location: Location of the table's files; fragments are never published there.
-        partition_by: The fields that the table is partitioned by.
+        table: The table; fragments are never published at the location of its files.
         origin: What the facts of the fragments say.
-        stores_partition_columns: See TableFiles.
     """
 
-    def __init__(
-        self,
-        context: OperatorContext,
-        location: str,
-        partition_by: tuple[PartitionField, ...],
-        origin: FactOrigin,
-        *,
-        stores_partition_columns: bool,
-    ) -> None:
+    def __init__(self, context: OperatorContext, table: Table, origin: FactOrigin) -> None:
         self._context = context
-        self._location = location
+        self._location = table.shape.location
         self._origin = origin
-        self._partition_by = partition_by
-        self._left_out = () if stores_partition_columns else tuple(field.column for field in partition_by)
+        self._partition_by = table.shape.partition_by
+        self._left_out = () if table.stores_partition_columns else [field.column for field in self._partition_by]
         self._open: list[_Fragment] = []
         self._known: set[pa.Schema] = set()
 
@@ -122,16 +98,11 @@ class FragmentFiles:
         return fragment
 
     def end_window(self) -> None:
-        for fragment in self._open:
-            fragment.close(self._facts())
-        self._open.clear()
-
-    def _facts(self) -> FileFacts:
         origin, partition = self._origin, dict.fromkeys(map(str, self._partition_by))
-        proposal = origin.proposal()
-        return FileFacts(
-            origin.operator, "", partition, causes={**origin.causes}, keys=[*origin.keys], proposal=proposal
-        )
+        for fragment in self._open:
+            facts = FileFacts(origin.operator, "", partition, keys=[*origin.keys], proposal=origin.proposal())
+            fragment.close(facts, origin.causes)
+        self._open.clear()
 
 
 class _Fragment:
@@ -175,36 +146,35 @@ class _Fragment:
         self._pieces.append([list(values), self._end, self._end + data.size, updated_crc32(data, 0)])
         self._end += data.size
 
-    def close(self, facts: FileFacts) -> None:
+    def close(self, facts: FileFacts, causes: Mapping[str, str]) -> None:
         """End the file, with the facts that are the same for all files of the window."""
         for values in list(self._rows):
             self._write(values)
         schema = schema_text(pa.schema(list(self._columns.values())))
-        causes = {name: facts.causes[name] for name in self._columns if name in facts.causes}
-        own = replace(facts, schema=schema, causes=causes, held=self._pieces)
-        self._file.close(records=self._records, facts=own)
+        causes = {name: causes[name] for name in self._columns if name in causes}
+        self._file.close(records=self._records, facts=replace(facts, schema=schema, causes=causes, held=self._pieces))
 
 
-def read_piece(storage: StorageContext, url: str, piece: Piece) -> list[pa.RecordBatch]:
+def read_piece(storage: StorageContext, url: str, place: Place) -> list[pa.RecordBatch]:
     """The rows of a piece.
 
     Raises:
         LostOutputError: The file is gone, or the piece is not what was written.
         StorageError: The store failed.
     """
-    buffer = bytearray(piece.end - piece.start)
+    start, end, crc32 = place
+    buffer, done = bytearray(end - start), 0
     try:
         with storage.backend(url).files.open(url) as file, memoryview(buffer) as view:
-            done = 0
-            while done < len(buffer) and (count := file.read_into(piece.start + done, view[done:])):
+            while done < len(buffer) and (count := file.read_into(start + done, view[done:])):
                 done += count
     except MissingError as error:
         raise _lost(url, "gone", "another program has removed it") from error
     if done < len(buffer):
-        raise _lost(url, "damaged", f"it ends at byte {piece.start + done:,}, and had {piece.end:,} at least")
+        raise _lost(url, "damaged", f"it ends at byte {start + done:,}, and had {end:,} at least")
     # Arrow may read zeros for missing bytes at the end of the rows, or for values.
-    if updated_crc32(buffer, 0) != piece.crc32:
-        raise _lost(url, "damaged", f"its bytes {piece.start:,} to {piece.end:,} are not those that were written")
+    if updated_crc32(buffer, 0) != crc32:
+        raise _lost(url, "damaged", f"its bytes {start:,} to {end:,} are not those that were written")
     with pa.ipc.open_stream(buffer) as reader:
         return list(reader)
 
@@ -225,51 +195,3 @@ def united(texts: Sequence[str]) -> pa.Schema:
             wider = joined_type(there.type, field.type, common_type)
             fields[field.name] = there.with_type(wider or there.type)
     return pa.schema(list(fields.values()))
-
-
-def fitted_to(
-    table: Table,
-    columns: TableColumns,
-    partition_by: Sequence[PartitionField],
-    names: Collection[str],
-    counters: MutableMapping[str, int],
-    rows: pa.RecordBatch,
-) -> pa.RecordBatch:
-    """Rows that have waited, as the table takes them now; what it cannot take is rescued.
-
-    Args:
-        table: The table.
-        columns: Its columns.
-        partition_by: The fields that it is partitioned by.
-        names: Columns of all rows, in the order in which the rows get them.
-        counters: Counts the rescued values.
-        rows: The rows.
-    """
-    rows, files, offsets = parted_from_origins(rows)
-    fitted, rescued = columns.fit(rows)
-    in_files = table.stores_partition_columns
-    fitted = with_empty_as_null(fitted, partition_by, columns.required, in_files=in_files)
-    unheld = unheld_values(fitted, partition_by, in_files=in_files)
-    for name, reasons in unheld.items():
-        fitted = rescued.take(fitted, name, reasons)
-    lost = {
-        row: f"column '{name}': {values[name]!r} does not fit into {table.name}, and is a key of upsert_by"
-        for row, values in rescued.values.items()
-        for name in values
-        if name in table.upsert_by
-    } | rescued.refused
-    if lost:
-        row = min(lost)
-        raise ValueError(
-            f"{len(lost)} of the rows that wait cannot be written; that of {files[row]}:{offsets[row]}: {lost[row]}. "
-            "change the table, or let the app write into another one"
-        )
-    if rescued.values:
-        fitted = with_rescued(fitted, rescued, files, offsets)
-        counters[RESCUED_VALUES] += rescued.count
-    wanted = {*names, *(field.column for field in partition_by)}
-    order = [*names]
-    known = [field for field in columns.known if field.name in wanted]
-    known.sort(key=lambda field: order.index(field.name) if field.name in order else len(order))
-    others = [field for field in fitted.schema if field.name not in {each.name for each in known}]
-    return with_columns(fitted, pa.schema([*known, *others]))

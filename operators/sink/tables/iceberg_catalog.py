@@ -23,7 +23,7 @@ from dagflow.errors import DagflowError, MissingError, StorageError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import is_local, name_of, parent
 from operators.files.python_file import PythonFile
-from operators.sink.tables.catalog_table import CATALOG_TYPES, CatalogTable
+from operators.sink.tables.iceberg_table import CATALOG_TYPES, IcebergTable
 
 _DURABLE_IO = "operators.sink.tables.iceberg_catalog.DurableFileIO"
 _STORAGE_IO = "operators.sink.tables.iceberg_catalog.StorageFileIO"
@@ -31,7 +31,7 @@ _CLASSES = {"SqlCatalog", "RestCatalog", "GlueCatalog", "HiveCatalog"}
 
 
 @contextlib.contextmanager
-def refusals(table: CatalogTable) -> Iterator[None]:
+def refusals(table: IcebergTable) -> Iterator[None]:
     """Turn errors of a catalog's client into a StorageError: a transaction failed, or its outcome is not known."""
     try:
         yield
@@ -43,7 +43,7 @@ def refusals(table: CatalogTable) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def refusals_before(table: CatalogTable) -> Iterator[None]:
+def refusals_before(table: IcebergTable) -> Iterator[None]:
     """Turn errors of pyiceberg before it asks a catalog into a DagflowError: they would be the same each time."""
     try:
         yield
@@ -62,7 +62,7 @@ class TableCatalog:
         StorageError: The catalog cannot be reached.
     """
 
-    def __init__(self, table: CatalogTable, storage: StorageContext) -> None:
+    def __init__(self, table: IcebergTable, storage: StorageContext) -> None:
         options: dict[str, Any] = dict(table.catalog)
         warehouse = options.get("warehouse", "")
         if warehouse.startswith("file://"):
@@ -107,13 +107,13 @@ class TableCatalog:
             return self.catalog.create_table_transaction(self.identifier, Schema()).table_metadata.location
 
 
-def is_missing(table: CatalogTable) -> bool:
+def is_missing(table: IcebergTable) -> bool:
     """Whether the catalog is a database in a file that does not exist: looking for the table would create it."""
     path = _database_file(table)
     return bool(path) and not os.path.exists(path)
 
 
-def _database_file(table: CatalogTable) -> str:
+def _database_file(table: IcebergTable) -> str:
     """The file of a catalog that is a database of SQLite; "" for others."""
     scheme, found, rest = table.catalog.get("uri", "").partition(":///")
     return rest.partition("?")[0] if found and scheme.startswith("sqlite") else ""

@@ -2,28 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+import importlib.util
+import re
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
 import pyarrow as pa
 
-from dagflow.api.transactions import Target
-from dagflow.storage.context import StorageContext
+from dagflow.storage.location import absolute, is_local, join, redacted, scheme_of
 from operators.sink.columns.nested_types import common_type_of_readers
 from operators.sink.columns.table_names import Path, TableNames
-from operators.sink.tables.base import TableReader, TableShape
-from operators.sink.tables.catalog_table import CatalogTable
+from operators.sink.tables.base import Table
+from operators.sink.tables.partition_fields import IDENTITY, PartitionField
+from operators.sink.tables.table_files import TableShape
+
+CATALOG_TYPES = ("sql", "rest", "glue", "hive")
+"""Catalogs that change a table only if its state is the expected one; others would lose windows."""
+
+_SQLITE = re.compile(r"(sqlite(?:\+\w+)?:///)([^/?][^?]*)(.*)")
+DATA = "data"
+SCHEMES = ("", "s3", "s3a")
+"""Schemes of the locations where tables may be."""
+
+_FUNCTION = re.compile(r"(\w+)\(.*\)")
 
 
-class IcebergTable(CatalogTable):
-    """A table of Iceberg, in types that Parquet files of it have."""
+class IcebergTable(Table):
+    """A table of Iceberg in a catalog, whose files are on a local disk or on S3.
+
+    Attributes:
+        namespace: The table's namespace in the catalog.
+        table: The table's name in the namespace.
+    """
 
     format_name: ClassVar[str] = "Iceberg"
+    target_class: ClassVar[str] = "operators.sink.tables.iceberg_target.IcebergTarget"
     least_bits: ClassVar[int] = 32
     stores_partition_columns: ClassVar[bool] = True
     takes_upserts: ClassVar[bool] = True
     takes_members: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        location: str,
+        partition_by: Sequence[str],
+        *,
+        may_grow: bool = False,
+        catalog: Mapping[str, str] | None = None,
+    ) -> None:
+        namespace, _, table = location.partition(".")
+        if not namespace or not table or "." in table or "/" in location:
+            raise ValueError(f"table: iceberg takes NAMESPACE.NAME, as in iceberg:shop.orders; got {location!r}")
+        for text in partition_by:
+            if (found := _FUNCTION.fullmatch(text)) and PartitionField.parse(text).transform == IDENTITY:
+                raise ValueError(
+                    f"partition_by: there is no transform {found[1]!r} as in {text!r}; iceberg has year(x), month(x), "
+                    "day(x), hour(x), bucket(16, x) and truncate(4, x)"
+                )
+        options = _options(catalog or {})
+        _require_packages(options)
+        warehouse = options.get("warehouse", "")
+        if scheme_of(warehouse) not in SCHEMES:
+            raise ValueError(
+                f"catalog: the warehouse must be a directory of a local disk or of S3, not {redacted(warehouse)}"
+            )
+        given = sorted(name for name in options if name.startswith("s3."))
+        if given and not is_local(warehouse):
+            raise ValueError(
+                f"catalog: {given[0]} is not used; say in attributes: {{storage: {{s3: …}}}} how S3 is reached"
+            )
+        self.namespace, self.table = namespace, table
+        # For a server, the warehouse may be a mere name: then the server decides the location of a new table.
+        data = join(absolute(warehouse), namespace, table, DATA) if "://" in warehouse else ""
+        super().__init__(data, partition_by, may_grow=may_grow, catalog=options)
+
+    @property
+    def name(self) -> str:
+        return f"table iceberg:{self.namespace}.{self.table}"
 
     def wider_type(self, there: pa.DataType, given: pa.DataType) -> pa.DataType | None:
         found = common_type_of_readers(there, given)
@@ -38,24 +94,34 @@ class IcebergTable(CatalogTable):
         taken = {name: why for field in new for name, why in field.taken.items()}
         return super().names(replace(shape, taken={**taken, **shape.taken}))
 
-    def shape(self, storage: StorageContext) -> TableShape:
-        # Optional, and only for the driver: executors write Parquet.
-        from operators.sink.tables.iceberg_target import shape_of
-
-        return shape_of(self, storage)
-
-    def target(self, storage: StorageContext) -> Target:
-        # Optional, and only for the driver, as above.
-        from operators.sink.tables.iceberg_target import IcebergTarget
-
-        return IcebergTarget(self, storage)
-
     @property
     def is_near(self) -> bool:
         return self.catalog.get("uri", "").startswith("sqlite")
 
-    def reader(self, storage: StorageContext) -> TableReader:
-        # Optional, and only for the driver, as above.
-        from operators.sink.tables.iceberg_target import IcebergReader
 
-        return IcebergReader(self, storage)
+def _options(catalog: Mapping[str, str]) -> dict[str, str]:
+    """The options of a catalog, with local paths made absolute: executors have another working directory."""
+    options = dict(catalog)
+    kind = options.get("type", "" if "py-catalog-impl" in options else "none")
+    if kind and kind not in CATALOG_TYPES:
+        raise ValueError(
+            f"catalog: type takes {', '.join(CATALOG_TYPES)}; got {kind}. iceberg needs "
+            "catalog: {type: sql, uri: 'sqlite:///out/catalog.db', warehouse: out/warehouse}, or a server's"
+        )
+    if found := _SQLITE.fullmatch(options.get("uri", "")):
+        options["uri"] = f"{found[1]}{absolute(found[2])}{found[3]}"
+    if kind == "sql" and not ({"uri", "warehouse"} <= options.keys()):
+        raise ValueError("catalog: type sql needs uri and warehouse")
+    if (warehouse := options.get("warehouse", "")) and is_local(warehouse) and ("/" in warehouse or kind == "sql"):
+        options["warehouse"] = f"file://{absolute(warehouse)}"
+    return options
+
+
+def _require_packages(options: Mapping[str, str]) -> None:
+    if importlib.util.find_spec("pyiceberg") is None:
+        raise ValueError("table: iceberg needs the package pyiceberg; install it with: pip install 'dagflow[iceberg]'")
+    if options.get("type") == "sql" and importlib.util.find_spec("sqlalchemy") is None:
+        raise ValueError(
+            "catalog: type sql needs the package sqlalchemy; install it with: "
+            "pip install 'dagflow[iceberg,sql-catalog]'"
+        )

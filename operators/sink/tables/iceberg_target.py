@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 
 import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
@@ -13,15 +14,14 @@ from pyiceberg.table import Table as Handle
 from pyiceberg.table import TableProperties, Transaction
 from pyiceberg.table.metadata import SUPPORTED_TABLE_FORMAT_VERSION
 
-from dagflow.api.transactions import DecidedReplay, DecidedWindow, ReplayableState, TargetState
+from dagflow.api.transactions import DecidedReplay, DecidedWindow, ReplayableState, Target, TargetState
 from dagflow.errors import DagflowError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, is_local, join, name_of, redacted, scheme_of
 from dagflow.storage.pending import PendingFile
 from operators.sink.columns.nested_types import exact_type
 from operators.sink.columns.table_columns import without_large
-from operators.sink.tables.base import TableReader, TableShape
-from operators.sink.tables.catalog_table import DATA, SCHEMES, CatalogTable
+from operators.sink.tables.base import TableReader
 from operators.sink.tables.fragments import pieces_of
 from operators.sink.tables.iceberg_catalog import TableCatalog, is_missing, refusals, refusals_before
 from operators.sink.tables.iceberg_files import (
@@ -36,8 +36,10 @@ from operators.sink.tables.iceberg_files import (
     widen_column,
     with_names,
 )
+from operators.sink.tables.iceberg_table import DATA, SCHEMES, IcebergTable
 from operators.sink.tables.iceberg_upserts import WholeScan, replace_files, upsert
 from operators.sink.tables.partition_fields import IDENTITY, PartitionField, taken_by_partition
+from operators.sink.tables.table_files import TableShape
 from operators.sink.tables.table_target import (
     TableTarget,
     facts_of_file,
@@ -58,32 +60,13 @@ _NEW_TABLE = {
 }
 
 
-def shape_of(table: CatalogTable, storage: StorageContext) -> TableShape:
-    """The shape of a table.
-
-    Raises:
-        DagflowError: The table cannot be written to.
-        StorageError: The catalog cannot be reached.
-    """
-    if is_missing(table):
-        return TableShape(table.location, None, table.partition_by)
-    catalog = TableCatalog(table, storage)
-    handle = catalog.load()
-    if handle is None:
-        location = table.location or _reachable(table, join(catalog.new_location(), DATA))
-        return TableShape(location, None, table.partition_by)
-    require_writable(table, handle)
-    columns, partition_by = columns_of(handle.schema()), partition_fields(table, handle)
-    return TableShape(data_location(table, handle), columns, partition_by, taken=taken_names(table, handle))
-
-
-def data_location(table: CatalogTable, handle: Handle) -> str:
+def data_location(table: IcebergTable, handle: Handle) -> str:
     """Location of the data files of an existing table."""
     properties = handle.metadata.properties
     return _reachable(table, properties.get(TableProperties.WRITE_DATA_PATH) or join(handle.location(), DATA))
 
 
-def _reachable(table: CatalogTable, location: str) -> str:
+def _reachable(table: IcebergTable, location: str) -> str:
     if scheme_of(location) not in SCHEMES:
         raise DagflowError(
             f"{table.name} is at {redacted(location)}, and dagflow writes to tables on local disks and on S3"
@@ -96,7 +79,7 @@ def columns_of(schema: Schema) -> pa.Schema:
     return pa.schema([pa.field(each.name, exact_type(each.type, without_large), each.nullable) for each in found])
 
 
-def partition_fields(table: CatalogTable, handle: Handle) -> tuple[PartitionField, ...]:
+def partition_fields(table: IcebergTable, handle: Handle) -> tuple[PartitionField, ...]:
     fields, columns = [], {field.name for field in handle.schema().fields}
     for field in handle.spec().fields:
         column, transform = handle.schema().find_column_name(field.source_id) or "?", str(field.transform)
@@ -109,7 +92,7 @@ def partition_fields(table: CatalogTable, handle: Handle) -> tuple[PartitionFiel
     return tuple(fields)
 
 
-def require_writable(table: CatalogTable, handle: Handle) -> None:
+def require_writable(table: IcebergTable, handle: Handle) -> None:
     """Refuse a table in which added files would break a rule that only its own writers know."""
     if handle.metadata.format_version > SUPPORTED_TABLE_FORMAT_VERSION:
         raise DagflowError(
@@ -130,19 +113,36 @@ def require_writable(table: CatalogTable, handle: Handle) -> None:
         require_no_deletes(table.name, handle.current_snapshot(), handle.io)
 
 
-class IcebergTarget(TableTarget):
+class IcebergTarget(TableTarget, Target):
     """Takes windows as snapshots of a table: the marker is a property of it, set in the commit of the snapshot."""
 
-    def __init__(self, table: CatalogTable, storage: StorageContext) -> None:
+    def __init__(self, table: IcebergTable, storage: StorageContext) -> None:
         super().__init__(table)
-        self.table: CatalogTable = table
+        self.table: IcebergTable = table
         self._storage = storage
-        self._catalog: TableCatalog | None = None
         self._handle: Handle | None = None
 
+    @cached_property
+    def _catalog(self) -> TableCatalog:
+        return TableCatalog(self.table, self._storage)
+
+    def shape(self) -> TableShape:
+        table = self.table
+        handle = None if is_missing(table) else self._catalog.load()
+        if handle is None:
+            location = table.location or _reachable(table, join(self._catalog.new_location(), DATA))
+            return TableShape(location, None, table.partition_by)
+        require_writable(table, handle)
+        columns, partition_by = columns_of(handle.schema()), partition_fields(table, handle)
+        return TableShape(data_location(table, handle), columns, partition_by, taken=taken_names(table, handle))
+
+    def reader(self) -> TableReader:
+        handle = None if is_missing(self.table) else self._catalog.load()
+        if handle is None:
+            raise DagflowError(f"{self.name} is not in its catalog", hint="check namespace and name")
+        return IcebergReader(self.table, handle)
+
     def open(self, writer: str) -> TargetState:
-        if self._catalog is None:
-            self._catalog = TableCatalog(self.table, self._storage)
         self._handle = self._catalog.load()
         if self._handle is not None:
             require_writable(self.table, self._handle)
@@ -165,11 +165,11 @@ class IcebergTarget(TableTarget):
                 metadata = _change(self.table, self._handle, columns, files[-1:]).table_metadata
             # Files that wait may be of another partitioning as long as the table does not exist: none of them is in it.
             for facts in (facts_of_file(file) for file in files if fields_of_file(file) == fields):
-                for texts in (facts.partition.values(), *(piece.values for piece in pieces_of(facts.held or ()))):
+                for texts in (facts.partition.values(), *(values for values, _ in pieces_of(facts))):
                     partition_record(metadata, texts)
 
     def rows(self) -> pa.Table | None:
-        handle = TableCatalog(self.table, self._storage).load()
+        handle = self._catalog.load()
         return None if handle is None else handle.scan().to_arrow()
 
 
@@ -177,7 +177,7 @@ class IcebergState(ReplayableState):
     """A table at one moment, or none yet."""
 
     def __init__(
-        self, table: CatalogTable, writer: str, catalog: TableCatalog, handle: Handle | None, storage: StorageContext
+        self, table: IcebergTable, writer: str, catalog: TableCatalog, handle: Handle | None, storage: StorageContext
     ) -> None:
         self._table = table
         self._storage = storage
@@ -274,7 +274,7 @@ class IcebergState(ReplayableState):
             raise _foreign(table, file, locations[0])
 
 
-def _change(table: CatalogTable, handle: Handle, columns: pa.Schema, files: Sequence[PendingFile]) -> Transaction:
+def _change(table: IcebergTable, handle: Handle, columns: pa.Schema, files: Sequence[PendingFile]) -> Transaction:
     """A transaction that fails if the table's newest snapshot is another one by now."""
     fields = [str(field) for field in partition_fields(table, handle)]
     root = join(data_location(table, handle), "")
@@ -299,7 +299,7 @@ def fields_of_file(file: PendingFile) -> list[PartitionField]:
     return [PartitionField.parse(text) for text in facts_of_file(file).partition]
 
 
-def _foreign(table: CatalogTable, file: PendingFile, root: str) -> DagflowError:
+def _foreign(table: IcebergTable, file: PendingFile, root: str) -> DagflowError:
     return DagflowError(
         f"{redacted(file.final_url)} was decided for another table than {table.name}, whose files are below {root}",
         hint="let the app name the table that it named before, until the window is published",
@@ -329,7 +329,7 @@ def _newest(handle: Handle) -> Handle:
     return Handle(handle.name(), metadata, handle.metadata_location, handle.io, handle.catalog, handle.config)
 
 
-def taken_names(table: CatalogTable, handle: Handle | None) -> dict[str, str]:
+def taken_names(table: IcebergTable, handle: Handle | None) -> dict[str, str]:
     """Names that no new column of an existing table may have; see TableShape."""
     if handle is None:
         return {}
@@ -360,17 +360,9 @@ def _url(like: str, url: str) -> str:
 
 
 class IcebergReader(TableReader):
-    """The current snapshot of a table, which stays the same for this object.
+    """The current snapshot of a table, which stays the same for this object."""
 
-    Raises:
-        DagflowError: The table does not exist.
-        StorageError: The catalog cannot be reached.
-    """
-
-    def __init__(self, table: CatalogTable, storage: StorageContext) -> None:
-        handle = None if is_missing(table) else TableCatalog(table, storage).load()
-        if handle is None:
-            raise DagflowError(f"{table.name} is not in its catalog", hint="check namespace and name")
+    def __init__(self, table: IcebergTable, handle: Handle) -> None:
         self._table = table
         self._handle = handle
 

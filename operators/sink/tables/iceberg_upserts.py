@@ -44,8 +44,8 @@ from pyiceberg.types import ListType, MapType
 from dagflow.storage.location import join
 from dagflow.storage.pending import PendingFile
 from operators.sink.columns.nested_types import with_types
-from operators.sink.tables.catalog_table import DATA
 from operators.sink.tables.iceberg_files import data_file, require_no_deletes
+from operators.sink.tables.iceberg_table import DATA
 from operators.sink.tables.partition_fields import PartitionField, PartitionRows, partitions_of
 from operators.sink.tables.table_files import facts_of, names_with_nan
 from operators.sink.tables.upserted_rows import rows_of_other_keys

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dagflow.api.transactions import Target, TargetDecision
+from dagflow.api.transactions import TargetDecision
 from dagflow.errors import DagflowError, MissingError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.files import FileStat
@@ -20,8 +20,9 @@ from dagflow.storage.pending import PendingFile
 from operators.files.python_file import PythonFile
 from operators.sink.columns.nested_types import common_type_of_readers, table_type
 from operators.sink.columns.table_columns import schema_of_text, without_large
-from operators.sink.tables.base import Table, TableShape
+from operators.sink.tables.base import Table
 from operators.sink.tables.partition_fields import PartitionField
+from operators.sink.tables.table_files import TableShape
 from operators.sink.tables.table_target import TableTarget, facts_of_file, require_same_partitioning
 
 _EXTENSION = ".parquet"
@@ -36,6 +37,7 @@ class ParquetDataset(Table):
     """
 
     format_name: ClassVar[str] = "Parquet"
+    target_class: ClassVar[str] = "operators.sink.tables.parquet_dataset.DatasetTarget"
     why_no_type: ClassVar[str] = " that all of its readers know"
     is_named: ClassVar[bool] = True
 
@@ -56,10 +58,20 @@ class ParquetDataset(Table):
     def wider_type(self, there: pa.DataType, given: pa.DataType) -> pa.DataType | None:
         return common_type_of_readers(there, given)
 
-    def shape(self, storage: StorageContext) -> TableShape:
-        files = list(_data_files(storage, self, self.location, ()))
+
+class DatasetTarget(TableTarget):
+    """Decides and checks the columns of files, which are visible by their names."""
+
+    def __init__(self, table: ParquetDataset, storage: StorageContext) -> None:
+        super().__init__(table)
+        self.table: ParquetDataset = table
+        self._storage = storage
+
+    def shape(self) -> TableShape:
+        table = self.table
+        files = list(_data_files(self._storage, table, table.location, ()))
         if not files:
-            return TableShape(self.location, None, self.partition_by)
+            return TableShape(table.location, None, table.partition_by)
         partition_by = files[0][1]
         for file, found in files:
             if found != partition_by:
@@ -68,19 +80,19 @@ class ParquetDataset(Table):
                     f"{redacted(file.url)}, by {_listed(found)}",
                     hint="let table name a directory of one partitioning, or an empty one",
                 )
-        require_same_partitioning(self, partition_by)
+        require_same_partitioning(table, partition_by)
         with ThreadPoolExecutor(_READERS) as threads:
-            schemas = threads.map(lambda each: _schema_of(storage, each[0]), files)
-            self.known = self._united(zip((file for file, _ in files), schemas, strict=True))
+            schemas = threads.map(lambda each: _schema_of(self._storage, each[0]), files)
+            table.known = self._united(zip((file for file, _ in files), schemas, strict=True))
         fields = tuple(PartitionField(name) for name in partition_by)
-        return TableShape(self.location, self.known, fields, tuple(file.url for file, _ in files))
+        return TableShape(table.location, table.known, fields, tuple(file.url for file, _ in files))
 
     def _united(self, schemas: Iterable[tuple[FileStat, pa.Schema]]) -> pa.Schema:
         fields: dict[str, tuple[pa.Field, FileStat]] = {}
         for file, schema in schemas:
             for field in schema:
                 there, first = fields.setdefault(field.name, (field, file))
-                if (wider := self.wider_type(there.type, field.type)) is not None:
+                if (wider := self.table.wider_type(there.type, field.type)) is not None:
                     fields[field.name] = there.with_type(wider), first
                 else:
                     raise DagflowError(
@@ -89,23 +101,6 @@ class ParquetDataset(Table):
                         hint="let table name a directory whose files agree, or an empty one",
                     )
         return pa.schema([field for field, _ in fields.values()])
-
-    def target(self, storage: StorageContext) -> Target:
-        return DatasetTarget(self)
-
-
-class DatasetTarget(TableTarget):
-    """Decides and checks the columns of files, which are visible by their names."""
-
-    is_named = True
-
-    def __init__(self, table: ParquetDataset) -> None:
-        super().__init__(table)
-        self.table: ParquetDataset = table
-
-    def open(self, writer: str) -> NoReturn:
-        """Never called: the target has no transactions."""
-        raise NotImplementedError
 
     def decide(self, waiting: Sequence[PendingFile], files: Sequence[PendingFile]) -> TargetDecision | None:
         own = self._own(files)

@@ -263,44 +263,33 @@ def _type_error(name: str, kind: object) -> ValueError:
 
 
 def _fitting(name: str) -> str:
-    """A name of a directory, or a shorter one from which no reader has to take the value; see unheld_values()."""
+    """A name of a directory, or a shorter one from which no reader has to take the value; see partitionable()."""
     return name if len(name.encode()) <= NAME_BYTES else shortened(name, name.encode())
 
 
-def with_empty_as_null(
+def partitionable(
     rows: pa.RecordBatch, fields: Sequence[PartitionField], required: Iterable[str], *, in_files: bool
-) -> pa.RecordBatch:
-    """Rows with null for empty texts that names of directories do not distinguish from null.
+) -> tuple[pa.RecordBatch, dict[str, dict[int, str]]]:
+    """Rows by which a table can be partitioned, and the values by which it cannot.
 
     Args:
         rows: The rows.
         fields: The partition fields.
-        required: Columns that allow no null; their texts stay.
-        in_files: Whether the data files hold the values; their texts stay.
-    """
-    names = set() if in_files else {field.column for field in fields} - {*required}
-    for name in names & {*rows.schema.names}:
-        position = rows.schema.get_field_index(name)
-        column, field = rows.column(position), rows.schema.field(position)
-        if pa.types.is_string(field.type):
-            column = pc.if_else(pc.equal(column, ""), pa.scalar(None, field.type), column)
-            rows = rows.set_column(position, field, column)
-    return rows
-
-
-def unheld_values(
-    rows: pa.RecordBatch, fields: Sequence[PartitionField], *, in_files: bool
-) -> dict[str, dict[int, str]]:
-    """The values by which rows cannot be partitioned, as they would come back changed, or not at all.
-
-    Args:
-        rows: The rows.
-        fields: The partition fields.
+        required: Columns that allow no null.
         in_files: Whether the data files hold the values. Otherwise, readers take them from the names of directories.
+
+    Returns:
+        The rows, with null for an empty text that would come back as null; and by column and row why a value would come
+        back changed, or not at all.
     """
     unheld: dict[str, dict[int, str]] = {}
+    names = set() if in_files else {field.column for field in fields} - {*required}
     for field in (field for field in fields if field.column in rows.schema.names):
         given = rows.column(field.column)
+        if field.column in names and pa.types.is_string(given.type):
+            given = pc.if_else(pc.equal(given, ""), pa.scalar(None, given.type), given)
+            position = rows.schema.get_field_index(field.column)
+            rows = rows.set_column(position, rows.schema.field(position), given)
         column = field.values(given)
         encoded = column.dictionary_encode()
         reasons = {code: _why_not(field, value, in_files=in_files) for code, value in enumerate(encoded.dictionary)}
@@ -310,7 +299,7 @@ def unheld_values(
             code = encoded.indices[row].as_py()
             reason = f"has no value in {field}" if code is None else reasons[code]
             unheld.setdefault(field.column, {}).setdefault(row, reason)
-    return unheld
+    return rows, unheld
 
 
 def _why_not(field: PartitionField, value: pa.Scalar, *, in_files: bool) -> str:

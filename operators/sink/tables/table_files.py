@@ -55,6 +55,25 @@ def stored_columns(schema: pa.Schema, partition_by: Sequence[str]) -> list[str]:
     return stored
 
 
+@dataclass(frozen=True, slots=True)
+class TableShape:
+    """The description of a table that tasks need.
+
+    Attributes:
+        location: Location of its data files, absolute.
+        columns: Its columns with their types; None where there is no table yet.
+        partition_by: The fields that it is partitioned by.
+        files: Its files, if their names make them visible.
+        taken: Names that no column may have, each with what the table cannot have then.
+    """
+
+    location: str
+    columns: pa.Schema | None
+    partition_by: tuple[PartitionField, ...]
+    files: tuple[str, ...] = ()
+    taken: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
 class TableFiles:
     """Writes rows into data files, each of rows with the same values in the partition columns.
 
@@ -62,8 +81,7 @@ class TableFiles:
 
     Args:
         context: The writer's context.
-        location: Location of the table's files.
-        partition_by: The fields that the table is partitioned by.
+        shape: The shape of the table.
         target_bytes: The size at which a file ends and the next one begins; None for no limit.
         origin: What the facts of the files say.
         stores_partition_columns: Whether files hold the columns that the table is partitioned by; otherwise such
@@ -73,19 +91,18 @@ class TableFiles:
     def __init__(
         self,
         context: OperatorContext,
-        location: str,
-        partition_by: tuple[PartitionField, ...],
+        shape: TableShape,
         target_bytes: int | None,
         origin: FactOrigin,
         *,
         stores_partition_columns: bool,
     ) -> None:
         self._origin = origin
-        self._partition_by = partition_by
+        self._partition_by = shape.partition_by
         has_all = stores_partition_columns or origin.keys
-        self._left_out = () if has_all else tuple(field.column for field in partition_by)
+        self._left_out = () if has_all else tuple(field.column for field in self._partition_by)
         suffix = f"-{os.urandom(8).hex()}" if origin.operator else ""
-        self._sink = FileSink(context, location, max_bytes=target_bytes, max_open=_MAX_OPEN, suffix=suffix)
+        self._sink = FileSink(context, shape.location, max_bytes=target_bytes, max_open=_MAX_OPEN, suffix=suffix)
         self._formats: dict[tuple[str, ...], _DataFileFormat] = {}
         self._columns: dict[str, pa.Field] = {}
 

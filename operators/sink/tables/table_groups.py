@@ -9,15 +9,25 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
+import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
 from dagflow.api.context import ControlServices, OperatorContext
 from dagflow.api.control import Grouper
-from dagflow.api.ports import OutputPort
+from dagflow.api.operator import Operator
+from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.properties import Millis, Size
+from dagflow.api.records import RecordBatch
+from dagflow.metrics.names import RESCUED_VALUES
 from dagflow.storage.pending import HeldFile
-from operators.sink.columns.table_columns import names_in_order
-from operators.sink.tables.fragments import Piece, pieces_of, united
+from operators.sink.columns.nested_types import with_columns
+from operators.sink.columns.rescued_rows import parted_from_origins, with_rescued
+from operators.sink.columns.table_columns import TableColumns, names_in_order, schema_text
+from operators.sink.tables.base import Table
+from operators.sink.tables.fragments import PartitionValues, Place, pieces_of, read_piece, united
+from operators.sink.tables.partition_fields import partitionable
+from operators.sink.tables.table_files import FactOrigin
+from operators.sink.tables.upserted_rows import newest_of
 
 FOLLOWING_MILLIS = 60_000
 FOLLOWING_BYTES = 512 << 20
@@ -53,20 +63,15 @@ class MergeJob:
         operator: The writer of the table.
         columns: The names of the columns of all fragments.
         size_bytes: Bytes of the pieces.
-        pieces: The pieces in order, by fragment: its URL, and start, end and checksum of each piece; see Piece.
+        pieces: The pieces in order, by fragment: its URL, and their places.
         keys: Columns by whose values the rows replace others; then the file has the newest row of each key.
     """
 
     operator: str
     columns: tuple[str, ...]
     size_bytes: int
-    pieces: tuple[tuple[str, tuple[tuple[int, int, int], ...]], ...]
+    pieces: tuple[tuple[str, tuple[Place, ...]], ...]
     keys: tuple[str, ...] = ()
-
-    def parts(self) -> Iterator[tuple[str, list[Piece]]]:
-        """The fragments in order, each with the parts that the job needs of it."""
-        for url, places in self.pieces:
-            yield url, [Piece((), *place) for place in places]
 
 
 class TableGroups(Grouper):
@@ -143,33 +148,117 @@ def merge_jobs(files: Sequence[HeldFile], target_bytes: int) -> list[MergeJob]:
     facts = [held.file.facts for held in files if held.file.facts is not None]
     names = united([each.schema for each in facts]).names
     columns = tuple(names_in_order(names, [each.decided for each in facts]))
-    by_partition: dict[tuple[str | None, ...], list[tuple[str, Piece]]] = defaultdict(list)
+    by_partition: dict[PartitionValues, list[tuple[str, Place]]] = defaultdict(list)
     for held, each in zip(files, facts, strict=True):
-        for piece in pieces_of(each.held):
-            by_partition[piece.values].append((held.file.pending_url, piece))
-    jobs = []
-    for pieces in by_partition.values():
-        total = sum(piece.end - piece.start for _, piece in pieces)
-        count = 1 if facts[-1].keys else max(1, round(total * _SHRINKS_TO / target_bytes))
-        shares: list[list[tuple[str, Piece]]] = [[] for _ in range(count)]
-        position = 0
-        for url, piece in pieces:
-            # By its middle: the share that takes a piece has more than half of it.
-            middle = position + (piece.end - piece.start) // 2
-            shares[min(middle * count // total, count - 1)].append((url, piece))
-            position += piece.end - piece.start
-        newest = facts[-1]
-        for share in filter(None, shares):
-            fragments: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
-            for url, piece in share:
-                fragments[url].append((piece.start, piece.end, piece.crc32))
-            jobs.append(
-                MergeJob(
-                    operator=newest.operator,
-                    columns=columns,
-                    size_bytes=sum(piece.end - piece.start for _, piece in share),
-                    pieces=tuple((url, tuple(places)) for url, places in fragments.items()),
-                    keys=tuple(newest.keys),
-                )
+        for values, place in pieces_of(each):
+            by_partition[values].append((held.file.pending_url, place))
+    keys = tuple(facts[-1].keys)
+    return [
+        MergeJob(facts[-1].operator, columns, _size_bytes(share), _by_fragment(share), keys)
+        for pieces in by_partition.values()
+        for share in _shares(pieces, 1 if keys else max(1, round(_size_bytes(pieces) * _SHRINKS_TO / target_bytes)))
+    ]
+
+
+def _size_bytes(pieces: Sequence[tuple[str, Place]]) -> int:
+    return sum(end - start for _, (start, end, _) in pieces)
+
+
+def _shares(pieces: Sequence[tuple[str, Place]], count: int) -> Iterator[list[tuple[str, Place]]]:
+    """Pieces in shares of about equal length, in order; none is empty."""
+    shares: list[list[tuple[str, Place]]] = [[] for _ in range(count)]
+    position, total = 0, _size_bytes(pieces)
+    for url, place in pieces:
+        # By its middle: the share that takes a piece has more than half of it.
+        middle = position + (place[1] - place[0]) // 2
+        shares[min(middle * count // total, count - 1)].append((url, place))
+        position += place[1] - place[0]
+    return filter(None, shares)
+
+
+def _by_fragment(pieces: Sequence[tuple[str, Place]]) -> tuple[tuple[str, tuple[Place, ...]], ...]:
+    fragments: dict[str, list[Place]] = defaultdict(list)
+    for url, place in pieces:
+        fragments[url].append(place)
+    return tuple((url, tuple(places)) for url, places in fragments.items())
+
+
+class TableMerger(Operator):
+    """Merges fragments to data files, one for each job.
+
+    Another program may have changed the table since the fragments were written, or the app may name another one: rows
+    are made to fit it as it is now.
+
+    Guarantee: a job gives the same rows in the same order, whenever it runs.
+    """
+
+    jobs = InputPort(MergeJob)
+
+    _context: OperatorContext
+    _table: Table
+
+    @classmethod
+    def of(cls, table: Table) -> TableMerger:
+        """The merger of the fragments of a table."""
+        merger = cls()
+        merger._table = table
+        return merger
+
+    def setup(self, context: OperatorContext) -> None:
+        self._context = context
+
+    def begin_window(self, window_id: int) -> None:
+        self._window_id = window_id
+
+    @jobs.each
+    def merge(self, job: MergeJob) -> None:
+        """Make a file.
+
+        Raises:
+            LostOutputError: A fragment is gone, or not what was written.
+            StorageError: The store failed.
+        """
+        columns = self._table.columns_as(self._context.decided)
+        files = self._table.files(self._context, None, FactOrigin(job.operator, keys=job.keys))
+        files.begin_window(self._window_id)
+        places = ((url, place) for url, places in job.pieces for place in places)
+        pieces = (rows for url, place in places for rows in read_piece(self._context.storage, url, place))
+        batches = (self._fitted(rows, columns, job.columns) for rows in pieces)
+        if job.keys:
+            held = list(batches)
+            schema = united([schema_text(rows.schema) for rows in held])
+            rows = pa.Table.from_batches([with_columns(rows, schema) for rows in held], schema)
+            batches = iter(newest_of(rows, job.keys).combine_chunks().to_batches())
+        for rows in batches:
+            files.write(RecordBatch(rows))
+        files.end_window()
+
+    def _fitted(self, rows: pa.RecordBatch, columns: TableColumns, names: Sequence[str]) -> pa.RecordBatch:
+        """Rows that have waited, as the table takes them now, in the order of names; the rest is rescued."""
+        table, partition_by = self._table, self._table.shape.partition_by
+        rows, files, offsets = parted_from_origins(rows)
+        rows, rescued = columns.fit(rows)
+        in_files = table.stores_partition_columns
+        rows, unheld = partitionable(rows, partition_by, columns.required, in_files=in_files)
+        for name, reasons in unheld.items():
+            rows = rescued.take(rows, name, reasons)
+        lost = {
+            row: f"column '{name}': {values[name]!r} does not fit into {table.name}, and is a key of upsert_by"
+            for row, values in rescued.values.items()
+            for name in values
+            if name in table.upsert_by
+        } | rescued.refused
+        if lost:
+            row = min(lost)
+            raise ValueError(
+                f"{len(lost)} of the rows that wait cannot be written; that of {files[row]}:{offsets[row]}: "
+                f"{lost[row]}. change the table, or let the app write into another one"
             )
-    return jobs
+        if rescued.values:
+            rows = with_rescued(rows, rescued, files, offsets)
+            self._context.counters[RESCUED_VALUES] += rescued.count
+        wanted = dict.fromkeys([*names, *(field.column for field in partition_by)])
+        known = {field.name: field for field in columns.known}
+        order = [known[name] for name in wanted if name in known]
+        others = [field for field in rows.schema if not (field.name in wanted and field.name in known)]
+        return with_columns(rows, pa.schema([*order, *others]))

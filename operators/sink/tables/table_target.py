@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 import pyarrow as pa
 
-from dagflow.api.transactions import ColumnChange, Target, TargetDecision
+from dagflow.api.transactions import ColumnChange, FileTarget, TargetDecision
 from dagflow.errors import DagflowError
 from dagflow.metrics.names import ALL_RESCUED
 from dagflow.storage.location import redacted
@@ -26,11 +26,12 @@ from operators.sink.columns.table_columns import (
     schema_text,
 )
 from operators.sink.columns.table_names import TableNames, require_names
-from operators.sink.tables.base import Table, TableShape
+from operators.sink.tables.base import Table, TableReader
 from operators.sink.tables.partition_fields import PartitionField
+from operators.sink.tables.table_files import TableShape
 
 
-class TableTarget(Target):
+class TableTarget(FileTarget):
     """The target of a kind of table: a subclass gives the columns of the table, and its transactions.
 
     A decision is about all values of a window, however they are divided among tasks and batches. A column that
@@ -47,6 +48,22 @@ class TableTarget(Target):
     @property
     def name(self) -> str:
         return self.table.name
+
+    @abstractmethod
+    def shape(self) -> TableShape:
+        """The current shape of the table.
+
+        Raises:
+            DagflowError: The table cannot be read, or not be written to.
+        """
+
+    def reader(self) -> TableReader:
+        """Reads the newest version.
+
+        Raises:
+            DagflowError: The table does not exist, or records are joined with such files in another way.
+        """
+        raise DagflowError(f"{self.name} has no versions to read")
 
     @abstractmethod
     def known(self, files: Sequence[PendingFile]) -> pa.Schema | None:

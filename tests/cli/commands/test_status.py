@@ -16,7 +16,7 @@ from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import DagflowError
 from dagflow.execution.messages import WindowJob
-from dagflow.journal.run_progress import RunningWindow, RunProgress, RunRates
+from dagflow.journal.heartbeat import RunningWindow, RunProgress, RunRates
 from dagflow.metrics.counters import OperatorReport
 from dagflow.plan.load import load_app
 from dagflow.plan.render.explain import FORMATS

@@ -9,7 +9,7 @@ import pytest
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import DagflowError
-from dagflow.journal.run_progress import RunningWindow, RunProgress, RunRates
+from dagflow.journal.heartbeat import RunningWindow, RunProgress, RunRates
 from dagflow.journal.windows import Window, WindowIntent, WindowPlan
 from dagflow.plan.load import load_app
 from dagflow.web.application import mark_of

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from operators.sink.columns.table_columns import TableColumns
-from operators.sink.tables.base import Table, TableShape, require_takes, table_class
+from operators.sink.tables.base import Table, require_takes, table_class
 from operators.sink.tables.partition_fields import partitions_of
-from operators.sink.tables.table_files import stored_columns
+from operators.sink.tables.table_files import TableShape, stored_columns
 
 VALUES: list[tuple[Any, pa.DataType]] = [
     (1, pa.int8()),

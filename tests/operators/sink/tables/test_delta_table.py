@@ -54,7 +54,8 @@ class TestDeltaTarget(TargetContract):
 
     def target(self, root: Path) -> Target:
         """A table below the directory."""
-        return DeltaTable(str(root / "table"), ()).target(STORAGE)
+        target: Target = DeltaTable(str(root / "table"), ()).target(STORAGE)
+        return target
 
     def files(self, root: Path, window_id: int) -> Sequence[PendingFile]:
         """One file."""
@@ -101,13 +102,14 @@ class TestUpsertingDeltaTarget(TestDeltaTarget):
         """A table in a directory."""
         table = DeltaTable(str(root / "table"), ())
         table.replace_by(["n"])
-        return table.target(STORAGE)
+        target: Target = table.target(STORAGE)
+        return target
 
 
 def refused(path: Path, partition_by: Sequence[str] = ()) -> str:
     """Why a table cannot be written to."""
     with pytest.raises(DagflowError, match=r".+") as error:
-        DeltaTable(str(path), partition_by).shape(STORAGE)
+        DeltaTable(str(path), partition_by).target(STORAGE).shape()
     return str(error.value)
 
 
@@ -131,14 +133,14 @@ def test_another_partitioning_is_refused(tmp_path: Path) -> None:
     """Both are named; without partition_by the table's own is taken."""
     made(tmp_path / "t", ["text"])
     assert "is partitioned by text, and partition_by says n\n" in refused(tmp_path / "t", ["n"])
-    assert DeltaTable(str(tmp_path / "t"), ()).shape(STORAGE).partition_by == (PartitionField("text"),)
+    assert DeltaTable(str(tmp_path / "t"), ()).target(STORAGE).shape().partition_by == (PartitionField("text"),)
 
 
 def test_a_table_that_forgets_markers_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A run that is interrupted for longer would add a window twice."""
     made(tmp_path / "t", **{"delta.setTransactionRetentionDuration": "interval 1 days"})
     with caplog.at_level(logging.WARNING):
-        DeltaTable(str(tmp_path / "t"), ()).shape(STORAGE)
+        DeltaTable(str(tmp_path / "t"), ()).target(STORAGE).shape()
     assert "forgets which windows it has after interval 1 days" in caplog.text
 
 
@@ -197,7 +199,7 @@ def test_a_broken_log_is_an_error_of_the_store(tmp_path: Path) -> None:
     made(tmp_path / "t")
     (tmp_path / "t" / "_delta_log" / f"{0:020}.json").write_text("torn")
     with pytest.raises(StorageError, match="deltalake: "):
-        DeltaTable(str(tmp_path / "t"), ()).shape(STORAGE)
+        DeltaTable(str(tmp_path / "t"), ()).target(STORAGE).shape()
 
 
 def test_the_newest_version_survives_a_power_loss(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from dagflow.engine.run import run
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from operators.sink.tables.delta_table import DeltaTable
-from operators.sink.tables.delta_target import DeltaReader
 from tests.operators.sink.test_table_writer import app, columns
 
 
@@ -24,7 +23,7 @@ def test_partitions_by_negative_numbers_with_a_fraction_are_read(tmp_path: Path)
         parts=pa.array([[{"x": "y"}], None, [], [None]], pa.list_(pa.struct({"x": pa.string()}))),
     )
     run(app(tmp_path, [batch], table=f"delta:{tmp_path}/table", partition_by="price"), runtime=InlineRuntime)
-    reader = DeltaReader(DeltaTable(str(tmp_path / "table"), ()), StorageContext.default())
+    reader = DeltaTable(str(tmp_path / "table"), ()).target(StorageContext.default()).reader()
     found = pa.Table.from_batches(reader.batches(["name", "price", "parts"]))
     assert found.schema == pa.schema([reader.columns().field(name) for name in ("name", "price", "parts")])
     wanted = pa.Table.from_batches([batch]).select(["name", "price", "parts"])

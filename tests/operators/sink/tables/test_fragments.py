@@ -14,8 +14,8 @@ from dagflow.errors import LostOutputError
 from dagflow.execution.task_outputs import TaskOutputs
 from dagflow.storage.context import StorageContext
 from dagflow.storage.pending import PendingFile
-from operators.sink.tables.fragments import FragmentFiles, Piece, pieces_of, read_piece
-from operators.sink.tables.partition_fields import PartitionField
+from operators.sink.tables.delta_table import DeltaTable
+from operators.sink.tables.fragments import FragmentFiles, Place, pieces_of, read_piece
 from operators.sink.tables.table_files import FactOrigin
 
 ROWS = pa.record_batch({"id": list(range(40)), "k": ["a", "b"] * 20, "v": [f"text {n}" for n in range(40)]})
@@ -24,13 +24,7 @@ ROWS = pa.record_batch({"id": list(range(40)), "k": ["a", "b"] * 20, "v": [f"tex
 def fragment(root: Path) -> PendingFile:
     """Rows of two partitions."""
     outputs = TaskOutputs(StorageContext.default(), "tag", "process")
-    files = FragmentFiles(
-        OperatorContext(outputs=outputs),
-        str(root),
-        (PartitionField.parse("k"),),
-        FactOrigin("table"),
-        stores_partition_columns=False,
-    )
+    files = FragmentFiles(OperatorContext(outputs=outputs), DeltaTable(str(root), ["k"]), FactOrigin("table"))
     files.begin_window(1)
     files.write(RecordBatch(ROWS))
     files.end_window()
@@ -38,10 +32,10 @@ def fragment(root: Path) -> PendingFile:
     return file
 
 
-def pieces(file: PendingFile) -> list[Piece]:
+def pieces(file: PendingFile) -> list[Place]:
     """What the journal knows of the pieces of a fragment."""
     assert file.facts is not None
-    return list(pieces_of(file.facts.held))
+    return [place for _, place in pieces_of(file.facts)]
 
 
 def rows_of(file: PendingFile) -> list[dict[str, Any]]:
@@ -70,7 +64,7 @@ def test_a_fragment_whose_end_became_zeros_is_refused(tmp_path: Path) -> None:
     file = fragment(tmp_path)
     path = Path(file.pending_url)
     content = path.read_bytes()
-    ends = [piece.end for piece in pieces(file)]
+    ends = [end for _, end, _ in pieces(file)]
     for length in range(max(ends) - 4):  # the mark of the end has zeros in its last four bytes
         path.write_bytes(content[:length] + bytes(len(content) - length))
         with pytest.raises(LostOutputError, match=r"its bytes .* are not those that were written"):

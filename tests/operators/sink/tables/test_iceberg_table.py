@@ -86,7 +86,8 @@ class TestIcebergTarget(TargetContract):
 
     def target(self, root: Path) -> Target:
         """A table of a catalog below the directory."""
-        return table(root).target(STORAGE)
+        target: Target = table(root).target(STORAGE)
+        return target
 
     def files(self, root: Path, window_id: int) -> Sequence[PendingFile]:
         """One file."""
@@ -137,7 +138,8 @@ class TestUpsertingIcebergTarget(TestIcebergTarget):
         """A table of a catalog below the directory."""
         upserting = table(root)
         upserting.replace_by(["n"])
-        return upserting.target(STORAGE)
+        target: Target = upserting.target(STORAGE)
+        return target
 
 
 class LossyCatalog(SqlCatalog):
@@ -186,7 +188,7 @@ def test_lost_answers_of_a_catalog_add_nothing_twice(
 
 def committed(root: Path, window_id: int = 1, schema: pa.Schema = ROWS, **properties: Any) -> Target:
     """A table with a window."""
-    target = table(root, **properties).target(STORAGE)
+    target: Target = table(root, **properties).target(STORAGE)
     target.open("w").commit([DecidedWindow(window_id, "d", (data_file(root, window_id, schema),))])
     return target
 
@@ -290,13 +292,13 @@ def test_a_table_of_others_is_joined_as_it_is(tmp_path: Path) -> None:
     client(tmp_path).create_namespace("shop")
     place = {"write.data.path": f"file://{tmp_path / 'elsewhere'}"}
     client(tmp_path).create_table(NAME, columns, partition_spec=spec, properties=place)
-    shape = table(tmp_path).shape(STORAGE)
+    shape = table(tmp_path).target(STORAGE).shape()
     assert shape.location == str(tmp_path / "elsewhere") and [str(each) for each in shape.partition_by] == [
         "bucket(4, n)"
     ]
     assert shape.columns is not None and not shape.columns.field("n").nullable
     with pytest.raises(DagflowError, match=r"is partitioned by bucket\(4, n\), and partition_by says text\n"):
-        table(tmp_path, ["text"]).shape(STORAGE)
+        table(tmp_path, ["text"]).target(STORAGE).shape()
 
 
 def test_columns_that_the_names_of_a_table_lack_are_found(tmp_path: Path) -> None:
@@ -327,7 +329,7 @@ def test_a_transform_that_dagflow_does_not_know_is_refused(tmp_path: Path) -> No
     client(tmp_path).create_namespace("shop")
     client(tmp_path).create_table(NAME, columns, partition_spec=spec)
     with pytest.raises(DagflowError, match="is partitioned by void of n, which dagflow does not write"):
-        table(tmp_path).shape(STORAGE)
+        table(tmp_path).target(STORAGE).shape()
 
 
 @pytest.mark.parametrize(
@@ -371,7 +373,7 @@ def test_a_catalog_without_compare_and_swap_is_refused(tmp_path: Path) -> None:
     """One in memory is gone with its process, and others change a table whatever it is by then."""
     catalog = {"py-catalog-impl": "pyiceberg.catalog.memory.InMemoryCatalog", "warehouse": f"{tmp_path}/w"}
     with pytest.raises(DagflowError, match="a catalog of class InMemoryCatalog does not compare a table with"):
-        IcebergTable(NAME, (), catalog=catalog).shape(STORAGE)
+        IcebergTable(NAME, (), catalog=catalog).target(STORAGE).shape()
 
 
 @pytest.mark.parametrize(
@@ -393,7 +395,7 @@ def test_a_missing_package_is_named_with_its_install_command(
 
 def test_to_look_for_a_table_makes_nothing(tmp_path: Path) -> None:
     """`validate` leaves the disk as it is."""
-    assert table(tmp_path).shape(STORAGE).columns is None
+    assert table(tmp_path).target(STORAGE).shape().columns is None
     assert not list(tmp_path.iterdir())
 
 
@@ -423,4 +425,4 @@ def test_a_catalog_that_cannot_be_reached_is_an_error_of_the_store(tmp_path: Pat
     """What its client says is passed on, and tried again by the driver."""
     catalog = {"type": "rest", "uri": "http://127.0.0.1:9/", "warehouse": "shop"}
     with pytest.raises(StorageError, match="catalog: ConnectionError: "):
-        IcebergTable(NAME, (), catalog=catalog).shape(STORAGE)
+        IcebergTable(NAME, (), catalog=catalog).target(STORAGE).shape()

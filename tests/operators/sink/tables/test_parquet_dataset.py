@@ -44,7 +44,7 @@ def names(root: Path) -> list[str]:
 def refused(root: Path, partition_by: Sequence[str] = ()) -> str:
     """Why a dataset cannot be joined."""
     with pytest.raises(DagflowError, match=r".+") as error:
-        ParquetDataset(str(root / "table"), partition_by).shape(STORAGE)
+        ParquetDataset(str(root / "table"), partition_by).target(STORAGE).shape()
     return str(error.value)
 
 
@@ -111,7 +111,7 @@ def test_what_is_no_dataset_is_refused(tmp_path: Path) -> None:
     (table / "other.parquet").rename(table / "notes.txt")
     assert f"holds notes.txt in {table}, which is neither a file of Parquet nor" in refused(tmp_path)
     (table / "notes.txt").rename(table / "_notes.txt")
-    assert ParquetDataset(str(table), ["k"]).shape(STORAGE).columns == pa.schema([("n", pa.int64())])
+    assert ParquetDataset(str(table), ["k"]).target(STORAGE).shape().columns == pa.schema([("n", pa.int64())])
 
 
 def test_names_that_another_checkpoint_has_given_are_refused(tmp_path: Path) -> None:

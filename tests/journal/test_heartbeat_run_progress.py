@@ -6,8 +6,7 @@ import json
 from dataclasses import replace
 
 from dagflow.journal.frames import decode, from_json, to_json
-from dagflow.journal.heartbeat import Heartbeat, ProcessIdentity, beating
-from dagflow.journal.run_progress import RunningWindow, RunProgress, RunRates
+from dagflow.journal.heartbeat import Heartbeat, ProcessIdentity, RunningWindow, RunProgress, RunRates, beating
 from dagflow.metrics.counters import OperatorReport
 
 BEAT = Heartbeat(ProcessIdentity("mill7", "ann", 7), "n", "run", "app", "/app.yaml", 0, "running")

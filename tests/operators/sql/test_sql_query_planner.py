@@ -18,7 +18,7 @@ from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.testing.operators import OperatorHarness
 from operators.expressions.syntax import ExpressionError
-from operators.sql.query_planner import Groups
+from operators.sql.scope import Groups
 from operators.sql.sql import Sql
 from tests.engine.test_operator_state import until
 from tests.nightly import examples

@@ -9,11 +9,18 @@ from typing import Any
 import pytest
 
 from dagflow.errors import JournalError
-from dagflow.journal.archives import require_archives, window_range
 from dagflow.journal.events import WindowReplay
 from dagflow.journal.journal import Journal
-from dagflow.journal.reader import committed_windows, read_state, read_window
-from dagflow.journal.retention import JournalRetention, all_windows, newest_windows
+from dagflow.journal.reader import (
+    all_windows,
+    committed_windows,
+    newest_windows,
+    read_state,
+    read_window,
+    require_archives,
+    window_range,
+)
+from dagflow.journal.retention import JournalRetention
 from dagflow.metrics.counters import Counters
 from dagflow.storage.context import StorageContext
 from dagflow.storage.objects import ObjectStore

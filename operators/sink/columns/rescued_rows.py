@@ -1,0 +1,102 @@
+"""Values that do not fit into their table, kept in the column `_rescued`, and where their records are from."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dagflow.api.records import UNKNOWN, RecordBatch
+from dagflow.storage.location import redacted
+from operators.rescued_values import RESCUED, rescued_text
+from operators.sink.columns.fitted_columns import plain_value
+
+
+class Rescued:
+    """Values that do not fit into their table, by row."""
+
+    def __init__(self) -> None:
+        self.values: dict[int, dict[str, Any]] = {}
+        self.refused: dict[int, str] = {}
+        self.count = 0
+
+    def add(self, row: int, name: str, value: Any) -> None:
+        self.values.setdefault(row, {})[name] = value
+        self.count += 1
+
+    def take(self, rows: pa.RecordBatch, name: str, chosen: Collection[int]) -> pa.RecordBatch:
+        """Take in values of a column, and return the rows with nulls in their places."""
+        position, mask = rows.schema.get_field_index(name), np.zeros(rows.num_rows, bool)
+        column = rows.column(position)
+        for row in chosen:
+            mask[row] = True
+            self.add(row, name, plain_value(column[row]))
+        column = pc.if_else(pa.array(mask), pa.scalar(None, column.type), column)
+        return rows.set_column(position, rows.schema.field(position), column)
+
+    def keep(self, rows: Iterable[int]) -> None:
+        """Forget the values of all other rows, which are left out."""
+        self.values = {number: self.values[row] for number, row in enumerate(rows) if row in self.values}
+        self.count = sum(map(len, self.values.values()))
+
+
+def with_rescued(rows: pa.RecordBatch, rescued: Rescued, files: pa.Array, offsets: pa.Array) -> pa.RecordBatch:
+    """Rows with rescued values, beside those that were rescued before.
+
+    Args:
+        rows: The rows.
+        rescued: The values.
+        files: The file of each row.
+        offsets: The offset of each row in its file.
+    """
+    position = rows.schema.get_field_index(RESCUED)
+    texts = rows.column(position).to_pylist() if position >= 0 else [None] * rows.num_rows
+    for row, values in rescued.values.items():
+        texts[row] = rescued_text(values, files[row].as_py(), offsets[row].as_py(), texts[row])
+    column = pa.array(texts, pa.string())
+    if position >= 0:
+        return rows.set_column(position, RESCUED, column)
+    return rows.append_column(RESCUED, column)
+
+
+ORIGINS = pa.field("\0file", pa.dictionary(pa.int32(), pa.string())), pa.field("\0offset", pa.int64())
+"""Columns of rows that wait; no table has columns of such names."""
+
+
+def files_of(batch: RecordBatch) -> pa.DictionaryArray:
+    """The file of each record; null for one that an operator upstream has made."""
+    urls = pa.array([redacted(block.url) for block in batch.blocks], pa.string())
+    if batch.origin is None:
+        return pa.DictionaryArray.from_arrays(pa.nulls(len(batch), pa.int32()), urls)
+    indices = batch.origin.block_indices(len(batch))
+    return pa.DictionaryArray.from_arrays(pa.array(indices, pa.int32(), mask=indices == UNKNOWN), urls)
+
+
+def offsets_of(batch: RecordBatch) -> pa.Array:
+    """The offset of each record in its file; null where it is not known."""
+    offsets = batch.offsets()
+    return pa.array(offsets, pa.int64(), mask=offsets == UNKNOWN)
+
+
+def place_of(batch: RecordBatch, row: int) -> str:
+    """The place of a record, as `file:offset`; "" if an operator upstream made it."""
+    record = batch.slice(row, 1)
+    block, offset = record.block_of(0), int(record.offsets()[0])
+    return "" if block is None else f"{redacted(block.url)}:{None if offset == UNKNOWN else offset}"
+
+
+def with_origins(batch: RecordBatch) -> pa.RecordBatch:
+    """Rows that are going to wait, with columns of their origins."""
+    rows = batch.to_arrow()
+    columns = [*rows.columns, files_of(batch), offsets_of(batch)]
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema([*rows.schema, *ORIGINS]))
+
+
+def parted_from_origins(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array, pa.Array]:
+    """Rows that have waited without the columns of their origins, and these: files and offsets."""
+    origins = [field.name for field in ORIGINS]
+    files, offsets = map(rows.column, origins)
+    return rows.drop_columns(origins), files, offsets

@@ -1,0 +1,91 @@
+"""A kind of table that brings data files of its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from dagflow.api.context import OperatorContext
+from dagflow.api.records import RecordBatch
+from dagflow.engine.run import run
+from dagflow.engine.run_setup import RunOptions
+from dagflow.runtime.inline import InlineRuntime
+from dagflow.storage.context import StorageContext
+from dagflow.storage.pending import FileFacts, PendingFile
+from operators.sink.columns.table_columns import schema_text
+from operators.sink.file_sink import FileSink
+from operators.sink.formats.base import FileEncoder, FileStream
+from operators.sink.formats.json_lines import JsonLinesSink
+from operators.sink.tables import TABLE_KINDS
+from operators.sink.tables.base import DataFiles, Table
+from operators.sink.tables.table_files import FactOrigin, TableShape
+from operators.sink.tables.table_target import TableTarget
+from tests.operators.sink.test_table_writer import app, columns
+
+
+class LinesTable(Table):
+    """A directory of JSON lines."""
+
+    format_name = "lines"
+    target_class = f"{__name__}.LinesTarget"
+    is_named = True
+
+    @property
+    def name(self) -> str:
+        """As in YAML."""
+        return f"table lines:{self.location}"
+
+    def files(self, context: OperatorContext, target_bytes: int | None, origin: FactOrigin) -> DataFiles:
+        """Files of JSON lines."""
+        return LinesFiles(FileSink(context, self.location, max_bytes=target_bytes))
+
+
+class LinesTarget(TableTarget):
+    """A directory without a schema: each window decides anew."""
+
+    def __init__(self, table: Table, storage: StorageContext) -> None:
+        super().__init__(table)
+
+    def shape(self) -> TableShape:
+        """A new table."""
+        return TableShape(self.table.location, None, ())
+
+    def known(self, files: Sequence[PendingFile]) -> pa.Schema | None:
+        """None: nothing says which columns there are."""
+        return None
+
+
+class LinesFormat(JsonLinesSink):
+    """JSON lines, with the facts that a target decides by."""
+
+    def start(self, stream: FileStream, batch: RecordBatch, max_bytes: int | None) -> FileEncoder:
+        """Begin a file."""
+        stream.facts = FileFacts("", schema_text(batch.to_arrow().schema), {})
+        return super().start(stream, batch, max_bytes)
+
+
+class LinesFiles:
+    """Writes rows into files of JSON lines."""
+
+    def __init__(self, sink: FileSink) -> None:
+        self._sink, self._format = sink, LinesFormat()
+        self.begin_window, self.end_window = sink.begin_window, sink.end_window
+
+    def write(self, batch: RecordBatch) -> None:
+        """Append rows."""
+        self._sink.write(batch, self._format)
+
+
+def test_a_kind_of_table_writes_data_files_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The registry names a class; rows get the types that its table has, and become files as it writes them."""
+    monkeypatch.setitem(TABLE_KINDS, "lines:PATH", f"{__name__}.LinesTable")
+    windows = columns(n=pa.array([1, 2], pa.uint8()), k=["a", None]), columns(n=pa.array([3], pa.uint8()), k=["b"])
+    run(app(tmp_path, windows, table=f"lines:{tmp_path / 'table'}"), RunOptions(), runtime=InlineRuntime)
+    files = sorted((tmp_path / "table").glob("*.jsonl"))
+    assert [file.name for file in files] == ["part-00000001-00000-0000.jsonl", "part-00000002-00000-0000.jsonl"]
+    rows = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    assert rows == [{"n": 1, "k": "a"}, {"n": 2, "k": None}, {"n": 3, "k": "b"}]
