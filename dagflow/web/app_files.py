@@ -12,7 +12,7 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 LOOK_S = 30.0
 """Seconds after which a process that looks at an app is stopped."""
 
-_SOON_S = 0.1
+SOON_S = 0.1
 """Seconds that a page waits for a look at the app; a look that takes longer ends in an event that updates the page."""
 
 MOST_YAML_BYTES = 1 << 20
@@ -110,16 +110,6 @@ class AppFile:
             if wanted == self._wanted:
                 self._found = found
                 self.looks += 1
-
-    def operators(self) -> Mapping[str, Any]:
-        """Lines, ports' types and properties of the operators, by name, as far as they are known by now."""
-        found: Mapping[str, Any] = self.look(_SOON_S).get("operators", {})
-        return found
-
-    def streams(self) -> Mapping[str, str]:
-        """The names of streams, by "operator.port -> operator.port", as far as they are known by now."""
-        found: Mapping[str, str] = self.look(_SOON_S).get("streams", {})
-        return found
 
     def why(self, url: str) -> dict[str, Any]:
         """The answer of the app's splitters about a file."""

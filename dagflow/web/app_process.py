@@ -64,7 +64,12 @@ def _operator(app: LogicalPlan, node: OperatorNode) -> dict[str, Any]:
     ports = {**operator.input_ports, **operator.output_ports}
     properties = {}
     for name in property_model(type(operator)).model_fields:
-        text = _shown(name, getattr(operator, name, None))
+        value = getattr(operator, name, None)
+        if isinstance(value, dict | list | tuple):
+            text = without_checksums(json.dumps(property_fact(name, value, {}), ensure_ascii=False))
+        else:
+            text = shown_value(name, value if isinstance(value, str) else json.dumps(value, default=str))
+        text = _shortened(text)
         text = text if app.spec is None else app.spec.redact(text)
         properties[name] = {"value": text, "line": entries[name].key_place.line if name in entries else None}
     return {
@@ -73,14 +78,6 @@ def _operator(app: LogicalPlan, node: OperatorNode) -> dict[str, Any]:
         "ports": {name: port.type_name for name, port in ports.items()},
         "properties": properties,
     }
-
-
-def _shown(name: str, value: Any) -> str:
-    if isinstance(value, dict | list | tuple):
-        text = without_checksums(json.dumps(property_fact(name, value, {}), ensure_ascii=False))
-    else:
-        text = shown_value(name, value if isinstance(value, str) else json.dumps(value, default=str))
-    return text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}…"
 
 
 def _changes(app: LogicalPlan, checkpoint: str) -> Iterator[dict[str, str]]:
@@ -165,7 +162,10 @@ def sample(path: str, port: str) -> dict[str, Any]:
 def _cell(value: Any) -> str:
     if value is None:
         return ""
-    text = value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)
+    return _shortened(value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value))
+
+
+def _shortened(text: str) -> str:
     return text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}…"
 
 

@@ -28,7 +28,7 @@ from starlette.staticfiles import StaticFiles
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from dagflow.errors import DagflowError
-from dagflow.report.endpoints import ENDPOINTS, Answer
+from dagflow.report.endpoints import ENDPOINTS
 from dagflow.web.api import Api, as_json, body_of, status_of
 from dagflow.web.checkpoints import Checkpoint
 from dagflow.web.security import Guard
@@ -60,14 +60,27 @@ def application(checkpoints: Mapping[str, Checkpoint], token: str = "", hosts: I
             return _GONE if await request.is_disconnected() else await anyio.to_thread.run_sync(work)
 
     async def resource(request: Request) -> Response:
-        path, values = request.path_params["path"], _values_of(request)
-        return await worked(request, lambda: _answered(api, path, values))
+        # Bytes that are no UTF-8 are lone surrogates, as in names of files.
+        query = request.scope["query_string"].decode("latin-1")
+        values = dict(parse_qsl(query, keep_blank_values=True, errors="surrogateescape"))
+
+        def answer() -> Response:
+            try:
+                return _Json(api.answer(request.path_params["path"], values))
+            except DagflowError as error:
+                return _Json(body_of(error), status_of(error))
+
+        return await worked(request, answer)
 
     async def stream(request: Request) -> Response:
         return StreamingResponse(events.stream(), media_type="text/event-stream")
 
     async def plain(request: Request) -> Response:
-        return await worked(request, lambda: _plain(ENDPOINTS[request.url.path](api.readings())))
+        def answer() -> Response:
+            made = ENDPOINTS[request.url.path](api.readings())
+            return Response(made.body, made.status, media_type=made.content_type)
+
+        return await worked(request, answer)
 
     routes = [
         Route("/api/v1/events", stream),
@@ -77,23 +90,6 @@ def application(checkpoints: Mapping[str, Checkpoint], token: str = "", hosts: I
     ]
     guard = Middleware(Guard, hosts=tuple(hosts), token=token)
     return Starlette(routes=routes, middleware=[guard, Middleware(GZipMiddleware, minimum_size=1024)])
-
-
-def _values_of(request: Request) -> dict[str, str]:
-    """The parameters of a request; bytes that are no UTF-8 are lone surrogates, as in names of files."""
-    query: bytes = request.scope["query_string"]
-    return dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True, errors="surrogateescape"))
-
-
-def _answered(api: Api, path: str, values: Mapping[str, str]) -> Response:
-    try:
-        return _Json(api.answer(path, values))
-    except DagflowError as error:
-        return _Json(body_of(error), status_of(error))
-
-
-def _plain(answer: Answer) -> Response:
-    return Response(answer.body, answer.status, media_type=answer.content_type)
 
 
 class _Json(Response):

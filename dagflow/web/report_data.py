@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
+import posixpath
 import re
 from importlib.resources import files
-from importlib.resources.abc import Traversable
-from posixpath import dirname, join, normpath
+from pathlib import Path
 from typing import Any
 
 from dagflow.errors import DagflowError
@@ -51,7 +51,7 @@ def report_data(place: Checkpoint) -> dict[str, Any]:
     return resources
 
 
-STATIC = files("dagflow.web") / "static"
+STATIC = Path(str(files("dagflow.web") / "static"))
 
 _IMPORT = re.compile(r"""(\bfrom\s*|\bimport\s*\(\s*|\bimport\s+)(["'])(\.[^"']+)\2""")
 """A module that another one names by a relative path, statically or when it is needed."""
@@ -90,8 +90,11 @@ def single_page(resources: dict[str, Any]) -> str:
         The page. Modules are named by their path below `static`, and an import map gives their text as data URLs, so
         that the same sources work with and without a server.
     """
-    modules = {path: _absolute(path, text) for path, text in _texts(STATIC) if path.endswith(".js")}
-    imports = {f"dagflow/{path}": _data_url(text) for path, text in modules.items()}
+    imports = {}
+    for module in sorted(STATIC.rglob("*.js")):
+        path = module.relative_to(STATIC).as_posix()
+        text = _absolute(posixpath.dirname(path), module.read_text(encoding="utf-8"))
+        imports[f"dagflow/{path}"] = f"data:text/javascript;base64,{base64.b64encode(text.encode()).decode('ascii')}"
     # The served page alone says which style sheets there are, and in what order they override each other.
     style_sheets = _STYLE_SHEET.findall((STATIC / "index.html").read_text(encoding="utf-8"))
     styles = [(STATIC / name).read_text(encoding="utf-8") for name in style_sheets]
@@ -103,28 +106,13 @@ def single_page(resources: dict[str, Any]) -> str:
     )
 
 
-def _texts(folder: Traversable, prefix: str = "") -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
-    for entry in sorted(folder.iterdir(), key=lambda each: each.name):
-        path = join(prefix, entry.name)
-        if entry.is_dir():
-            found += _texts(entry, path)
-        elif path.endswith(".js"):
-            found.append((path, entry.read_text(encoding="utf-8")))
-    return found
-
-
-def _absolute(path: str, text: str) -> str:
+def _absolute(folder: str, text: str) -> str:
     """The text of a module in which relative imports name modules of the import map."""
 
     def named(match: re.Match[str]) -> str:
-        return f'{match[1]}"dagflow/{normpath(join(dirname(path), match[3]))}"'
+        return f'{match[1]}"dagflow/{posixpath.normpath(posixpath.join(folder, match[3]))}"'
 
     return _IMPORT.sub(named, text)
-
-
-def _data_url(text: str) -> str:
-    return f"data:text/javascript;base64,{base64.b64encode(text.encode()).decode('ascii')}"
 
 
 def _embedded(value: Any) -> str:

@@ -22,7 +22,7 @@ from dagflow.plan.render.layout import Group, Parts, place
 from dagflow.plan.render.svg import MAX_WIDTH
 from dagflow.report.own_figures import OwnFigures, edges_of, own_sums
 from dagflow.report.snapshot import OperatorFigures, PortFigures, RunSnapshot
-from dagflow.web.app_files import AppFile
+from dagflow.web.app_files import SOON_S, AppFile
 from dagflow.web.checkpoints import Checkpoint
 from dagflow.web.resources.fleet_resource import published_until
 from dagflow.web.resources.windows_resource import counters_of
@@ -67,7 +67,8 @@ class _Graph:
         self._figures = {each.name: each for each in snapshot.operators}
         self._passed = {PortRef(name, p.name): p for name, each in self._figures.items() for p in each.ports}
         self._partitions = {stage: held.last for stage, held in snapshot.partitions.items()}
-        self._details, self._streams = app.operators(), app.streams()
+        known = app.look(SOON_S)
+        self._details, self._streams = known.get("operators", {}), known.get("streams", {})
         busy: dict[str, float] = defaultdict(float)
         waiting: dict[str, float] = defaultdict(float)
         for intent, counts in ((each.intent, each.plan.partitions) for each in windows):

@@ -16,7 +16,7 @@ from dagflow.journal.reader import newest_windows
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window
 from dagflow.storage.location import redacted
-from dagflow.web.app_files import AppFile
+from dagflow.web.app_files import SOON_S, AppFile
 from dagflow.web.checkpoints import Checkpoint
 from dagflow.web.resources.windows_resource import change_text, schemas_of
 
@@ -82,7 +82,7 @@ def _shown(name: str, table: _Table, state: JournalState, app: AppFile) -> dict[
     facts = None if state.facts is None else state.facts.operators.get(name)
     properties = {} if facts is None else facts.properties
     # The size of file that the table aims at: in the newest run, or else the default.
-    by_default = app.operators().get(name, {}).get("properties", {}).get(_TARGET, {}).get("value")
+    by_default = app.look(SOON_S).get("operators", {}).get(name, {}).get("properties", {}).get(_TARGET, {}).get("value")
     target = properties.get(_TARGET, by_default)
     target_bytes = None
     with contextlib.suppress(ValueError):
