@@ -60,8 +60,9 @@ def attributed(
     ranges: list[InputRange] = []
     owners: list[list[int]] = []
     for part, own in _pieces(blocks, outputs, sources):
-        if ranges and owners[-1] == own and _continues(ranges[-1], part):
-            ranges[-1] = replace(ranges[-1], end=part.end, blocks=ranges[-1].blocks + part.blocks)
+        last = ranges[-1] if ranges and owners[-1] == own and ranges[-1].end == part.start else None
+        if last is not None and replace(part, start=last.start, blocks=last.blocks) == replace(last, end=part.end):
+            ranges[-1] = replace(last, end=part.end, blocks=last.blocks + part.blocks)
         else:
             ranges.append(part)
             owners.append(own)
@@ -98,10 +99,6 @@ def _extent(block_id: int, block: InputRange, sources: FileSources | None) -> tu
         if sources.end != WHOLE and sources.runs[-2] + sources.runs[-1] - 1 == block_id:
             end = sources.end
     return start, end
-
-
-def _continues(last: InputRange, part: InputRange) -> bool:
-    return last.end == part.start and replace(part, start=last.start, blocks=last.blocks) == replace(last, end=part.end)
 
 
 READ, PLANNED, LEFT_OUT, IN_PART = "read", "planned", "left out", "left out in part"

@@ -45,28 +45,17 @@ class PublishedFile:
     made_from: tuple[int, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class WindowTimes:
+def times_of(window: Window) -> dict[str, int]:
     """When each step of a window happened, in milliseconds since 1970; 0 for a step that has not happened."""
-
-    emitted_ms: int = 0
-    planned_ms: int = 0
-    started_ms: int = 0
-    finished_ms: int = 0
-    committed_ms: int = 0
-    published_ms: int = 0
-
-    @classmethod
-    def of(cls, window: Window) -> WindowTimes:
-        plan, intent = window.plan, window.intent or WindowIntent(0)
-        return cls(
-            emitted_ms=plan.emitted_ms,
-            planned_ms=plan.planned_ms,
-            started_ms=intent.started_ms,
-            finished_ms=intent.finished_ms,
-            committed_ms=intent.committed_ms,
-            published_ms=window.published_ms,
-        )
+    plan, intent = window.plan, window.intent or WindowIntent(0)
+    return {
+        "emitted_ms": plan.emitted_ms,
+        "planned_ms": plan.planned_ms,
+        "started_ms": intent.started_ms,
+        "finished_ms": intent.finished_ms,
+        "committed_ms": intent.committed_ms,
+        "published_ms": window.published_ms,
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +77,7 @@ class WindowManifest:
     inputs: tuple[InputRange, ...]
     outputs: tuple[PublishedFile, ...]
     skipped: tuple[Skipped, ...]
-    times: WindowTimes
+    times: dict[str, int]
     busy_s: dict[str, float]
     receipts: dict[str, str] = field(default_factory=dict)
     retries: tuple[int, ...] = ()
@@ -233,7 +222,7 @@ def manifest_of(window: Window) -> WindowManifest:
         inputs=tuple(inputs),
         outputs=outputs,
         skipped=tuple(intent.skipped),
-        times=WindowTimes.of(window),
+        times=times_of(window),
         busy_s=dict(intent.busy_s),
         receipts=dict(window.receipts),
         retries=tuple(plan.retries),

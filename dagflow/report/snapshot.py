@@ -362,30 +362,17 @@ class RunSnapshot:
 
     def to_json(self) -> dict[str, Any]:
         """The object that `dagflow run --json` prints."""
+        newest = [asdict(each) | {"url": redacted(each.url)} for each in self.left_out.newest[-SHOWN_RANGES:]]
         return {
-            "app": self.app,
-            "state": self.state,
-            "windows": self.windows,
-            "files": self.files,
-            "blocks": self.blocks,
-            "bytes": self.bytes,
-            "records": self.records,
-            "rejected": self.rejected,
+            **{name: getattr(self, name) for name in _SHOWN_OF_RUN},
             "concerns": [asdict(concern) for concern in self.concerns],
             "operators": {each.name: each.to_json() for each in self._by_name()},
             "running": self.progress.to_json() if self.progress is not None and self.state == "running" else None,
             "account": self.byte_accounting(),
             "seconds": round(self.seconds, 3),
-            "partitions": {
-                name: {"min": known.min, "max": known.max, "last": known.last}
-                for name, known in self.partitions.items()
-            },
+            "partitions": {name: asdict(known) for name, known in self.partitions.items()},
             "outputs": list(self.outputs),
-            "left_out": {
-                "ranges": self.left_out.ranges,
-                "bytes": self.left_out.bytes,
-                "newest": [asdict(each) | {"url": redacted(each.url)} for each in self.left_out.newest[-SHOWN_RANGES:]],
-            },
+            "left_out": {"ranges": self.left_out.ranges, "bytes": self.left_out.bytes, "newest": newest},
             "waiting": [end._asdict() | {"url": redacted(end.url)} for end in self.waiting[:SHOWN_RANGES]],
             "busy_seconds": {each.name: round(each.busy_s, 3) for each in self.operators if each.busy_s},
         }
@@ -394,21 +381,21 @@ class RunSnapshot:
         """The object that `dagflow status --json` prints."""
         return {
             **self.to_json(),
-            "files_in_progress": self.files_in_progress,
-            "counts": self.counts,
-            "last_planned": self.last_planned,
-            "last_committed": self.last_committed,
-            "last_published": self.last_published,
-            "last_committed_ms": self.last_committed_ms,
-            "last_published_ms": self.last_published_ms,
-            "backlog_bytes": self.backlog_bytes,
-            "oldest_unpublished_ms": self.oldest_unpublished_ms,
+            **{name: getattr(self, name) for name in _SHOWN_OF_ALL_RUNS},
             "phase_seconds": {phase: round(seconds, 3) for phase, seconds in self.phase_s.items()},
             "decisions": [asdict(decision) for decision in self.decisions],
             "targets": {name: asdict(receipt) for name, receipt in self.targets.items()},
             "groups": {name: asdict(group) for name, group in self.groups.items()},
             "driver": None if self.driver is None else self.driver.to_json(),
         }
+
+
+_SHOWN_OF_RUN = ("app", "state", "windows", "files", "blocks", "bytes", "records", "rejected")
+_SHOWN_OF_ALL_RUNS = (
+    *("files_in_progress", "counts", "last_planned", "last_committed", "last_published"),
+    *("last_committed_ms", "last_published_ms", "backlog_bytes", "oldest_unpublished_ms"),
+)
+"""Figures that JSON has under their own names."""
 
 
 def _with_running(figures: OperatorFigures, running: OperatorReport | None) -> OperatorFigures:

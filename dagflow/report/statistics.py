@@ -126,7 +126,11 @@ class RunStatistics:
         seconds = time.monotonic() - self._started
         own = OwnFigures(journal.facts)
         counters, busy_s = own.counters(self._counters), own_sums(self._busy_s)
-        windows = tuple(self._shown(each, own) for each in running)
+        windows = []
+        for window in running:
+            operators = own.reports(window.operators)
+            read = sum(sum(done.records.values()) for name, done in operators.items() if name in self._sources)
+            windows.append(replace(window, operators=operators, records_read=read))
         backlog = own_sums(backlog, own.stage)
         figures = tuple(
             figures_of(name, counters, busy_s.get(name, 0.0), own.stage(head), name in self._sources)
@@ -139,7 +143,7 @@ class RunStatistics:
             seconds=seconds,
             operators=figures,
             partitions=own.by_stage(self._partitions),
-            progress=RunProgress(windows, backlog=backlog),
+            progress=RunProgress(tuple(windows), backlog=backlog),
             published_files=self._published_files,
             whole=whole,
             backlog_bytes=backlog_bytes,
@@ -152,20 +156,10 @@ class RunStatistics:
         self._records.update(seconds, snapshot.records_read)
         if snapshot.read_bytes or windows:  # the time that Java takes to start says nothing about the rest of the run
             self._steady.update(seconds, snapshot.read_bytes)
-        rates = RunRates(self._bytes.per_second, self._records.per_second, self._remaining_s(snapshot))
-        return replace(snapshot, progress=RunProgress(windows, rates, backlog), all_runs=all_runs)
-
-    def _shown(self, window: RunningWindow, own: OwnFigures) -> RunningWindow:
-        """A running window with the app's operators, and the records that its sources have emitted."""
-        operators = own.reports(window.operators)
-        read = sum(sum(done.records.values()) for name, done in operators.items() if name in self._sources)
-        return replace(window, operators=operators, records_read=read)
-
-    def _remaining_s(self, snapshot: RunSnapshot) -> float | None:
         speed = self._steady.per_second if self._steady.span_s >= MIN_STEADY_S else 0.0
-        if snapshot.whole is None or not speed:
-            return None
-        return max(snapshot.whole.bytes - snapshot.read_bytes, 0) / speed
+        left_s = max(whole.bytes - snapshot.read_bytes, 0) / speed if whole is not None and speed else None
+        rates = RunRates(self._bytes.per_second, self._records.per_second, left_s)
+        return replace(snapshot, progress=RunProgress(tuple(windows), rates, backlog), all_runs=all_runs)
 
 
 def is_record_source(operator: Operator) -> bool:

@@ -80,13 +80,13 @@ def test_a_window_says_when_each_step_happened_and_who_worked(folder: Path) -> N
     finish(folder)
     manifest = window_manifest("journal", 1, StorageContext.default())
     times = manifest.times
-    steps = [times.emitted_ms, times.planned_ms, times.started_ms, times.finished_ms, times.committed_ms]
-    steps.append(times.published_ms)
+    steps = [times["emitted_ms"], times["planned_ms"], times["started_ms"], times["finished_ms"], times["committed_ms"]]
+    steps.append(times["published_ms"])
     assert steps == sorted(steps)
-    assert 0 < max(each.discovered_ms for each in manifest.inputs) <= times.emitted_ms
+    assert 0 < max(each.discovered_ms for each in manifest.inputs) <= times["emitted_ms"]
     assert manifest.busy_s.keys() >= {"reader", "writer"}
     assert min(manifest.busy_s.values()) >= 0
-    assert manifest.to_json()["times"]["published_ms"] == times.published_ms
+    assert manifest.to_json()["times"]["published_ms"] == times["published_ms"]
 
 
 def test_files_are_found_with_their_windows_and_outputs(folder: Path) -> None:

@@ -50,10 +50,10 @@ class KnownVersion:
         """Add a window that has read, or is to read, a range of the version."""
         self.tracked.add(manifest, part, outputs)
         times = manifest.times
-        first = {"discovered_ms": part.discovered_ms, "planned_ms": times.planned_ms}
+        first = {"discovered_ms": part.discovered_ms, "planned_ms": times["planned_ms"]}
         for name, moment in first.items():
             self.times[name] = min(filter(None, (self.times.get(name, 0), moment)), default=0)
-        for name, moment in {"read_ms": times.finished_ms, "published_ms": times.published_ms}.items():
+        for name, moment in {"read_ms": times["finished_ms"], "published_ms": times["published_ms"]}.items():
             self.times[name] = max(self.times.get(name, 0), moment)
 
     def reject_at(self, offset: int) -> dict[str, Any] | None:

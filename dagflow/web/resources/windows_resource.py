@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import statistics
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from dagflow.api.columns.column_typing import type_name
@@ -15,7 +15,7 @@ from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window, WindowIntent
 from dagflow.metrics import names
 from dagflow.metrics.counters import Counters
-from dagflow.report.manifest import WindowTimes, manifest_of, with_merging_window
+from dagflow.report.manifest import manifest_of, times_of, with_merging_window
 from dagflow.report.own_figures import OwnFigures, own_sums
 from dagflow.web.checkpoints import Checkpoint
 from dagflow.web.query import Query
@@ -80,7 +80,7 @@ def row_of(window: Window, own: OwnFigures) -> dict[str, Any]:
     return {
         "window": window.plan.window_id,
         "state": state_of(window),
-        "times": asdict(WindowTimes.of(window)),
+        "times": times_of(window),
         "files": counters.total(names.FILES),
         "blocks": counters.total(names.BLOCKS) or counters.total(names.BLOCKS_EMITTED),
         "bytes": counters.total(names.BYTES) or counters.total(names.BYTES_EMITTED),
