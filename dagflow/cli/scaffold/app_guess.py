@@ -63,17 +63,15 @@ def read_heads(location: str) -> list[FileHead]:
             hint="put a question mark in the place of each such byte, as in 'a?b.csv', or name the directory",
         )
     app = plan_of(_APP.replace("FILES", json.dumps([location])).replace("LENGTH", str(_PIECE_BYTES)))
-    heads = [_head(app, url) for url in first_files(app, _MOST_FILES)]
-    if not any(head.data for head in heads):
+    heads = []
+    for url in first_files(app, _MOST_FILES):
+        limits = PreviewOptions(at="reader.messages", file=url, records=_PIECES, read_bytes=_PIECE_BYTES * _PIECES)
+        found = require_read(preview(app, limits))
+        if data := b"".join(record.values["record"] for record in found.records):
+            heads.append(FileHead(url, data, found.is_complete and len(data) < _PIECE_BYTES * _PIECES))
+    if not heads:
         raise MissingError("there is no file with anything in it", url=location)
-    return [head for head in heads if head.data]
-
-
-def _head(app: LogicalPlan, url: str) -> FileHead:
-    limits = PreviewOptions(at="reader.messages", file=url, records=_PIECES, read_bytes=_PIECE_BYTES * _PIECES)
-    found = require_read(preview(app, limits))
-    data = b"".join(record.values["record"] for record in found.records)
-    return FileHead(url, data, found.is_complete and len(data) < _PIECE_BYTES * _PIECES)
+    return heads
 
 
 def require_read(found: Preview) -> Preview:
@@ -117,7 +115,12 @@ def guess_app(location: str, heads: Sequence[FileHead]) -> AppGuess:
     Raises:
         DagflowError: A file cannot be read as records.
     """
-    guesses = [_guess(head) for head in heads]
+    guesses = []
+    for head in heads:
+        try:
+            guesses.append(guess_format(head.data, is_whole=head.is_whole))
+        except DagflowError as error:
+            raise DagflowError(f"{place(head.url)}: {error.message}", hint=error.hint) from error
     counts = Counter(guess.kind for guess in guesses)
     kind = counts.most_common(1)[0][0]
     of_kind = [guess for guess in guesses if guess.kind == kind]
@@ -153,16 +156,11 @@ def _otherness(guess: FormatGuess, chosen: FormatGuess) -> str:
     return "has another delimiter"
 
 
-def _guess(head: FileHead) -> FormatGuess:
-    try:
-        return guess_format(head.data, is_whole=head.is_whole)
-    except DagflowError as error:
-        raise DagflowError(f"{place(head.url)}: {error.message}", hint=error.hint) from error
-
-
 def _proved(format: FormatGuess, location: str, heads: Sequence[FileHead]) -> tuple[FormatGuess, list[str]]:
     """The format, with columns as text if later values contradict their type; and records that are refused even so."""
-    refused = [_refused(format, location, head) for head in heads]
+    app = plan_of(app_text("proof", location, format, "out"))
+    limits = (PreviewOptions(at="reader.messages", file=head.url, records=_CHECKED_RECORDS) for head in heads)
+    refused = [require_read(preview(app, of_file)) for of_file in limits]
     if format.is_tabular:
         names = ", ".join(f"{name} {kind}" for name, kind in refused[0].columns.items())
         format = replace(format, evidence=(*format.evidence, f"columns of the first file: {names}"))
@@ -195,9 +193,3 @@ def _wrong_columns(found: Preview, format: FormatGuess) -> dict[str, str]:
         for name, why in reasons
         if (found.reject_count if format.infers else counts[name]) * VALUES_BY_EXCEPTION > rows
     }
-
-
-def _refused(format: FormatGuess, location: str, head: FileHead) -> Preview:
-    app = plan_of(app_text("proof", location, format, "out"))
-    limits = PreviewOptions(at="reader.messages", file=head.url, records=_CHECKED_RECORDS)
-    return require_read(preview(app, limits))

@@ -29,6 +29,18 @@ def app_text(
     Raises:
         DagflowError: The target is of no known kind, or takes only records with columns.
     """
+    operators, records = [], ["  records: {from: reader.messages, to: writer.input}"]
+    if operator is not None:
+        name_of_own = operator_name(operator)
+        operators = [
+            f"  {name_of_own}:",
+            f"    class: {MODULE_FILE.removesuffix('.py')}.{operator}  # in {MODULE_FILE}",
+            "    partition: parallel",
+        ]
+        records = [
+            f"  records: {{from: reader.messages, to: {name_of_own}.input}}",
+            f"  results: {{from: {name_of_own}.output, to: writer.input}}",
+        ]
     lines = [
         f"# yaml-language-server: $schema={SCHEMA_FILE}",
         "# Paths are relative to the directory in which dagflow is started.",
@@ -45,7 +57,7 @@ def app_text(
         "    properties:",
         *(f"      # {comment(line)}" for line in (*guess.evidence, *evidence)),
         *_format_lines(guess),
-        *_operator_lines(operator),
+        *operators,
         "  writer:",
         *_writer_lines(guess, to),
         "  rejects:  # records that do not fit, each with file, offset and reason",
@@ -54,26 +66,10 @@ def app_text(
         "    partition: parallel",
         "streams:",
         "  blocks: {from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}",
-        *_record_streams(operator),
+        *records,
         "  refused: {from: reader.errors, to: rejects.input}",
     ]
     return "\n".join(lines) + "\n"
-
-
-def _operator_lines(operator: str | None) -> Iterator[str]:
-    if operator is not None:
-        yield f"  {operator_name(operator)}:"
-        yield f"    class: {MODULE_FILE.removesuffix('.py')}.{operator}  # in {MODULE_FILE}"
-        yield "    partition: parallel"
-
-
-def _record_streams(operator: str | None) -> Iterator[str]:
-    if operator is None:
-        yield "  records: {from: reader.messages, to: writer.input}"
-        return
-    name = operator_name(operator)
-    yield f"  records: {{from: reader.messages, to: {name}.input}}"
-    yield f"  results: {{from: {name}.output, to: writer.input}}"
 
 
 def _format_lines(guess: FormatGuess) -> Iterator[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime
 import functools
 import json
-import math
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -112,7 +112,7 @@ def _types(values: Sequence[str]) -> Iterator[tuple[Any, str]]:
         return
     if all_match(_is_date("%Y-%m-%d")) and all(len(value) == 10 for value in values):
         yield "date32", _example(values)
-    if all_match(_is_int64):
+    if all_match(lambda value: _WHOLE.fullmatch(value) and -_INT64 <= int(value) < _INT64):
         if all_match(_is_date("%Y%m%d")) and all(len(value) == 8 for value in values):
             yield {"type": "date32", "format": "%Y%m%d"}, _example(values)
         yield "int64", _example(values)
@@ -139,10 +139,6 @@ def _types(values: Sequence[str]) -> Iterator[tuple[Any, str]]:
     times = [pattern for pattern in _TIMES if all_match(_is_date(pattern))]
     if len(times) == 1:
         yield {"type": "timestamp[us]", "format": times[0]}, _example(values)
-
-
-def _is_int64(value: str) -> bool:
-    return _WHOLE.fullmatch(value) is not None and -_INT64 <= int(value) < _INT64
 
 
 def _is_double(value: str) -> bool:
@@ -347,7 +343,11 @@ def evidence_of(records: Iterator[tuple[Mapping[str, Any], str]]) -> tuple[list[
     rows = 0
     for values, place in records:
         raw = values.get("record")
-        given = _object(raw) if isinstance(raw, bytes) else values
+        given = values
+        if isinstance(raw, bytes):
+            # Python refuses whole numbers of thousands of digits.
+            value = json.loads(raw, parse_int=lambda text: int(text) if len(text) < _LONG_DIGITS else float(text))
+            given = value if isinstance(value, dict) else {}
         rows += 1
         for name, value in given.items():
             if name not in columns:
@@ -356,17 +356,7 @@ def evidence_of(records: Iterator[tuple[Mapping[str, Any], str]]) -> tuple[list[
     return list(columns.values()), rows
 
 
-def _object(record: bytes) -> Mapping[str, Any]:
-    try:
-        found = json.loads(record)
-    except ValueError:
-        # Python refuses whole numbers of thousands of digits.
-        found = json.loads(record, parse_int=lambda text: int(text) if len(text) < _LONG_DIGITS else float(text))
-    return found if isinstance(found, dict) else {}
-
-
 _MEMBER = re.compile(r"[^,<>:\s](?:[^,<>:]*[^,<>:\s])?")
-_WIDEST_INT64 = 1 << 63
 _WIDEST = 10**38
 
 
@@ -388,8 +378,14 @@ def json_type(values: Sequence[Any]) -> JsonType:
     if not present:
         return JsonType("string")
     kinds = {type(value) for value in present}
+    if kinds == {int} and all(-_INT64 <= value < _INT64 for value in present):
+        return JsonType("int64")
+    if kinds == {int}:
+        is_decimal = all(-_WIDEST < value < _WIDEST for value in present)
+        return JsonType("decimal(38, 0)") if is_decimal else JsonType("", ("whole numbers of more than 38 digits",))
     if kinds <= {int, float}:
-        return _number(present, is_whole=kinds == {int})
+        is_double = all(abs(value) <= sys.float_info.max for value in present)
+        return JsonType("double") if is_double else JsonType("", ("numbers too large for a double",))
     if len(kinds) > 1:
         return JsonType("", ("values of several types",))
     if kinds == {list}:
@@ -400,28 +396,14 @@ def json_type(values: Sequence[Any]) -> JsonType:
     return JsonType("bool" if kinds == {bool} else "string")
 
 
-def _number(values: Sequence[float], *, is_whole: bool) -> JsonType:
-    if is_whole and all(-_WIDEST_INT64 <= value < _WIDEST_INT64 for value in values):
-        return JsonType("int64")
-    if is_whole:
-        is_decimal = all(-_WIDEST < value < _WIDEST for value in values)
-        return JsonType("decimal(38, 0)") if is_decimal else JsonType("", ("whole numbers of more than 38 digits",))
-    return JsonType("double") if all(map(_is_finite, values)) else JsonType("", ("numbers too large for a double",))
-
-
-def _is_finite(value: float) -> bool:
-    try:
-        return math.isfinite(value)
-    except OverflowError:
-        return False
-
-
 def _struct(values: Sequence[dict[str, Any]]) -> JsonType:
     """The type of objects. The reader leaves out members that the type lacks."""
     typed, untyped = [], []
     for name in dict.fromkeys(name for value in values for name in value):
         inner = json_type([value.get(name) for value in values])
-        if not _is_writable(name):
+        opened, closed = (sum(map(name.count, letters)) for letters in ("([", ")]"))
+        # Commas and brackets divide the members of a type.
+        if not _MEMBER.fullmatch(name) or opened != closed:
             untyped.append(f"a name that no type can have, {name!r}")
             continue
         untyped += [f"{name}: {reason}" for reason in inner.untyped]
@@ -430,9 +412,3 @@ def _struct(values: Sequence[dict[str, Any]]) -> JsonType:
     if typed:
         return JsonType(f"struct<{', '.join(typed)}>", tuple(untyped))
     return JsonType("", tuple(untyped) or ("objects without members",))
-
-
-def _is_writable(name: str) -> bool:
-    """Whether a type may contain a name: commas and brackets divide its members."""
-    opened, closed = (sum(map(name.count, letters)) for letters in ("([", ")]"))
-    return _MEMBER.fullmatch(name) is not None and opened == closed

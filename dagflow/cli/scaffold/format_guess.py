@@ -297,16 +297,16 @@ def found_rows(text: str, delimiter: str, *, is_whole: bool) -> FoundRows | None
         single = rows(strict=True, quotechar="'") if "'" in text else None
         if single is None or (strict is not None and single.rows == strict.rows):
             return strict
-        return FoundRows(single.rows, delimiter, single.titles, {"quote": "'"}, ("fields are in single quotes",))
+        return replace(single, options={"quote": "'"}, evidence=("fields are in single quotes",))
     has_escapes = strict is None and f'{_ESCAPE}"' in text
     if has_escapes and (escaped := rows(strict=True, escapechar=_ESCAPE)) is not None:
         evidence = "quotes within quotes have a backslash before them"
-        return FoundRows(escaped.rows, delimiter, escaped.titles, {"escape": _ESCAPE}, (evidence,))
+        return replace(escaped, options={"escape": _ESCAPE}, evidence=(evidence,))
     plain = rows(quoting=csv.QUOTE_NONE)
     kept = rows()
     if plain is not None and _is_plain(plain, strict, kept):
         evidence = "quotes are plain text: each line has as many fields without them"
-        return FoundRows(plain.rows, delimiter, plain.titles, {"quote": "none"}, (evidence,))
+        return replace(plain, options={"quote": "none"}, evidence=(evidence,))
     if strict is not None:
         return strict
     if kept is None:
@@ -315,9 +315,9 @@ def found_rows(text: str, delimiter: str, *, is_whole: bool) -> FoundRows | None
     alone = _even([row for line in lines for row in _read(line, delimiter, is_whole=True)], delimiter)
     if alone is not None and alone.rows == kept.rows:
         evidence = "text follows quotes that close fields, and belongs to these fields, as in Excel"
-        return FoundRows(kept.rows, delimiter, kept.titles, {"stray_quotes": "keep"}, (evidence,))
+        return replace(kept, options={"stray_quotes": "keep"}, evidence=(evidence,))
     evidence = "text follows quotes that close fields, in rows that are refused for it"
-    return FoundRows(kept.rows, delimiter, kept.titles, {}, (evidence,))
+    return replace(kept, evidence=(evidence,))
 
 
 def _is_plain(plain: FoundRows, strict: FoundRows | None, kept: FoundRows | None) -> bool:
