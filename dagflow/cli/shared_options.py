@@ -13,13 +13,10 @@ import click
 from dagflow.spec.problems import quoted
 from dagflow.spec.spark_master import MASTER_SETTING, MASTERS, is_master
 from dagflow.suggestions import did_you_mean
-from dagflow.web import UI_PORT, require_packages
 
 F = TypeVar("F", bound=Callable[..., Any])
 Redact = Callable[[str], str]
 LogFormat = Literal["text", "json"]
-
-MAX_PORT = 65535
 
 MAX_WORKERS = 1024
 """More processes than a machine has cores, and few enough to start."""
@@ -101,67 +98,60 @@ def verbose_option(function: F) -> F:
     )(function)
 
 
-def set_option(function: F) -> F:
-    """Add `--set`, which overrides properties of the app; the app's own checks report mistakes in them."""
-    return click.option(
-        "--set",
-        "overrides",
-        multiple=True,
-        metavar="OP.PROPERTY=VALUE",
-        help="Override a property of an operator; VALUE is read as YAML. May be repeated.",
-    )(function)
+set_option = click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="OP.PROPERTY=VALUE",
+    help="Override a property of an operator; VALUE is read as YAML. May be repeated.",
+)
+"""Overrides properties of the app; the app's own checks report mistakes in them."""
+
+take_over_option = click.option(
+    "--take-over", is_flag=True, help="Replace the active run on the checkpoint; it ends with an error."
+)
+"""For commands that refuse to begin while a run is at work."""
+
+store_option = click.option(
+    "--app",
+    metavar="APP",
+    help="An app whose attribute `storage` says how to reach the checkpoint; default: the environment.",
+)
+"""For commands that read a checkpoint and no app."""
 
 
-def take_over_option(function: F) -> F:
-    """Add `--take-over`, for commands that refuse to begin while a run is at work."""
-    return click.option(
-        "--take-over", is_flag=True, help="Replace the active run on the checkpoint; it ends with an error."
-    )(function)
+def _pairs(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    pairs = [value.partition("=") for value in values]
+    for value, (key, equals, _) in zip(values, pairs, strict=True):
+        if not equals or not key.strip():
+            raise click.BadParameter(f"{quoted(value)} is not KEY=VALUE, for example spark.executor.memory=4g")
+        if key.strip() == MASTER_SETTING:
+            raise click.BadParameter(f"it takes no {MASTER_SETTING}; give the master with --master")
+    return {key.strip(): text for key, _, text in pairs}
 
 
-def store_option(function: F) -> F:
-    """Add `--app`, for commands that read a checkpoint and no app."""
-    return click.option(
-        "--app",
-        "app",
-        metavar="APP",
-        help="An app whose attribute `storage` says how to reach the checkpoint; default: the environment.",
-    )(function)
+conf_option = click.option(
+    "--conf",
+    multiple=True,
+    metavar="KEY=VALUE",
+    callback=_pairs,
+    help="Set one of Spark's own settings. May be repeated.",
+)
+"""Given to the command as a mapping."""
 
 
-def conf_option(function: F) -> F:
-    """Add `--conf KEY=VALUE`, given to the command as a mapping."""
-
-    def split(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-        pairs = [value.partition("=") for value in values]
-        for value, (key, equals, _) in zip(values, pairs, strict=True):
-            if not equals or not key.strip():
-                raise click.BadParameter(f"{quoted(value)} is not KEY=VALUE, for example spark.executor.memory=4g")
-            if key.strip() == MASTER_SETTING:
-                raise click.BadParameter(f"it takes no {MASTER_SETTING}; give the master with --master")
-        return {key.strip(): text for key, _, text in pairs}
-
-    return click.option(
-        "--conf",
-        multiple=True,
-        metavar="KEY=VALUE",
-        callback=split,
-        help="Set one of Spark's own settings. May be repeated.",
-    )(function)
+def _known_master(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    if value is not None and not is_master(value):
+        raise click.BadParameter(f"expected {MASTERS}, got {quoted(value)}")
+    return value
 
 
-def master_option(function: F) -> F:
-    def known(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-        if value is not None and not is_master(value):
-            raise click.BadParameter(f"expected {MASTERS}, got {quoted(value)}")
-        return value
-
-    return click.option(
-        "--master",
-        metavar="URL",
-        callback=known,
-        help="Spark master, for example local[4] or spark://host:7077.",
-    )(function)
+master_option = click.option(
+    "--master",
+    metavar="URL",
+    callback=_known_master,
+    help="Spark master, for example local[4] or spark://host:7077.",
+)
 
 
 def usable_cores() -> int:
@@ -198,60 +188,6 @@ def local_options(function: F) -> F:
         help="Run in processes of this machine, without Spark.",
     )
     return workers(local(function))
-
-
-def metrics_option(function: F) -> F:
-    """Add `--metrics [HOST:]PORT`, given to the command as host and port, or None."""
-
-    def parsed(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, int] | None:
-        if value is None:
-            return None
-        host, _, port = value.rpartition(":")
-        if not port.isascii() or not port.isdigit() or int(port) > MAX_PORT:
-            raise click.BadParameter(f"expected a port from 0 to {MAX_PORT}, or HOST:PORT, got {quoted(value)}")
-        return host.strip("[]") or "127.0.0.1", int(port)
-
-    return click.option(
-        "--metrics",
-        metavar="[HOST:]PORT",
-        callback=parsed,
-        help="Serve /metrics for Prometheus, /healthz and /readyz during the run; only to this machine unless HOST is "
-        "given, such as 0.0.0.0. Port 0 takes a free one.",
-    )(function)
-
-
-def ui_option(function: F) -> F:
-    """Add `--ui [PORT]`, given to the command as a port, or None."""
-
-    def parsed(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
-        if value is None:
-            return None
-        if not value.isascii() or not value.isdigit() or int(value) > MAX_PORT:
-            raise click.BadParameter(
-                f"expected a port from 0 to {MAX_PORT}, got {quoted(value)}; without a port, write --ui behind APP"
-            )
-        require_packages()
-        return int(value)
-
-    return click.option(
-        "--ui",
-        "ui_port",
-        metavar="[PORT]",
-        is_flag=False,
-        flag_value=str(UI_PORT),
-        callback=parsed,
-        help=f"Serve pages about the run to this machine during the run; default port: {UI_PORT}; 0 takes a free one.",
-    )(function)
-
-
-def log_format_option(function: F) -> F:
-    return click.option(
-        "--log-format",
-        type=click.Choice(["text", "json"]),
-        default="text",
-        show_default=True,
-        help="Format of messages on stderr: text or one JSON object a line.",
-    )(function)
 
 
 def unknown(what: str, name: str, valid: Collection[str]) -> str:

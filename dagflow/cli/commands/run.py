@@ -14,19 +14,20 @@ from dagflow.cli.shared_options import (
     Settings,
     conf_option,
     local_options,
-    log_format_option,
     master_option,
-    metrics_option,
     set_option,
     take_over_option,
-    ui_option,
 )
 from dagflow.errors import DagflowError
 from dagflow.runtime.spark_process import SparkProcess
 from dagflow.runtime.spark_settings import process_settings
 from dagflow.runtime.task_server import TaskServer
 from dagflow.spec.head_reader import read_head
+from dagflow.spec.problems import quoted
 from dagflow.spec.spark_master import is_master
+from dagflow.web import UI_PORT, require_packages
+
+MAX_PORT = 65535
 
 
 def _not_empty(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
@@ -34,6 +35,27 @@ def _not_empty(context: click.Context, parameter: click.Parameter, value: str | 
     if value == "":
         raise click.BadParameter("it is empty; expected a path or URL")
     return value
+
+
+def _address(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, int] | None:
+    """[HOST:]PORT as host and port."""
+    if value is None:
+        return None
+    host, _, port = value.rpartition(":")
+    if not port.isascii() or not port.isdigit() or int(port) > MAX_PORT:
+        raise click.BadParameter(f"expected a port from 0 to {MAX_PORT}, or HOST:PORT, got {quoted(value)}")
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
+def _page_port(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
+    if value is None:
+        return None
+    if not value.isascii() or not value.isdigit() or int(value) > MAX_PORT:
+        raise click.BadParameter(
+            f"expected a port from 0 to {MAX_PORT}, got {quoted(value)}; without a port, write --ui behind APP"
+        )
+    require_packages()
+    return int(value)
 
 
 @click.command("run")
@@ -54,9 +76,29 @@ def _not_empty(context: click.Context, parameter: click.Parameter, value: str | 
 @click.option("--follow", is_flag=True, help="Keep watching for new input until stopped.")
 @click.option("--fresh", is_flag=True, help="Start over: set the old journal aside, and remove its published output.")
 @take_over_option
-@ui_option
-@metrics_option
-@log_format_option
+@click.option(
+    "--ui",
+    "ui_port",
+    metavar="[PORT]",
+    is_flag=False,
+    flag_value=str(UI_PORT),
+    callback=_page_port,
+    help=f"Serve pages about the run to this machine during the run; default port: {UI_PORT}; 0 takes a free one.",
+)
+@click.option(
+    "--metrics",
+    metavar="[HOST:]PORT",
+    callback=_address,
+    help="Serve /metrics for Prometheus, /healthz and /readyz during the run; only to this machine unless HOST is "
+    "given, such as 0.0.0.0. Port 0 takes a free one.",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Format of messages on stderr: text or one JSON object a line.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as one JSON object on stdout.")
 @click.option("--strict", is_flag=True, help="End with an exit code of its own for each warning of the summary.")
 @click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
