@@ -14,8 +14,8 @@ from dagflow.api.ports import InputPort
 from dagflow.api.properties import Columns
 from dagflow.api.records import RecordBatch
 from operators.aggregate.aggregate_base import AggregateBase, PartMerger, ordered
+from operators.column_names import require_columns, require_names
 from operators.expressions.vectors import with_equal_keys
-from operators.required_columns import require_columns, require_names
 
 COUNT = "count"
 """The column that holds the counts."""

@@ -14,7 +14,7 @@ from dagflow.api.ports import InputPort
 from dagflow.api.properties import Count
 from dagflow.api.records import RecordBatch
 from operators.aggregate.aggregate_base import AggregateBase, ordered
-from operators.required_columns import require_columns, require_names
+from operators.column_names import require_columns, require_names
 
 Order = Literal["ascending", "descending"]
 

@@ -16,7 +16,7 @@ from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.properties import Count
 from dagflow.api.records import RECORD, RecordBatch
 from dagflow.metrics.names import DUPLICATES, FORGOTTEN_KEYS
-from operators.required_columns import column_of
+from operators.column_names import column_of
 
 
 class RememberedKeys(KeyedOperator):

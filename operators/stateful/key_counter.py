@@ -10,7 +10,7 @@ from dagflow.api.keyed_state import KeyedOperator
 from dagflow.api.partitioning import Key, canonical, key_bytes
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.records import RECORD, RecordBatch
-from operators.required_columns import column_of
+from operators.column_names import column_of
 
 
 class KeyCounter(KeyedOperator):

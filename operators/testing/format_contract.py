@@ -89,22 +89,22 @@ def read_one(
     return records, rejects
 
 
-def read_cut(made: RecordFormat, content: bytes, block_size: int) -> tuple[Records, Rejects]:
-    """The records and rejects of all blocks of a file that is cut at multiples of block_size, in order."""
-    records: Records = []
-    rejects: Rejects = []
-    source = MemorySource(content)
-    covered: list[int] = []
-    state = 0
+def _blocks(make: Callable[[], RecordFormat], source: MemorySource, block_size: int) -> Iterator[BlockMetadata]:
+    """The blocks of a file that is cut at multiples of block_size, each pre-scanned before it is given."""
+    content, state = source.content, 0
     for start in range(0, len(content), block_size):
         block = replace(block_of(content, start, min(start + block_size, len(content))), entry_state=state)
-        if (scanned := scanned_before(made)) and not block.is_last:
+        if (scanned := scanned_before(make())) and not block.is_last:
             state = scanned.exit_state(state, scanned.prescan(source, block))
-        found = read_one(made, source, block, covered)
-        records += found[0]
-        rejects += found[1]
+        yield block
+
+
+def read_cut(made: RecordFormat, content: bytes, block_size: int) -> tuple[Records, Rejects]:
+    """The records and rejects of all blocks of a file that is cut at multiples of block_size, in order."""
+    source, covered = MemorySource(content), list[int]()
+    parts = [read_one(made, source, block, covered) for block in _blocks(lambda: made, source, block_size)]
     assert not made.traits.adds_up or sum(covered) == len(content), f"{covered} is not all of {content!r}"
-    return records, rejects
+    return _joined(parts)
 
 
 def read_apart(make: Callable[[], RecordFormat], content: bytes, block_size: int) -> tuple[Records, Rejects]:
@@ -116,17 +116,12 @@ def read_apart(make: Callable[[], RecordFormat], content: bytes, block_size: int
         block_size: The file is cut at multiples of it.
     """
     source = MemorySource(content)
-    blocks: list[BlockMetadata] = []
-    state = 0
-    for start in range(0, len(content), block_size):
-        block = replace(block_of(content, start, min(start + block_size, len(content))), entry_state=state)
-        made = make()
-        if (scanned := scanned_before(made)) and not block.is_last:
-            state = scanned.exit_state(state, scanned.prescan(source, block))
-        blocks.append(block)
-    found = [read_one(make(), source, block) for block in reversed(blocks)]
-    records, rejects = ([each for part in reversed(parts) for each in part] for parts in zip(*found, strict=True))
-    return records, rejects
+    blocks = list(_blocks(make, source, block_size))
+    return _joined([read_one(make(), source, block) for block in reversed(blocks)][::-1])
+
+
+def _joined(parts: Sequence[tuple[Records, Rejects]]) -> tuple[Records, Rejects]:
+    return list(itertools.chain(*(part[0] for part in parts))), list(itertools.chain(*(part[1] for part in parts)))
 
 
 class FormatContract(ABC):

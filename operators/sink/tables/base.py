@@ -15,9 +15,8 @@ from dagflow.errors import DagflowError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import is_local
 from dagflow.storage.partition_names import NAME_BYTES, partition_name
-from operators.column_names import shown_name, why_no_name
+from operators.column_names import require_columns, shown_name, why_no_name
 from operators.format_registry import imported
-from operators.required_columns import require_columns
 from operators.sink.columns.fitted_columns import goes_into
 from operators.sink.columns.nested_types import nullable_type, stored_type, table_type
 from operators.sink.columns.table_columns import OnNewColumn, OnTypeChange, TableColumns, schema_of_text

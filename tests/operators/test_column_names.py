@@ -8,7 +8,7 @@ import pytest
 from dagflow.api.partitioning import ByName, partitions_of
 from dagflow.api.records import LINE_FEED, RecordBatch
 from dagflow.testing.operators import OperatorHarness
-from operators.required_columns import column_of
+from operators.column_names import column_of
 from operators.stateful.deduplicator import Deduplicator
 from operators.stateful.key_counter import KeyCounter
 
