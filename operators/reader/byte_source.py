@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -11,7 +10,6 @@ import numpy.typing as npt
 import pyarrow as pa
 from typing_extensions import override
 
-from dagflow.api.records import RecordBatch
 from dagflow.storage.file_kinds import TEXT_HEAD_BYTES, wide_encoding
 from dagflow.storage.files import ReadableFile
 from operators.files.metadata import Column
@@ -269,17 +267,3 @@ class BufferedFiles:
         return replace(
             self, borders=np.append(self.borders[:-1][chosen], self.borders[-1]), indices=self.indices[chosen]
         )
-
-
-class MultiFileReader(ABC):
-    """Reads the records of many files at once.
-
-    Guarantee: the records are those that the format reads from each file by itself, one after the other.
-    """
-
-    endings: bytes = b""
-    """A file must end with one of these bytes; the first is added to a file that does not. Empty: any will do."""
-
-    @abstractmethod
-    def read(self, files: BufferedFiles) -> RecordBatch | None:
-        """Read the records of all files; None where they must be read one by one after all."""

@@ -50,7 +50,7 @@ class SmallFileBatchReader:
         context: OperatorContext,
     ) -> None:
         self._content = content
-        self._multi_file = content.format.traits.multi_file
+        self._traits = content.format.traits
         self._limiter = limiter
         self._accounting = accounting
         self._errors = errors
@@ -102,7 +102,7 @@ class SmallFileBatchReader:
         buffer = pa.allocate_buffer(files.buffer_bytes)
         if self._limiter is not None:
             self._limiter.begin()
-        endings = self._multi_file.endings if self._multi_file else b""
+        endings = self._traits.file_endings
         loaded = self._storage.backend(part.base).files.load(files, memoryview(buffer).cast("B"), endings)
         if self._limiter is not None:
             self._limiter.count(int(part.sizes.sum()))
@@ -118,9 +118,10 @@ class SmallFileBatchReader:
         return buffered.only(is_there)
 
     def _records_together(self, files: BufferedFiles) -> RecordBatch | None:
-        if self._multi_file is None or not len(files.indices) or _is_in_progress(files) or self._is_compressed(files):
+        read = self._traits.multi_file
+        if read is None or not len(files.indices) or _is_in_progress(files) or self._is_compressed(files):
             return None
-        batch = self._multi_file.read(files)
+        batch = read(files)
         if batch is not None:
             accounting = self._accounting.of(files.batch.block(int(files.indices[0])))
             accounting.due = int(files.sizes.sum())

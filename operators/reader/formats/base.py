@@ -24,7 +24,7 @@ from dagflow.metrics.names import (
     SKIPPED_BYTES,
 )
 from operators.files.metadata import BlockMetadata
-from operators.reader.byte_source import ByteSource, MultiFileReader, read_exactly, size_read_from
+from operators.reader.byte_source import BufferedFiles, ByteSource, read_exactly, size_read_from
 from operators.rejects.record_refusing import not_taken
 
 CHUNK_BYTES = 1 << 20
@@ -240,7 +240,10 @@ class FormatTraits:
         has_columns: Records have columns, so that others can be added; otherwise they are bytes.
         columns: The columns of records that `parse` gives, as far as options declare them; None where that is not
             known.
-        multi_file: Reads many small files at once; None where each file is read for itself.
+        multi_file: Reads the records of many small files at once, as they are one after the other, or gives None where
+            they must be read one by one after all. None where each file is read for itself.
+        file_endings: A file that multi_file reads must end with one of these bytes; the first is added to a file that
+            does not. Empty: any will do.
         is_tabular: Records are rows with columns: the offset of each is the number of rows before it in the file, and
             `read` counts the bytes of the file.
         jumps: Reads some bytes of a file, in any order, so that none are fetched ahead.
@@ -251,7 +254,8 @@ class FormatTraits:
     adds_up: bool = True
     has_columns: bool = False
     columns: StreamColumns | None = None
-    multi_file: MultiFileReader | None = None
+    multi_file: Callable[[BufferedFiles], RecordBatch | None] | None = None
+    file_endings: bytes = b""
     is_tabular: bool = False
     jumps: bool = False
 

@@ -13,7 +13,7 @@ from pydantic import Field
 from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.records import Origin, RecordBatch
 from operators.format_registry import imported
-from operators.reader.byte_source import BufferedFiles, Bytes, ByteSource, MultiFileReader, read_exactly
+from operators.reader.byte_source import BufferedFiles, Bytes, ByteSource, read_exactly
 from operators.reader.formats.base import ByteAccounting, FormatTraits, Parsed
 from operators.reader.scanning.charset import BadBytes, Charset, decoded
 from operators.reader.scanning.delimited import Delimited
@@ -76,7 +76,7 @@ class Lines(Delimited):
         if type(self) is Lines and is_single and not changes_records:
             # No byte is added to a file that ends with CR: an LF would make another newline of the two.
             endings = b"\n\r" if self.delimiter is None else self.table[0]
-            self.traits = replace(self.traits, multi_file=MultiFileLines(self, endings))
+            self.traits = replace(self.traits, multi_file=self._read_together, file_endings=endings)
 
     def _use(self, charset: Charset | None) -> None:
         self._charset = charset
@@ -138,25 +138,8 @@ class Lines(Delimited):
             accounting.skip(int(batch.offsets()[index]), len(batch.record[index].as_py()), "refused by validate")
         return batch.filter(is_valid)
 
-
-def _function(path: str) -> Callable[[bytes], bool]:
-    found = imported("validate: function", path)
-    if not callable(found):
-        raise ValueError(f"validate: {path!r} is not a function")
-    return found
-
-
-class MultiFileLines(MultiFileReader):
-    """Reads files that each end with a newline, in one scan.
-
-    Delimiters have one byte, or are newlines, and are left out; the format has no encoding and no header.
-    """
-
-    def __init__(self, format: Lines, endings: bytes) -> None:
-        self._format = format
-        self.endings = endings
-
-    def read(self, files: BufferedFiles) -> RecordBatch | None:
+    def _read_together(self, files: BufferedFiles) -> RecordBatch | None:
+        """The lines of files that each end with a newline, which is left out, found in one scan."""
         data = files.data
         sizes = files.sizes
         has_bytes = sizes > 0
@@ -165,13 +148,13 @@ class MultiFileLines(MultiFileReader):
         # part, may be refused. A CR at the end of a file and an LF at the beginning of the next are two newlines, but
         # look like one here.
         has_heads = np.isin(data[starts], _FIRST_OF_MARKS).any() or contains(data, 0)
-        if not len(starts) or has_heads or (data[stops - 1] != self.endings[0]).any():
+        if not len(starts) or has_heads or (data[stops - 1] != self.traits.file_endings[0]).any():
             return None
-        found = self._format.find(data, True)
+        found = self.find(data, True)
         borders = np.empty(len(found.stops) + 1, np.int32)
         borders[0] = 0
         borders[1:] = found.stops
-        max_record = self._format.max_record
+        max_record = self.max_record
         if int(sizes.max()) > max_record and int((found.starts - borders[:-1]).max()) > max_record:
             return None
         counts = np.searchsorted(found.stops, stops, side="right")
@@ -180,4 +163,11 @@ class MultiFileLines(MultiFileReader):
         framed = pa.BinaryArray.from_buffers(pa.binary(), len(codes), [None, pa.py_buffer(borders), files.buffer])
         blocks: Any = files.blocks(has_bytes)
         origin = Origin(blocks, borders[:-1], -starts, codes)
-        return RecordBatch(framed=framed, delimiters=found.delimiters(self._format.table), origin=origin)
+        return RecordBatch(framed=framed, delimiters=found.delimiters(self.table), origin=origin)
+
+
+def _function(path: str) -> Callable[[bytes], bool]:
+    found = imported("validate: function", path)
+    if not callable(found):
+        raise ValueError(f"validate: {path!r} is not a function")
+    return found

@@ -20,28 +20,10 @@ from operators.reader.byte_source import (
     BufferedFiles,
     ByteSource,
     FileView,
-    MultiFileReader,
     size_read_from,
 )
 from operators.reader.formats.base import ByteAccounting, FormatTraits, Parsed, RecordFormat
 from operators.reader.scanning.framing import frame_adjacent
-
-
-class MultiFileRecords(MultiFileReader):
-    """Makes a record of each file, including empty ones."""
-
-    def __init__(self, max_record: int) -> None:
-        self._max_record = max_record
-
-    def read(self, files: BufferedFiles) -> RecordBatch | None:
-        if int(files.sizes.max(initial=0)) > self._max_record:
-            return None
-        count = len(files.indices)
-        borders = files.borders.astype(np.int32)
-        framed = pa.BinaryArray.from_buffers(pa.binary(), count, [None, pa.py_buffer(borders), files.buffer])
-        blocks: Any = files.blocks()
-        origin = Origin(blocks, np.zeros(count, np.int32), 0, np.arange(count, dtype=np.int32))
-        return RecordBatch(framed=framed, delimiters=NO_DELIMITER, origin=origin)
 
 
 class WholeFile(RecordFormat):
@@ -61,7 +43,7 @@ class WholeFile(RecordFormat):
     def check_properties(self) -> None:
         """Without columns, each file is a record as its bytes are in a buffer; a subclass may read differently."""
         if not self.columns and type(self) is WholeFile:
-            self.traits = replace(self.traits, multi_file=MultiFileRecords(self.max_record))
+            self.traits = replace(self.traits, multi_file=self._read_together)
 
     def read(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
         if block.start or (source.size_bytes and block.end == block.start):
@@ -103,3 +85,13 @@ class WholeFile(RecordFormat):
         raw = [os.fsencode(block.url) for block in batch.blocks]
         paths = pa.array([path.decode("utf-8", "backslashreplace") for path in raw], pa.string())
         return Parsed(batch, pa.RecordBatch.from_arrays([paths, batch.record], ["path", "content"]))
+
+    def _read_together(self, files: BufferedFiles) -> RecordBatch | None:
+        if int(files.sizes.max(initial=0)) > self.max_record:
+            return None
+        count = len(files.indices)
+        borders = files.borders.astype(np.int32)
+        framed = pa.BinaryArray.from_buffers(pa.binary(), count, [None, pa.py_buffer(borders), files.buffer])
+        blocks: Any = files.blocks()
+        origin = Origin(blocks, np.zeros(count, np.int32), 0, np.arange(count, dtype=np.int32))
+        return RecordBatch(framed=framed, delimiters=NO_DELIMITER, origin=origin)
