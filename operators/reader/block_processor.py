@@ -60,25 +60,18 @@ class ReadStep:
     finished: list[BlockMetadata | SmallFileBatch]
 
 
+@dataclass(frozen=True, slots=True)
 class BlockProcessor:
     """Reads single blocks: their file in its planned version, their records, their byte accounting.
 
     Guarantee: a block that has no records gives one empty batch, so that it is known downstream.
     """
 
-    def __init__(
-        self,
-        content: ContentReader,
-        files: BlockFiles,
-        accounting: TaskAccounting,
-        errors: ErrorPolicy,
-        context: OperatorContext,
-    ) -> None:
-        self._content = content
-        self._files = files
-        self._accounting = accounting
-        self._errors = errors
-        self._context = context
+    content: ContentReader
+    files: BlockFiles
+    accounting: TaskAccounting
+    errors: ErrorPolicy
+    context: OperatorContext
 
     def read(self, block: BlockMetadata) -> Iterator[ReadStep]:
         """Read a block.
@@ -87,52 +80,52 @@ class BlockProcessor:
             TransientStorageError: The task must run again.
             DagflowError: The block cannot be read, and such blocks fail the run.
         """
-        if self._errors.left_out_before(block):
+        if self.errors.left_out_before(block):
             return
         try:
-            file = self._files.open(block)
+            file = self.files.open(block)
             has_grown = file.has_grown()
-            if self._errors.skips:
-                self._content.require_sound(file, block, has_grown=has_grown)
+            if self.errors.skips:
+                self.content.require_sound(file, block, has_grown=has_grown)
         except TransientStorageError:
             raise
         except (StorageError, CorruptArchiveError) as error:
-            self._errors.leave_out(block, error)
+            self.errors.leave_out(block, error)
             return
-        accounting = self._accounting.of(block)
+        accounting = self.accounting.of(block)
         begun, size_bytes, reported, is_empty = file.bytes_read, block.end - block.start, 0, True
         try:
-            for batch in self._content.parsed(file, block, accounting, has_grown=has_grown):
+            for batch in self.content.parsed(file, block, accounting, has_grown=has_grown):
                 count = len(batch)
                 is_empty = is_empty and not count
                 read = min(file.bytes_read - begun, size_bytes)
-                self._context.progress.add(read - reported)
+                self.context.progress.add(read - reported)
                 reported = read
                 yield ReadStep([batch] if count else [], [])
         except HeaderError as error:
             # Raised before the first batch.
-            self._errors.leave_out(block, error)
-            self._accounting.withdraw(accounting)
+            self.errors.leave_out(block, error)
+            self.accounting.withdraw(accounting)
             return
         except (StorageError, CorruptArchiveError, RecordError, EOFError) as error:
             self._leave_out_if_gone(block, accounting, error)
             return
         if reported < size_bytes:
-            self._context.progress.add(size_bytes - reported)
+            self.context.progress.add(size_bytes - reported)
         try:
-            context = self._context
+            context = self.context
             known = None if context.source_events is None else read_report(file, block, accounting, context.storage)
-            self._files.require_unchanged(block)
+            self.files.require_unchanged(block)
         except StorageError as error:
             self._leave_out_if_gone(block, accounting, error)
             return
         self._report(block, accounting, known)
         key = accounting_key(block)
-        self._accounting.book(key, 1, accounting.owned_bytes)
+        self.accounting.book(key, 1, accounting.owned_bytes)
         if block.begins_at_cut or (accounting.has_grown and (block.start or not block.is_last)):
             # The record across the cut was counted with another version. Or other blocks may have been read before the
             # file grew, so that bytes that wait here are counted there.
-            self._context.accounting[key] = UNKNOWN_SUM
+            self.context.accounting[key] = UNKNOWN_SUM
         if (is_open := accounting.waiting_bytes > 0) != block.continuation.is_open:
             block = block.continued(is_open=is_open)
         yield ReadStep([no_records(block)] if is_empty else [], [] if accounting.is_left_out else [block])
@@ -141,18 +134,18 @@ class BlockProcessor:
         self, block: BlockMetadata, accounting: ByteAccounting, fingerprint: FileFingerprints | ReadPart | None
     ) -> None:
         if not block.is_last or (block.start and not block.continuation.resumes):
-            self._context.read_in_part.add(version_key(block))
-        events = self._context.source_events
+            self.context.read_in_part.add(version_key(block))
+        events = self.context.source_events
         if fingerprint is not None and events is not None:
             if isinstance(fingerprint, ReadPart) and events and fingerprint.goes_on_behind(events[-1]):
                 events.pop()
             events.append(fingerprint)
         if accounting.waiting_bytes:
-            self._context.waiting.append(WaitingEnd(block.url, accounting.waiting_bytes, block.version.file_id))
+            self.context.waiting.append(WaitingEnd(block.url, accounting.waiting_bytes, block.version.file_id))
         known = block.continuation
         if known.moved_from:
             start, end = known.content_start or block.start, accounting.read_until
-            self._context.moved.append(MovedRange(known.moved_from, start, end))
+            self.context.moved.append(MovedRange(known.moved_from, start, end))
 
     def _leave_out_if_gone(self, block: BlockMetadata, accounting: ByteAccounting, error: Exception) -> None:
         """Leave out a block that could not be read to its end because its file changed."""
@@ -161,15 +154,15 @@ class BlockProcessor:
         if not isinstance(error, (SourceChangedError, MissingError)):
             try:
                 # Bytes of two versions look damaged.
-                self._files.require_unchanged(block)
+                self.files.require_unchanged(block)
             except (SourceChangedError, MissingError) as change:
                 error = change
             else:
                 raise error
-        self._accounting.withdraw(accounting)
-        self._errors.leave_out(block, error)
+        self.accounting.withdraw(accounting)
+        self.errors.leave_out(block, error)
         # The window runs again, without the version: some of its records were emitted.
-        self._context.read_in_part.add(version_key(block))
+        self.context.read_in_part.add(version_key(block))
 
 
 def no_records(block: BlockMetadata) -> RecordBatch:

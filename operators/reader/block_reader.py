@@ -371,6 +371,7 @@ class _Retrial(ByteAccounting):
         self.is_passed_over |= is_inside
 
 
+@dataclass(frozen=True, slots=True)
 class RefusedBlockReader:
     """Reads refused records again: emits those that are accepted now, and records the others as refused once more.
 
@@ -380,40 +381,39 @@ class RefusedBlockReader:
     none. Other records of its block are not emitted.
     """
 
-    def __init__(self, content: ContentReader, files: BlockFiles, context: OperatorContext) -> None:
-        self._content = content
-        self._files = files
-        self._context = context
+    content: ContentReader
+    files: BlockFiles
+    context: OperatorContext
 
     def read(self, refused: RefusedBlocks) -> Iterator[ReadStep]:
         """Read the records of some blocks."""
         for index in range(len(refused.blocks)):
             block, records, is_tried = refused.of_block(index)
-            self._context.refused.keep(records.where(~is_tried))
+            self.context.refused.keep(records.where(~is_tried))
             if is_tried.any():
                 yield from self._read_block(block, records.where(is_tried))
 
     def close(self) -> None:
         """Close the file."""
-        self._files.close()
+        self.files.close()
 
     def _read_block(self, block: BlockMetadata, records: RefusedRecords) -> Iterator[ReadStep]:
-        retrial = _Retrial(block, records, self._context)
+        retrial = _Retrial(block, records, self.context)
         has_emitted = False
         try:
             for batch in self._accepted(block, retrial):
                 has_emitted = True
                 yield ReadStep([batch], [])
-            self._files.require_unchanged(block)
+            self.files.require_unchanged(block)
         except (TransientStorageError, CredentialsError):
             raise
         except UNREADABLE:
             if has_emitted:
                 raise
             # These records stay refused, so that a later retry tries them once more.
-            self._context.refused.keep(records)
+            self.context.refused.keep(records)
             return
-        counters = self._context.counters
+        counters = self.context.counters
         counters[REJECTED] -= int(retrial.is_decided.sum())
         # The size of the input stays: bytes that are no longer refused are those of records, or skipped.
         left_bytes = int(retrial.lengths[retrial.is_decided].sum()) - retrial.rejected_bytes
@@ -421,16 +421,16 @@ class RefusedBlockReader:
         counters[REJECTED_BYTES] -= left_bytes
         counters[SKIPPED_BYTES] += skipped_bytes
         counters[RECORD_BYTES] += left_bytes - skipped_bytes
-        self._context.refused.keep(records.where(~retrial.is_decided).refused_again())
+        self.context.refused.keep(records.where(~retrial.is_decided).refused_again())
 
     def _accepted(self, block: BlockMetadata, retrial: _Retrial) -> Iterator[RecordBatch]:
-        file = self._files.open(block)
+        file = self.files.open(block)
         has_grown = file.has_grown()
         # The format may have other options now than the one that scanned the block.
         tried = replace(block, entry_state=UNKNOWN_STATE).continued(is_open=False)
-        for batch in self._content.read(file, tried, retrial, has_grown=has_grown):
+        for batch in self.content.read(file, tried, retrial, has_grown=has_grown):
             is_inside = retrial.decide(batch.offsets())
             if is_inside.any():
-                parsed = self._content.parse(batch.filter(pa.array(is_inside)), block, retrial)
+                parsed = self.content.parse(batch.filter(pa.array(is_inside)), block, retrial)
                 if len(parsed):
                     yield parsed

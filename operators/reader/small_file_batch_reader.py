@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Generator, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -34,6 +34,7 @@ REJECT_BYTES = 256
 """About as many bytes a reject of a short record takes."""
 
 
+@dataclass(frozen=True, slots=True)
 class SmallFileBatchReader:
     """Reads small-file batches.
 
@@ -41,21 +42,11 @@ class SmallFileBatchReader:
     read at all, or is no longer the planned version, gives nothing.
     """
 
-    def __init__(
-        self,
-        content: ContentReader,
-        limiter: RateLimiter | None,
-        accounting: TaskAccounting,
-        errors: ErrorPolicy,
-        context: OperatorContext,
-    ) -> None:
-        self._content = content
-        self._traits = content.format.traits
-        self._limiter = limiter
-        self._accounting = accounting
-        self._errors = errors
-        self._context = context
-        self._storage = context.storage
+    content: ContentReader
+    limiter: RateLimiter | None
+    accounting: TaskAccounting
+    errors: ErrorPolicy
+    context: OperatorContext
 
     def read(self, small_files: SmallFileBatch) -> Iterator[ReadStep]:
         """Read a batch."""
@@ -66,16 +57,16 @@ class SmallFileBatchReader:
     def _without_gone(self, small_files: SmallFileBatch) -> Iterator[SmallFileBatch]:
         """The parts of a batch between files whose versions were gone in an earlier attempt."""
         start = 0
-        for index in range(len(small_files)) if self._context.gone else ():
-            if self._errors.left_out_before(small_files.block(index)):
+        for index in range(len(small_files)) if self.context.gone else ():
+            if self.errors.left_out_before(small_files.block(index)):
                 yield small_files.slice(start, index)
                 start = index + 1
         yield small_files.slice(start, len(small_files)) if start else small_files
 
     def _read(self, small_files: SmallFileBatch) -> Iterator[ReadStep]:
-        start, buffer_bytes = 0, self._storage.backend(small_files.base).files.batch_bytes
-        if self._limiter is not None:
-            buffer_bytes = min(buffer_bytes, self._limiter.piece_bytes)
+        start, buffer_bytes = 0, self.context.storage.backend(small_files.base).files.batch_bytes
+        if self.limiter is not None:
+            buffer_bytes = min(buffer_bytes, self.limiter.piece_bytes)
         while start < len(small_files):
             end = start + _count_that_fits(small_files.sizes[start : start + BUFFER_FILES], buffer_bytes)
             files = self._load(small_files, np.arange(start, end))
@@ -89,7 +80,7 @@ class SmallFileBatchReader:
     def _load(self, small_files: SmallFileBatch, indices: Column) -> BufferedFiles:
         part = small_files.slice(int(indices[0]), int(indices[-1]) + 1)
         # A replay must know that a file begins with the planned bytes if it was appended to.
-        file_ids = () if self._context.is_reprocessed else part.file_ids.tolist()
+        file_ids = () if self.context.is_reprocessed else part.file_ids.tolist()
         files = SmallFiles(
             base=part.base,
             names=part.names,
@@ -100,14 +91,14 @@ class SmallFileBatchReader:
             file_ids=file_ids,
         )
         buffer = pa.allocate_buffer(files.buffer_bytes)
-        if self._limiter is not None:
-            self._limiter.begin()
-        endings = self._traits.file_endings
-        loaded = self._storage.backend(part.base).files.load(files, memoryview(buffer).cast("B"), endings)
-        if self._limiter is not None:
-            self._limiter.count(int(part.sizes.sum()))
+        if self.limiter is not None:
+            self.limiter.begin()
+        endings = self.content.format.traits.file_endings
+        loaded = self.context.storage.backend(part.base).files.load(files, memoryview(buffer).cast("B"), endings)
+        if self.limiter is not None:
+            self.limiter.count(int(part.sizes.sum()))
         for index, error in loaded.failures.items():
-            self._errors.leave_out(part.block(index), error)
+            self.errors.leave_out(part.block(index), error)
         grown = frozenset(int(indices[0]) + index for index in loaded.grown)
         buffered = BufferedFiles(buffer, np.array(loaded.borders, np.int64), small_files, indices, grown)
         if not loaded.failures:
@@ -118,12 +109,12 @@ class SmallFileBatchReader:
         return buffered.only(is_there)
 
     def _records_together(self, files: BufferedFiles) -> RecordBatch | None:
-        read = self._traits.multi_file
+        read = self.content.format.traits.multi_file
         if read is None or not len(files.indices) or _is_in_progress(files) or self._is_compressed(files):
             return None
         batch = read(files)
         if batch is not None:
-            accounting = self._accounting.of(files.batch.block(int(files.indices[0])))
+            accounting = self.accounting.of(files.batch.block(int(files.indices[0])))
             accounting.due = int(files.sizes.sum())
             accounting.count(batch)
             # Newlines that were added to files are no part of them.
@@ -141,14 +132,14 @@ class SmallFileBatchReader:
         view = memoryview(files.buffer).cast("B")
         batches: list[RecordBatch] = []
         held_bytes = 0
-        accounting = self._accounting
+        accounting = self.accounting
         is_sound = np.ones(len(files.indices), bool)
         for position, index in enumerate(files.indices.tolist()):
             block = files.batch.block(index)
             file = BufferSlice(view, int(files.borders[position]), block.size_bytes)
             try:
-                if self._errors.skips:
-                    self._content.require_sound(file, block, has_grown=index in files.grown)
+                if self.errors.skips:
+                    self.content.require_sound(file, block, has_grown=index in files.grown)
                 is_empty, rejects = block.size_bytes > 0, 0
                 for batch in self._records_of(file, block, has_grown=index in files.grown):
                     # One without records still has the offsets of what was refused or skipped.
@@ -163,30 +154,30 @@ class SmallFileBatchReader:
             except (CorruptArchiveError, HeaderError) as error:
                 # Raised before the first batch, or the run ends.
                 is_sound[position] = False
-                self._errors.leave_out(block, error)
+                self.errors.leave_out(block, error)
         return batches, files if is_sound.all() else files.only(is_sound)
 
     def _records_of(self, file: BufferSlice, block: BlockMetadata, *, has_grown: bool) -> Iterator[RecordBatch]:
-        accounting = self._accounting.of(block)
+        accounting = self.accounting.of(block)
         try:
-            yield from self._content.parsed(file, block, accounting, has_grown=has_grown)
+            yield from self.content.parsed(file, block, accounting, has_grown=has_grown)
         except HeaderError:
-            self._accounting.withdraw(accounting)
+            self.accounting.withdraw(accounting)
             raise
 
     def _is_compressed(self, files: BufferedFiles) -> bool:
-        if self._content.setting == "none":
+        if self.content.setting == "none":
             return False
         names = files.batch.names.take(files.indices)
         buffer = memoryview(files.buffer).cast("B")
-        is_text = self._content.format.traits.is_text and self._content.setting == "auto"
+        is_text = self.content.format.traits.is_text and self.content.setting == "auto"
         return is_any_compressed(buffer, files.borders, names) or (
             is_text and is_any_unreadable(buffer, files.borders, names)
         )
 
     def _finish(self, batches: list[RecordBatch], files: BufferedFiles) -> ReadStep:
-        context, indices = self._context, files.indices
-        waiting, left_out = self._accounting.waiting, self._accounting.left_out_urls
+        context, indices = self.context, files.indices
+        waiting, left_out = self.accounting.waiting, self.accounting.left_out_urls
         for index in indices.tolist() if waiting else ():
             if waiting_bytes := waiting.get(files.batch.url(index), 0):
                 block = files.batch.block(index)
@@ -195,7 +186,7 @@ class SmallFileBatchReader:
         if events is not None and (event := buffered_fingerprints(files, context.storage, waiting)) is not None:
             events.append(event)
         key, size_bytes = f"{redacted(files.batch.base)} and {len(files.batch)} files below", int(files.sizes.sum())
-        self._accounting.book(key, int(np.count_nonzero(files.sizes)), size_bytes)
+        self.accounting.book(key, int(np.count_nonzero(files.sizes)), size_bytes)
         context.progress.add(size_bytes)
         if "blocks_metadata_output" not in context.connected:
             return ReadStep(batches, [])
