@@ -16,10 +16,6 @@ from dagflow.journal.frames import as_read
 from dagflow.journal.saved_state import SavedSegment, SavedState
 
 
-def _version_of(operator: object) -> int:
-    return operator.state_version if isinstance(operator, Operator) else 1
-
-
 class StateCodec:
     """Encodes and decodes one kind of state of one operator."""
 
@@ -43,7 +39,7 @@ class StateCodec:
 
     @classmethod
     def of_events(cls, name: str, operator: InputOperator) -> StateCodec:
-        return cls(name, "event_state", operator.event_state_type, _version_of(operator))
+        return cls(name, "event_state", operator.event_state_type, operator.state_version)
 
     def encode(self, state: Any, window_id: int = -1, partition: int = -1) -> SavedState:
         """The state in the journal's form."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import pickle
 import sys
@@ -157,7 +158,10 @@ class StageTask:
         return send
 
     def _setup(self) -> None:
-        connected = {ref for edge in self._edges() for ref in (edge.source, edge.target)}
+        stage = self._stage
+        entries = (exchange.edge for exchange in stage.inputs)
+        edges = itertools.chain(stage.edges, stage.outputs, stage.reports, entries)
+        connected = {ref for edge in edges for ref in (edge.source, edge.target)}
         for name, operator in self._chain.operators.items():
             context = replace(
                 self._shared,
@@ -175,12 +179,6 @@ class StageTask:
             state = self._window.states.get((name, self._partition))
             if state is not None:
                 self._chain.restore(name, state)
-
-    def _edges(self) -> Iterator[Any]:
-        yield from self._stage.edges
-        yield from self._stage.outputs
-        yield from self._stage.reports
-        yield from (exchange.edge for exchange in self._stage.inputs)
 
     def run(self, inputs: Iterable[tuple[PortRef, Any]]) -> Iterator[ShuffleItem | TaskResult]:
         """Process everything that arrives, and yield everything that leaves; the result comes last.

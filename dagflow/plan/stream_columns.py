@@ -104,13 +104,12 @@ def arriving_key_families(app: LogicalPlan) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, column in columns.items():
         arriving = [known.get(edge.source) for edge in app.edges if edge.target.operator == name]
-        families = {None if each is None else _family(each, column) for each in arriving}
+        schemas = [None if each is None else each.with_names([column]) for each in arriving]
+        families = {
+            family_of_type(schema.field(column).type) if schema is not None and column in schema.names else None
+            for schema in schemas
+        }
         family = families.pop() if len(families) == 1 else None
         if family is not None:
             found[name] = family
     return found
-
-
-def _family(arriving: StreamColumns, column: str) -> str | None:
-    schema = arriving.with_names([column])
-    return family_of_type(schema.field(column).type) if column in schema.names else None

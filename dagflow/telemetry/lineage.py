@@ -204,10 +204,11 @@ class _Columns:
         self._app = app
         self._locations = locations
         self._known = stream_columns(app, Problems())
+        self._arcs = [(edge.source.operator, edge.target.operator) for edge in app.edges]
 
     def read_by(self, splitter: str) -> dict[str, DatasetFacet]:
         """The columns of the records that are read from the files of a splitter."""
-        for name in self._below(splitter):
+        for name in _reached(splitter, self._arcs):
             operator = self._app.operators[name].operator
             if is_record_source(operator):
                 for port in operator.output_ports:
@@ -245,7 +246,7 @@ class _Columns:
             port, column = passed.pop()
             operator = self._app.operators[port.operator].operator
             if is_record_source(operator):
-                for name in self._above(port.operator):
+                for name in _reached(port.operator, [(end, begin) for begin, end in self._arcs]):
                     yield from ((*dataset_name(url), column) for url in self._locations.get(name, ((), ()))[0])
             # Columns of an author's code have no known sources.
             elif isinstance(operator, ColumnTraced):
@@ -258,12 +259,6 @@ class _Columns:
 
     def _into(self, operator: str) -> list[Edge]:
         return [edge for edge in self._app.edges if edge.target.operator == operator]
-
-    def _below(self, operator: str) -> list[str]:
-        return _reached(operator, [(edge.source.operator, edge.target.operator) for edge in self._app.edges])
-
-    def _above(self, operator: str) -> list[str]:
-        return _reached(operator, [(edge.target.operator, edge.source.operator) for edge in self._app.edges])
 
 
 def _reached(start: str, arcs: Sequence[tuple[str, str]]) -> list[str]:
