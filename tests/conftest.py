@@ -79,7 +79,7 @@ def pytest_collection_finish() -> None:
 def impatient() -> Iterator[None]:
     """Ask a store that fails again without a pause."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dagflow.storage.backends.fsspec.retries.FIRST_PAUSE_S", 0.0)
+        patch.setattr("dagflow.storage.backends.fsspec.files.FIRST_PAUSE_S", 0.0)
         yield
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from collections import Counter
 from collections.abc import Sequence
@@ -42,7 +43,7 @@ class InputExplanation:
                 return True, f"It is selected by files: {named}; a scan takes it unless this version was taken before."
             reasons.append(reason)
         # The reason of the location that comes closest to the file is the most helpful one.
-        return False, f"It is not taken: {max(reasons, key=_closeness)[1]}."
+        return False, f"It is not taken: {max(reasons, key=operator.itemgetter(0))[1]}."
 
     def _why_not(self, named: str, key: bytes) -> tuple[int, str] | None:
         """How many levels of a location the file matches, and what excludes it there; None if nothing does."""
@@ -120,7 +121,3 @@ class InputExplanation:
                 f"{self._completeness.min_age_millis} and done_marker {self._completeness.done_marker!r}"
             )
         return None
-
-
-def _closeness(reason: tuple[int, str]) -> int:
-    return reason[0]

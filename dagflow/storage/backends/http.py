@@ -14,8 +14,7 @@ from typing_extensions import override
 from dagflow.errors import StorageError, TransientStorageError
 from dagflow.storage.backends.fsspec import FsspecBackend
 from dagflow.storage.backends.fsspec.client import FsspecClient
-from dagflow.storage.backends.fsspec.files import FsspecFile, FsspecFiles, stat_of
-from dagflow.storage.backends.fsspec.retries import LOOK_PATIENCE_S, answered
+from dagflow.storage.backends.fsspec.files import LOOK_PATIENCE_S, FsspecFile, FsspecFiles, answered, stat_of
 from dagflow.storage.files import FileStat, RangedFile, require_same_version
 from dagflow.storage.location import redacted
 

@@ -24,7 +24,6 @@ from operators.splitter.changes.detection_rules import (
     ChangedFiles,
     DetectionRules,
     GrowthNotes,
-    as_rewritten,
     closing,
     in_larger_steps,
     is_other_file,
@@ -343,7 +342,7 @@ class ChangeDetector:
         for files, entry in due:
             name = files.root.index_name(files.keys[0])
             if entry is not None and is_rewritten(name, begun, prints):
-                entry = as_rewritten(entry)
+                entry = entry._replace(fate=Fate.REWRITTEN)
             elif entry is not None and (back := self._changed.put_back(files, entry)) is not None:
                 yield back
                 continue

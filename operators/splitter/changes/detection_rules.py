@@ -424,11 +424,6 @@ def lost_end(root: Root, path: bytes, entry: IndexEntry) -> ListedFiles:
     return closing(ListedFiles.single(root, path, version), entry).continued(is_gone=True)
 
 
-def as_rewritten(entry: IndexEntry) -> IndexEntry:
-    """A version that was gone, of a file that no longer begins with the bytes that were read before."""
-    return entry._replace(fate=Fate.REWRITTEN)
-
-
 def is_rewritten(name: bytes, begun: Mapping[bytes, tuple[FilePrefix, int]], prints: Mapping[FilePrefix, int]) -> bool:
     """Whether a file no longer begins with the bytes that were read of it; see ChangedFiles.begun()."""
     prefix, fingerprint = begun.get(name, (None, UNKNOWN))

@@ -5,14 +5,15 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from typing_extensions import override
 
-from dagflow.errors import StorageError
+from dagflow.errors import StorageError, TransientStorageError
 from dagflow.storage.backends.fsspec.client import FsspecClient
 from dagflow.storage.files import (
     Content,
@@ -171,3 +172,50 @@ def _nanoseconds(info: dict[str, Any]) -> int:
 def sort_key(found: FileStat) -> bytes:
     """Sorts a listing by the bytes of its names, with a slash after a directory's name."""
     return (found.url + ("/" if found.is_directory else "")).encode("utf-8", "surrogateescape")
+
+
+T = TypeVar("T")
+
+TRIES = 6
+FIRST_PAUSE_S = 0.5
+"""Seconds of the pause after the first failure; it doubles with each further one: about 16 seconds in all."""
+
+MOST_PAUSE_S = 30.0
+"""Seconds to wait at most where a server says how long to wait."""
+
+PATIENCE_S = 60.0
+"""Seconds after which a server that lets each request time out is not asked again."""
+
+LOOK_PATIENCE_S = 1.0
+"""The same for a look at a file: scans try again themselves, and a user waits for checks of an app."""
+
+
+def answered(
+    ask: Callable[[], T],
+    failure: type[TransientStorageError] = TransientStorageError,
+    patience_s: float = PATIENCE_S,
+    wait: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+) -> T:
+    """The answer of a store that is asked up to TRIES times, with growing pauses."""
+    last_s = clock() + patience_s
+    for attempt in range(TRIES - 1):
+        try:
+            return ask()
+        except failure as error:
+            pause_s = max(FIRST_PAUSE_S * 2.0**attempt, min(_retry_after_s(error), MOST_PAUSE_S))
+            if clock() + pause_s > last_s:
+                raise
+            logger.warning("store is asked again in %.1f s error=%s", pause_s, error)
+        wait(pause_s)
+    return ask()
+
+
+def _retry_after_s(error: BaseException | None) -> float:
+    """The seconds to wait that a server has given; 0 where it has given none, or a date."""
+    while error is not None:
+        header = str((getattr(error, "headers", None) or {}).get("Retry-After", ""))
+        if header.isdecimal():
+            return float(header)
+        error = error.__cause__
+    return 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import filecmp
 import os
 import stat
 import time
@@ -384,7 +385,7 @@ def _move(pending: PendingFile) -> None:
         try:
             move_exclusive(source, target)
         except FileExistsError:
-            if not os.path.samefile(source, target) and not _same_bytes(source, target):
+            if not os.path.samefile(source, target) and not filecmp.cmp(source, target, shallow=False):
                 raise conflict(pending) from None
             os.unlink(source)
     except FileNotFoundError:
@@ -423,16 +424,6 @@ def _remove_empty(path: str) -> None:
     with contextlib.suppress(OSError):
         os.rmdir(directory)
         os.rmdir(os.path.dirname(directory))
-
-
-def _same_bytes(first: str, second: str) -> bool:
-    if os.stat(first).st_size != os.stat(second).st_size:
-        return False
-    with open(first, "rb") as one, open(second, "rb") as other:
-        while chunk := one.read(_COMPARE_BYTES):
-            if chunk != other.read(_COMPARE_BYTES):
-                return False
-    return True
 
 
 def _crc32_of(path: str) -> int:

@@ -3,35 +3,36 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import os
 import stat as mode
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterator, Mapping
 
 from typing_extensions import override
 
 from dagflow.errors import MissingError, SourceChangedError, StorageError, TransientStorageError
 from dagflow.storage.backends.local.disk import bounded_ns, translated
 from dagflow.storage.files import FileStat, LoadedFiles, ReadableFile, SmallFiles, require_same_version
-from dagflow.storage.fingerprint import UNKNOWN, file_id_of, fingerprint_at, inode_of
+from dagflow.storage.fingerprint import UNKNOWN, file_id_of, fingerprint_at
 
 # Without O_NONBLOCK a named pipe in place of a file would block the task for ever.
 OPEN_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 
-NamesOf = Callable[[str, int], Iterable[str]]
-"""Finds the paths in the directory of a URL, other than its own, that lead to the file with an id."""
+NamesIn = Callable[[str], Mapping[int, str]]
+"""Finds the present paths of files in a directory, by the ids of the files."""
 
 
 class LocalFile(ReadableFile):
     """A local file, read with one system call for each buffer.
 
     Args:
-        names_of: Finds the present names of a file that is no longer there, see names_of_inode().
+        names_in: Finds the file if it is no longer there; None for a look at its directory.
     """
 
-    def __init__(self, url: str, expected: FileStat | None, names_of: NamesOf | None = None) -> None:
+    def __init__(self, url: str, expected: FileStat | None, names_in: NamesIn | None = None) -> None:
         self._url = url
-        self._descriptor = open_version(url, expected, names_of or names_of_inode)
+        self._descriptor = open_version(url, expected, names_in)
         self._opened = os.fstat(self._descriptor)
         self._size_bytes = self._opened.st_size if expected is None else expected.size_bytes
         # This tells a rewrite in place during the read from an append.
@@ -80,7 +81,7 @@ class LocalFile(ReadableFile):
             os.close(descriptor)
 
 
-def open_version(url: str, expected: FileStat | None, names_of: NamesOf) -> int:
+def open_version(url: str, expected: FileStat | None, names_in: NamesIn | None = None) -> int:
     """The descriptor of a file, opened in its planned version, or in any for None.
 
     A file that was appended to since then still has the version; one that was renamed within its directory is found by
@@ -89,11 +90,12 @@ def open_version(url: str, expected: FileStat | None, names_of: NamesOf) -> int:
     try:
         return _open_name(url, url, expected)
     except StorageError:
-        for name in names_of(url, expected.file_id if expected is not None else 0):
-            try:
-                return _open_name(name, url, expected)
-            except StorageError:
-                continue
+        if expected is not None and (file_id := expected.file_id):
+            directory = url.rpartition("/")[0] or "/"
+            present = names_of(directory, {file_id}) if names_in is None else names_in(directory)
+            if (place := present.get(file_id, url)) != url:
+                with contextlib.suppress(StorageError):
+                    return _open_name(place, url, expected)
         raise
 
 
@@ -117,19 +119,14 @@ def _open_name(path: str, url: str, expected: FileStat | None) -> int:
     return descriptor
 
 
-def names_of_inode(url: str, file_id: int) -> Iterator[str]:
-    """The paths in a file's directory, other than its own, that lead to its inode; none where that is not known."""
-    if not file_id:
-        return
-    directory, _, name = url.rpartition("/")
-    inode = inode_of(file_id)
+def names_of(directory: str, file_ids: Container[int]) -> Mapping[int, str]:
+    """The present paths of some files in a directory, by their ids; none of a directory that cannot be read."""
     try:
-        with os.scandir(directory or "/") as entries:
-            for entry in entries:
-                if entry.inode() == inode and entry.name != name:
-                    yield entry.path
+        with os.scandir(directory) as entries:
+            pairs = ((file_id_of(entry.inode()), entry.path) for entry in entries)
+            return {file_id: path for file_id, path in pairs if file_id in file_ids}
     except OSError:
-        return  # an error of the directory shows when the file itself is opened
+        return {}  # an error of the directory shows when the file itself is opened
 
 
 def stat_of(url: str, status: os.stat_result) -> FileStat:
@@ -168,7 +165,8 @@ def load(files: SmallFiles, buffer: memoryview, endings: bytes) -> LoadedFiles:
     borders, failures, position = [0], dict[int, StorageError](), 0
     grown: set[int] = set()
     file_ids = files.file_ids or itertools.repeat(0)
-    names_of = _NamesOfManyInodes()
+    # One listing of each directory serves all its files.
+    names_in = functools.cache(lambda directory: names_of(directory, set(files.file_ids)))
     # Bound to names of their own: a million small files spend their time in this loop.
     open_file, read, look, close = os.open, os.readv, os.fstat, os.close
     with _directory(files.base) as directory:
@@ -189,7 +187,7 @@ def load(files: SmallFiles, buffer: memoryview, endings: bytes) -> LoadedFiles:
                 is_same = False
             if not is_same:
                 try:
-                    if _read_with_care(files.expected(index), buffer[position : position + size], names_of):
+                    if _read_with_care(files.expected(index), buffer[position : position + size], names_in):
                         grown.add(index)
                 except TransientStorageError:
                     raise
@@ -204,33 +202,13 @@ def load(files: SmallFiles, buffer: memoryview, endings: bytes) -> LoadedFiles:
     return LoadedFiles(borders, failures, frozenset(grown))
 
 
-def _read_with_care(expected: FileStat, buffer: memoryview, names_of: NamesOf) -> bool:
+def _read_with_care(expected: FileStat, buffer: memoryview, names_in: NamesIn) -> bool:
     """Read a file that has changed, was renamed, or is read in parts; returns whether it has grown."""
-    with LocalFile(expected.url, expected, names_of) as file:
+    with LocalFile(expected.url, expected, names_in) as file:
         file.read_into(0, buffer)
         if not file.is_unchanged():
             raise SourceChangedError("the file changed while it was read", url=expected.url)
         return file.has_grown()
-
-
-class _NamesOfManyInodes:
-    """As names_of_inode(), with one listing of each directory."""
-
-    def __init__(self) -> None:
-        self._directories: dict[str, dict[int, str]] = {}
-
-    def __call__(self, url: str, file_id: int) -> list[str]:
-        directory, _, name = url.rpartition("/")
-        if not file_id:
-            return []
-        if directory not in self._directories:
-            try:
-                with os.scandir(directory or "/") as entries:
-                    self._directories[directory] = {entry.inode(): entry.name for entry in entries}
-            except OSError:
-                self._directories[directory] = {}
-        present = self._directories[directory].get(inode_of(file_id), name)
-        return [] if present == name else [f"{directory}/{present}"]
 
 
 @contextlib.contextmanager

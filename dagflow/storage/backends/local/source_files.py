@@ -13,10 +13,9 @@ from typing_extensions import override
 
 from dagflow.errors import AlreadyExistsError, SourceChangedError, StorageError
 from dagflow.storage.backends.local.disk import make_directories, move_exclusive, translated
-from dagflow.storage.backends.local.local_file import stat_of
+from dagflow.storage.backends.local.local_file import names_of, stat_of
 from dagflow.storage.base import SourceFiles
 from dagflow.storage.files import FileStat
-from dagflow.storage.fingerprint import file_id_of
 from dagflow.storage.location import is_local, join, parent
 
 
@@ -59,12 +58,7 @@ class LocalSourceFiles(SourceFiles):
 
     @override
     def names_of(self, directory: str, file_ids: Container[int]) -> Mapping[int, str]:
-        try:
-            with os.scandir(directory) as entries:
-                pairs = ((file_id_of(entry.inode()), entry.path) for entry in entries)
-                return {file_id: path for file_id, path in pairs if file_id in file_ids}
-        except OSError:
-            return {}  # the files of a missing or unreadable directory count as gone
+        return names_of(directory, file_ids)
 
 
 def hidden_name(expected: FileStat) -> str:

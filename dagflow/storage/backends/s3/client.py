@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from dagflow.errors import StorageError, TransientStorageError
 from dagflow.storage.backends.fsspec.client import FsspecClient, PreconditionError, UnsupportedError
-from dagflow.storage.backends.fsspec.retries import answered
+from dagflow.storage.backends.fsspec.files import answered
 from dagflow.storage.location import redacted
 
 CONNECTIONS = 128

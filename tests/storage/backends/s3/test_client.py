@@ -10,7 +10,7 @@ from aiobotocore.session import AioSession
 from botocore.utils import parse_timestamp
 
 from dagflow.errors import CredentialsError, StorageError, TransientStorageError
-from dagflow.storage.backends.fsspec.retries import TRIES
+from dagflow.storage.backends.fsspec.files import TRIES
 from dagflow.storage.backends.s3.client import USER_AGENT, parsed_time
 from dagflow.storage.context import StorageContext
 from dagflow.storage.files import SmallFiles

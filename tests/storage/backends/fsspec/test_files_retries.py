@@ -10,14 +10,14 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from dagflow.errors import MissingError, StorageError, TransientStorageError
-from dagflow.storage.backends.fsspec import retries
-from dagflow.storage.backends.fsspec.retries import LOOK_PATIENCE_S, MOST_PAUSE_S, PATIENCE_S, TRIES, answered
+from dagflow.storage.backends.fsspec import files
+from dagflow.storage.backends.fsspec.files import LOOK_PATIENCE_S, MOST_PAUSE_S, PATIENCE_S, TRIES, answered
 
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pause as in a run; the waits are only noted."""
-    monkeypatch.setattr(retries, "FIRST_PAUSE_S", 0.5)
+    monkeypatch.setattr(files, "FIRST_PAUSE_S", 0.5)
 
 
 def refused(retry_after: str = "") -> TransientStorageError:
