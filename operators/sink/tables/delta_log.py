@@ -20,7 +20,7 @@ from operators.sink.columns.nested_types import with_types
 from operators.sink.columns.table_columns import has_fraction, plain_schema
 from operators.sink.tables.base import Table
 from operators.sink.tables.partition_fields import PartitionField
-from operators.sink.tables.table_target import require_keys, require_same_partitioning
+from operators.sink.tables.table_target import no_writing, require_keys, require_same_partitioning
 
 logger = logging.getLogger(__name__)
 
@@ -182,10 +182,7 @@ def require_writable(table: Table, handle: DeltaTable) -> None:
             f"version {protocol.min_writer_version} of the protocol, or {protocol.min_reader_version} for readers"
         )
     if needs:
-        raise DagflowError(
-            f"{table.name} has {needs[0]}, which dagflow does not write",
-            hint="write into another table, and copy from there",
-        )
+        raise no_writing(table, f"{needs[0]}, which dagflow does not write")
     rules = [key for key in configuration if key.startswith("delta.constraints.")]
     if configuration.get("delta.columnMapping.mode", "none") != "none":
         rules.append("delta.columnMapping.mode")
@@ -198,10 +195,7 @@ def require_writable(table: Table, handle: DeltaTable) -> None:
     if table.upsert_by:
         _require_replaceable(table, handle)
     if rules:
-        raise DagflowError(
-            f"{table.name} has {rules[0]}, which files that are added to it would not respect",
-            hint="write into another table, and copy from there",
-        )
+        raise no_writing(table, f"{rules[0]}, which files that are added to it would not respect")
     partition_by = list(handle.metadata().partition_columns)
     require_same_partitioning(table, partition_by)
     if _RETENTION in configuration:

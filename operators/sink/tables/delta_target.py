@@ -16,7 +16,7 @@ from dagflow.api.transactions import DecidedReplay, DecidedWindow, ReplayableSta
 from dagflow.errors import ANOTHER_TABLE, DagflowError, StorageError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.files import FileStat
-from dagflow.storage.location import join, name_of, redacted
+from dagflow.storage.location import join, name_of
 from dagflow.storage.pending import FileFacts, PendingFile
 from operators.sink.columns.nested_types import nulls_of
 from operators.sink.columns.table_columns import schema_of_text
@@ -144,16 +144,15 @@ class DeltaState(ReplayableState):
             # Rows of other writers are read again before they are replaced.
             max_commit_retries=0 if keys else None,
         )
-        # A decided window is committed as decided, even if the app has changed since.
         if self._handle is None and not keys:
-            columns = merged_columns(table, files, pa.schema([]), may_grow=True)
+            columns, partition_by = self._checked(files)
             with refusals(table):
                 create_table_with_add_actions(
                     table.location,
                     Schema.from_arrow(columns),
                     [_add_action(table, file, columns) for file in files],
                     mode="error",
-                    partition_by=list(facts_of_file(files[0]).partition),
+                    partition_by=partition_by,
                     configuration=CONFIGURATION,
                     storage_options=self._log.options(),
                     commit_properties=properties,
@@ -169,18 +168,22 @@ class DeltaState(ReplayableState):
         if keys:
             remove(self._log.storage, files)
 
+    def _checked(self, files: Sequence[PendingFile]) -> tuple[pa.Schema, list[str]]:
+        """The columns of the table with files that it takes, and those by which it is partitioned."""
+        handle, known = self._handle, pa.schema([]) if self._handle is None else columns_of(self._handle)
+        # A decided window is committed as decided, even if the app has changed since.
+        columns = merged_columns(self._table, files, known, may_grow=True)
+        partition_by = [*facts_of_file(files[0]).partition] if handle is None else handle.metadata().partition_columns
+        require_decided_for(self._table, self._table.location, partition_by, files)
+        return columns, [*partition_by]
+
     def _ready(self, files: Sequence[PendingFile]) -> tuple[DeltaTable, pa.Schema]:
         """The table with the columns that files need, created if it does not exist, and these columns."""
-        for file in files:
-            _path_of(self._table, file)
-        known = pa.schema([]) if self._handle is None else columns_of(self._handle)
-        columns = merged_columns(self._table, files, known, may_grow=True)
+        columns, partition_by = self._checked(files)
         if self._handle is None:
             with refusals(self._table):
-                self._handle = self._log.create(columns, list(facts_of_file(files[0]).partition))
-            known = columns
-        require_decided_for(self._table, list(self._handle.metadata().partition_columns), files)
-        return self._grown(self._handle, columns, known), columns
+                self._handle = self._log.create(columns, partition_by)
+        return self._grown(self._handle, columns), columns
 
     def _require_unmoved(self) -> None:
         if self._handle is not None and self._handle.version() != self._version:
@@ -215,13 +218,13 @@ class DeltaState(ReplayableState):
             )
             _append(handle, actions, properties)
 
-    def _grown(self, handle: DeltaTable, columns: pa.Schema, known: pa.Schema) -> DeltaTable:
+    def _grown(self, handle: DeltaTable, columns: pa.Schema) -> DeltaTable:
         """Add new columns, and new members of columns, to the table, and open it anew.
 
         Raises:
             StorageError: The columns could not be added, or the marker has changed meanwhile.
         """
-        there = {field.name: field.type for field in known}
+        there = {field.name: field.type for field in columns_of(handle)}
         new = [field for field in columns if there.get(field.name) != field.type]
         if not new:
             return handle
@@ -253,22 +256,12 @@ def _append(handle: DeltaTable, actions: Sequence[AddAction | RemoveAction], pro
     )
 
 
-def _path_of(table: Table, file: PendingFile) -> str:
-    """The path of a file below its table, whose escapes deltalake escapes."""
-    root = join(table.location, "")
-    if not file.final_url.startswith(root):
-        raise DagflowError(
-            f"{redacted(file.final_url)} was decided for another table than {table.name}",
-            hint="let the app name the table that it named before, until the window is published",
-        )
-    return file.final_url.removeprefix(root)
-
-
 def _add_action(table: Table, file: PendingFile, columns: pa.Schema) -> AddAction:
     """The log's add action for a file of a table with these columns."""
     facts, now_ms = facts_of_file(file), time.time_ns() // 1_000_000
-    statistics = statistics_text(file, facts, columns)
-    return AddAction(_path_of(table, file), file.size_bytes, facts.partition, now_ms, True, statistics)
+    # deltalake escapes the escapes of names.
+    path, statistics = file.final_url.removeprefix(join(table.location, "")), statistics_text(file, facts, columns)
+    return AddAction(path, file.size_bytes, facts.partition, now_ms, True, statistics)
 
 
 def replays_of(writer: str) -> str:

@@ -44,6 +44,7 @@ from operators.sink.tables.table_target import (
     TableTarget,
     facts_of_file,
     merged_columns,
+    no_writing,
     require_decided_for,
     require_keys,
     require_same_partitioning,
@@ -95,17 +96,12 @@ def partition_fields(table: IcebergTable, handle: Handle) -> tuple[PartitionFiel
 def require_writable(table: IcebergTable, handle: Handle) -> None:
     """Refuse a table in which added files would break a rule that only its own writers know."""
     if handle.metadata.format_version > SUPPORTED_TABLE_FORMAT_VERSION:
-        raise DagflowError(
-            f"{table.name} has version {handle.metadata.format_version} of the format, which pyiceberg does not write",
-            hint="write into another table, and copy from there",
-        )
+        version = handle.metadata.format_version
+        raise no_writing(table, f"version {version} of the format, which pyiceberg does not write")
     for field in handle.schema().fields:
         if field.initial_default is not None or field.write_default is not None:
-            raise DagflowError(
-                f"{table.name} has a default for column {field.name}, which files that are added to it would not "
-                "respect",
-                hint="write into another table, and copy from there",
-            )
+            clause = f"a default for column {field.name}, which files that are added to it would not respect"
+            raise no_writing(table, clause)
     partition_by = partition_fields(table, handle)
     require_same_partitioning(table, [str(field) for field in partition_by])
     if table.upsert_by:
@@ -270,18 +266,14 @@ class IcebergState(ReplayableState):
         table = self._table
         locations = [table.location or _reachable(table, join(self._catalog.new_location(), DATA)) for _ in range(2)]
         # For a catalog that gives a new table another location each time, this shows nothing.
-        if locations[0] == locations[1] and not file.final_url.startswith(join(locations[0], "")):
-            raise _foreign(table, file, locations[0])
+        if locations[0] == locations[1]:
+            require_decided_for(table, locations[0], [*facts_of_file(file).partition], [file])
 
 
 def _change(table: IcebergTable, handle: Handle, columns: pa.Schema, files: Sequence[PendingFile]) -> Transaction:
     """A transaction that fails if the table's newest snapshot is another one by now."""
     fields = [str(field) for field in partition_fields(table, handle)]
-    root = join(data_location(table, handle), "")
-    for file in files:
-        if not file.final_url.startswith(root):
-            raise _foreign(table, file, root)
-        require_decided_for(table, fields, [file])
+    require_decided_for(table, data_location(table, handle), fields, files)
     there = {field.name: field.type for field in columns_of(handle.schema())}
     new = [field for field in columns if field.name not in there]
     wider = [field for field in columns if there.get(field.name, field.type) != field.type]
@@ -297,13 +289,6 @@ def _change(table: IcebergTable, handle: Handle, columns: pa.Schema, files: Sequ
 
 def fields_of_file(file: PendingFile) -> list[PartitionField]:
     return [PartitionField.parse(text) for text in facts_of_file(file).partition]
-
-
-def _foreign(table: IcebergTable, file: PendingFile, root: str) -> DagflowError:
-    return DagflowError(
-        f"{redacted(file.final_url)} was decided for another table than {table.name}, whose files are below {root}",
-        hint="let the app name the table that it named before, until the window is published",
-    )
 
 
 class OneCommit(Transaction):

@@ -12,7 +12,7 @@ import pyarrow as pa
 from dagflow.api.transactions import ColumnChange, FileTarget, TargetDecision
 from dagflow.errors import DagflowError
 from dagflow.metrics.names import ALL_RESCUED
-from dagflow.storage.location import redacted
+from dagflow.storage.location import join, redacted
 from dagflow.storage.pending import FileFacts, PendingFile
 from operators.rescued_values import RESCUED
 from operators.sink.columns.fitted_columns import Proposal, new_type, place_key, wider_for
@@ -246,14 +246,25 @@ def require_same_partitioning(table: Table, there: Sequence[str]) -> None:
         )
 
 
-def require_decided_for(table: Table, partition_by: Sequence[str], files: Sequence[PendingFile]) -> None:
-    """Refuse files that were decided for another partitioning than the table has."""
+def require_decided_for(table: Table, location: str, partition_by: Sequence[str], files: Sequence[PendingFile]) -> None:
+    """Refuse files that were decided for a table at another location, or of another partitioning."""
     for file in files:
+        if not file.final_url.startswith(join(location, "")):
+            raise DagflowError(
+                f"{redacted(file.final_url)} was decided for another table than {table.name}, whose files are below "
+                f"{redacted(location)}",
+                hint="let the app name the table that it named before, until the window is published",
+            )
         if (decided := list(facts_of_file(file).partition)) != [*partition_by]:
             raise DagflowError(
                 f"{table.name} is partitioned by {', '.join(partition_by) or 'nothing'}, and "
                 f"{redacted(file.final_url)} was decided for {', '.join(decided) or 'nothing'}"
             )
+
+
+def no_writing(table: Table, clause: str) -> DagflowError:
+    """The error about a table in which added files would break a rule that only its own writers know."""
+    return DagflowError(f"{table.name} has {clause}", hint="write into another table, and copy from there")
 
 
 def merged_columns(
