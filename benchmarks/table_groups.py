@@ -2,6 +2,8 @@
 
     python -m benchmarks.table_groups                       ten minutes of 200 files a second, without Spark
     python -m benchmarks.table_groups --seconds 150 --kill-after 115
+    python -m benchmarks.table_groups --scan-millis 60000 --every-millis 0      windows as long as a transaction
+    python -m benchmarks.table_groups --remove-after 20     files that others remove 20 seconds after they came
     python -m benchmarks.table_groups --commits 10000       the time of a transaction as the table gets older
 
 Files of lines are moved into directories of a minute each. Every second the journal is asked which files are
@@ -12,6 +14,7 @@ once at that second and started again. At the end the run is stopped, and the ta
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import shutil
 import signal
@@ -21,6 +24,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import deque
 from pathlib import Path
 
 from deltalake import DeltaTable
@@ -37,7 +41,7 @@ APP = """\
 name: table-groups
 attributes: {{checkpoint: journal}}
 operators:
-  splitter: {{class: FileSplitterInput, properties: {{files: in, scan_interval_millis: 1000}}}}
+  splitter: {{class: FileSplitterInput, properties: {{files: in, scan_interval_millis: {scan_millis}}}}}
   reader: {{class: BlockReader, properties: {{format: lines, max_readers: 2}}}}
   table:
     class: TableWriter
@@ -58,9 +62,11 @@ class Feeder(threading.Thread):
         moved_s: When each file was there, by time.monotonic().
     """
 
-    def __init__(self, work: Path, seconds: float, per_s: int, file_bytes: int) -> None:
+    def __init__(self, work: Path, seconds: float, per_s: int, file_bytes: int, keep_s: float | None) -> None:
         super().__init__(daemon=True)
         self._work, self._seconds, self._per_s = work, seconds, per_s
+        self._keep_s = math.inf if keep_s is None else keep_s
+        self._there: deque[Path] = deque()
         self.lines = file_bytes // LINE_BYTES
         self.moved_s: list[float] = []
 
@@ -75,8 +81,10 @@ class Feeder(threading.Thread):
                 waiting = self._work / "waiting"
                 lines = (f"{number:08} {line:04} ".ljust(LINE_BYTES - 1, "x") for line in range(self.lines))
                 waiting.write_text("\n".join(lines) + "\n")
-                waiting.rename(directory / f"{number:08}.txt")
+                self._there.append(waiting.rename(directory / f"{number:08}.txt"))
                 self.moved_s.append(time.monotonic())
+            while self._there and time.monotonic() - self.moved_s[-len(self._there)] > self._keep_s:
+                self._there.popleft().unlink()
             time.sleep(0.01)
 
 
@@ -107,12 +115,13 @@ def require_alive(work: Path, process: subprocess.Popen[bytes]) -> None:
 def follow(work: Path, options: argparse.Namespace) -> None:
     """Feed a run, and print what came of it."""
     (work / "in").mkdir()
-    (work / "app.yaml").write_text(APP.format(every_millis=options.every_millis))
+    limits = {"every_millis": options.every_millis, "scan_millis": options.scan_millis}
+    (work / "app.yaml").write_text(APP.format(**limits))
     process = start(work)
     while not state_of(work).app:
         require_alive(work, process)
         time.sleep(0.1)
-    feeder = Feeder(work, options.seconds, options.per_second, options.file_bytes)
+    feeder = Feeder(work, options.seconds, options.per_second, options.file_bytes, options.remove_after)
     feeder.start()
     began, kill_s, repeated = time.monotonic(), options.kill_after, -1
     behind: list[float] = []
@@ -128,7 +137,7 @@ def follow(work: Path, options: argparse.Namespace) -> None:
             state, kill_s = state_of(work), None
             repeated = state.last_planned - state.last_committed
             process = start(work)
-    while state_of(work).totals.total(names.FILES) < len(feeder.moved_s):
+    while options.remove_after is None and state_of(work).totals.total(names.FILES) < len(feeder.moved_s):
         require_alive(work, process)
         time.sleep(0.1)
     process.send_signal(signal.SIGTERM)
@@ -195,6 +204,8 @@ def main() -> None:
     parser.add_argument("--per-second", type=int, default=200)
     parser.add_argument("--file-bytes", type=int, default=5000)
     parser.add_argument("--every-millis", type=int, default=60_000)
+    parser.add_argument("--scan-millis", type=int, default=1000)
+    parser.add_argument("--remove-after", type=float)
     parser.add_argument("--kill-after", type=float)
     parser.add_argument("--commits", type=int)
     parser.add_argument("--work", type=Path)

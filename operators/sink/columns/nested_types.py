@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -172,6 +173,9 @@ def nulls_of(count: int, kind: pa.DataType) -> pa.Array:
     return with_required(pa.nulls(count, nullable_type(kind)), kind, "")
 
 
+Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
+
+
 def with_types(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """Rows in the types of a schema, which may have required members."""
     columns = []
@@ -181,14 +185,14 @@ def with_types(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
-def with_columns(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def with_columns(rows: Rows, schema: pa.Schema) -> Rows:
     """Rows with the columns of a schema, as wide as it has them, and nulls in those that they lack."""
     given = dict(zip(rows.schema.names, rows.columns, strict=True))
     columns = [
         given[field.name].cast(field.type) if field.name in given else nulls_of(rows.num_rows, field.type)
         for field in schema
     ]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+    return type(rows).from_arrays(columns, schema=schema)
 
 
 _WHOLE = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64(), 128: pa.decimal128(20, 0)}

@@ -15,7 +15,7 @@ from dagflow.errors import StorageError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.pending import PendingFile
 from operators.files.python_file import PythonFile
-from operators.sink.columns.nested_types import nulls_of
+from operators.sink.columns.nested_types import with_columns
 
 
 def newest_rows(
@@ -32,21 +32,13 @@ def newest_rows(
         keys: The columns that identify rows.
         columns: The columns of the table; columns that a row lacks are null.
     """
-    return newest_of(pa.concat_tables([_as_columns(_read(storage, file), columns) for file in files]), keys)
+    schema = pa.schema([field.with_nullable(True) for field in columns])
+    return newest_of(pa.concat_tables([with_columns(_read(storage, file), schema) for file in files]), keys)
 
 
 def _read(storage: StorageContext, file: PendingFile) -> pa.Table:
     with storage.open_file(file.final_url) as found, pq.ParquetFile(pa.PythonFile(PythonFile(found), "r")) as parquet:
         return parquet.read()
-
-
-def _as_columns(rows: pa.Table, columns: pa.Schema) -> pa.Table:
-    given = {*rows.schema.names}
-    found = [
-        rows[field.name].cast(field.type) if field.name in given else nulls_of(len(rows), field.type)
-        for field in columns
-    ]
-    return pa.table(found, schema=pa.schema([field.with_nullable(True) for field in columns]))
 
 
 def rows_of_other_keys(there: pa.Table, given: pa.Table) -> npt.NDArray[np.int64]:
