@@ -26,7 +26,7 @@ from dagflow.engine.preview import Preview, preview
 from dagflow.engine.preview_chain import PreviewOptions
 from dagflow.errors import AppError, DagflowError
 from dagflow.plan.logical import LogicalPlan
-from dagflow.spec.class_description import ClassInfo, known_names
+from dagflow.spec.class_description import known_names
 from dagflow.spec.operator_reader import COLUMNS, is_column_file, path_of
 from dagflow.spec.problems import Place, Problems
 from dagflow.spec.yaml_parser import parse_file, scalar
@@ -189,11 +189,17 @@ class AppColumns:
         entries = operators.entries if isinstance(operators, YamlMapping) else {}
         with output.reserved_for_results():
             known = known_names(app).operators
+        # Records of readers can be looked at; writers too have a format, and modules may hold readers. Loading the app
+        # reports what is wrong with an unknown class.
+        others = {
+            name
+            for name, each in known.items()
+            if each.kind == "module" or RECORDS not in {port.name for port in each.outputs}
+        }
         found = [
             cls(app, name, format)
             for name, each in entries.items()
-            # Loading the app reports what is wrong with an unknown class.
-            if (name not in known or _is_reader(known[name])) and (format := _format_of(each.value))
+            if name not in others and (format := _format_of(each.value))
         ]
         if len(found) != 1:
             raise DagflowError(
@@ -249,11 +255,6 @@ class AppColumns:
         start = _offset(text, self.format.place)
         added = f"{{type: {self.format.source}, columns: {name}}}"
         return text[:start] + added + text[start + len(self.format.source) :]
-
-
-def _is_reader(operator: ClassInfo) -> bool:
-    """Whether the operator's records can be looked at; writers too have a format, and modules may hold readers."""
-    return operator.kind != "module" and any(port.name == RECORDS for port in operator.outputs)
 
 
 def _format_of(operator: Node) -> Scalar | YamlMapping | None:

@@ -75,7 +75,11 @@ def command(settings: Settings, directory: str, location: str | None, to: str, o
     else:
         # An app may be started in any directory; a local name is relative to the current one.
         named = heads_of = absolute(location) if is_local(location) else location
-        _require_apart(folder, named)
+        if is_local(named) and Path(named).is_dir() and folder.resolve().is_relative_to(Path(named).resolve()):
+            raise DagflowError(
+                f"--from: {folder} lies in {named}, so that the app would read what it writes",
+                hint=f"say which files, such as --from '{named}/*.csv', or give another DIR",
+            )
     with operators_silenced(is_verbose=settings.is_verbose):
         guess = guess_app(heads_of, read_heads(heads_of))
     text = app_text(_name_of(folder), named, guess.format, to, guess.evidence)
@@ -104,15 +108,6 @@ def _write_case(folder: Path, text: str, guess: AppGuess, to: str) -> bool:
         return sample is not None and bool(write_case(folder, sample, guess.format, to))
     except OSError as error:
         raise DagflowError(f"{folder / CASES_FILE}: cannot be written: {error.strerror or error}") from error
-
-
-def _require_apart(folder: Path, named: str) -> None:
-    """Refuse an app that would read itself, and what it writes."""
-    if is_local(named) and Path(named).is_dir() and folder.resolve().is_relative_to(Path(named).resolve()):
-        raise DagflowError(
-            f"--from: {folder} lies in {named}, so that the app would read what it writes",
-            hint=f"say which files, such as --from '{named}/*.csv', or give another DIR",
-        )
 
 
 def _write(folder: Path, name: str, text: str) -> None:

@@ -82,7 +82,12 @@ def command(
         operators_silenced(is_verbose=settings.is_verbose),
     ):
         found = preview(logical, PreviewOptions(at, records, file, offset, read_bytes))
-    shown = json.dumps(_as_json(found), ensure_ascii=False, indent=2) if as_json else "\n".join(_lines(found))
+    if as_json:
+        facts = {field.name: getattr(found, field.name) for field in dataclasses.fields(found)}
+        facts["error"] = None if found.error is None else str(found.error)
+        shown = json.dumps(_plain(facts), ensure_ascii=False, indent=2)
+    else:
+        shown = "\n".join(_lines(found))
     if as_json or found.files or found.error is None:
         output.result(settings.redact(shown))
     if offset and found.is_complete and not found.files:
@@ -109,13 +114,18 @@ def _lines(found: Preview) -> Iterator[str]:
             yield f"and {count(len(left_out), 'column')} that do not fit: {listed_columns(left_out)}"
         yield ""
     yield f"{found.port}: {_what_arrived(found)}"
-    yield from (f"    {line}" for line in _operator_lines(found))
+    names = max((len(each.name) for each in found.operators), default=0)
+    for each in found.operators:
+        figures = ", ".join(f"{port} {number:,}" for port, number in each.given.items())
+        figures = figures if len(each.given) > 1 else f"{sum(each.given.values()):,}"
+        of = "" if each.taken is None else f" of {each.taken:,}"
+        yield f"    {each.name:<{names}}  {figures}{of}"
     if found.rejects:
         yield f"refused: {_of(len(found.rejects), found.reject_count, 'record')}"
-        for each in found.rejects:
+        for reject in found.rejects:
             # Whole, on lines of its own: its end says most, and a table would cut it.
-            yield f"    {output.on_one_line(place(each.file, each.offset))}: {output.printable(each.reason)}"
-            yield f"        {table([Column('', '', [each.raw])], _MOST_BYTES)[0].strip()}"
+            yield f"    {output.on_one_line(place(reject.file, reject.offset))}: {output.printable(reject.reason)}"
+            yield f"        {table([Column('', '', [reject.raw])], _MOST_BYTES)[0].strip()}"
     for left in found.left_out:
         yield f"left out: {output.on_one_line(place(left.url))} [{left.start}, {left.end}): {left.reason}"
 
@@ -138,24 +148,6 @@ def _what_arrived(found: Preview) -> str:
 
 def _of(shown: int, number: int, noun: str) -> str:
     return count(number, noun) if shown == number else f"{shown:,} of {count(number, noun)}"
-
-
-def _operator_lines(found: Preview) -> Iterator[str]:
-    names = max((len(each.name) for each in found.operators), default=0)
-    for each in found.operators:
-        total = sum(each.given.values())
-        figures = f"{total:,}" if len(each.given) < 2 else ", ".join(f"{p} {n:,}" for p, n in each.given.items())
-        if each.taken is not None:
-            figures += f" of {each.taken:,}"
-        yield f"{each.name:<{names}}  {figures}"
-
-
-def _as_json(found: Preview) -> dict[str, Any]:
-    facts = {field.name: getattr(found, field.name) for field in dataclasses.fields(found)}
-    facts["error"] = None if found.error is None else str(found.error)
-    plain = _plain(facts)
-    assert isinstance(plain, dict)
-    return plain
 
 
 def _plain(value: Any) -> Any:

@@ -12,7 +12,6 @@ from dagflow.cli.locations import is_app_file, locate, require_journal
 from dagflow.cli.output import count
 from dagflow.cli.shared_options import Settings, store_option
 from dagflow.errors import JournalError, StorageError
-from dagflow.storage.context import StorageContext
 from dagflow.web import UI_PORT, require_packages
 from dagflow.web.checkpoints import Checkpoint
 from dagflow.web.server import serving
@@ -42,7 +41,13 @@ def command(settings: Settings, checkpoints: tuple[str, ...], host: str, port: i
     for each in checkpoints:
         url, storage = locate(each, app, settings)
         named = app if app is not None else each if is_app_file(each) else ""
-        _note_if_not_shown(url, storage, each)
+        # Pages may be opened before their run, and a location may be misspelt.
+        try:
+            require_journal(url, storage, each)
+        except click.UsageError as error:
+            output.note(f"{error.message}; the page waits for a run")
+        except (JournalError, StorageError) as error:
+            output.note(f"a checkpoint cannot be read: {error}")
         shown.append(Checkpoint(url, storage, named))
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -51,13 +56,3 @@ def command(settings: Settings, checkpoints: tuple[str, ...], host: str, port: i
         output.note(f"{count(len(shown), 'checkpoint')} at {address.url} (Ctrl-C ends)")
         ended.wait()
     return 0
-
-
-def _note_if_not_shown(url: str, storage: StorageContext, given: str) -> None:
-    """Pages may be opened before their run, and a location may be misspelt."""
-    try:
-        require_journal(url, storage, given)
-    except click.UsageError as error:
-        output.note(f"{error.message}; the page waits for a run")
-    except (JournalError, StorageError) as error:
-        output.note(f"a checkpoint cannot be read: {error}")

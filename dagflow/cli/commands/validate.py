@@ -6,6 +6,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from functools import partial
 from typing import TypeVar
 
 import click
@@ -24,7 +25,6 @@ from dagflow.plan.accumulators import results_of_windows, wants_to_follow
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.placement import place
 from dagflow.spec.spark_master import SparkMaster
-from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute
 
 _WITHIN_S = 0.3
@@ -77,7 +77,10 @@ def warnings_of(logical: LogicalPlan, app: str) -> Iterator[str]:
                     yield f"operators '{owner}' and '{name}' would both publish in {each}; give each a path of its own"
             require_outside(storage, paths, logical.attributes.checkpoint)
             for each in paths:
-                _require_store(storage, each)
+                # A store that cannot be reached from here, such as for lack of its package, is refused; a slow one not.
+                if not storage.backend(each).is_local:
+                    with contextlib.suppress(MissingError):
+                        in_time(partial(storage.stat, absolute(each)), _ANSWER_S)
         except StorageError as error:
             yield f"operator '{name}': {error}"
     try:
@@ -90,17 +93,6 @@ def warnings_of(logical: LogicalPlan, app: str) -> Iterator[str]:
             "partition: parallel lets it work in the tasks that make them"
         )
     yield from _input_warnings(logical, app)
-
-
-def _require_store(storage: StorageContext, url: str) -> None:
-    """Refuse a store that cannot be reached from here, such as for lack of its package; a slow store is accepted.
-
-    Raises:
-        StorageError: The store cannot be reached.
-    """
-    if not storage.backend(url).is_local:
-        with contextlib.suppress(MissingError):
-            in_time(lambda: storage.stat(absolute(url)), _ANSWER_S)
 
 
 def needless_exchanges(logical: LogicalPlan) -> list[str]:
