@@ -288,6 +288,8 @@ FOLLOWED = {
     "records pass": BEFORE,
     "say in attributes: {storage": BEFORE,
     "set them, as with NTP": BEFORE,
+    "write B2:F100, or B:F for whole columns": "operators/reader/formats/test_excel.py::"
+    "test_sheet_range_and_header_choose_the_cells",
     "write it anew with a smaller window": "strangers/test_other_files.py::"
     "test_a_window_that_is_too_large_is_named_and_a_smaller_one_is_read",
     "start it, or give another one as `master`": BEFORE,

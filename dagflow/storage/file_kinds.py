@@ -13,7 +13,9 @@ TAR_MARK = 257
 """Where the mark of a tar archive stands."""
 
 _KINDS = {
-    rb"PK(?:\x03\x04|\x05\x06|\x07\x08)": "a zip archive, as Excel and Word write it",
+    rb"PK\x03\x04.{26}(?:\[Content_Types\]\.xml|_rels/\.rels|docProps/|xl/|mimetypeapplication/vnd\.oasis\.open"
+    rb"document\.spreadsheet)": "a workbook of Excel or another Office program",
+    rb"PK(?:\x03\x04|\x05\x06|\x07\x08)": "a zip archive",
     rb"7z\xbc\xaf\x27\x1c": "a 7z archive",
     rb"Rar!\x1a\x07": "a rar archive",
     rb".{257}ustar[\0 ]": "a tar archive",
@@ -39,8 +41,13 @@ FORMAT_BY_KIND = {
     "an Arrow stream": "arrow",
     "ORC": "orc",
     "Avro": "avro",
+    "a workbook of Excel or another Office program": "excel",
+    "a document of an older Word or Excel": "excel",
 }
-"""The record formats that read kinds of files which are no text, with the types of their columns."""
+"""The record formats that read kinds of files which are no text, and hold columns."""
+
+UNTYPED_FORMATS = ("excel",)
+"""Those of them whose files say nothing of the types of columns."""
 
 PAIRS = (
     b"PK 7z Ra LZ \x89L \x1f\x9d \x1f\xa0 \x51\0 \x5d\0 \x5e\0 PA OR Ob AR SQ %P \x89P \xff\xd8 GI II MM RI \xd0\xcf "

@@ -97,7 +97,8 @@ def _of_files(files: str) -> tuple[LogicalPlan, str, bool]:
             f"{files}: records of the format {guess.format.name} have no columns",
             hint=f"columns are inferred for {', '.join(COLUMNED)}",
         )
-    columns = tuple(ColumnGuess(each.name, "string", "") for each in guess.format.columns)
+    declared = () if guess.format.is_tabular else guess.format.columns
+    columns = tuple(ColumnGuess(each.name, "string", "") for each in declared)
     options = {name: value for name, value in guess.format.options.items() if name != "null_values"}
     format = replace(guess.format, options=options, columns=columns, infers=False)
     return plan_of(app_text("infer", named, format, "out")), "reader", format.is_tabular

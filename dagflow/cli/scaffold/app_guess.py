@@ -12,7 +12,7 @@ from pathlib import Path
 
 from dagflow.cli.output import count, on_one_line, place
 from dagflow.cli.scaffold.app_text import app_text
-from dagflow.cli.scaffold.column_types import VALUES_BY_EXCEPTION
+from dagflow.cli.scaffold.column_types import VALUES_BY_EXCEPTION, ColumnGuess
 from dagflow.cli.scaffold.format_guess import FormatGuess, guess_format
 from dagflow.engine.preview import Preview, preview
 from dagflow.engine.preview_chain import PreviewOptions
@@ -20,6 +20,7 @@ from dagflow.engine.preview_source import first_files
 from dagflow.errors import DagflowError, MissingError
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
+from dagflow.storage.file_kinds import UNTYPED_FORMATS
 
 _PIECE_BYTES = 64 << 10
 _PIECES = 4
@@ -161,9 +162,13 @@ def _proved(format: FormatGuess, location: str, heads: Sequence[FileHead]) -> tu
     app = plan_of(app_text("proof", location, format, "out"))
     limits = (PreviewOptions(at="reader.messages", file=head.url, records=_CHECKED_RECORDS) for head in heads)
     refused = [require_read(preview(app, of_file)) for of_file in limits]
-    if format.is_tabular:
-        names = ", ".join(f"{name} {kind}" for name, kind in refused[0].columns.items())
+    if format.is_tabular and not format.columns:
+        columns = refused[0].columns.items()
+        names = ", ".join(f"{name} {kind}" for name, kind in columns)
         format = replace(format, evidence=(*format.evidence, f"columns of the first file: {names}"))
+        if format.name in UNTYPED_FORMATS and columns:
+            format = replace(format, columns=tuple(ColumnGuess(name, kind, "") for name, kind in columns))
+            return _proved(format, location, heads)
     wrong = {name: reason for each in refused for name, reason in _wrong_columns(each, format).items()}
     if format.infers and wrong:
         evidence = (*format.evidence, "columns: infer would refuse objects with other members or types")

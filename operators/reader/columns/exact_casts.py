@@ -13,6 +13,9 @@ from dagflow.storage.columns import parts_of
 from operators.reader.columns.types import ColumnType
 from operators.reader.columns.typing import shown, values_with_refused
 
+Refusals = dict[int, tuple[str, str]]
+"""The column for which a row is refused, and the reason, by rows."""
+
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
     """The type that values have in records: those of encoded or long forms of a type have the type itself."""
@@ -71,15 +74,15 @@ def why_not_cast(field: pa.Field, kind: ColumnType) -> str:
     return ""
 
 
-def cast_rows(rows: pa.RecordBatch, types: Mapping[str, ColumnType]) -> tuple[pa.RecordBatch, dict[int, str]]:
-    """Rows of plain types, with columns cast to other types; and the reasons of rows that do not fit.
+def cast_rows(rows: pa.RecordBatch, types: Mapping[str, ColumnType]) -> tuple[pa.RecordBatch, Refusals]:
+    """Rows of plain types, with columns cast to other types; and the rows that do not fit.
 
     A column that the rows lack is null. The values of rows with reasons mean nothing.
     """
     if not types:
         return rows, {}
     arrays: list[Any] = []
-    reasons: dict[int, str] = {}
+    reasons: Refusals = {}
     for name, kind in types.items():
         if name not in rows.schema.names:
             arrays.append(pa.nulls(len(rows), kind.arrow))
@@ -87,7 +90,7 @@ def cast_rows(rows: pa.RecordBatch, types: Mapping[str, ColumnType]) -> tuple[pa
         array, refused = cast_values(rows.column(name), kind)
         arrays.append(array)
         for row, why in refused.items():
-            reasons.setdefault(row, f"column '{name}' ({kind.name}): {why}")
+            reasons.setdefault(row, (name, f"column '{name}' ({kind.name}): {why}"))
     return pa.RecordBatch.from_arrays(arrays, names=[*types]), reasons
 
 

@@ -31,6 +31,7 @@ RECORD_FORMATS = FormatRegistry(
         "arrow": "operators.reader.formats.arrow.ArrowIpc",
         "orc": "operators.reader.formats.orc.Orc",
         "avro": "operators.reader.formats.avro.Avro",
+        "excel": "operators.reader.formats.excel.Excel",
     },
 )
 """The built-in record formats. One more is a file in this package and a line here."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
@@ -74,6 +74,10 @@ class TableFile(ABC):
     @abstractmethod
     def read(self, unit: RowUnit, names: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
         """The rows of a unit, in batches of any size; at least the columns of the names, or all if None."""
+
+    def reasons(self, unit: RowUnit) -> Mapping[int, str]:
+        """The rows of a unit that are refused, from 0 on, and why; called when it was read."""
+        return {}
 
 
 class Tabular(RecordFormat):
@@ -164,6 +168,7 @@ class Tabular(RecordFormat):
                 first_row, rows = row, rows if names is None else rows.select(names)
                 # Before anything looks at its values: damaged lengths and places lead out of the memory of the rows.
                 reasons = unsound_rows(rows)
+                reasons |= {at - (row - unit.first_row): why for at, why in table.reasons(unit).items()}
                 for index, why in reasons.items():
                     accounting.reject(row + index, 0, why, b"")
                 kept = np.delete(np.arange(len(rows), dtype=np.int32), [*reasons])
@@ -207,6 +212,10 @@ class Tabular(RecordFormat):
         """What messages call a unit."""
         return f"{self.unit_name} {unit.index + 1}"
 
+    def place_of_value(self, row: int, column: str) -> str:
+        """What messages say behind the reason for which a value is refused, as ", in: …"."""
+        return ""
+
     def parse(self, batch: RecordBatch, accounting: ByteAccounting) -> Parsed:
         """The rows with the types that the app gives; a row with a value that is not of its type is refused."""
         rows, reasons = cast_rows(batch.to_arrow(), self._types)
@@ -215,7 +224,8 @@ class Tabular(RecordFormat):
             refused = batch.take(positions)
             texts = raws_of(refused)
             for position, offset, raw in zip(positions.tolist(), refused.offsets().tolist(), texts, strict=True):
-                accounting.reject(offset, 0, reasons[position], raw)
+                name, reason = reasons[position]
+                accounting.reject(offset, 0, f"{reason}{self.place_of_value(offset, name)}", raw)
             kept = np.delete(np.arange(len(batch)), positions)
             batch, rows = batch.take(kept), rows.take(pa.array(kept))
         return Parsed(batch.with_columns(rows))

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import fastavro
+import openpyxl
 import pyarrow as pa
 import pyarrow.orc
 import pyarrow.parquet as pq
@@ -55,7 +56,19 @@ def avro() -> bytes:
     return out.getvalue()
 
 
-FILES = {"parquet": parquet, "arrow": stream, "orc": orc, "avro": avro}
+def excel() -> bytes:
+    """A workbook, whose numbers have one type."""
+    book, out = openpyxl.Workbook(), io.BytesIO()
+    for row in [TABLE.column_names, *([*row.values()] for row in TABLE.to_pylist())]:
+        book.active.append(row)
+    book.save(out)
+    return out.getvalue()
+
+
+FILES = {"parquet": parquet, "arrow": stream, "orc": orc, "avro": avro, "excel": excel}
+ID = {"excel": "int64"}
+"""The type of the first column, if it is another one."""
+
 KINDS = pytest.mark.parametrize("kind", FILES)
 
 
@@ -72,11 +85,11 @@ def test_init_makes_an_app_that_reads_all_rows(kind: str, folder: Path) -> None:
     Path(f"a.{kind}").write_bytes(FILES[kind]())
     code, text, _ = invoke("init", "app", "--from", f"a.{kind}", "--to", "parquet:out")
     assert code == 0
-    assert "id int32, name string, x double" in text
+    assert f"id {ID.get(kind, 'int32')}, name string, x double" in text
     with contextlib.chdir("app"):
         assert run(load_app("app.yaml"), runtime=InlineRuntime).records["reader.messages"] == 3
         (written,) = Path("out").glob("*")
-        assert pq.read_table(written).equals(TABLE)
+        assert pq.read_table(written).cast(TABLE.schema).equals(TABLE)
         assert invoke("test")[0] == 0
 
 
@@ -86,7 +99,7 @@ def test_infer_gives_the_columns_as_the_files_have_them(kind: str) -> None:
     Path(f"a.{kind}").write_bytes(FILES[kind]())
     _, text, _ = invoke("infer", f"a.{kind}")
     types = [line.partition("  #")[0].strip() for line in text.splitlines()[1:]]
-    assert types == ["id: int32", "name: string", "x: double"]
+    assert types == [f"id: {ID.get(kind, 'int32')}", "name: string", "x: double"]
 
 
 @KINDS
