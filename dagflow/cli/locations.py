@@ -17,7 +17,7 @@ from dagflow.errors import MissingError, MissingJournalError
 from dagflow.journal.reader import read_state
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
-from dagflow.spec.redaction import Redactor
+from dagflow.spec.shown_text import Redactor
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import is_local
 

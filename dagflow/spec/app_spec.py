@@ -14,7 +14,7 @@ from dagflow.api.properties import property_model
 from dagflow.errors import own_name
 from dagflow.spec.class_lookup import author_modules, user_modules
 from dagflow.spec.problems import Place
-from dagflow.spec.redaction import redact
+from dagflow.spec.shown_text import redact
 from dagflow.spec.yaml_tree import Node
 from dagflow.storage.context import StorageContext
 from dagflow.storage.options import StorageOptions

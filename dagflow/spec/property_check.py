@@ -18,7 +18,7 @@ from dagflow.api.ports import Port
 from dagflow.api.properties import HasProperties, PropertyPartError, PropertyTextError, expectation, property_model
 from dagflow.errors import cut_text
 from dagflow.spec.problems import Place, Problems, place_in_code, quoted, shortened
-from dagflow.spec.redaction import redact
+from dagflow.spec.shown_text import redact
 from dagflow.spec.yaml_tree import Mapping as MappingNode
 from dagflow.spec.yaml_tree import Node, Scalar, follow, has_broken, kind_of, plain, scalars
 from dagflow.suggestions import did_you_mean

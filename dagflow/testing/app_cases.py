@@ -22,9 +22,8 @@ from dagflow.spec.problems import Place, Problems
 from dagflow.spec.yaml_parser import parse_file
 from dagflow.spec.yaml_tree import Environment
 from dagflow.spec.yaml_tree import Mapping as MappingNode
-from dagflow.testing.apps import AppFolder, AppOutputs
+from dagflow.testing.apps import AppFolder, AppOutputs, comparable, is_parquet, sorted_lines, with_types_of
 from dagflow.testing.faults import InjectedCrash, crashing_disk
-from dagflow.testing.published_rows import comparable, is_parquet, sorted_lines, with_types_of
 
 FILE_PREFIX = "test_"
 """Prefix of names of test files; other files are apps, which may have tests of their own."""

@@ -31,8 +31,7 @@ from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan, OperatorNode, own_edge, own_operators
 from dagflow.plan.placement import PlacedApp
 from dagflow.report.app_changes import app_changes
-from dagflow.spec.redaction import Redactor
-from dagflow.spec.shown_text import shown_value
+from dagflow.spec.shown_text import Redactor, shown_value
 from dagflow.spec.yaml_tree import Mapping
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, redacted

@@ -11,9 +11,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.expressions import exact_decimals
-from operators.expressions.casting import cast
-from operators.expressions.exact_decimals import fitted, quotient, rescaled, unless_zero, with_room
+from operators.expressions.casting import (
+    cast,
+    fitted,
+    quotient,
+    rescaled,
+    rounded,
+    unless_zero,
+    whole_ceil,
+    whole_floor,
+    with_room,
+)
 from operators.expressions.moments import moved, subtracted
 from operators.expressions.sql_types import (
     BIGINT,
@@ -227,11 +235,11 @@ def double(site: CallSite, value: Bound) -> Bound:
 
 
 def floor(site: CallSite, value: Bound) -> Bound:
-    return _whole(site, value, pc.floor, exact_decimals.floor)
+    return _whole(site, value, pc.floor, whole_floor)
 
 
 def ceil(site: CallSite, value: Bound) -> Bound:
-    return _whole(site, value, pc.ceil, exact_decimals.ceil)
+    return _whole(site, value, pc.ceil, whole_ceil)
 
 
 def _whole(site: CallSite, value: Bound, of_doubles: Callable[[Any], Any], of_decimals: Callable[[Any], Any]) -> Bound:
@@ -257,7 +265,7 @@ def round_to(site: CallSite, value: Bound, digits: Bound | None = None) -> Bound
     value = _number(site, value)
     places = 0 if digits is None else site.written_number(digits, "the number of digits")
     if pa.types.is_floating(value.type):
-        return applied(site, value.type, partial(exact_decimals.rounded, places=places), value)
+        return applied(site, value.type, partial(rounded, places=places), value)
     if is_whole(value.type) and places >= 0:
         return value
     source = as_decimal(value.type)

@@ -12,8 +12,7 @@ from pydantic import PlainValidator, WithJsonSchema
 
 from dagflow.suggestions import did_you_mean
 from operators.expressions import logic
-from operators.expressions.casting import cast, lenient_cast
-from operators.expressions.exact_decimals import fitted
+from operators.expressions.casting import cast, fitted, lenient_cast
 from operators.expressions.functions import AGGREGATES, FUNCTIONS, OPERATORS, Function, is_installed
 from operators.expressions.parsing import parsed
 from operators.expressions.sql_types import BOOLEAN, MAX_DIGITS, name_of, normal_type

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagflow.api.context import SideData
-from operators.expressions.exact_decimals import as_floating
+from operators.expressions.casting import as_floating
 from operators.expressions.sql_types import DOUBLE, as_decimal, common_type, is_whole, normal_type
 
 Positions = npt.NDArray[np.int64]

@@ -14,11 +14,20 @@ from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.properties import Limit, Location, Size
 from dagflow.suggestions import did_you_mean
 from operators.aggregate.aggregate_calls import Aggregation, many_values
-from operators.expressions.arguments import position_of
 from operators.expressions.expression import Expression
 from operators.expressions.functions import AGGREGATES
 from operators.expressions.parsing import Converter
-from operators.expressions.syntax import Alias, Call, ColumnName, ExpressionError, Node, OperatorChain, walk, with_parts
+from operators.expressions.syntax import (
+    Alias,
+    Call,
+    ColumnName,
+    ExpressionError,
+    Node,
+    OperatorChain,
+    position_of,
+    walk,
+    with_parts,
+)
 from operators.transform.enrich import Enrich
 from operators.transform.select import Select, SelectPlan
 

@@ -16,10 +16,9 @@ from dagflow.suggestions import did_you_mean
 from operators.aggregate.aggregate import Aggregate
 from operators.aggregate.aggregate_calls import Aggregation
 from operators.aggregate.top_n import TopN
-from operators.expressions.arguments import position_of
 from operators.expressions.expression import Expression, check_functions
 from operators.expressions.parsing import Converter, parsed_as
-from operators.expressions.syntax import Alias, Call, ColumnName, Constant, ExpressionError, Node
+from operators.expressions.syntax import Alias, Call, ColumnName, Constant, ExpressionError, Node, position_of
 from operators.rejects.record_refusing import MaxRejects, RejectLimited
 from operators.sql.scope import (
     COLUMN,

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dagflow.testing.published_rows import with_types_of
+from dagflow.testing.apps import with_types_of
 from operators.expressions.expression import Expression
 from operators.expressions.functions import FUNCTIONS, OPERATORS
 from operators.expressions.syntax import ExpressionError

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.expressions.exact_decimals import rescaled
+from operators.expressions.casting import rescaled
 from operators.reader.columns.literals import decimals_of, values_of
 from operators.reader.columns.types import ColumnType
 

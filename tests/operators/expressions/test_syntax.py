@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from sqlglot import exp
 
-from operators.expressions.arguments import OPERATORS, READ, require_read
 from operators.expressions.parsing import Converter
-from operators.expressions.syntax import ExpressionError
+from operators.expressions.syntax import OPERATORS, READ, ExpressionError, require_read
 
 
 def test_each_class_that_is_converted_says_what_is_read_of_it() -> None:

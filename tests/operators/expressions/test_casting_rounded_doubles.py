@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.expressions.exact_decimals import rounded
+from operators.expressions.casting import rounded
 
 EXACT = Context(prec=800)
 HALVES = st.tuples(st.integers(-(10**16), 10**16), st.integers(0, 25)).map(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dagflow.testing.published_rows import rows_of
+from dagflow.testing.apps import rows_of
 
 
 def test_a_time_with_nanoseconds_is_a_row_of_parquet_as_well() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.expressions.exact_decimals import ceil, floor, quotient, rescaled, whole_part
+from operators.expressions.casting import quotient, rescaled, whole_ceil, whole_floor, whole_part
 
 EXACT = Context(prec=200)
 DIVISORS = [(3 * 10**10 + 7, 96), (10**20 - 1, 64), (2**65 - 59, 64)]
@@ -70,7 +70,7 @@ def test_fractions_are_cut_off_down_and_up(data: st.DataObject, scale: int) -> N
     sizes = [st.integers(0, 10**38 - 1), *([hard(10**scale)] if 0 < scale < 28 else [])]
     values = [shifted(each, scale) for each in data.draw(st.lists(signed(st.one_of(sizes)), min_size=1, max_size=20))]
     array = pa.array([*values, None], pa.decimal128(38, scale))
-    for function, mode in ((whole_part, ROUND_DOWN), (floor, ROUND_FLOOR), (ceil, ROUND_CEILING)):
+    for function, mode in ((whole_part, ROUND_DOWN), (whole_floor, ROUND_FLOOR), (whole_ceil, ROUND_CEILING)):
         assert function(array).to_pylist() == [*(rounded(each, 0, mode) for each in values), None]
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagflow.spec.redaction import Redactor, redact
+from dagflow.spec.shown_text import Redactor, redact
 
 SECRET = "hunter2-Tr0ub4dor"
 ODD = "pw\\SeCr'Et\"é&\n-next"
