@@ -4,19 +4,49 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar
 
 from typing_extensions import override
 
 from dagflow.api.transactions import DecidedReplay, DecidedWindow, ReplayableState, Target, TargetState
+from dagflow.errors import TransientStorageError
 from dagflow.storage.objects import ObjectStore
-from dagflow.testing.faults import Faults
+from dagflow.testing.faults import Faults as Crash
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
+Moment = Literal["before", "after", "lost_reply"]
 
-def counted_calls(faults: Faults, function: Callable[P, T]) -> Callable[P, T]:
+
+class Faults(Crash):
+    """One fault, at the k-th durable call.
+
+    Args:
+        at: The index of the call, counted from 1; 0 for none.
+        moment: "before" the call changes anything, "after" it did, or "lost_reply": it did, and the caller gets an
+            error that says that the outcome is unknown. After a lost reply calls work again.
+    """
+
+    def __init__(self, at: int = 0, moment: Moment = "before") -> None:
+        super().__init__(at)
+        self.moment = moment
+
+    def call(self, act: Callable[[], T]) -> T:
+        """Call a function that changes something durable, with the fault if this is the k-th call."""
+        self.require_alive()
+        if self.moment == "before":
+            return super().call(act)
+        self.calls += 1
+        result = act()
+        if self.calls == self.at and self.moment == "lost_reply":
+            raise TransientStorageError("the reply was lost", url="faulty")
+        self.is_dead = self.calls == self.at
+        self.require_alive()
+        return result
+
+
+def counted_calls(faults: Crash, function: Callable[P, T]) -> Callable[P, T]:
     """A function whose calls are counted: publish, discard, or the like."""
 
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -59,7 +89,7 @@ class FaultyStore(ObjectStore):
         faults: Where and how it fails.
     """
 
-    def __init__(self, inner: ObjectStore, faults: Faults) -> None:
+    def __init__(self, inner: ObjectStore, faults: Crash) -> None:
         super().__init__(inner.url, inner.roots)
         self._inner = inner
         self._faults = faults
@@ -106,7 +136,7 @@ class FaultyTarget(Target):
     rows = _passed_on("rows")
     sync = _passed_on("sync")
 
-    def __init__(self, inner: Target, faults: Faults) -> None:
+    def __init__(self, inner: Target, faults: Crash) -> None:
         self._inner = inner
         self._faults = faults
 
@@ -123,7 +153,7 @@ class _FaultyState(TargetState):
     version = _passed_on("version")
     decision = _passed_on("decision")
 
-    def __init__(self, inner: Any, faults: Faults) -> None:
+    def __init__(self, inner: Any, faults: Crash) -> None:
         self._inner = inner
         self._faults = faults
 

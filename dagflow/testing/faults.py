@@ -12,13 +12,9 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any, Literal, TypeVar
-
-from dagflow.errors import TransientStorageError
+from typing import Any, TypeVar
 
 T = TypeVar("T")
-
-Moment = Literal["before", "after", "lost_reply"]
 
 
 class InjectedCrash(KeyboardInterrupt):  # no failure of an operator, so that no handler of errors catches it
@@ -26,18 +22,14 @@ class InjectedCrash(KeyboardInterrupt):  # no failure of an operator, so that no
 
 
 class Faults:
-    """One fault, at the k-th durable call.
+    """A crash before the k-th durable call, after which every call fails.
 
     Args:
         at: The index of the call, counted from 1; 0 for none.
-        moment: "before" the call changes anything, "after" it did, or "lost_reply": it did, and the caller gets an
-            error that says that the outcome is unknown. After a crash every call fails; after a lost reply calls work
-            again.
     """
 
-    def __init__(self, at: int = 0, moment: Moment = "before") -> None:
+    def __init__(self, at: int = 0) -> None:
         self.at = at
-        self.moment = moment
         self.calls = 0
         self.is_dead = False
 
@@ -51,32 +43,17 @@ class Faults:
 
         Raises:
             InjectedCrash: The crash is at this call, or was at an earlier one.
-            TransientStorageError: The reply was lost.
         """
         self.require_alive()
         self.calls += 1
-        strikes = self.calls == self.at
-        if strikes and self.moment == "before":
-            self._die()
-        result = act()
-        if strikes and self.moment == "after":
-            self._die()
-        if strikes:
-            raise TransientStorageError("the reply was lost", url="faulty")
-        return result
+        self.is_dead = self.calls == self.at
+        self.require_alive()
+        return act()
 
     def require_alive(self) -> None:
-        """Raise if the crash has occurred.
-
-        Raises:
-            InjectedCrash: The crash has occurred.
-        """
+        """Raise InjectedCrash if the crash has occurred."""
         if self.is_dead:
             raise InjectedCrash
-
-    def _die(self) -> None:
-        self.is_dead = True
-        raise InjectedCrash
 
 
 _CHANGES = {"os.link", "os.rename", "os.remove", "os.mkdir", "os.rmdir"}

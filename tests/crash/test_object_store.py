@@ -23,12 +23,13 @@ from dagflow.plan.physical import Edge, PortRef
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.spec.app_spec import Attributes
 from dagflow.storage.backends.s3.client import S3Client, S3Location
-from dagflow.testing.faults import Faults, InjectedCrash, Moment
+from dagflow.testing.faults import InjectedCrash
 from operators.reader.block_reader import BlockReader
 from operators.sink.record_writer import RecordWriter
 from operators.sink.table_writer import TableWriter
 from operators.splitter.splitter import FileSplitterInput
 from operators.transform.record_filter import RecordFilter
+from tests.faulty import Faults, Moment
 from tests.nightly import IS_NIGHTLY
 
 pytestmark = pytest.mark.crash

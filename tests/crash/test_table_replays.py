@@ -20,7 +20,7 @@ from dagflow.errors import DagflowError, JournalError, ReplacedFilesGoneError, S
 from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.backends.local import LocalPendingFiles
-from dagflow.testing.faults import Faults, InjectedCrash, crashing_disk
+from dagflow.testing.faults import InjectedCrash, crashing_disk
 from operators.sink.record_writer import RecordWriter
 from tests.crash.restored import restored_afterwards
 from tests.engine.dags import dag
@@ -41,6 +41,7 @@ from tests.engine.table_app import (
 )
 from tests.engine.table_app import app as words_app
 from tests.execution.sample_operators import SampleWords, TextSample
+from tests.faulty import Faults
 from tests.nightly import by_day, every
 
 MOST_CALLS = 500

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from dagflow.plan.logical import LogicalPlan
-from dagflow.testing.faults import Faults, InjectedCrash, crashing_disk
+from dagflow.testing.faults import InjectedCrash, crashing_disk
 from tests.engine.sample_app import words
 from tests.engine.table_app import (
     TABLES,
@@ -33,7 +33,7 @@ from tests.engine.table_app import (
     with_faults,
     work,
 )
-from tests.faulty import InjectedPause
+from tests.faulty import Faults, InjectedPause
 from tests.nightly import IS_NIGHTLY, by_day
 
 MOST_CALLS = 500

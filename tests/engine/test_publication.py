@@ -22,12 +22,12 @@ from dagflow.plan.logical import LogicalPlan
 from dagflow.report.reading import status
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
-from dagflow.testing.faults import Faults, InjectedCrash, Moment
+from dagflow.testing.faults import InjectedCrash
 from tests.engine.dags import dag
 from tests.engine.sample_app import TextSource, words
 from tests.engine.table_app import EDGES, TABLES, TEXTS, FaultyTable, app, changed_by_others, rows, with_faults, work
 from tests.execution.sample_operators import SampleWords
-from tests.faulty import FaultyTarget, InjectedPause
+from tests.faulty import Faults, FaultyTarget, InjectedPause, Moment
 from tests.nightly import by_day
 from tests.visitors.sqlite_table import SqliteTable
 

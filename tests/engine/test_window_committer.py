@@ -19,13 +19,14 @@ from dagflow.plan.logical import LogicalPlan
 from dagflow.report.manifest import manifests
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
-from dagflow.testing.faults import Faults, watched_disk
+from dagflow.testing.faults import watched_disk
 from operators.aggregate.count_by import CountBy
 from operators.sink.record_writer import RecordWriter
 from tests.engine.dags import dag, files
 from tests.engine.sample_app import TextSource, app_of, words
 from tests.engine.table_app import EDGES, TEXTS, delta_app, delta_rows, in_groups
 from tests.execution.sample_operators import SampleWords, TextSample, Total
+from tests.faulty import Faults
 
 STORAGE = StorageContext.default()
 T = TypeVar("T")

@@ -17,12 +17,11 @@ from dagflow.errors import OperatorError, StorageError
 from dagflow.execution.failures import located
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
-from dagflow.testing.faults import Faults
 from tests.engine.sample_app import app_of
 from tests.engine.table_app import FaultyTable
 from tests.engine.table_app import app as table_app
 from tests.execution.sample_operators import CallsFunctions
-from tests.faulty import FaultyTarget
+from tests.faulty import Faults, FaultyTarget
 
 
 class FailsToPrepare(CallsFunctions):

@@ -17,8 +17,8 @@ from dagflow.journal.retention import JournalRetention
 from dagflow.journal.windows import WindowPlan
 from dagflow.storage.context import StorageContext
 from dagflow.storage.objects import ObjectStore
-from dagflow.testing.faults import Faults, InjectedCrash, Moment, crashing_disk
-from tests.faulty import FaultyStore, InjectedPause, counted_calls
+from dagflow.testing.faults import InjectedCrash, crashing_disk
+from tests.faulty import Faults, FaultyStore, InjectedPause, Moment, counted_calls
 from tests.journal.samples import plan_of
 from tests.journal.toy import RETENTION, Toy, published_numbers, require_complete, require_partial
 from tests.nightly import by_day, examples

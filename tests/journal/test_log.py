@@ -11,8 +11,7 @@ from dagflow.journal.windows import WindowIntent, WindowPlan
 from dagflow.storage.backends.local import LocalObjectStore
 from dagflow.storage.context import StorageContext
 from dagflow.storage.objects import ObjectStore
-from dagflow.testing.faults import Faults
-from tests.faulty import FaultyStore
+from tests.faulty import Faults, FaultyStore
 
 
 @pytest.fixture

@@ -18,8 +18,7 @@ from dagflow.storage.context import StorageContext
 from dagflow.storage.location import join
 from dagflow.storage.objects import ObjectStore
 from dagflow.storage.pending import PendingFile, pending_tag
-from dagflow.testing.faults import Faults
-from tests.faulty import FaultyStore, counted_calls
+from tests.faulty import Faults, FaultyStore, counted_calls
 from tests.journal.samples import PORT, counted, emitted
 
 STORAGE = StorageContext.default()

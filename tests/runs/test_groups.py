@@ -31,12 +31,12 @@ from dagflow.report.reading import status
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from dagflow.storage.pending import PendingFile
-from dagflow.testing.faults import Faults, InjectedCrash
+from dagflow.testing.faults import InjectedCrash
 from operators.sink.table_writer import TableWriter
 from operators.sink.tables.table_groups import GroupLimits, TableGroups
 from tests.engine.sample_app import words
 from tests.engine.table_app import TEXTS, FaultyWriter, app, delta_rows, newest_rows, with_faults, work
-from tests.faulty import FaultyTarget
+from tests.faulty import Faults, FaultyTarget
 from tests.nightly import by_day
 from tests.operators.sink.test_table_writer import BATCHES
 from tests.operators.sink.test_table_writer import app as typed_app

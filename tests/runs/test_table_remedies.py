@@ -21,7 +21,7 @@ from dagflow.engine.run_setup import RuntimeFactory
 from dagflow.execution.messages import WindowJob
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
-from dagflow.testing.faults import Faults, InjectedCrash
+from dagflow.testing.faults import InjectedCrash
 from operators.sink.table_writer import TableWriter
 from tests.engine.dags import dag
 from tests.engine.sample_app import TextSource, words
@@ -37,6 +37,7 @@ from tests.engine.table_app import (
     work,
 )
 from tests.engine.table_app import app as words_app
+from tests.faulty import Faults
 from tests.operators.sink.test_table_writer import BATCHES, EmitsNamedBatch, columns
 from tests.runs.remedy_app import refusal
 

@@ -21,10 +21,10 @@ from dagflow.execution.messages import WindowJob
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
-from dagflow.testing.faults import Faults, InjectedCrash
+from dagflow.testing.faults import InjectedCrash
 from operators.rescued_values import rescued_values
 from operators.sink.table_writer import TableWriter
-from tests.faulty import FaultyTarget
+from tests.faulty import Faults, FaultyTarget
 from tests.nightly import by_day
 
 APP = """

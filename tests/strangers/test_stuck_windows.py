@@ -24,9 +24,9 @@ from dagflow.errors import DagflowError, JournalError
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
-from dagflow.testing.faults import Faults, InjectedCrash
+from dagflow.testing.faults import InjectedCrash
 from operators.sink.table_writer import TableWriter
-from tests.faulty import FaultyTarget
+from tests.faulty import Faults, FaultyTarget
 from tests.runs.test_table_remedies import catalog_in
 
 APP = """

@@ -11,8 +11,8 @@ import pytest
 
 from dagflow.errors import StorageError
 from dagflow.storage.context import StorageContext
-from dagflow.testing.faults import Faults, InjectedCrash, crashing_disk
-from tests.faulty import FaultyStore
+from dagflow.testing.faults import InjectedCrash, crashing_disk
+from tests.faulty import Faults, FaultyStore
 
 
 def test_a_store_survives_pickling(tmp_path: Path) -> None:
