@@ -11,7 +11,7 @@ from typing_extensions import override
 from dagflow.api.transactions import DecidedReplay, DecidedWindow, ReplayableState, Target, TargetState
 from dagflow.errors import TransientStorageError
 from dagflow.storage.objects import ObjectStore
-from dagflow.testing.faults import Faults as Crash
+from dagflow.testing.faults import CrashPoint
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -19,7 +19,7 @@ T = TypeVar("T")
 Moment = Literal["before", "after", "lost_reply"]
 
 
-class Faults(Crash):
+class Faults(CrashPoint):
     """One fault, at the k-th durable call.
 
     Args:
@@ -46,7 +46,7 @@ class Faults(Crash):
         return result
 
 
-def counted_calls(faults: Crash, function: Callable[P, T]) -> Callable[P, T]:
+def counted_calls(faults: CrashPoint, function: Callable[P, T]) -> Callable[P, T]:
     """A function whose calls are counted: publish, discard, or the like."""
 
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -89,7 +89,7 @@ class FaultyStore(ObjectStore):
         faults: Where and how it fails.
     """
 
-    def __init__(self, inner: ObjectStore, faults: Crash) -> None:
+    def __init__(self, inner: ObjectStore, faults: CrashPoint) -> None:
         super().__init__(inner.url, inner.roots)
         self._inner = inner
         self._faults = faults
@@ -136,7 +136,7 @@ class FaultyTarget(Target):
     rows = _passed_on("rows")
     sync = _passed_on("sync")
 
-    def __init__(self, inner: Target, faults: Crash) -> None:
+    def __init__(self, inner: Target, faults: CrashPoint) -> None:
         self._inner = inner
         self._faults = faults
 
@@ -153,7 +153,7 @@ class _FaultyState(TargetState):
     version = _passed_on("version")
     decision = _passed_on("decision")
 
-    def __init__(self, inner: Any, faults: Crash) -> None:
+    def __init__(self, inner: Any, faults: CrashPoint) -> None:
         self._inner = inner
         self._faults = faults
 

@@ -1,6 +1,6 @@
 """Simulated crashes at a chosen moment, for tests of the recovery.
 
-Faults counts the calls that change something durable, and simulates at the k-th of them that the process is killed:
+CrashPoint counts the calls that change something durable, and simulates at the k-th of them that the process is killed:
 from then on its storage does nothing. A test runs its work with k = 1, 2, 3, …, each time starts again without faults,
 and compares what is published, until a run completes without reaching its fault.
 """
@@ -21,7 +21,7 @@ class InjectedCrash(KeyboardInterrupt):  # no failure of an operator, so that no
     """The simulated process is dead: its storage does nothing any more."""
 
 
-class Faults:
+class CrashPoint:
     """A crash before the k-th durable call, after which every call fails.
 
     Args:
@@ -61,9 +61,9 @@ _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 
 @functools.cache
-def _watched() -> list[tuple[str, Faults]]:
+def _watched() -> list[tuple[str, CrashPoint]]:
     """The watched directories; an audit hook cannot be removed, and does nothing while there are none."""
-    watched: list[tuple[str, Faults]] = []
+    watched: list[tuple[str, CrashPoint]] = []
 
     def look(event: str, args: tuple[Any, ...]) -> None:
         if not watched:
@@ -84,7 +84,7 @@ def _watched() -> list[tuple[str, Faults]]:
 
 
 @contextlib.contextmanager
-def watched_disk(root: str, faults: Faults) -> Iterator[None]:
+def watched_disk(root: str, faults: CrashPoint) -> Iterator[None]:
     """Count every call that changes a name below a local directory, and trigger the fault before one of them.
 
     This works below dagflow: it sees each link, rename, unlink, mkdir, rmdir and open for writing of this process, also
@@ -103,7 +103,7 @@ def watched_disk(root: str, faults: Faults) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def crashing_disk(root: str, at: int = 0) -> Iterator[Faults]:
+def crashing_disk(root: str, at: int = 0) -> Iterator[CrashPoint]:
     """Count every call that changes a name below a local directory, and crash before the k-th; see watched_disk.
 
     Args:
@@ -113,6 +113,6 @@ def crashing_disk(root: str, at: int = 0) -> Iterator[Faults]:
     Yields:
         The counter, which shows whether the crash has occurred.
     """
-    faults = Faults(at)
+    faults = CrashPoint(at)
     with watched_disk(root, faults):
         yield faults

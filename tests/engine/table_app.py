@@ -22,7 +22,7 @@ from dagflow.plan.added_operators import grouped
 from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
-from dagflow.testing.faults import Faults
+from dagflow.testing.faults import CrashPoint
 from operators.sink.table_writer import TableWriter
 from operators.sink.tables.table_groups import GroupLimits
 from tests.engine.dags import dag
@@ -38,7 +38,7 @@ EDGES = ["source.out lines.samples", "lines.records table.input"]
 class FaultyTable(SqliteTable):
     """A table whose transactions fail where a test says so."""
 
-    faults = Faults()
+    faults = CrashPoint()
 
     def transaction_target(self, storage: StorageContext) -> Target:
         """The database, with the faults of the class."""
@@ -160,7 +160,7 @@ def parquet_rows(path: Path) -> list[bytes]:
     return sorted(found)
 
 
-def with_faults(monkeypatch: pytest.MonkeyPatch, faults: Faults) -> Faults:
+def with_faults(monkeypatch: pytest.MonkeyPatch, faults: CrashPoint) -> CrashPoint:
     """Let the transactions of all tables fail where a test says so."""
     monkeypatch.setattr(FaultyTable, "faults", faults)
     return faults
