@@ -133,27 +133,20 @@ class Segment:
             self.data, type=tuple[int, list[Any], list[Any], Raw], ext_hook=decode_key
         )
         if version != _VERSION:
-            raise JournalError(
-                f"keyed state of version {version} is unknown here, version {_VERSION} is known",
-                url=self.name,
-                hint=f"run the version of dagflow that wrote it, or {START_OVER}",
+            raise self._error(
+                f"keyed state of version {version} is unknown here, version {_VERSION} is known", "of dagflow "
             )
-        values = self._values_of(held, value_type)
+        try:
+            values = decode_values(held, value_type)
+        except ValidationError as error:
+            raise self._error(
+                f"keyed state has values of another form than {shown_type(value_type)}: {error}"
+            ) from error
         return dict(zip(with_one_nan(keys), values, strict=True)), with_one_nan(gone)
 
-    def _values_of(self, held: Raw, value_type: Any) -> list[Any]:
-        try:
-            return decode_values(held, value_type)
-        except ValidationError as error:
-            raise JournalError(
-                f"keyed state has values of another form than {shown_type(value_type)}: {error}",
-                url=self._url,
-                hint=f"run the version that wrote it, or {START_OVER}",
-            ) from error
-
-    @property
-    def _url(self) -> str:
-        return f"segments/{self.name}" if self.name else "journal"
+    def _error(self, message: str, of: str = "") -> JournalError:
+        url = f"segments/{self.name}" if self.name else "journal"
+        return JournalError(message, url=url, hint=f"run the version {of}that wrote it, or {START_OVER}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from dagflow.api.properties import ClientOptions, OneOrMany, Size, Variants, pro
 from dagflow.spec.app_reader import MAX_FRESHNESS_MILLIS, MAX_WINDOW_MILLIS, WAYS
 from dagflow.spec.app_spec import RETAINED_WINDOWS, STALL_WARNING_MILLIS
 from dagflow.spec.case_reader import CASE_KEYS
-from dagflow.spec.class_description import ClassInfo, KnownNames, PortInfo, meanings_of, summary_of, variants_of
+from dagflow.spec.class_description import ClassInfo, KnownNames, meanings_of, summary_of, variants_of
 from dagflow.spec.class_lookup import OPERATOR, POLICY, built_in
 from dagflow.spec.graph_reader import NAME, Direction
 from dagflow.spec.head_reader import APP_NAME
@@ -95,7 +95,7 @@ def _shared_definitions(known: KnownNames) -> dict[str, Any]:
 def _ports_schema(known: KnownNames, direction: Direction) -> dict[str, Any]:
     """One port or a list of them; operators that were added since the schema was made may have any."""
     ports = {
-        f"{name}.{port.name}": _port_text(port)
+        f"{name}.{port.name}": f"{port.type}: {port.meaning}" if port.meaning else port.type
         for name, info in known.operators.items()
         for port in (info.inputs if direction == "input" else info.outputs)
     }
@@ -106,10 +106,6 @@ def _ports_schema(known: KnownNames, direction: Direction) -> dict[str, Any]:
     return {"anyOf": [*one, {"type": "array", "items": {"anyOf": one}, "minItems": 1}]}
 
 
-def _port_text(port: PortInfo) -> str:
-    return f"{port.type}: {port.meaning}" if port.meaning else port.type
-
-
 def _module_use_schema(modules: Mapping[str, ClassInfo]) -> dict[str, Any]:
     path = _text("a module's file, beside this one or in the working directory")
     use = {
@@ -117,13 +113,12 @@ def _module_use_schema(modules: Mapping[str, ClassInfo]) -> dict[str, Any]:
         "additionalProperties": False,
         "properties": {"module": path, "properties": _MAPPING},
     }
-    branches = [when("module", name, _exposed_schema(info)) for name, info in modules.items()]
+    branches = []
+    for name, info in modules.items():
+        known = {each.name: {"description": f"{each.meaning or each.name}: {each.type}"} for each in info.properties}
+        exposed = {**_MAPPING, "additionalProperties": False, "properties": known}
+        branches.append(when("module", name, {"properties": {"properties": exposed}}))
     return {**use, "allOf": branches} if branches else use
-
-
-def _exposed_schema(info: ClassInfo) -> dict[str, Any]:
-    known = {each.name: {"description": f"{each.meaning or each.name}: {each.type}"} for each in info.properties}
-    return {"properties": {"properties": {**_MAPPING, "additionalProperties": False, "properties": known}}}
 
 
 def _tests_schema() -> dict[str, Any]:
