@@ -43,7 +43,7 @@ LONG = f"{REMEDIES}test_a_record_that_is_too_long_comes_with_a_larger_limit"
 VERSIONS = f"{CHECKPOINTS}test_state_of_another_version_goes_on_with_that_version"
 REMOVED = "runs/test_removed_sources.py::"
 TABLES = "runs/test_table_remedies.py::"
-UPSERTS = "operators/sink/tables/test_upserted_rows.py::"
+UPSERTS = "operators/sink/tables/test_table_files_upserted_rows.py::"
 ANOTHER_DIRECTORY = f"{TABLES}test_a_directory_of_other_files_is_left_for_an_empty_one"
 
 FOLLOWED = {

@@ -15,7 +15,7 @@ from dagflow.errors import DagflowError
 from dagflow.plan.load import load_app
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.inline import InlineRuntime
-from tests.operators.sink.tables.test_upserted_rows import KINDS, UpsertedTable
+from tests.operators.sink.tables.test_table_files_upserted_rows import KINDS, UpsertedTable
 
 APP = """
 name: required

@@ -23,9 +23,8 @@ from operators.sink.columns.table_columns import schema_of_text
 from operators.sink.tables.base import Table, TableReader
 from operators.sink.tables.delta_log import CONFIGURATION, DeltaLog, columns_of, refusals, require_writable, rows_of
 from operators.sink.tables.partition_fields import PartitionField
-from operators.sink.tables.table_files import TableShape, has_bounds
+from operators.sink.tables.table_files import TableShape, has_bounds, newest_rows, remove
 from operators.sink.tables.table_target import TableTarget, facts_of_file, merged_columns, require_decided_for
-from operators.sink.tables.upserted_rows import newest_rows, remove
 
 
 class DeltaTarget(TableTarget, Target):

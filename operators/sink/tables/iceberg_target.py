@@ -39,7 +39,7 @@ from operators.sink.tables.iceberg_files import (
 from operators.sink.tables.iceberg_table import DATA, SCHEMES, IcebergTable
 from operators.sink.tables.iceberg_upserts import WholeScan, replace_files, upsert
 from operators.sink.tables.partition_fields import IDENTITY, PartitionField, taken_by_partition
-from operators.sink.tables.table_files import TableShape
+from operators.sink.tables.table_files import TableShape, newest_rows, remove
 from operators.sink.tables.table_target import (
     TableTarget,
     facts_of_file,
@@ -49,7 +49,6 @@ from operators.sink.tables.table_target import (
     require_keys,
     require_same_partitioning,
 )
-from operators.sink.tables.upserted_rows import newest_rows, remove
 
 logger = logging.getLogger(__name__)
 

@@ -47,8 +47,7 @@ from operators.sink.columns.nested_types import with_types
 from operators.sink.tables.iceberg_files import data_file, require_no_deletes
 from operators.sink.tables.iceberg_table import DATA
 from operators.sink.tables.partition_fields import PartitionField, PartitionRows, partitions_of
-from operators.sink.tables.table_files import facts_of, names_with_nan
-from operators.sink.tables.upserted_rows import rows_of_other_keys
+from operators.sink.tables.table_files import facts_of, names_with_nan, rows_of_other_keys
 
 _HELD_BYTES = 128 << 20
 """Bytes of rows that are held in memory at most before they are written, beside those of one file."""

@@ -26,8 +26,7 @@ from operators.sink.columns.table_columns import TableColumns, names_in_order, s
 from operators.sink.tables.base import Table
 from operators.sink.tables.fragments import PartitionValues, Place, pieces_of, read_piece, united
 from operators.sink.tables.partition_fields import partitionable
-from operators.sink.tables.table_files import FactOrigin
-from operators.sink.tables.upserted_rows import newest_of
+from operators.sink.tables.table_files import FactOrigin, newest_of
 
 FOLLOWING_MILLIS = 60_000
 FOLLOWING_BYTES = 512 << 20

@@ -18,7 +18,7 @@ from operators.sink.columns.nested_types import (
     with_required,
 )
 from tests.nightly import by_day
-from tests.operators.sink.tables.test_upserted_rows import KINDS, UpsertedTable
+from tests.operators.sink.tables.test_table_files_upserted_rows import KINDS, UpsertedTable
 from tests.operators.sink.test_table_writer import columns
 
 TEXT = pa.field("c", pa.string(), nullable=False)

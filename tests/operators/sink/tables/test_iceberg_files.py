@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tests.operators.sink.tables.test_upserted_rows import KINDS, NAME, catalog_of
+from tests.operators.sink.tables.test_table_files_upserted_rows import KINDS, NAME, catalog_of
 from tests.operators.sink.test_table_writer import columns
 
 

@@ -14,7 +14,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType, TimestampType, UUIDType
 
 from tests.nightly import by_day
-from tests.operators.sink.tables.test_upserted_rows import KINDS, NAME, catalog_of
+from tests.operators.sink.tables.test_table_files_upserted_rows import KINDS, NAME, catalog_of
 from tests.operators.sink.test_table_writer import columns
 
 ICEBERG = KINDS["iceberg"]

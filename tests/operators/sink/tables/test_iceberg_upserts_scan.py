@@ -21,7 +21,7 @@ from operators.sink.tables.iceberg_upserts import WholeScan
 from operators.transform.enrich import Enrich
 from tests.nightly import by_day
 from tests.operators.sink.tables.test_iceberg_upserts import ICEBERG, files, handle
-from tests.operators.sink.tables.test_upserted_rows import NAME, catalog_of
+from tests.operators.sink.tables.test_table_files_upserted_rows import NAME, catalog_of
 from tests.operators.sink.test_table_writer import columns
 
 PAIR = pa.struct([("x", pa.int32()), ("l", pa.list_(pa.string()))])
