@@ -123,8 +123,30 @@ class BacklogScaled(Operator, Partitioner, TupleReader):
         self._needs = (*kept, (stats.now_millis, needed))
 
 
-class BlockPlanning(RejectLimited, BacklogScaled):
-    """A reader of blocks as the driver sees it: what its records are, and which blocks have to be read for some."""
+@dataclass(frozen=True, slots=True)
+class _Readers:
+    limiter: RateLimiter | None
+    files: BlockFiles
+    accounting: TaskAccounting
+    blocks: BlockProcessor
+    batches: SmallFileBatchReader
+    refused: RefusedBlockReader
+
+    def read(self, item: BlockMetadata | SmallFileBatch | RefusedBlocks) -> Iterator[ReadStep]:
+        if isinstance(item, RefusedBlocks):
+            return self.refused.read(item)
+        return self.batches.read(item) if isinstance(item, SmallFileBatch) else self.blocks.read(item)
+
+
+class BlockReader(RejectLimited, BacklogScaled):
+    """Reads the records of blocks, exactly: each record by the block that holds its first byte.
+
+    It decides itself how many partitions it has, by the number of blocks that wait.
+
+    Guarantee: whatever the cuts, the records of a file's blocks are the records of the file. No record of a
+    file that is no longer the version that was planned is published; on_vanished says what happens to the run.
+    What is left out is journaled with its window, and listed in every later status.
+    """
 
     format: Annotated[RecordFormatSpec, Field(description="record format: its name, or {type: name, ...}")] = "lines"  # type: ignore[assignment]  # given as in YAML, and made a format by the validator
     compression: Annotated[
@@ -149,6 +171,18 @@ class BlockPlanning(RejectLimited, BacklogScaled):
         ),
     ] = "skip"
     partition_values: PathSetting = None
+    max_bytes_per_second: Annotated[
+        Size | None,
+        Tuning(),
+        Field(ge=1, description="bytes read per second by all partitions together; null: no limit"),
+    ] = None
+
+    blocks_metadata_input = InputPort(BlockMetadata, tuple_batches=True)
+    blocks_metadata_output = OutputPort(BlockMetadata)
+    messages = OutputPort()
+    errors = OutputPort()
+
+    _readers: _Readers | None = None
 
     def prescan(self) -> BlockPreScan:
         """Scans blocks where their format or compression needs it."""
@@ -203,45 +237,6 @@ class BlockPlanning(RejectLimited, BacklogScaled):
         """The blocks of refused records."""
         in_one_pass = scanned_before(self.format) is not None
         return RefusedBlocks.of(blocks, refused, is_tried, first_id, in_one_pass=in_one_pass)
-
-
-@dataclass(frozen=True, slots=True)
-class _Readers:
-    limiter: RateLimiter | None
-    files: BlockFiles
-    accounting: TaskAccounting
-    blocks: BlockProcessor
-    batches: SmallFileBatchReader
-    refused: RefusedBlockReader
-
-    def read(self, item: BlockMetadata | SmallFileBatch | RefusedBlocks) -> Iterator[ReadStep]:
-        if isinstance(item, RefusedBlocks):
-            return self.refused.read(item)
-        return self.batches.read(item) if isinstance(item, SmallFileBatch) else self.blocks.read(item)
-
-
-class BlockReader(BlockPlanning):
-    """Reads the records of blocks, exactly: each record by the block that holds its first byte.
-
-    It decides itself how many partitions it has, by the number of blocks that wait.
-
-    Guarantee: whatever the cuts, the records of a file's blocks are the records of the file. No record of a
-    file that is no longer the version that was planned is published; on_vanished says what happens to the run.
-    What is left out is journaled with its window, and listed in every later status.
-    """
-
-    max_bytes_per_second: Annotated[
-        Size | None,
-        Tuning(),
-        Field(ge=1, description="bytes read per second by all partitions together; null: no limit"),
-    ] = None
-
-    blocks_metadata_input = InputPort(BlockMetadata, tuple_batches=True)
-    blocks_metadata_output = OutputPort(BlockMetadata)
-    messages = OutputPort()
-    errors = OutputPort()
-
-    _readers: _Readers | None = None
 
     def rate_limit(self) -> int | None:
         """Bytes per second of all partitions together."""
