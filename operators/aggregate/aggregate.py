@@ -10,10 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field, PlainValidator, WithJsonSchema
 
-from dagflow.api.columns.column_typing import StreamColumns
+from dagflow.api.columns.column_typing import ColumnTraced, StreamColumns
 from dagflow.api.operator import Operator
+from dagflow.api.ports import InputPort
 from dagflow.api.records import RecordBatch
-from operators.aggregate.aggregate_base import AggregateBase, PartMerger
+from operators.aggregate.aggregate_base import AggregateBase
 from operators.aggregate.aggregate_calls import COMBINED_BY, Aggregation, combined_schema, kind_of, with_room
 from operators.expressions.expression import Expression
 from operators.expressions.syntax import ColumnName, Node, columns_in
@@ -107,8 +108,19 @@ class _Grouped(AggregateBase):
         return pa.table(columns)
 
 
-class AggregateMerger(_Grouped, PartMerger):
-    """Combines the groups of the partitions of an Aggregate."""
+class AggregateMerger(_Grouped, ColumnTraced):
+    """Combines the groups of the partitions of an Aggregate; see Unified."""
+
+    input = InputPort()
+
+    @input.batch
+    def take(self, batch: RecordBatch) -> None:
+        """Add the partial results of one partition."""
+        if len(batch):
+            self.add(pa.Table.from_batches([batch.to_arrow()]))
+
+    def columns_at(self, port: str, arriving: StreamColumns | None) -> StreamColumns | None:
+        return arriving
 
     def result(self, combined: pa.Table) -> pa.Table:
         return self.finished(combined)

@@ -12,9 +12,8 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from dagflow.api.capabilities import Accumulator, Over
-from dagflow.api.columns.column_typing import ColumnTraced, StreamColumns
 from dagflow.api.operator import Operator, Unified
-from dagflow.api.ports import InputPort, OutputPort
+from dagflow.api.ports import OutputPort
 from dagflow.api.records import RecordBatch
 from dagflow.errors import START_OVER
 from operators.expressions.sql_types import common_type, normal_type
@@ -96,21 +95,6 @@ class AggregateBase(Operator, Accumulator, Unified):
         with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
             writer.write_table(table)
         return bytes(sink.getvalue())
-
-
-class PartMerger(AggregateBase, ColumnTraced):
-    """Combines the partial results of all partitions of an operator; see Unified."""
-
-    input = InputPort()
-
-    @input.batch
-    def take(self, batch: RecordBatch) -> None:
-        """Add the partial results of one partition."""
-        if len(batch):
-            self.add(pa.Table.from_batches([batch.to_arrow()]))
-
-    def columns_at(self, port: str, arriving: StreamColumns | None) -> StreamColumns | None:
-        return arriving
 
 
 def concatenated(tables: Sequence[pa.Table]) -> pa.Table:

@@ -13,7 +13,7 @@ from dagflow.api.operator import Operator
 from dagflow.api.ports import InputPort
 from dagflow.api.properties import Columns
 from dagflow.api.records import RecordBatch
-from operators.aggregate.aggregate_base import AggregateBase, PartMerger, ordered
+from operators.aggregate.aggregate_base import AggregateBase, ordered
 from operators.column_names import require_columns, require_names
 from operators.expressions.vectors import with_equal_keys
 
@@ -21,8 +21,19 @@ COUNT = "count"
 """The column that holds the counts."""
 
 
-class _Summing(AggregateBase):
+class CountBy(AggregateBase, ColumnTraced):
+    """Emits each value of a column with the number of its records, as `count`.
+
+    Guarantee: each key occurs once in a result, with its count over all partitions, in order of keys; a null is
+    a key, and the last one; so is NaN, the last but one. A result is of a run, a window or a time, as `over` says,
+    and each record is counted in exactly one result. Counts over all runs are what KeyCounter keeps.
+    """
+
     by: Annotated[Columns, Field(description="the column, or columns, whose values are counted")]
+
+    input = InputPort()
+
+    _are_counted = False  # whether the records that arrive are the counts of partitions
 
     def check_properties(self) -> None:
         if len(set(self.by)) < len(self.by):
@@ -37,26 +48,13 @@ class _Summing(AggregateBase):
     def result(self, combined: pa.Table) -> pa.Table:
         return ordered(combined, [(name, "ascending") for name in self.by])
 
-
-class CountMerger(_Summing, PartMerger):
-    """Adds up the counts of the partitions of a CountBy."""
-
-
-class CountBy(_Summing, ColumnTraced):
-    """Emits each value of a column with the number of its records, as `count`.
-
-    Guarantee: each key occurs once in a result, with its count over all partitions, in order of keys; a null is
-    a key, and the last one; so is NaN, the last but one. A result is of a run, a window or a time, as `over` says,
-    and each record is counted in exactly one result. Counts over all runs are what KeyCounter keeps.
-    """
-
-    input = InputPort()
-
     @input.batch
     def take(self, batch: RecordBatch) -> None:
         """Count the records of one batch."""
-        if len(batch):
-            arrived = pa.Table.from_batches([batch.to_arrow()])
+        arrived = pa.Table.from_batches([batch.to_arrow()])
+        if len(batch) and self._are_counted:
+            self.add(arrived)
+        elif len(batch):
             require_columns(arrived, self.by)
             keys = with_equal_keys(arrived.select(self.by), self.by)
             counted = keys.group_by(self.by, use_threads=False).aggregate([([], "count_all")])
@@ -74,4 +72,6 @@ class CountBy(_Summing, ColumnTraced):
         return [column] if column in self.by else []
 
     def unifier(self, port: str) -> Operator:
-        return CountMerger(by=self.by, over=self.over)
+        merger = CountBy(by=self.by, over=self.over)
+        merger._are_counted = True
+        return merger
