@@ -75,7 +75,7 @@ def test_bytes_that_are_no_utf_8_have_an_encoding(head: bytes, encoding: str) ->
     assert guess_format("a\n".encode("utf-16"), is_whole=True).options == {"encoding": "utf-16"}
 
 
-@pytest.mark.parametrize(("head", "what"), [(b"PAR1\x15", "it is Parquet"), (b"a\0b", "a zero byte at offset 1")])
+@pytest.mark.parametrize(("head", "what"), [(b"%PDF-1.7", "it is PDF"), (b"a\0b", "a zero byte at offset 1")])
 def test_what_is_not_text_is_refused(head: bytes, what: str) -> None:
     """With what it is, and what to do."""
     with pytest.raises(DagflowError, match=what) as error:
