@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from dagflow.api.capabilities import TupleReader
 from dagflow.api.columns.column_typing import StreamColumns, type_name
 from dagflow.api.columns.json_values import readable_rows
 from dagflow.api.context import Skipped
@@ -29,6 +30,9 @@ from dagflow.plan.placement import PlacedApp
 from dagflow.plan.stream_columns import asks_for_columns, stream_columns
 from dagflow.spec.problems import Problems
 from dagflow.storage.location import redacted
+
+_RECORDS = "messages"
+"""The port at which readers emit records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +225,21 @@ def header_problems(app: LogicalPlan) -> list[Problem]:
     stream_columns(app, problems, seen)
     source = f" (columns of {' and '.join(files)})" if files else ""
     return [replace(each, message=f"{each.message}{source}") for each in problems.found]
+
+
+def first_errors(app: LogicalPlan) -> Iterator[DagflowError]:
+    """The errors at the beginning of the first file, which would end a run, as of a file that its format cannot read.
+
+    Only readers run: other operators may touch the world.
+    """
+    for name, node in app.operators.items():
+        if isinstance(node.operator, TupleReader) and _RECORDS in node.operator.output_ports:
+            try:
+                error = preview(app, PreviewOptions(at=f"{name}.{_RECORDS}", records=1, read_bytes=1)).error
+            except DagflowError as raised:
+                error = raised
+            if error is not None:
+                yield error
 
 
 def _open_ports(app: LogicalPlan) -> Iterator[tuple[PortRef, StreamColumns]]:

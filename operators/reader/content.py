@@ -211,7 +211,7 @@ def block_content(
         CorruptArchiveError: The file is not what its name, or the app, says it is; or it is damaged, and may grow or
             was appended to.
     """
-    compression, expected = recognised_compression(source, block, setting, is_text=format.traits.is_text)
+    compression, expected = recognised_compression(source, block, setting, is_text=format.refuses_binary)
     if compression is None:
         return BlockContent(source, block, expected=expected)
     return _decompressed(source, block, setting, format, compression)._replace(expected=expected)
@@ -233,7 +233,7 @@ def _decompressed(
     if block.start:
         return BlockContent(source, replace(block, start=0, end=0))
     content: ByteSource = DecompressedFile(source, block.url, compression)
-    if format.traits.is_text:
+    if format.refuses_binary:
         require_text(content, block, setting)
     if format.needs_size:
         content = SpooledSource(content)
@@ -250,7 +250,7 @@ def _growing_content(
         place, end = _whole_part(source, block, compression, format)
         waiting_bytes = source.size_bytes - place if block.is_last else 0
         content = SourcePrefix(content, end, is_readable=False)
-    if format.traits.is_text:
+    if format.refuses_binary:
         require_text(content, block, "auto")
     if format.needs_size:
         content = SpooledSource(content)

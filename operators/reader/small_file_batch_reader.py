@@ -170,7 +170,7 @@ class SmallFileBatchReader:
             return False
         names = files.batch.names.take(files.indices)
         buffer = memoryview(files.buffer).cast("B")
-        is_text = self.content.format.traits.is_text and self.content.setting == "auto"
+        is_text = self.content.format.refuses_binary and self.content.setting == "auto"
         return is_any_compressed(buffer, files.borders, names) or (
             is_text and is_any_unreadable(buffer, files.borders, names)
         )

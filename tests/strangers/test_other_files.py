@@ -85,6 +85,15 @@ def test_a_file_that_is_no_text_is_named(format: Any, tmp_path: Path) -> None:
             steps_of(path, format)
 
 
+@pytest.mark.parametrize("format", ["lines", "csv", "json_lines"])
+def test_a_file_that_is_no_text_is_read_if_the_app_says_so(format: str, tmp_path: Path) -> None:
+    """Then its bytes are records, or rejects, as those of any other file."""
+    path = tmp_path / "a.log"
+    path.write_bytes(b"PK\x03\x04\n1\n")
+    steps = steps_of(path, {"type": format, "binary": "allow"})
+    assert sum(len(batch) for step in steps for batch in step.batches) == (2 if format == "lines" else 1)
+
+
 def test_formats_of_bytes_take_all_files(tmp_path: Path) -> None:
     """A merge of pictures, say, is none of its business."""
     for what, (name, content) in files(tmp_path).items():

@@ -19,7 +19,7 @@ from dagflow.cli.output import count
 from dagflow.cli.shared_options import Settings, set_option
 from dagflow.engine.estimate import estimate
 from dagflow.engine.preparation import require_outside, require_paths_apart, target_problems
-from dagflow.engine.preview import header_problems
+from dagflow.engine.preview import first_errors, header_problems
 from dagflow.errors import DagflowError, MissingError, PlanError, StorageError, own_name
 from dagflow.plan.accumulators import results_of_windows, wants_to_follow
 from dagflow.plan.logical import LogicalPlan
@@ -126,6 +126,9 @@ def _input_warnings(logical: LogicalPlan, app: str) -> Iterator[str]:
         yield "there is no input now: the named locations have no file that the app reads"
     if found.input.unreadable:
         yield found.input.unreadable
+    elif found.input.files:
+        for refused in in_time(lambda: [*first_errors(logical)], _ANSWER_S) or ():
+            yield f"a run would end at the first file: {refused}"
     if found.windows > 1 and not wants_to_follow(logical):
         for name in results_of_windows(logical):
             yield (

@@ -117,8 +117,9 @@ def _unreadable(kind: str, block: BlockMetadata) -> UnreadableKindError:
         url=redacted(block.url),
         offset=0,
         length=-1,
-        hint="on_error: skip on the reader leaves such files out, and lists them; compression: none reads "
-        "the bytes of all files as they are; to have their records, unpack archives and convert other files before",
+        hint="on_error: skip on the reader leaves such files out, and lists them; binary: allow in the format reads "
+        "their bytes as text; to have their records, "
+        + (f"set format: {format}" if format else "unpack archives and convert other files before"),
     )
 
 

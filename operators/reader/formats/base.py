@@ -6,10 +6,11 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field
 
 from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.properties import HasProperties
@@ -260,6 +261,16 @@ class FormatTraits:
     jumps: bool = False
 
 
+Binary = Annotated[
+    Literal["refuse", "allow"],
+    Field(
+        description="a file that begins as a zip archive, Parquet, PDF or another kind of file that is no text: refuse "
+        "it, or read its bytes as text"
+    ),
+]
+"""The option `binary` of formats of text."""
+
+
 class RecordFormat(HasProperties, ABC):
     """A record format: says where the records of a file begin and end.
 
@@ -287,6 +298,11 @@ class RecordFormat(HasProperties, ABC):
     # Without an annotation, so that it is no option: only tests change it.
     chunk_bytes = CHUNK_BYTES
     """About how many bytes are read at a time; the records of a block do not depend on it."""
+
+    @property
+    def refuses_binary(self) -> bool:
+        """Whether a file that is known to be no text is refused."""
+        return self.traits.is_text and getattr(self, "binary", "refuse") == "refuse"
 
     @abstractmethod
     def read(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:

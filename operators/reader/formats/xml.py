@@ -18,7 +18,7 @@ from dagflow.storage.location import redacted
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource, FileView, encoding_of
 from operators.reader.columns.typing import shown
-from operators.reader.formats.base import SHOWN_BYTES, ByteAccounting, FormatTraits, RecordFormat
+from operators.reader.formats.base import SHOWN_BYTES, Binary, ByteAccounting, FormatTraits, RecordFormat
 from operators.reader.scanning.framing import pieces_of
 from operators.reader.scanning.search import Positions
 
@@ -49,6 +49,7 @@ class Xml(RecordFormat):
     tag: Annotated[
         str, Field(pattern=r"^[^\s<>/!?=\"'&]+$", description="name of the elements, with its prefix, if any")
     ]
+    binary: Binary = "refuse"
     max_record: Annotated[Size, Field(ge=1, le=1 << 30, description="maximum bytes of an element")] = 64 << 20
 
     def check_properties(self) -> None:

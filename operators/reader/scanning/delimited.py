@@ -24,7 +24,7 @@ from operators.reader.byte_source import (
     read_exactly,
     whole_of,
 )
-from operators.reader.formats.base import BATCH_RECORDS, HOLE, ByteAccounting, FormatTraits, RecordFormat
+from operators.reader.formats.base import BATCH_RECORDS, HOLE, Binary, ByteAccounting, FormatTraits, RecordFormat
 from operators.reader.scanning.framing import frame_adjacent, frame_apart, one_unended, pieces_of
 from operators.reader.scanning.search import (
     BYTE_ORDER_MARK,
@@ -82,6 +82,7 @@ class Delimited(RecordFormat):
         OnLong,
         Field(description="what happens to a longer record; cut keeps its first max_record bytes"),
     ] = "fail"
+    binary: Binary = "refuse"
     skip_header: Annotated[Count, Field(ge=0, description="records to skip at the head of each file")] = 0
 
     def read(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:

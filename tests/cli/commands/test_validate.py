@@ -150,3 +150,10 @@ def test_output_in_the_checkpoint_is_reported_and_a_run_refuses_it(folder: Path)
     assert f"warning: operator 'writer': {expected}    give `checkpoint`, or the operator's path, another " in err
     with pytest.raises(StorageError, match="output would lie in the checkpoint"):
         run(load_app("app.yaml"), runtime=InlineRuntime)
+
+
+def test_a_first_file_that_is_no_text_is_warned_of(folder: Path) -> None:
+    """A run would end there; the app may be valid for the files that come."""
+    (folder / "in" / "a.txt").write_bytes(b"%PDF-1.7\n")
+    code, _, err = invoke("validate", "app.yaml")
+    assert (code, "warning: a run would end at the first file: " in err, "it is PDF" in err) == (0, True, True)
