@@ -189,8 +189,7 @@ def module_length(paths: Sequence[Path]) -> Iterator[Violation]:
 def entry_last(paths: Sequence[Path]) -> Iterator[Violation]:
     """A program begins once all of its module is defined."""
     for path in paths:
-        body = ast.parse(path.read_text()).body
-        for node in body[:-1]:
+        for node in tree_of(path).body[:-1]:
             if isinstance(node, ast.If) and "__name__ == '__main__'" in ast.unparse(node.test):
                 yield _at(path, node.lineno, "what runs as a program stands before other definitions")
 
@@ -264,6 +263,9 @@ def _components(targets: dict[str, set[str]]) -> Iterator[list[str]]:
 def late_imports(paths: Sequence[Path]) -> Iterator[Violation]:
     """A function imports only what is heavy or optional, and a comment says why."""
     for path in _product(paths):
+        # Most files have none, and to take apart all functions takes long.
+        if not any(re.match(r"\s+(import|from) ", line) for line in lines_of(path)):
+            continue
         inside = {
             node
             for function in nodes_of(path)
@@ -325,9 +327,10 @@ def _words_of(name: str) -> list[str]:
 def old_words(paths: Sequence[Path]) -> Iterator[Violation]:
     """Names use standard terms."""
     for path in paths:
-        text = "\n".join([path.stem, *lines_of(path)]).lower()
+        text = "\n".join([path.stem, *lines_of(path)])
         # A file that has no such word at all need not be taken apart, which takes long.
-        if path == Path(__file__) or not any(word.lower() in text for word in OLD_WORDS | OLD_NAMES):
+        parts = {part for name in set(re.findall(r"\w+", text)) for part in (name, *_words_of(name))}
+        if path == Path(__file__) or parts.isdisjoint(OLD_WORDS | OLD_NAMES):
             continue
         for token in tokenize.generate_tokens(io.StringIO("\n".join(lines_of(path)) + "\n").readline):
             # asyncio's own name for waiting until a buffer is sent.

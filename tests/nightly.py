@@ -14,8 +14,8 @@ IS_NIGHTLY = bool(os.environ.get("DAGFLOW_NIGHTLY"))
 
 
 def examples(count: int) -> int:
-    """The number of examples of a property test: the given one every night, and a quarter of it by day."""
-    return count if IS_NIGHTLY else max(count // 4, 5)
+    """The number of examples of a property test: the given one every night, and an eighth of it by day."""
+    return count if IS_NIGHTLY else max(count // 8, 5)
 
 
 def by_day(count: int, cases: Iterable[Case]) -> list[Case]:

@@ -206,7 +206,7 @@ class FormatContract(ABC):
         noise = st.sampled_from(self.pieces) | st.binary(max_size=4)
         contents = st.lists(noise, max_size=60).map(b"".join).filter(lambda content: not is_marked(content))
 
-        @settings(max_examples=100, deadline=None)
+        @settings(deadline=None)
         @given(st.sampled_from(self.formats), contents, st.integers(1, 40), st.integers(1, 20))
         def check(spec: object, content: bytes, block_size: int, chunk_bytes: int) -> None:
             made = _new(spec, chunk_bytes)

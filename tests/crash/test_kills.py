@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.e2e]
 
 # Each death of a driver or a JVM costs a start of Spark; that of a Python worker costs almost nothing.
 ROUND: list[Target] = ["worker", "driver", "worker", "worker", "daemon", "worker", "jvm", "worker"]
-TARGETS: list[Target] = ROUND if IS_NIGHTLY else ["worker", "daemon", "worker"]
+TARGETS: list[Target] = ROUND if IS_NIGHTLY else ["worker", "daemon"]
 """By day a driver dies without Spark, and a JVM where nothing else does: each costs a start of Spark."""
 
 
@@ -29,12 +29,12 @@ def test_killed_again_and_again_a_run_publishes_every_record_once(tmp_path: Path
 
     Hundreds of further kills, of this and other apps: tests/crash/long.py.
     """
-    make_folder(tmp_path, files=40)
+    make_folder(tmp_path, files=40 if IS_NIGHTLY else 24)
     counts = KillCounts()
     with watched(tmp_path):
         kill_until_done(tmp_path, 1, TARGETS, counts)
     require_whole(tmp_path)
     log = (tmp_path / "run.log").read_text()
     assert "Traceback" not in log, log
-    assert counts.total >= len(TARGETS) - 2, counts
+    assert counts.total >= max(1, len(TARGETS) - 2), counts
     assert counts.middle >= len(TARGETS) // 2, counts

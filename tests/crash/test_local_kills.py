@@ -34,8 +34,8 @@ ROUND: list[Target] = ["worker", "driver", "worker", "daemon", "driver"]
 
 def test_killed_local_runs_publish_every_record_once(tmp_path: Path) -> None:
     """The driver and the processes of tasks die at any moment; the output equals that of grep."""
-    make_folder(tmp_path, files=60)
-    targets = ROUND * 2 if IS_NIGHTLY else ROUND
+    make_folder(tmp_path, files=60 if IS_NIGHTLY else 36)
+    targets = ROUND * 2 if IS_NIGHTLY else ROUND[1:4]
     counts = KillCounts()
     with watched(tmp_path):
         kill_until_done(tmp_path, 3, targets, counts, options=lambda _: LOCALLY)

@@ -77,7 +77,7 @@ def test_a_crash_at_any_disk_change_does_not_alter_state(tmp_path: Path, name: s
     pytest.fail("the run never came through")
 
 
-@every(20)
+@every(40)
 def test_state_moves_with_its_keys_after_a_death_at_any_moment(tmp_path: Path, step: int) -> None:
     """With another number of partitions after the crash, no key passes twice, and none is missing."""
     for at in range(1, MOST_CALLS, step):

@@ -26,6 +26,7 @@ from tests.crash.killing import (
     visible_files,
     watched,
 )
+from tests.nightly import IS_NIGHTLY, by_day
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.e2e]
 
@@ -64,9 +65,9 @@ def stop_in_the_middle(folder: Path, send: Signaling, *options: str, again: bool
 @also_on_spark
 def test_signals_end_a_run_and_the_next_one_goes_on(tmp_path: Path, options: Sequence[str]) -> None:
     """Signals that reach Java and the workers too: exit code 130, no process left, and finally every record once."""
-    make_folder(tmp_path, files=40, delay_s=0.1)
+    make_folder(tmp_path, files=40 if IS_NIGHTLY else 24, delay_s=0.1)
     with watched(tmp_path):
-        for send in (to_every_process, to_the_group(signal.SIGINT)):
+        for send in by_day(1, (to_every_process, to_the_group(signal.SIGINT))):
             before = len(published_records(tmp_path))
             assert stop_in_the_middle(tmp_path, send, *options) == 130
             assert [path for path in (tmp_path / "out").rglob("*") if path.name[0] == "."] == []

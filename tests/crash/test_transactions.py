@@ -37,7 +37,7 @@ from tests.faulty import Faults, InjectedPause
 from tests.nightly import IS_NIGHTLY, by_day
 
 MOST_CALLS = 500
-STEPS = {"delta": 10, "iceberg": 32, "parquet": 10, "database": 10, "delta-groups": 32, "iceberg-groups": 64}
+STEPS = {"delta": 20, "iceberg": 64, "parquet": 20, "database": 20, "delta-groups": 64, "iceberg-groups": 128}
 """Of the many changes of slow tables one in so many is tried, and all of them every night. 3 does not divide it, so
 that some have two deaths."""
 

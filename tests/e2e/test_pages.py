@@ -155,6 +155,7 @@ def test_each_screen_is_drawn_at_both_sizes(site: Site, page: Any, app: str) -> 
             require_sound(page, screen)
 
 
+@pytest.mark.nightly
 def test_states_of_apps_are_said_in_words(site: Site, page: Any) -> None:
     """The fleet page shows which app is finished, killed or running, and that bytes add up."""
     show(page, site.address(""))
@@ -218,6 +219,7 @@ def test_what_was_not_looked_at_is_not_called_missing(site: Site, page: Any, mon
         assert page.get_by_text("Look in older windows").count() == 1
 
 
+@pytest.mark.nightly
 def test_the_keyboard_reaches_everything(site: Site, page: Any) -> None:
     """The first Tab offers to skip, arrows move in lists, Enter opens, Escape closes and gives the focus back."""
     show(page, site.address("finished", "windows"))

@@ -17,6 +17,7 @@ from dagflow.execution.program import Program
 from dagflow.execution.stalls import StallLimits
 from dagflow.runtime.local import LocalRuntime
 from tests.cli.processes import PATIENCE_S
+from tests.nightly import by_day
 from tests.runtime.bad_operators import DYING, HARMLESS, INTERRUPTING, Misbehaving
 from tests.runtime.runtime_contract import (
     TEXTS,
@@ -60,7 +61,7 @@ class TestLocalRuntime(ProcessesContract):
         require_failure_is_reported(start, tmp_path, how, INTERRUPTING[how][1])
 
 
-@pytest.mark.parametrize("how", DYING)
+@pytest.mark.parametrize("how", by_day(2, DYING))
 def test_an_operator_that_ends_its_process_is_named(start: Start, tmp_path: Path, how: str) -> None:
     """A process that dies each time ends the run with operator and file."""
     program = Program.of("app", exchanging_plan(), {**operators_of(tmp_path), "lines": Misbehaving(how=how)})
@@ -78,7 +79,7 @@ def test_the_signal_is_named_where_two_processes_die_at_once(start: Start, tmp_p
         start(program).submit(window(TEXTS)).result(PATIENCE_S)
 
 
-@pytest.mark.parametrize("how", HARMLESS)
+@pytest.mark.parametrize("how", by_day(2, HARMLESS))
 def test_odd_but_harmless_operators_do_their_work(start: Start, tmp_path: Path, how: str) -> None:
     """Forks, threads and closed streams of an operator do not touch the runtime."""
     program = Program.of("app", exchanging_plan(), {**operators_of(tmp_path), "lines": Misbehaving(how=how)})

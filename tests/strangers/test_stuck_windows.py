@@ -27,6 +27,7 @@ from dagflow.storage.context import StorageContext
 from dagflow.testing.faults import InjectedCrash
 from operators.sink.table_writer import TableWriter
 from tests.faulty import Faults, FaultyTarget
+from tests.nightly import by_day
 from tests.runs.test_table_remedies import catalog_in
 
 APP = """
@@ -238,7 +239,7 @@ LOSING = [put_a_directory_there, put_a_file_there, remove_the_table, put_another
 """What takes rows with it that wait for the table."""
 
 
-@pytest.mark.parametrize(("kind", "change", "form"), CASES)
+@pytest.mark.parametrize(("kind", "change", "form"), by_day(5, CASES))
 def test_a_decided_window_that_its_table_cannot_take_gets_out(
     tmp_path: Path, kind: str, change: Change, form: str
 ) -> None:

@@ -52,7 +52,7 @@ class TestLongEntries(RegexContract):
     longest = 4 if IS_NIGHTLY else 3
 
 
-@pytest.mark.parametrize("length", by_day(2, range(4, 8)))
+@pytest.mark.parametrize("length", by_day(1, [6, 4, 5, 7]))
 def test_the_last_byte_that_the_pattern_sees_may_be_of_a_newline(length: int) -> None:
     """At every cut, and however much is read at a time, a line of about max_record bytes before CR LF is one line."""
     content = b"9\r\n" + b"a" * (length - 1) + b"9\r\nb\r\n"
