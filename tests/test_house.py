@@ -49,8 +49,9 @@ def calls(paths: list[Path], *names: str) -> Iterator[tuple[str, ast.Call]]:
     last = {name.rpartition(".")[2] for name in names}
     for path in paths:
         for node in nodes_of(path):
-            is_alike = isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in last
-            if is_alike and ast.unparse(node.func) in names:
+            if not isinstance(node, ast.Call):
+                continue
+            if getattr(node.func, "attr", getattr(node.func, "id", "")) in last and ast.unparse(node.func) in names:
                 yield f"{path}:{node.lineno}", node
 
 

@@ -77,7 +77,7 @@ FORMATS = [
             ("lines", 17 * MIB + 1),
             ("json_lines", 2),
             ({"type": "csv", "header": False, "columns": ["a"]}, 2),
-            ({"type": "regex", "pattern": "[{]"}, 2),
+            ({"type": "regex", "pattern": "[{]", "max_record": 40 * MIB}, 2),
             ("escaped_lines", 17 * MIB + 1),
         ]
     ),
