@@ -132,21 +132,22 @@ class Segment:
         version, keys, gone, held = msgpack.decode(
             self.data, type=tuple[int, list[Any], list[Any], Raw], ext_hook=decode_key
         )
+        url = f"segments/{self.name}" if self.name else "journal"
         if version != _VERSION:
-            raise self._error(
-                f"keyed state of version {version} is unknown here, version {_VERSION} is known", "of dagflow "
+            raise JournalError(
+                f"keyed state of version {version} is unknown here, version {_VERSION} is known",
+                url=url,
+                hint=f"run the version of dagflow that wrote it, or {START_OVER}",
             )
         try:
             values = decode_values(held, value_type)
         except ValidationError as error:
-            raise self._error(
-                f"keyed state has values of another form than {shown_type(value_type)}: {error}"
+            raise JournalError(
+                f"keyed state has values of another form than {shown_type(value_type)}: {error}",
+                url=url,
+                hint=f"run the version that wrote it, or {START_OVER}",
             ) from error
         return dict(zip(with_one_nan(keys), values, strict=True)), with_one_nan(gone)
-
-    def _error(self, message: str, of: str = "") -> JournalError:
-        url = f"segments/{self.name}" if self.name else "journal"
-        return JournalError(message, url=url, hint=f"run the version {of}that wrote it, or {START_OVER}")
 
 
 @dataclass(frozen=True, slots=True)
