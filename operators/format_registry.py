@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from dagflow.api.properties import HasProperties, PropertyPartError, PropertyTextError, expectation, property_model
 from dagflow.errors import text_of
+from dagflow.plugins import plugin_path, plugins
 from dagflow.suggestions import did_you_mean
 
 T = TypeVar("T", bound=HasProperties)
@@ -22,11 +23,13 @@ class FormatRegistry(Generic[T]):
         base: The class that all of them extend.
         class_paths: The dotted path of each built-in class, by its name in YAML. A module is imported when its
             class is asked for.
+        group: The group of entry points by which installed packages bring more.
     """
 
-    def __init__(self, base: type[T], class_paths: Mapping[str, str]) -> None:
+    def __init__(self, base: type[T], class_paths: Mapping[str, str], group: str) -> None:
         self.base = base
         self.class_paths = class_paths
+        self.group = group
 
     def find(self, name: str) -> type[T]:
         """The class of a name.
@@ -37,11 +40,14 @@ class FormatRegistry(Generic[T]):
         Raises:
             ValueError: No class has the name; the message gives the nearest one.
         """
-        if name not in self.class_paths and "." not in name:
-            known = ", ".join(sorted(self.class_paths))
-            hint = did_you_mean(name, self.class_paths) or ";"
-            raise ValueError(f"there is no format '{name}'{hint} formats: {known}, or a dotted path")
-        found = imported("format", self.class_paths.get(name, name))
+        path = self.class_paths.get(name) or (name if "." in name else plugin_path(self.group, name))
+        if path is None:
+            choices = {*self.class_paths, *plugins(self.group)}
+            hint = did_you_mean(name, choices) or ";"
+            raise ValueError(
+                f"there is no format '{name}'{hint} formats: {', '.join(sorted(choices))}, or a dotted path"
+            )
+        found = imported("format", path)
         if not (isinstance(found, type) and issubclass(found, self.base)):
             raise ValueError(f"format '{name}' is not a subclass of {self.base.__name__}")
         if missing := ", ".join(sorted(getattr(found, "__abstractmethods__", ()))):
@@ -86,8 +92,10 @@ class FormatRegistry(Generic[T]):
         return f"format '{name}' has no option '{option}'{hint} it takes: {', '.join(takes)}"
 
     def classes(self) -> dict[str, type[T]]:
-        """The built-in classes by name."""
-        return {name: self.find(name) for name in self.class_paths}
+        """The classes by name: built-in ones, and those of installed packages that can be imported."""
+        loaded = {plugin.name: plugin.loaded for plugin in plugins(self.group).values()}
+        more = {name: cls for name, cls in loaded.items() if isinstance(cls, type) and issubclass(cls, self.base)}
+        return {**more, **{name: self.find(name) for name in self.class_paths}}
 
     def json_schema(self) -> dict[str, Any]:
         """JSON Schema of the values that make accepts, for editors."""

@@ -21,6 +21,7 @@ from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.properties import Columns, Count, Millis, Paths, Size, Variants, property_model
 from dagflow.api.regular_expressions import Pattern
 from dagflow.errors import SpecError
+from dagflow.plugins import plugins
 from dagflow.spec.app_spec import Endpoint, OperatorSpec
 from dagflow.spec.class_lookup import DESCRIBED, OPERATOR, POLICY, built_in, find_class, search_path_of
 from dagflow.spec.graph_reader import Graph, GraphReader, Module
@@ -115,7 +116,13 @@ class ClassInfo:
 
 
 def describe_operators() -> list[ClassInfo]:
-    return [describe(cls, name) for name, cls in sorted(built_in(OPERATOR).items())]
+    """The operators with a short name; the summary of one that an installed package brings names that package."""
+    own = plugins("operators")
+    found = [describe(cls, name) for name, cls in sorted(built_in(OPERATOR).items())]
+    return [
+        replace(each, summary=f"{each.summary} (package {own[each.name].package})") if each.name in own else each
+        for each in found
+    ]
 
 
 def describe_partitioners() -> list[ClassInfo]:

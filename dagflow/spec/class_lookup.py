@@ -21,6 +21,7 @@ from typing import Any
 
 from dagflow.api.operator import Operator
 from dagflow.api.partitioning import PartitionPolicy, StreamCodec
+from dagflow.plugins import plugins
 from dagflow.spec.problems import quoted, shortened
 from dagflow.storage.base import Backend
 from dagflow.suggestions import did_you_mean, nearest
@@ -81,8 +82,10 @@ class UnknownClassError(Exception):
 
 @cache
 def built_in(kind: Kind) -> dict[str, type[Any]]:
+    """The classes of a kind with a short name: those of the library, and of installed packages."""
     module = importlib.import_module(LIBRARY)
-    found = {name: getattr(module, name) for name in sorted(module.__all__)}
+    found = {plugin.name: plugin.loaded for plugin in plugins("operators").values()}
+    found |= {name: getattr(module, name) for name in sorted(module.__all__)}
     return {name: value for name, value in found.items() if inspect.isclass(value) and kind.accepts(value)}
 
 
@@ -166,6 +169,8 @@ def _find_built_in(name: str, kind: Kind) -> type[Any]:
     library = importlib.import_module(LIBRARY)
     # One by one, so that checking an app loads only what the app uses.
     found = getattr(library, name) if name in library.__all__ else None
+    if found is None and (plugin := plugins("operators").get(name)) is not None:
+        found = _class_of(plugin.path, (), kind)
     if inspect.isclass(found) and kind.accepts(found):
         return found
     names = built_in(kind)

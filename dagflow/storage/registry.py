@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Final
 
 from dagflow.errors import StorageError
+from dagflow.plugins import plugin_path, plugins
 from dagflow.storage.base import Backend
 from dagflow.storage.location import scheme_of
 from dagflow.storage.options import FAMILIES, StorageOptions, backend_option
@@ -33,7 +34,7 @@ def backend_of(url: str, options: StorageOptions) -> Backend:
     scheme = scheme_of(url)
     name = backend_option(options, scheme)
     if not name:
-        return _class_of(BACKENDS.get(scheme, ANY_OTHER))(scheme, options)
+        return _class_of(BACKENDS.get(scheme) or plugin_path("stores", scheme) or ANY_OTHER)(scheme, options)
     try:
         backend_class = _class_of(name)
     except (ImportError, AttributeError, ValueError) as error:
@@ -46,7 +47,7 @@ def known_protocols() -> list[str]:
     """The protocols that options can be given for."""
     # Heavy: only apps with options pay for the import of fsspec.
     known = import_module(f"{_BUILT_IN}.fsspec.client").available_protocols()
-    return sorted({*known, *BACKENDS, *(name for family in FAMILIES for name in family)} - {""})
+    return sorted({*known, *BACKENDS, *plugins("stores"), *(name for family in FAMILIES for name in family)} - {""})
 
 
 def _class_of(name: str) -> Callable[[str, StorageOptions], Backend]:

@@ -20,6 +20,7 @@ from dagflow.api.records import RecordBatch
 from dagflow.api.transactions import FileTarget, MergeOperators, TransactionalSink
 from dagflow.errors import DagflowError
 from dagflow.metrics.names import IGNORED_VALUES, RESCUED_VALUES
+from dagflow.plugins import plugin_path, plugins
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import relocated
 from operators.column_names import require_names
@@ -136,8 +137,9 @@ class TableWriter(RecordRefusing, TransactionalSink):
     def check_properties(self) -> None:
         """Find the kind of table, and make its location absolute now: executors have another working directory."""
         kind, colon, location = self.table.partition(":")
-        if not any(form.startswith(f"{kind}:") for form in TABLE_KINDS) or not colon or not location:
-            first, *others = _FORMS
+        is_known = any(form.startswith(f"{kind}:") for form in TABLE_KINDS) or plugin_path("targets", kind) is not None
+        if not colon or not location or not is_known:
+            first, *others = [*_FORMS, *(f"{name}:LOCATION" for name in plugins("targets"))]
             kinds = f"{', '.join([f'{first}, as in delta:out/orders', *others])} or {_LAST_FORM}"
             raise ValueError(f"table takes {kinds}; got {self.table!r}")
         if len(set(self.partition_by)) < len(self.partition_by):

@@ -16,6 +16,7 @@ from dagflow.cli.progress import operators_silenced
 from dagflow.cli.scaffold.app_guess import AppGuess, FileHead, guess_app, plan_of, read_heads, require_read
 from dagflow.cli.scaffold.app_text import MODULE_FILE, SCHEMA_FILE, app_text, operator_name, operator_text, target_of
 from dagflow.cli.scaffold.format_guess import FormatGuess
+from dagflow.cli.scaffold.plugin_text import plugin_files
 from dagflow.cli.shared_options import Settings
 from dagflow.engine.preview import preview
 from dagflow.engine.preview_chain import PreviewOptions
@@ -40,7 +41,7 @@ _IGNORED = "/journal/\n/rejects/\n/.dagflow/\n__pycache__/\n"
 
 
 @click.command("init")
-@click.argument("directory", metavar="DIR")
+@click.argument("directory", metavar="DIR", required=False)
 @click.option("--from", "location", metavar="FILES", help="A file, directory, glob or URL to read; default: a sample.")
 @click.option(
     "--to",
@@ -54,13 +55,22 @@ _IGNORED = "/journal/\n/rejects/\n/.dagflow/\n__pycache__/\n"
     metavar="NAME",
     help=f"Add an operator of your own, the class NAME in {MODULE_FILE}: it passes records on unchanged.",
 )
+@click.option(
+    "--plugin", metavar="NAME", help="Write a package instead, which adds a format and an operator to dagflow."
+)
 @click.pass_obj
-def command(settings: Settings, directory: str, location: str | None, to: str, operator: str | None) -> int:
+def command(
+    settings: Settings, directory: str | None, location: str | None, to: str, operator: str | None, plugin: str | None
+) -> int:
     """Write an app into DIR that reads files; their format, columns and types are detected.
 
     Reads the beginnings of a few files, decompressed; changes none. Comments in the app give the reason for each
     decision.
     """
+    if plugin is not None:
+        return _write_plugin(Path(directory or plugin), plugin)
+    if directory is None:
+        raise click.UsageError("missing argument DIR")
     folder = Path(directory)
     target_of(to)  # before anything is read or written
     if operator is not None:
@@ -96,6 +106,18 @@ def command(settings: Settings, directory: str, location: str | None, to: str, o
         is_inside = is_local(path) and not path.startswith("/") and first not in ("", ".", "..")
         _write(folder, ".gitignore", (f"/{first}/\n" if is_inside else "") + _IGNORED)
     _report(folder, guess, has_test=_write_case(folder, text, guess, to), has_operator=operator is not None)
+    return 0
+
+
+def _write_plugin(folder: Path, name: str) -> int:
+    if not re.fullmatch(r"[a-z](-?[a-z0-9])*", name):
+        raise click.UsageError(f"--plugin takes small letters, digits and '-', as in acme-logs; got {name!r}")
+    if folder.exists() and any(folder.iterdir()):
+        raise DagflowError(f"{folder} is not empty, and stays as it is", hint="give another directory")
+    for file, text in plugin_files(name):
+        _write(folder, file, text)
+    output.result(f"{folder}: a package with the format {name} and an operator")
+    output.note(f"next: cd {shlex.quote(str(folder))} && pip install -e . && python -m pytest")
     return 0
 
 

@@ -33,6 +33,7 @@ RECORD_FORMATS = FormatRegistry(
         "avro": "operators.reader.formats.avro.Avro",
         "excel": "operators.reader.formats.excel.Excel",
     },
+    group="formats",
 )
 """The built-in record formats. One more is a file in this package and a line here."""
 

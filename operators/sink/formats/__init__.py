@@ -19,6 +19,7 @@ SINK_FORMATS = FormatRegistry(
         "csv": "operators.sink.formats.csv.CsvSink",
         "parquet": "operators.sink.formats.parquet.ParquetSink",
     },
+    group="sink_formats",
 )
 """The built-in output formats. One more is a file in this package and a line here."""
 

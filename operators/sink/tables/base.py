@@ -12,6 +12,7 @@ import pyarrow as pa
 from dagflow.api.context import OperatorContext
 from dagflow.api.records import RecordBatch
 from dagflow.errors import DagflowError
+from dagflow.plugins import plugin_path
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import is_local
 from dagflow.storage.partition_names import NAME_BYTES, partition_name
@@ -250,7 +251,10 @@ def table_class(kind: str) -> type[Table]:
         LookupError: There is no such kind.
     """
     paths = {form.partition(":")[0]: path for form, path in TABLE_KINDS.items()}
-    return cast(type[Table], imported("table", paths[kind]))
+    path = paths.get(kind) or plugin_path("targets", kind)
+    if path is None:
+        raise LookupError(kind)
+    return cast(type[Table], imported("table", path))
 
 
 def require_types(table: Table, shape: TableShape, expected: pa.Schema) -> None:
