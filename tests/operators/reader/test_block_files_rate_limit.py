@@ -15,6 +15,7 @@ from dagflow.api.context import OperatorContext
 from dagflow.engine.run import run
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
+from dagflow.storage.file_kinds import KIND_BYTES
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.files.small_file_batch import SmallFileBatch
 from operators.reader.block_files import PIECE_S, BlockFiles, RateLimitedFile, RateLimiter
@@ -190,7 +191,7 @@ def test_what_is_read_twice_is_paid_for_twice(tmp_path: Path, on_error: OnError,
     """The store gives a compressed file twice: for the check that it is sound, and for its records."""
     path = tmp_path / "a.gz"
     path.write_bytes(gzip.compress(bytes(range(256)) * 40))
-    size, head_bytes, watch = path.stat().st_size, 10, ClockMovedByWaits()
+    size, head_bytes, watch = path.stat().st_size, KIND_BYTES, ClockMovedByWaits()
     limiter = RateLimiter(1000, watch.now, watch.wait)
     context = OperatorContext()
     files = BlockFiles(context.storage, limiter)
