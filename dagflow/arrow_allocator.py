@@ -4,7 +4,7 @@ import os
 import sys
 
 _ALLOCATOR = "ARROW_DEFAULT_MEMORY_POOL"
-_TASKS = {"pyspark.worker", "dagflow.runtime.worker_server"}
+_TASKS = {"pyspark.daemon", "pyspark.worker", "dagflow.runtime.daemon", "dagflow.runtime.worker_server"}
 
 if _ALLOCATOR not in os.environ and _TASKS.isdisjoint(sys.orig_argv):
     # Arrow chooses its allocator while it is imported, and its Parquet writer never asks again. Arrow's own allocator

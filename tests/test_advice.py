@@ -321,6 +321,9 @@ FOLLOWED = {
     "name an interpreter that is on all hosts": BEFORE,
     "name the checkpoint of an app that was run": BEFORE,
     "raise the limit, such as with: ulimit": BEFORE,
+    "install another: pip install": "runtime/test_spark_versions.py::"
+    "test_another_version_is_refused_by_its_number_before_java_starts",
+    "unset SPARK_HOME": "runtime/test_spark_versions.py::test_a_spark_home_of_another_version_is_refused",
     "start the script with python": "runtime/test_start_checks.py::"
     "test_a_script_of_spark_submit_is_advised_to_start_without_it",
     "stop it first with spark.stop()": "runtime/test_start_checks.py::"

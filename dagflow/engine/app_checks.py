@@ -30,7 +30,8 @@ from dagflow.plan.accumulators import wants_to_follow
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.placement import PlacedApp
 from dagflow.runtime.java import use_java
-from dagflow.runtime.probe import NEEDED, RunLocations, version_numbers
+from dagflow.runtime.probe import NEEDED, RunLocations
+from dagflow.runtime.spark_versions import require_version, version_numbers
 from dagflow.runtime.start_checks import require_open_files
 from dagflow.spec.spark_master import SparkMaster
 from dagflow.storage.context import StorageContext
@@ -205,7 +206,6 @@ def _executors(app: LogicalPlan, collector: LocationCollector) -> str:
         runtime.close()
 
 
-SPARK_VERSION = "4.3"
 LEAST_FREE_BYTES = 256 << 20
 """Free space below which a disk is full in no time."""
 
@@ -247,21 +247,18 @@ def machine_checks() -> Iterator[MachineCheck]:
 
 
 def _packages() -> str:
-    needed = {**NEEDED, "pyspark": SPARK_VERSION}
-    found = {name: _version(name) for name in needed}
+    spark = require_version()
+    found = {name: _version(name) for name in NEEDED}
     wrong = [
         f"{name} {found[name] or 'is not there'}, and {least} or newer is needed"
-        for name, least in needed.items()
+        for name, least in NEEDED.items()
         if version_numbers(found[name]) < version_numbers(least)
     ]
-    spark = found["pyspark"]
-    if spark and version_numbers(spark)[:2] > version_numbers(SPARK_VERSION):
-        wrong.append(f"pyspark {spark}, and {SPARK_VERSION} is needed")
     if wrong:
         raise DagflowError("; ".join(wrong), hint="install dagflow again: pip install --upgrade dagflow")
     lacking = [name for name in OPTIONAL if not _version(name)]
     more = f"; not there, and needed for some files or stores only: {', '.join(lacking)}" if lacking else ""
-    return ", ".join(f"{name} {found[name]}" for name in ("pyspark", "pyarrow", "numpy")) + more
+    return f"pyspark {spark}, pyarrow {found['pyarrow']}, numpy {found['numpy']}{more}"
 
 
 def _version(name: str) -> str:

@@ -40,6 +40,7 @@ from dagflow.runtime.local import start_local
 from dagflow.runtime.probe import RunLocations
 from dagflow.runtime.scratch import sweep
 from dagflow.runtime.spark_process import SparkProcess, spark_log
+from dagflow.runtime.spark_versions import require_version
 from dagflow.runtime.start_checks import require_no_context, require_no_submission
 from dagflow.runtime.task_server import TaskServer
 from dagflow.spec.spark_master import SparkMaster
@@ -310,6 +311,7 @@ def open_journal(app: LogicalPlan, store: ObjectStore, source: str = "", text: s
 def require_startable(options: RunOptions, runtime: RuntimeFactory | None) -> None:
     """Refuse a run on Spark where Spark cannot start, before anything is planned."""
     if runtime is None and options.workers is None:
+        require_version()
         require_no_submission()
         require_no_context()
 

@@ -1,6 +1,6 @@
 """Spark's Python daemon, which imports what every task needs once, before it forks the processes that run tasks.
 
-Started by Spark as `python -m dagflow.runtime.daemon pyspark.worker`, on the driver's own host and with its Python.
+Started by Spark as `python -m dagflow.runtime.daemon`, on the driver's own host and with its Python.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def main() -> None:
     """Import the modules that tasks need, and serve Spark until it closes the standard input."""
     sys.path[:] = unpacked(sys.path, Path(os.environ.get("SPARK_HOME", "")))
     with shared_imports():
-        for module in (sys.argv[1], "dagflow.execution.task"):
+        for module in ("pyspark.worker", "dagflow.execution.task"):
             importlib.import_module(module)
     runpy.run_module("pyspark.daemon", run_name="__main__")
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from dagflow.errors import CredentialsError, DagflowError, StorageError
 from dagflow.execution.program import Program
+from dagflow.runtime.spark_versions import version_numbers
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
 from dagflow.storage.pending import PendingFile
@@ -105,11 +106,6 @@ class ExecutorReport:
                     "store",
                 )
         return None
-
-
-def version_numbers(version: str) -> tuple[int, ...]:
-    """The first three numbers of a version, comparable like versions; empty for an empty version."""
-    return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
 
 
 def _sample(path: str) -> str:

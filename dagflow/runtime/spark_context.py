@@ -19,7 +19,6 @@ from typing import Any
 import pyspark.util
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # ships no types
 from pyspark import SparkConf, SparkContext
-from pyspark.accumulators import AccumulatorTCPServer, AccumulatorUnixServer
 from pyspark.errors import PySparkException
 
 from dagflow.errors import DagflowError
@@ -29,10 +28,7 @@ from dagflow.runtime.spark_process import JavaEndedError, SparkProcess, variable
 from dagflow.runtime.spark_settings import JAVA_OPTIONS, LOCAL_JAVA, process_settings, protection, require_secret
 from dagflow.runtime.start_checks import reason_in, require_no_context
 
-# dagflow uses no accumulators, and the job that fails reports the end of the JVM. PySpark would also print a traceback,
-# in these servers and where pickling calls the JVM.
-for _server in (AccumulatorTCPServer, AccumulatorUnixServer):
-    _server.handle_error = lambda *_: None  # type: ignore[method-assign]  # the hook that socketserver offers
+# The job that fails reports the end of the JVM. PySpark would also print a traceback where pickling calls the JVM.
 pyspark.util.print_exec = lambda stream: None
 
 
@@ -63,6 +59,8 @@ def start_context(
         undo.pop_all()
     opened: Any = context
     opened.process = process  # for stop_context
+    # dagflow uses no accumulators, and their server would print a traceback at the end of the JVM.
+    opened._accumulatorServer.handle_error = lambda *_: None
     return context
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import importlib.util
 import os
 import shlex
 import signal
@@ -21,6 +20,7 @@ from typing import Any
 from dagflow.runtime.process_log import ProcessLog
 from dagflow.runtime.scratch import SHORT_DIRECTORIES, Scratch, sweep
 from dagflow.runtime.spark_settings import process_variables
+from dagflow.runtime.spark_versions import installed_spark
 from dagflow.runtime.start_checks import require_open_files, require_space, unwritable_log
 
 _SOCKET_PATH_BYTES = 64
@@ -89,13 +89,14 @@ class SparkProcess:
         return self._scratches[-1].path
 
     def _launched(self) -> subprocess.Popen[bytes]:
+        home = os.environ.get("SPARK_HOME") or str(installed_spark())
         file = self._scratch / "spark.properties"
-        file.write_text(
-            "".join(f"{_escaped(key)}={_escaped(value)}\n" for key, value in self.settings.items()), "utf-8"
+        file.write_bytes(
+            _defaults(home)
+            + "".join(f"{_escaped(key)}={_escaped(value)}\n" for key, value in self.settings.items()).encode()
         )
         # Java keeps its counters in /tmp, regardless of its settings; there each of them is a file of its own.
         options = [f"-Djava.io.tmpdir={self._scratch}", "-XX:-UsePerfData"]
-        home = os.environ.get("SPARK_HOME") or _installed_spark()
         environ = {
             **os.environ,
             **self.variables,
@@ -110,7 +111,7 @@ class SparkProcess:
         if directories := os.environ.get(_LOCAL_DIRS):
             environ[_LOCAL_DIRS] = self._inside(directories)
         submit = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
-        command = [f"{home}/bin/spark-submit", "--properties-file", str(file), "--load-spark-defaults", *submit]
+        command = [f"{home}/bin/spark-submit", "--properties-file", str(file), *submit]
         log = None if self._log is None else self._log.descriptor
         try:
             # Java ends with the pipe to its standard input, also where this process is killed.
@@ -205,15 +206,20 @@ def spark_log(app: str) -> Path:
     return Path(".dagflow") / f"{app}.spark.log"
 
 
+def _defaults(home: str) -> bytes:
+    """Spark's own file of settings, to be followed by others that count more.
+
+    Spark 4 could read it beside the file of a run; every version reads one file, of which the last line counts.
+    """
+    try:
+        # The empty line ends a last line that continues.
+        return Path(os.environ.get("SPARK_CONF_DIR") or f"{home}/conf", "spark-defaults.conf").read_bytes() + b"\n\n"
+    except OSError:
+        return b""
+
+
 def _escaped(text: str) -> str:
     return "".join(f"\\u{ord(letter):04x}" if letter in "\\=:#! \t\n\r\f" else letter for letter in text)
-
-
-def _installed_spark() -> str:
-    spec = importlib.util.find_spec("pyspark")
-    if spec is None or spec.origin is None:
-        raise FileNotFoundError("there is no Python package pyspark")
-    return os.path.dirname(spec.origin)
 
 
 def _disconnect(gateway: Any) -> None:

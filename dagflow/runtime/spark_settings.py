@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 
 from dagflow.errors import DagflowError
 from dagflow.runtime.java import archive_options, use_java
+from dagflow.runtime.spark_versions import require_version
 from dagflow.spec.spark_master import MASTER_SETTING, SparkMaster
 
 SETTINGS = {
@@ -122,6 +123,7 @@ def settings_for(master: str, conf: Mapping[str, str]) -> dict[str, str]:
 
 def process_settings(app: str, master: str, conf: Mapping[str, str]) -> dict[str, str]:
     """The settings of a Java process for an app; conf takes precedence over dagflow's, except over the master."""
+    require_version()
     cores = SparkMaster.parse(master).local_tasks
     settings = settings_for(master, conf)
     if cores:

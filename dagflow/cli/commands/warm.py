@@ -7,6 +7,7 @@ import time
 import click
 
 from dagflow.cli import output
+from dagflow.runtime.spark_versions import require_version
 
 
 @click.command("warm")
@@ -15,6 +16,7 @@ def command() -> int:
 
     It takes half a minute and 105 MB. Repeat it after you have installed another Java or another PySpark.
     """
+    require_version()
     # Here, because no other command imports Spark before it needs it.
     from dagflow.runtime.spark_context import keep_classes
 

@@ -1,0 +1,81 @@
+"""Runs on each version of Spark in the range, and a refusal of every other one."""
+
+from __future__ import annotations
+
+import configparser
+import os
+import subprocess
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from dagflow.errors import DagflowError
+from dagflow.runtime.spark_versions import NEWEST, OLDEST, RANGE, require_version
+from tests.cli.commands.inspected_app import folder
+from tests.cli.processes import PATIENCE_S, dagflow_command, environment
+from tests.nightly import by_day
+
+__all__ = ["folder"]
+
+ROOT = Path(__file__).parents[2]
+PYTHONS = os.environ.get("DAGFLOW_SPARK_PYTHONS", "")
+"""Interpreters whose packages have other versions of PySpark, separated as in PATH."""
+
+
+def test_setup_cfg_has_the_same_range() -> None:
+    """With dagflow, pip keeps a PySpark in the range; the message for another one names the range."""
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    assert RANGE in setup["options"]["install_requires"].replace(" ", "").splitlines()
+    assert (f"pyspark>={OLDEST}", f"4.{int(NEWEST[2:]) + 1}") == tuple(RANGE.split(",<"))
+
+
+@pytest.mark.parametrize("version", by_day(1, ["3.5.4", "4.4.0.dev1"]))
+def test_another_version_is_refused_by_its_number_before_java_starts(folder: Path, version: str) -> None:
+    """By doctor and a run alike, also where PySpark is in an archive, as under spark-submit; it is not imported."""
+    with zipfile.ZipFile(folder / "pyspark.zip", "w") as archive:
+        archive.writestr("pyspark/__init__.py", "raise ImportError")
+        archive.writestr("pyspark/version.py", f'__version__: str = "{version}"\n')
+    path = os.pathsep.join([str(folder / "pyspark.zip"), environment()["PYTHONPATH"]])
+    message = f"PySpark is {version}, and dagflow runs on {OLDEST} to {NEWEST}\n"
+    done = dagflow_command(["doctor"], cwd=folder, PYTHONPATH=path)
+    assert (done.returncode, f"wrong  packages: {message}" in done.stdout) == (1, True)
+    done = dagflow_command(["run", "app.yaml", "-q"], cwd=folder, PYTHONPATH=path)
+    assert done.returncode == 1
+    assert done.stderr.startswith(message) and f"pip install '{RANGE}'" in done.stderr
+    assert list((folder / ".dagflow").glob("*.spark.log")) == []
+    done = dagflow_command(["run", "app.yaml", "-q", "--local"], cwd=folder, PYTHONPATH=path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_spark_home_of_another_version_is_refused(tmp_path: Path) -> None:
+    """PySpark would fail somewhere between Python and Java."""
+    (tmp_path / "jars").mkdir()
+    (tmp_path / "jars" / "spark-core_2.12-3.5.7.jar").touch()
+    with pytest.raises(DagflowError, match=r"in SPARK_HOME \(.*\) is 3\.5\.7\n.*pip install 'pyspark==3\.5\.7'"):
+        require_version({"SPARK_HOME": str(tmp_path)})
+
+
+@pytest.mark.nightly
+@pytest.mark.spark
+@pytest.mark.skipif(not PYTHONS, reason="DAGFLOW_SPARK_PYTHONS names no interpreters; see docs/contributing.md")
+@pytest.mark.parametrize("python", PYTHONS.split(os.pathsep))
+def test_other_versions_keep_the_contract_of_backends(python: str) -> None:
+    """The published bytes are the same."""
+    # Older versions of PySpark leave sockets to the garbage collector.
+    lax = "ignore::pytest.PytestUnraisableExceptionWarning"
+    command = [
+        python,
+        "-m",
+        "pytest",
+        "-q",
+        "-n0",
+        "-W",
+        lax,
+        "-k",
+        "TestSpark",
+        "tests/testing/test_backend_contract.py",
+    ]
+    done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=PATIENCE_S)
+    assert done.returncode == 0, done.stdout
