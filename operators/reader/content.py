@@ -136,7 +136,7 @@ class ContentReader:
         accounting.due += resumed.end - resumed.start
         accounting.complete_until = min(resumed.end, source.size_bytes)
         if problem:
-            accounting.refuse_file(source, resumed, problem, REMEDY)
+            self.format.refuse(source, resumed, accounting, problem, REMEDY)
         else:
             yield from self.format.read(source, resumed, accounting)
         if resumed.end >= UNKNOWN_SIZE:

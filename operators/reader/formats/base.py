@@ -323,6 +323,16 @@ class RecordFormat(HasProperties, ABC):
             StorageError: The source failed.
         """
 
+    def refuse(
+        self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting, reason: str, remedy: str = ""
+    ) -> None:
+        """Refuse a file, for a reason beside its content, in place of reading a block; see ByteAccounting.refuse_file.
+
+        Raises:
+            HeaderError: The reader's port for rejects is not connected.
+        """
+        accounting.refuse_file(source, block, reason, remedy)
+
     def complete_end(self, source: ByteSource) -> int | None:
         """The end of the complete records of a file that may grow.
 

@@ -131,26 +131,32 @@ class Tabular(RecordFormat):
 
     def read(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
         """The rows of the units that begin in a block."""
+        yield from _regrouped(self._read(source, block, accounting))
+
+    def refuse(
+        self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting, reason: str, remedy: str = ""
+    ) -> None:
+        """Refuse the rows of the units that begin in a block: a file may have more rows than bytes."""
+        for _ in self._read(source, block, accounting, reason, remedy):
+            raise AssertionError("a refused file has no records")
+
+    def _read(
+        self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting, reason: str = "", remedy: str = ""
+    ) -> Iterator[RecordBatch]:
         version = (block.url, block.version)
         try:
             known = self._opened[1] if self._opened[0] == version else None
             table, known = self.open_table(source, block, known)
             self._opened = (version, known)
             units = table.units(block)
-            problem = self._problem_with(table.schema)
+            problem = reason or self._problem_with(table.schema)
         except (DagflowError, SourceEndError):
             raise
         except Exception as error:
-            reason = f"the file cannot be read as {self.title}: {clause_of(error)}"
-            accounting.refuse_file(source, block, reason)
+            accounting.refuse_file(source, block, f"the file cannot be read as {self.title}: {clause_of(error)}")
             return
         if problem and accounting.listener is None:
-            accounting.refuse_file(source, block, problem)
-        yield from _regrouped(self._batches(table, units, problem, block, accounting))
-
-    def _batches(
-        self, table: TableFile, units: Iterable[RowUnit], problem: str, block: BlockMetadata, accounting: ByteAccounting
-    ) -> Iterator[RecordBatch]:
+            accounting.refuse_file(source, block, problem, remedy)
         for unit in units:
             accounting.count_bytes(unit.end - unit.start)
             if problem and unit.rows:

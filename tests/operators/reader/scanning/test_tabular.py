@@ -184,3 +184,14 @@ def test_text_that_is_not_utf_8_refuses_its_row_alone() -> None:
     rows, rejects = read(written(pa.table({"n": [1, 2, 3, 4], "text": texts})))
     assert rows == [{"n": 1, "text": "a"}, {"n": 3, "text": None}, {"n": 4, "text": "é"}]
     assert rejects == [(1, 0, "column 'text' (string): \"b'\\\\xff'\" is not UTF-8: invalid start byte")]
+
+
+def test_a_file_with_more_rows_than_bytes_is_refused_with_all_of_them() -> None:
+    """The rows of a reject are read again once the reason is gone: those behind its bytes as well."""
+    content = written(pa.table({"a": pa.array([7] * 50_000)}), row_group_size=20_000)
+    made, refused = RECORD_FORMATS.make("parquet"), list[bytes]()
+    accounting = ByteAccounting("a.parquet", Counter(), refused.append)
+    made.refuse(MemorySource(content), block_of(content, 0, len(content)), accounting, "its path lacks a column")
+    assert len(content) < 50_000
+    assert sum(json.loads(reject)["length"] for reject in refused) == 50_000
+    assert accounting.covered == len(content)
