@@ -104,7 +104,6 @@ class Forking(FileSplitterInput):
 """
 
 
-@pytest.mark.nightly
 @also_on_spark
 def test_an_operator_of_the_driver_that_forks_leaves_one_driver(tmp_path: Path, options: Sequence[str]) -> None:
     """Each child is ended where it comes back from the operator, and says so; nothing is done twice."""

@@ -165,7 +165,6 @@ class ArchiveReadCounter:
         return self._store.read(name)
 
 
-@pytest.mark.nightly
 def test_large_windows_are_not_held_till_there_are_many(tmp_path: Path) -> None:
     """Neither before they are archived nor, all at once, to be folded; and every one is found."""
     inner = StorageContext.default().objects(str(tmp_path))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,9 @@ from dagflow.plan.load import check, load_app
 from dagflow.plan.placement import place
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.spec.class_description import describe_module
+from dagflow.spec.graph_reader import MAX_OPERATORS, GraphReader
+from dagflow.spec.problems import Place, Problems
+from dagflow.spec.yaml_tree import Environment, Mapping, MappingEntry, Scalar
 from tests.engine.dags import lines
 
 APP = """\
@@ -150,6 +154,22 @@ def test_nothing_follows_from_a_port_that_a_module_does_not_expose(tmp_path: Pat
     """The port inside that was meant is not called loose as well."""
     assert len(problems(tmp_path, app=APP.replace("clean.records", "clean.recrods"))) == 1
     assert len(problems(tmp_path, app=APP.replace("clean.records", "clean.x"))) == 1
+
+
+def test_operators_of_modules_count_as_often_as_they_are_used(tmp_path: Path) -> None:
+    """Together with those of the app, they have one limit."""
+    operators = "".join(
+        f"  f{number}: {{class: RecordFilter, properties: {{drop: {{prefix: x}}}}}}\n" for number in range(3)
+    )
+    (tmp_path / "three.yaml").write_text(f"operators:\n{operators}")
+    here, problems, file = Place("app.yaml"), Problems(), str(tmp_path / "three.yaml")
+    use = MappingEntry(here, Mapping(here, {"module": MappingEntry(here, Scalar(here, file, file, file))}))
+    reader = GraphReader((), Environment({}), problems, "app.yaml", counter=itertools.count(MAX_OPERATORS - 5))
+    graph = reader.read(Mapping(here, {"first": use, "second": use}), Mapping(here, {}))
+    assert list(graph.operators) == ["first/f0", "first/f1", "first/f2", "second/f0"]
+    assert [str(problem).partition(": ")[2] for problem in problems.found] == [
+        "more than 10000 operators, counting those of modules"
+    ]
 
 
 @pytest.mark.nightly

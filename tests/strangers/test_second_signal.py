@@ -99,8 +99,23 @@ def test_a_run_that_waits_for_ever_ends_with_its_exit_code(folder: Path) -> None
     assert ended_by_two(folder, "run", "app.yaml", "--local", "--workers", "1") == 130
 
 
+def test_validate_that_waits_is_ended_by_the_first_signal(folder: Path) -> None:
+    """It runs code of the app in its main thread."""
+    for name in ("checking", "waiting"):
+        (folder / name).touch()
+    command = [*ENTRY, "validate", "app.yaml"]
+    with subprocess.Popen(command, cwd=folder, env=environment(), stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"hangs\n"
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(timeout=PATIENCE_S / 10) == 130
+        finally:
+            process.kill()
+
+
 @pytest.mark.nightly
 def test_validate_can_be_ended_too(folder: Path) -> None:
-    """It runs code of the app in its main thread."""
+    """By two signals, where a call in C keeps all of Python waiting."""
     (folder / "checking").touch()
     assert ended_by_two(folder, "validate", "app.yaml") == -signal.SIGKILL

@@ -16,7 +16,7 @@ from operators.reader.formats import RECORD_FORMATS
 from operators.reader.formats.base import RecordFormat
 from operators.reader.formats.lines import Lines
 from operators.testing import FormatContract, Records, Rejects, read_cut
-from tests.nightly import IS_NIGHTLY
+from tests.nightly import IS_NIGHTLY, by_day
 from tests.reference.encodings import decoded_records
 
 
@@ -126,10 +126,9 @@ CHARACTERS = [
 """Letters of single bytes and of several; in some encodings the second byte of \u30bd and \u8868 is a backslash."""
 
 
-@pytest.mark.nightly
 def test_every_encoding_of_python_is_either_refused_or_read() -> None:
     """No codec fails in the middle of a run, and no text depends on blocks or on the lines beside it."""
-    for name in sorted(MODULES | set(encodings.aliases.aliases.values())):
+    for name in by_day(8, sorted(MODULES | set(encodings.aliases.aliases.values()))):
         try:
             made = RECORD_FORMATS.make({"type": "lines", "encoding": name})
         except ValueError:
