@@ -112,7 +112,7 @@ def test_one_bad_value_of_thousands_does_not_make_its_column_text(tmp_path: Path
         assert "warning: a.csv: 1 record refused, such as: column 'n' (int64): 'late' is no whole number" in err
         app = (tmp_path / "x" / "app.yaml").read_text()
         assert "n: int64   # such as 0; 1 of 3,000 values is refused: 'late'" in app
-        assert yaml.safe_load(app)["operators"]["reader"]["properties"]["format"]["columns"]["n"] == "int64"
+        assert yaml.safe_load(app)["steps"][1]["read"]["columns"]["n"] == "int64"
         assert invoke("init", "y", "--from", "b.csv")[1].splitlines()[-1] == "    n: string"
 
 
@@ -128,4 +128,4 @@ def test_one_bad_object_of_thousands_does_not_make_lines_of_text(tmp_path: Path)
             True,
         )
         app = yaml.safe_load((tmp_path / "x" / "app.yaml").read_text())
-        assert app["operators"]["reader"]["properties"]["format"] == {"type": "json_lines", "columns": "infer"}
+        assert app["steps"][1]["read"] == {"type": "json_lines", "columns": "infer"}

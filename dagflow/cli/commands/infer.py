@@ -101,7 +101,7 @@ def _of_files(files: str) -> tuple[LogicalPlan, str, bool]:
     columns = tuple(ColumnGuess(each.name, "string", "") for each in declared)
     options = {name: value for name, value in guess.format.options.items() if name != "null_values"}
     format = replace(guess.format, options=options, columns=columns, infers=False)
-    return plan_of(app_text("infer", named, format, "out")), "reader", format.is_tabular
+    return plan_of(app_text("infer", named, format, "out")), "read", format.is_tabular
 
 
 def _of_app(app: AppColumns, settings: Settings) -> tuple[LogicalPlan, str, bool]:

@@ -14,7 +14,14 @@ import click
 from dagflow.cli import output
 from dagflow.cli.progress import operators_silenced
 from dagflow.cli.scaffold.app_guess import AppGuess, FileHead, guess_app, plan_of, read_heads, require_read
-from dagflow.cli.scaffold.app_text import MODULE_FILE, SCHEMA_FILE, app_text, operator_name, operator_text, target_of
+from dagflow.cli.scaffold.app_text import (
+    MODULE_FILE,
+    SCHEMA_FILE,
+    app_text,
+    operator_text,
+    require_operator_name,
+    target_of,
+)
 from dagflow.cli.scaffold.format_guess import FormatGuess
 from dagflow.cli.scaffold.plugin_text import plugin_files
 from dagflow.cli.shared_options import Settings
@@ -74,7 +81,7 @@ def command(
     folder = Path(directory)
     target_of(to)  # before anything is read or written
     if operator is not None:
-        operator_name(operator)
+        require_operator_name(operator)
     for file in (APP_FILE, *([MODULE_FILE] if operator is not None else [])):
         if (folder / file).exists():
             raise DagflowError(f"{folder / file} is there already, and stays as it is", hint="give another directory")
@@ -183,7 +190,7 @@ class FirstRecords:
     @classmethod
     def of(cls, head: FileHead, app: str, format: FormatGuess) -> FirstRecords | None:
         """The records; None where a file cannot be cut, and is long."""
-        limits = PreviewOptions(at="reader.messages", file=head.url, records=_MOST_ROWS + 1)
+        limits = PreviewOptions(at="read.messages", file=head.url, records=_MOST_ROWS + 1)
         offsets = [record.offset for record in require_read(preview(plan_of(app), limits)).records]
         if format.is_tabular and (len(offsets) > _MOST_ROWS or not head.is_whole):
             return None
@@ -244,13 +251,13 @@ def _lines(sample: FirstRecords, format: FormatGuess, to: str) -> Iterator[str]:
     else:
         yield f"      {scalar(f'in/{sample.name}')}:{behind_key(sample.text, 6)}"
     yield "    set:"
-    yield "      splitter.files: in"
+    yield "      files.files: in"
     if not is_inside:
-        yield "      writer.path: out" if kind in ("", "parquet") else f"      writer.table: {scalar(f'{kind}:out')}"
+        yield "      write.path: out" if kind in ("", "parquet") else f"      table.table: {scalar(f'{kind}:out')}"
     if format.has_columns:
-        yield from ("    schema:", "      reader.messages:")
+        yield from ("    schema:", "      read.messages:")
     if format.has_columns or kind:
         yield from ("    rows:", f"      {scalar(place)}:")
     elif sample.text is not None:
         yield from ("    output:", f"      {scalar(place)}:")
-    yield from ("    records:", "      reader.messages:", "    rejected:")
+    yield from ("    records:", "      read.messages:", "    rejected:")

@@ -30,11 +30,11 @@ _MOST_FILES = 5
 _APP = """\
 name: first-bytes
 attributes: {checkpoint: journal}
-operators:
-  splitter: {class: FileSplitterInput, properties: {files: FILES, block_size: 1TiB, batch_bytes: 0}}
-  reader: {class: BlockReader, properties: {format: {type: fixed, length: LENGTH, tail: keep}}}
-streams:
-  blocks: {from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}
+steps:
+  - files: FILES
+    block_size: 1TiB
+    batch_bytes: 0
+  - read: {type: fixed, length: LENGTH, tail: keep}
 """
 
 
@@ -66,7 +66,7 @@ def read_heads(location: str) -> list[FileHead]:
     app = plan_of(_APP.replace("FILES", json.dumps([location])).replace("LENGTH", str(_PIECE_BYTES)))
     heads = []
     for url in first_files(app, _MOST_FILES):
-        limits = PreviewOptions(at="reader.messages", file=url, records=_PIECES, read_bytes=_PIECE_BYTES * _PIECES)
+        limits = PreviewOptions(at="read.messages", file=url, records=_PIECES, read_bytes=_PIECE_BYTES * _PIECES)
         found = require_read(preview(app, limits))
         if data := b"".join(record.values["record"] for record in found.records):
             heads.append(FileHead(url, data, found.is_complete and len(data) < _PIECE_BYTES * _PIECES))
@@ -160,7 +160,7 @@ def _otherness(guess: FormatGuess, chosen: FormatGuess) -> str:
 def _proved(format: FormatGuess, location: str, heads: Sequence[FileHead]) -> tuple[FormatGuess, list[str]]:
     """The format, with columns as text if later values contradict their type; and records that are refused even so."""
     app = plan_of(app_text("proof", location, format, "out"))
-    limits = (PreviewOptions(at="reader.messages", file=head.url, records=_CHECKED_RECORDS) for head in heads)
+    limits = (PreviewOptions(at="read.messages", file=head.url, records=_CHECKED_RECORDS) for head in heads)
     refused = [require_read(preview(app, of_file)) for of_file in limits]
     if format.is_tabular and not format.columns:
         columns = refused[0].columns.items()

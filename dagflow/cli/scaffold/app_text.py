@@ -29,18 +29,7 @@ def app_text(
     Raises:
         DagflowError: The target is of no known kind, or takes only records with columns.
     """
-    operators, records = [], ["  records: {from: reader.messages, to: writer.input}"]
-    if operator is not None:
-        name_of_own = operator_name(operator)
-        operators = [
-            f"  {name_of_own}:",
-            f"    class: {MODULE_FILE.removesuffix('.py')}.{operator}  # in {MODULE_FILE}",
-            "    partition: parallel",
-        ]
-        records = [
-            f"  records: {{from: reader.messages, to: {name_of_own}.input}}",
-            f"  results: {{from: {name_of_own}.output, to: writer.input}}",
-        ]
+    own = [f"  - class: {MODULE_FILE.removesuffix('.py')}.{operator}  # in {MODULE_FILE}"] if operator else []
     lines = [
         f"# yaml-language-server: $schema={SCHEMA_FILE}",
         "# Paths are relative to the directory in which dagflow is started.",
@@ -48,62 +37,51 @@ def app_text(
         "attributes:",
         f"  checkpoint: {_CHECKPOINT}  # what was read and published; without it the next run starts over",
         "operators:",
-        "  splitter:",
-        "    class: FileSplitterInput",
-        "    properties:",
-        f"      files: [{scalar(location)}]",
-        "  reader:",
-        "    class: BlockReader",
-        "    properties:",
-        *(f"      # {comment(line)}" for line in (*guess.evidence, *evidence)),
-        *_format_lines(guess),
-        *operators,
-        "  writer:",
-        *_writer_lines(guess, to),
         "  rejects:  # records that do not fit, each with file, offset and reason",
         "    class: RecordWriter",
         f"    properties: {{path: {_REJECTS}}}",
         "    partition: parallel",
+        "steps:",
+        f"  - files: [{scalar(location)}]",
+        *(f"  # {comment(line)}" for line in (*guess.evidence, *evidence)),
+        *_read_lines(guess),
+        *own,
+        *_writer_lines(guess, to),
         "streams:",
-        "  blocks: {from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}",
-        *records,
-        "  refused: {from: reader.errors, to: rejects.input}",
+        "  refused: {from: read.errors, to: rejects.input}",
     ]
     return "\n".join(lines) + "\n"
 
 
-def _format_lines(guess: FormatGuess) -> Iterator[str]:
+def _read_lines(guess: FormatGuess) -> Iterator[str]:
     if not (guess.options or guess.has_columns):
-        yield f"      format: {guess.name}"
+        yield f"  - read: {guess.name}"
         return
-    yield "      format:"
-    yield f"        type: {guess.name}"
+    yield "  - read:"
+    yield f"      type: {guess.name}"
     for option, value in guess.options.items():
-        yield f"        {option}: {value_text(value)}"
+        yield f"      {option}: {value_text(value)}"
     if guess.infers:
-        yield "        columns: infer  # those of the first file"
+        yield "      columns: infer  # those of the first file"
     elif guess.columns:
-        yield "        columns:"
-        yield from column_lines(guess.columns, " " * 10)
+        yield "      columns:"
+        yield from column_lines(guess.columns, " " * 8)
 
 
 def _writer_lines(guess: FormatGuess, to: str) -> Iterator[str]:
     kind, path = target_of(to)
     if kind == "delta":
-        yield "    class: TableWriter"
-        yield f"    properties: {{table: {scalar(to)}}}"
-        yield "    partition: parallel"
+        yield f"  - table: {scalar(to)}"
         return
     if kind and not guess.has_columns:
         raise DagflowError(
             f"--to {kind}: records of the format {guess.name} have no columns",
             hint="write them as they are, with --to DIRECTORY, or give them columns with an operator of your own",
         )
-    form = ", format: parquet" if kind else ""
-    yield "    class: RecordWriter"
     what = "" if kind else "  # as lines of JSON" if guess.has_columns else "  # as they are"
-    yield f"    properties: {{path: {scalar(path)}{form}}}{what}"
-    yield "    partition: parallel"
+    yield f"  - write: {scalar(path)}{what}"
+    if kind:
+        yield "    format: parquet"
 
 
 def target_of(to: str) -> tuple[str, str]:
@@ -125,7 +103,6 @@ def target_of(to: str) -> tuple[str, str]:
 MODULE_FILE = "my_ops.py"
 
 _NAME = re.compile(r"[A-Z][A-Za-z0-9]{0,99}")
-_TAKEN = ("splitter", "reader", "writer", "rejects")
 
 _COLUMNS = '''\
 """Operators of this app."""
@@ -169,9 +146,7 @@ def operator_text(name: str, *, has_columns: bool) -> str:
     return (_COLUMNS if has_columns else _BYTES).format(name=name)
 
 
-def operator_name(name: str) -> str:
-    found = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
-    if not _NAME.fullmatch(name) or keyword.iskeyword(name) or found in _TAKEN:
-        reason = "the app has such an operator" if found in _TAKEN else "a class has a name such as DropEmpty"
-        raise DagflowError(f"--operator {name}: {reason}", hint="give another name")
-    return found
+def require_operator_name(name: str) -> None:
+    """Refuse what is no name of a class."""
+    if not _NAME.fullmatch(name) or keyword.iskeyword(name):
+        raise DagflowError(f"--operator {name}: a class has a name such as DropEmpty", hint="give another name")

@@ -48,7 +48,7 @@ def test_without_files_an_app_for_a_sample_is_made(folder: Path) -> None:
     assert names == {"app.yaml", "app.schema.json", "test_app.yaml", ".gitignore", "data"}
     assert (folder / "orders" / "app.yaml").read_text().startswith("# yaml-language-server: $schema=app.schema.json\n")
     schema = json.loads((folder / "orders" / "app.schema.json").read_text())
-    assert "writer.input" in schema["$defs"]["Targets"]["anyOf"][0]["enum"]
+    assert "write.input" in schema["$defs"]["Targets"]["anyOf"][0]["enum"]
     assert "/out/" in (folder / "orders" / ".gitignore").read_text().splitlines()
     assert len(rows_of(folder / "orders")) == 3
 
@@ -76,7 +76,7 @@ def test_a_test_that_passes_is_written(folder: Path, name: str) -> None:
     assert invoke("init", "x", "--from", "in/*" if name[0] != "_" else f"in/{name}", to)[0] == 0
     (case,) = yaml.safe_load((folder / "x" / "test_app.yaml").read_text())["tests"].values()
     assert stated is None or case[stated]
-    assert 1 <= case["records"]["reader.messages"] <= 3 and case["rejected"] == 0
+    assert 1 <= case["records"]["read.messages"] <= 3 and case["rejected"] == 0
     with contextlib.chdir(folder / "x"):
         code, out, err = invoke("test")
     assert (code, out) == (0, "") and err.startswith("1 test passed, 0 failed")
@@ -135,17 +135,14 @@ def test_an_operator_for_records_without_columns_takes_each(folder: Path) -> Non
         assert invoke("test")[2].startswith("1 test passed, 0 failed")
 
 
-NO_NAMES = {
-    "Writer": "the app has such",
-    **dict.fromkeys(["my op", "class", "None", "True", "False"], "a class has a name"),
-}
+NO_NAMES = ["my op", "class", "None", "True", "False"]
 
 
-@pytest.mark.parametrize(("name", "reason"), NO_NAMES.items())
-def test_an_operator_needs_a_name_of_its_own(folder: Path, name: str, reason: str) -> None:
+@pytest.mark.parametrize("name", NO_NAMES)
+def test_an_operator_needs_a_name_of_its_own(folder: Path, name: str) -> None:
     """Nothing is written otherwise, nor over a module that is there."""
     code, _, err = invoke("init", "x", "--operator", name)
-    assert code == 1 and reason in err
+    assert code == 1 and "a class has a name" in err
     assert not (folder / "x" / "app.yaml").exists()
     (folder / "my_ops.py").write_text("mine")
     code, _, err = invoke("init", ".", "--operator", "Mine")
@@ -223,9 +220,9 @@ def test_an_app_reads_files_from_wherever_it_is_started(folder: Path) -> None:
     (folder / "in" / "b.csv").write_text(ODD)
     assert invoke("init", "x", "--from", "in/*.csv*")[0] == 0
     app = yaml.safe_load((folder / "x" / "app.yaml").read_text())
-    assert app["operators"]["splitter"]["properties"]["files"] == [f"{folder}/in/*.csv*"]
+    assert app["steps"][0]["files"] == [f"{folder}/in/*.csv*"]
     columns = {"order id": "int64", "#no": "string", "yes": "string", "größe": "int64", "a: b": "string"}
-    assert app["operators"]["reader"]["properties"]["format"] == {"type": "csv", "columns": columns}
+    assert app["steps"][1]["read"] == {"type": "csv", "columns": columns}
     rows = rows_of(folder / "x")
     assert rows[0] == {"order id": 1, "#no": "x", "yes": "y", "größe": 10, "a: b": ""}
     assert len(rows) == 4
@@ -247,8 +244,7 @@ def test_objects_that_differ_stay_lines(folder: Path) -> None:
     (folder / "b.jsonl").write_text('{"a": 1}\n{"a": 2}\n')
     for name, columns in (("a", None), ("b", "infer")):
         assert invoke("init", name, "--from", f"{name}.jsonl")[0] == 0
-        reader = yaml.safe_load((folder / name / "app.yaml").read_text())["operators"]["reader"]
-        format = reader["properties"]["format"]
+        format = yaml.safe_load((folder / name / "app.yaml").read_text())["steps"][1]["read"]
         assert (format.get("columns") if isinstance(format, dict) else None) == columns
     assert rows_of(folder / "b") == [{"a": 1}, {"a": 2}]
 

@@ -87,7 +87,7 @@ def test_init_makes_an_app_that_reads_all_rows(kind: str, folder: Path) -> None:
     assert code == 0
     assert f"id {ID.get(kind, 'int32')}, name string, x double" in text
     with contextlib.chdir("app"):
-        assert run(load_app("app.yaml"), runtime=InlineRuntime).records["reader.messages"] == 3
+        assert run(load_app("app.yaml"), runtime=InlineRuntime).records["read.messages"] == 3
         (written,) = Path("out").glob("*")
         assert pq.read_table(written).cast(TABLE.schema).equals(TABLE)
         assert invoke("test")[0] == 0
