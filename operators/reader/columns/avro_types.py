@@ -126,6 +126,19 @@ class AvroType:
             }
 
 
+def require_same_units(written: AvroType, wanted: AvroType) -> None:
+    """Refuse times and decimals whose numbers would mean something else: Avro resolves the numbers alone.
+
+    Raises:
+        ValueError: A column has another unit or scale.
+    """
+    for name, other in wanted.members.items():
+        kind = written.members[name].arrow if name in written.members else other.arrow
+        are_alike = all(pa.types.is_temporal(each) or pa.types.is_decimal(each) for each in (kind, other.arrow))
+        if are_alike and kind != other.arrow:
+            raise ValueError(f"'{name}' is {kind} in it, and {other.arrow} in reader_schema")
+
+
 def _converted(values: Iterable[Any], convert: Convert) -> list[Any]:
     return [None if value is None else convert(value) for value in values]
 

@@ -18,7 +18,7 @@ from dagflow.errors import DagflowError, RecordError
 from operators.files.metadata import BlockMetadata
 from operators.files.python_file import PythonFile
 from operators.reader.byte_source import ByteSource, FileView, SourceEndError, read_exactly
-from operators.reader.columns.avro_types import AvroType, alternatives, stored_schema
+from operators.reader.columns.avro_types import AvroType, alternatives, require_same_units, stored_schema
 from operators.reader.formats.base import FormatTraits, PreScanned
 from operators.reader.scanning.tabular import RowUnit, TableFile, Tabular
 
@@ -84,6 +84,8 @@ class Avro(Tabular, PreScanned):
     def open_table(self, source: ByteSource, block: BlockMetadata, known: Any) -> tuple[TableFile, Any]:
         """Read the header, unless it is known."""
         header = known or AvroHeader.of(source)
+        if self._reader_type is not None:
+            require_same_units(header.type, self._reader_type)
         return AvroTable(source, header, self._reader_schema, self._reader_type or header.type), header
 
     def place_of(self, unit: RowUnit) -> str:

@@ -18,6 +18,7 @@ from operators.reader.formats import RECORD_FORMATS
 from operators.reader.formats.base import ByteAccounting
 from operators.testing import MemorySource, TableContract, block_of, read_cut, read_range
 
+MOMENT = datetime.datetime(2024, 5, 6, 7, 8, 9, tzinfo=datetime.UTC)
 MARKER = b"0123456789abcdef"
 
 
@@ -170,6 +171,23 @@ def test_records_are_resolved_to_the_schema_of_the_reader() -> None:
     assert ([*map(itemgetter(1), records)], rejects) == (expected, [])
     assert made.traits.columns is not None
     assert made.traits.columns.schema.names == ["title", "id", "at"]
+
+
+@pytest.mark.parametrize(
+    ("written_as", "wanted"),
+    [
+        ({"type": "long", "logicalType": "timestamp-millis"}, {"type": "long", "logicalType": "timestamp-micros"}),
+        (
+            {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
+            {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 3},
+        ),
+    ],
+)
+def test_numbers_that_would_mean_something_else_are_refused(written_as: Any, wanted: Any) -> None:
+    """Milliseconds are not taken for microseconds, nor cents for mills."""
+    value = MOMENT if "timestamp" in str(written_as) else Decimal("1.25")
+    table, (reject,) = read(written(record_of(v=written_as), [{"v": value}]), reader_schema=record_of(v=wanted))
+    assert (len(table), b"in reader_schema" in reject) == (0, True)
 
 
 def test_records_that_cannot_be_resolved_are_refused() -> None:
