@@ -191,7 +191,7 @@ def _wrong_columns(found: Preview, format: FormatGuess) -> dict[str, str]:
     A column keeps its type if its values refuse few records of many, and so does a schema that is inferred.
     """
     reasons = [(match[1], each.reason) for each in found.rejects if (match := _COLUMN.search(each.reason)) is not None]
-    rows = found.reject_count + sum(each.given.get("messages", 0) for each in found.operators if each.name == "reader")
+    rows = found.reject_count + sum(each.given.get("messages", 0) for each in found.operators if each.name == "read")
     counts = Counter(name for name, _ in reasons)
     return {
         name: why
