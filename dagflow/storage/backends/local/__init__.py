@@ -371,6 +371,10 @@ class LocalPendingFiles(PendingFiles):
             yield from files
             if is_tag:
                 _remove_empty(f"{directory}/")
+            elif os.path.basename(directory) == PENDING_DIRECTORY:
+                # Left by a driver that died before it removed this one as well.
+                with contextlib.suppress(OSError):
+                    os.rmdir(directory)
 
     @override
     def sync_names(self, urls: Iterable[str]) -> None:

@@ -47,6 +47,13 @@ def test_the_hidden_directory_goes_with_its_last_file(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["a"]
 
 
+def test_a_sweep_removes_the_hidden_directory_of_a_driver_that_died(tmp_path: Path) -> None:
+    """It had removed all that was in it; the output directory itself stays."""
+    (tmp_path / ".dagflow-pending").mkdir()
+    assert sweep(str(tmp_path), owner="app", before_epoch=2, require_right=alone) == 0
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_sweep_keeps_committed_files_under_another_path(tmp_path: Path) -> None:
     """What was committed through a link is found, and kept, by a run that was given the directory itself."""
     (tmp_path / "real").mkdir()
