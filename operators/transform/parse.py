@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 import numpy as np
@@ -19,8 +19,8 @@ from dagflow.api.regular_expressions import Pattern, closed
 from dagflow.storage.columns import borders_of
 from dagflow.suggestions import did_you_mean
 from operators.reader.columns.types import ColumnTypes, refuse_optional
-from operators.reader.columns.typing import in_records, typed, valid_text
-from operators.reader.formats.base import ByteAccounting, Parsed
+from operators.reader.columns.typing import RowRejects, in_records, typed, valid_text
+from operators.reader.formats.base import Parsed
 from operators.reader.formats.json_lines import JsonLines
 from operators.reader.scanning.search import NONE, Positions, contains, escaped_positions, occurrences, positions_of
 from operators.transform.column_operator import ColumnOperator
@@ -91,23 +91,6 @@ class KeyValue(BaseModel):
         return f'(?s)(?:^|{between}){behind}(?:"(?P<quoted>{inside})"|(?P<plain>[^{mark}]*))(?:{between}|$)'
 
 
-class _RowRejects(ByteAccounting):
-    """Takes in rejects of records whose offset is their position in a batch."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.reasons: dict[int, str] = {}
-
-    def reject(self, offset: int, length: int, reason: str, raw: bytes) -> None:
-        self.reasons[offset] = reason
-
-    def skip_records(self, offsets: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], reason: str) -> None:
-        self.reasons.update(dict.fromkeys(offsets.tolist(), reason))
-
-    def reject_all(self, offsets: Sequence[int], raws: Sequence[bytes], reasons: Sequence[str]) -> None:
-        self.reasons.update(zip(offsets, reasons, strict=True))
-
-
 class Parse(ColumnOperator[None]):
     """Makes columns of raw records, by one of four ways: regex, split, key_value or json.
 
@@ -165,7 +148,7 @@ class Parse(ColumnOperator[None]):
                 raise ValueError(f"columns: there is no '{name}'{did_you_mean(name, self._names)}")
 
     def compute(self, batch: RecordBatch) -> None:
-        rejects = _RowRejects()
+        rejects = RowRejects()
         parsed = self._parsed(valid_text(self._texts(batch), rejects), rejects)
         self.refuse(batch, dict(sorted(rejects.reasons.items())))
         if parsed.columns is None:
@@ -208,7 +191,7 @@ class Parse(ColumnOperator[None]):
         origin = Origin((None,), np.arange(len(batch)))
         return RecordBatch(pa.RecordBatch.from_arrays([record], [RECORD]), delimiters=LINE_FEED, origin=origin)
 
-    def _parsed(self, texts: RecordBatch, rejects: _RowRejects) -> Parsed:
+    def _parsed(self, texts: RecordBatch, rejects: RowRejects) -> Parsed:
         if not len(texts):
             return Parsed(texts)
         if self.json:

@@ -192,30 +192,29 @@ def refuse_optional(types: Mapping[str, ColumnType]) -> None:
             raise ValueError(f"columns: '{name}' is optional, which only columns of csv with a header can be")
 
 
+COLUMN_TYPE_SCHEMA = {
+    "anyOf": [
+        {"type": "string"},
+        {
+            "type": "object",
+            "properties": {
+                "type": {"type": "string"},
+                "format": {"type": "string"},
+                "optional": {"type": "boolean"},
+            },
+            "required": ["type"],
+            "additionalProperties": False,
+        },
+    ]
+}
+
 ColumnTypes = Annotated[
     dict[str, Any],
     BeforeValidator(_types),
     WithJsonSchema(
         {
             "anyOf": [
-                {
-                    "type": "object",
-                    "additionalProperties": {
-                        "anyOf": [
-                            {"type": "string"},
-                            {
-                                "type": "object",
-                                "properties": {
-                                    "type": {"type": "string"},
-                                    "format": {"type": "string"},
-                                    "optional": {"type": "boolean"},
-                                },
-                                "required": ["type"],
-                                "additionalProperties": False,
-                            },
-                        ]
-                    },
-                },
+                {"type": "object", "additionalProperties": COLUMN_TYPE_SCHEMA},
                 {"type": "string", "pattern": r"\.ya?ml$", "description": "a file of columns"},
             ]
         }

@@ -24,6 +24,23 @@ _FEW, _MANY = 1000, 10_000
 because each try costs as much as a record that is right."""
 
 
+class RowRejects(ByteAccounting):
+    """Takes in rejects of records whose offset is their position in a batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reasons: dict[int, str] = {}
+
+    def reject(self, offset: int, length: int, reason: str, raw: bytes) -> None:
+        self.reasons[offset] = reason
+
+    def skip_records(self, offsets: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], reason: str) -> None:
+        self.reasons.update(dict.fromkeys(offsets.tolist(), reason))
+
+    def reject_all(self, offsets: Sequence[int], raws: Sequence[bytes], reasons: Sequence[str]) -> None:
+        self.reasons.update(zip(offsets, reasons, strict=True))
+
+
 def parse_columns(
     batch: RecordBatch, parse: Parse, rejects: ByteAccounting, parse_few: ParseFew | None = None
 ) -> Parsed:

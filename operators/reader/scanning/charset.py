@@ -129,8 +129,14 @@ def _holds_ascii(encoding: str) -> bool:
     return is_ascii and _utf8_lengths(encoding) is not None
 
 
-def decoded(batch: RecordBatch, charset: Charset, on_bad_bytes: BadBytes, accounting: ByteAccounting) -> RecordBatch:
-    """Records of a charset, and their delimiters, in UTF-8."""
+def decoded(
+    batch: RecordBatch,
+    charset: Charset,
+    on_bad_bytes: BadBytes,
+    accounting: ByteAccounting,
+    what: str = " of the record",
+) -> RecordBatch:
+    """Records of a charset, and their delimiters, in UTF-8; what messages call them."""
     table = tuple(delimiter.decode(charset.name).encode() for delimiter in batch.delimiters.table)
     framed = batch.framed()
     borders = borders_of(framed)
@@ -156,7 +162,7 @@ def decoded(batch: RecordBatch, charset: Charset, on_bad_bytes: BadBytes, accoun
         try:
             texts.append(raw.decode(charset.name, "replace" if on_bad_bytes == "replace" else "strict").encode())
         except UnicodeDecodeError as error:
-            reason = why_not_text(charset.name, error, " of the record")
+            reason = why_not_text(charset.name, error, what)
             if on_bad_bytes == "fail":
                 hint = "to accept or refuse such records, set on_bad_bytes: replace or reject"
                 offset = int(batch.offsets()[index])
