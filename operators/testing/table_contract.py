@@ -67,7 +67,7 @@ class TableContract(ABC):
 
         files = self.files()
 
-        @settings(max_examples=25, deadline=None)
+        @settings(deadline=None)
         @given(st.sampled_from(self.formats), st.sampled_from(files), st.data())
         def check(spec: object, file: tuple[bytes, Rows], data: Any) -> None:
             content, rows = file
@@ -83,7 +83,7 @@ class TableContract(ABC):
         for spec in self.formats:
             content, rows = self.files()[0]
             made = RECORD_FORMATS.make(spec)
-            for cut in range(0, len(content) + 1, len(content) // 300 + 1):
+            for cut in range(0, len(content) + 1, len(content) // 100 + 1):
                 before, behind = read_range(made, content, 0, cut), read_range(made, content, cut, len(content))
                 assert before[0] + behind[0] == [*enumerate(rows)], f"{spec} cut at {cut}"
 
@@ -95,7 +95,7 @@ class TableContract(ABC):
 
         files = self.files()
 
-        @settings(max_examples=25, deadline=None)
+        @settings(deadline=None)
         @given(st.sampled_from(self.formats), st.sampled_from(files), st.data(), st.integers(1, 255), st.booleans())
         def check(spec: object, file: tuple[bytes, Rows], data: Any, change: int, is_cut: bool) -> None:
             place = data.draw(st.integers(1, len(file[0]) - 1))

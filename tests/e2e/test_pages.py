@@ -187,6 +187,7 @@ def test_a_failed_run_shows_what_waits_and_why_there_are_no_more_records(page: A
         assert "a run ends at the first record that is refused" in page.locator(".panel [role=alert]").inner_text()
 
 
+@pytest.mark.nightly
 def test_hostile_names_are_text(site: Site, page: Any) -> None:
     """Names and records with markup, quotes, newlines and marks of direction are shown, and do nothing."""
     show(page, site.address("hostile", "files"))

@@ -108,7 +108,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "name", "property", "mode", "is_same_window"), by_day(45, CASES))
+@pytest.mark.parametrize(("kind", "name", "property", "mode", "is_same_window"), by_day(18, CASES))
 def test_each_mode_does_what_it_says(
     kind: str, name: str, property: str, mode: str, is_same_window: bool, tmp_path: Path
 ) -> None:

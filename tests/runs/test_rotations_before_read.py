@@ -34,7 +34,7 @@ SPLITTERS = {
 
 @pytest.mark.parametrize("dies", [True, False], ids=["the run dies", "the run goes on"])
 @pytest.mark.parametrize("splitter", SPLITTERS.values(), ids=SPLITTERS)
-@pytest.mark.parametrize("rotate", by_day(4, ROTATIONS), ids=lambda rotate: rotate.__name__)
+@pytest.mark.parametrize("rotate", by_day(2, ROTATIONS), ids=lambda rotate: rotate.__name__)
 def test_what_was_planned_of_a_log_is_read_where_it_is_now(
     tmp_path: Path, rotate: Callable[[Path], None], splitter: str, dies: bool
 ) -> None:

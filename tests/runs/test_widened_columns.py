@@ -88,7 +88,7 @@ def written(root: Path, kind: str) -> pa.Table:
 
 
 @pytest.mark.parametrize("commit", [{"every_millis": 0}, None], ids=["each window", "a group"])
-@pytest.mark.parametrize("case", by_day(4, CHANGES))
+@pytest.mark.parametrize("case", by_day(2, CHANGES))
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_column_becomes_wider_or_the_value_is_rescued(kind: str, case: str, commit: Any, tmp_path: Path) -> None:
     """Earlier and later values keep what they are, narrow ones of the same window too, and no run ends."""
