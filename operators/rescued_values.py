@@ -7,6 +7,7 @@ import contextlib
 import json
 import re
 from collections.abc import Iterable, Mapping
+from math import isfinite
 from typing import Any
 
 import pyarrow as pa
@@ -53,7 +54,8 @@ def renamed_values(text: str, names: Iterable[tuple[str, str]]) -> str | None:
 
 
 def _named(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {f"_{name}" if _LIKE_A_PLACE.fullmatch(name) else name: value for name, value in values.items()}
+    texts = {name: str(value) for name, value in values.items() if isinstance(value, float) and not isfinite(value)}
+    return {f"_{name}" if _LIKE_A_PLACE.fullmatch(name) else name: value for name, value in {**values, **texts}.items()}
 
 
 def _text(members: Mapping[str, Any]) -> str:

@@ -41,7 +41,6 @@ from operators.sink.file_sink import numbered_names, require_own
 from operators.sink.tables import TABLE_KINDS
 from operators.sink.tables.base import DataFiles, Table, require_takes, require_types, table_class
 from operators.sink.tables.fragments import FragmentFiles, united
-from operators.sink.tables.partition_fields import partitionable
 from operators.sink.tables.table_files import FactOrigin
 from operators.sink.tables.table_groups import UPSERT_BYTES, GroupLimits, TableGroups, TableMerger
 
@@ -92,7 +91,7 @@ class TableWriter(RecordRefusing, TransactionalSink):
         OneOrMany,
         Field(
             description="key columns: a record replaces the record with the same key in the table, as for results of "
-            "an aggregate; the last one counts; for delta and iceberg"
+            "an aggregate; the last one counts; for all kinds but parquet"
         ),
     ] = ()
     target_file_bytes: Annotated[
@@ -264,8 +263,7 @@ class TableWriter(RecordRefusing, TransactionalSink):
         null, becomes null where that is a value.
         """
         refused = {**rescued.refused}
-        fields, in_files = self._partition_by, self._table.stores_partition_columns
-        rows, unheld = partitionable(rows, fields, self._columns.required, in_files=in_files)
+        rows, unheld = self._table.holdable(rows, self._columns.required)
         for name, reasons in unheld.items():
             if self.on_type_change == "fail" or name in self.upsert_by or name in self._columns.required:
                 texts = rows.column(name).cast(pa.string())

@@ -19,6 +19,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from dagflow.storage.concatenated import extract, list_entries
 from dagflow.storage.context import StorageContext
+from operators.sink.tables.sql_table import SqliteFileTable
 from tests.crash.killing import (
     APP,
     HEAD,
@@ -310,6 +311,10 @@ def _iceberg_table(folder: Path, name: str) -> pa.Table:
         return catalog.load_table(f"shop.{name}").scan().to_arrow()
 
 
+def _sqlite_table(folder: Path, name: str) -> pa.Table:
+    return SqliteFileTable(f"{folder}/tables.db#{name}", ()).target(StorageContext.default()).rows()
+
+
 ICEBERG = 'table: "iceberg:shop.NAME", catalog: {type: sql, uri: "sqlite:///catalog.db", warehouse: tables}'
 
 KINDS = (
@@ -330,5 +335,10 @@ KINDS = (
         "iceberg",
         lambda folder: _make_tables(folder, ICEBERG),
         lambda folder: _require_tables(folder, _iceberg_table),
+    ),
+    KilledApp(
+        "sqlite",
+        lambda folder: _make_tables(folder, 'table: "sqlite:tables.db#NAME"'),
+        lambda folder: _require_tables(folder, _sqlite_table),
     ),
 )

@@ -274,7 +274,7 @@ def plain_value(value: pa.Scalar) -> Any:
     """A value in its one form; as text if Python has no such type, such as one for nanoseconds."""
     try:
         return plain(value.as_py())
-    except ValueError:
+    except (ValueError, OverflowError):
         return str(value.cast(pa.string()) if not pa.types.is_nested(value.type) else value)
 
 

@@ -39,7 +39,12 @@ class TableNames:
         columns: The columns of the table.
         kept: Columns that the app names, which come before others that are spelled alike.
         taken: Names that no column of the table may have, each with what the table cannot have then.
+
+    Attributes:
+        why_no_parts: Why the table has no structs, lists and maps; "" if it may have them.
     """
+
+    why_no_parts = ""
 
     def __init__(
         self,
@@ -71,6 +76,8 @@ class TableNames:
     def why_not(self, column: pa.Field) -> str:
         """Why the table cannot have a column, as what it cannot have; "" if it can."""
         own: dict[Hashable, Path] = {}
+        if self.why_no_parts and parts_of(column.type):
+            return f"{_shown((column.name,))} of {column.type}: {self.why_no_parts}"
         for path in _paths((column.name,), column.type):
             if why := self._why_not_field(path, own):
                 return why
@@ -115,6 +122,8 @@ class TableNames:
         return self._reduced((name,), kind, own)
 
     def _reduced(self, path: Path, kind: pa.DataType, own: dict[Hashable, Path]) -> pa.DataType | None:
+        if self.why_no_parts and parts_of(kind):
+            return None
         parts = []
         for part in parts_of(kind):
             step = (*path, _step(kind, part))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Protocol, cast
 
@@ -23,7 +23,7 @@ from operators.sink.columns.nested_types import nullable_type, stored_type, tabl
 from operators.sink.columns.table_columns import OnNewColumn, OnTypeChange, TableColumns, schema_of_text
 from operators.sink.columns.table_names import Path, TableNames, lower_case, require_names
 from operators.sink.tables import TABLE_KINDS
-from operators.sink.tables.partition_fields import IDENTITY, PartitionField, require_partition_type
+from operators.sink.tables.partition_fields import IDENTITY, PartitionField, partitionable, require_partition_type
 from operators.sink.tables.table_files import FactOrigin, TableFiles, TableShape, stored_columns
 
 
@@ -164,6 +164,20 @@ class Table(ABC):
             left_out=[] if self.stores_partition_columns else partition_by,
         )
 
+    def holdable(
+        self, rows: pa.RecordBatch, required: Iterable[str]
+    ) -> tuple[pa.RecordBatch, dict[str, dict[int, str]]]:
+        """Rows that the table can hold, and the values that it cannot, although they are of their columns' types.
+
+        Args:
+            rows: The rows.
+            required: Columns that allow no null.
+
+        Returns:
+            The rows, with values as readers will see them; and by column and row why a value would not be seen so.
+        """
+        return partitionable(rows, self.shape.partition_by, required, in_files=self.stores_partition_columns)
+
     def files(self, context: OperatorContext, target_bytes: int | None, origin: FactOrigin) -> DataFiles:
         """The data files of a window in a task: of Parquet, unless the kind of table has others.
 
@@ -188,8 +202,8 @@ class Table(ABC):
         """
         if keys and not self.takes_upserts:
             raise ValueError(
-                f"upsert_by: rows are replaced by transactions, and {self.name} has none; use table: delta:PATH or "
-                "iceberg:NAMESPACE.NAME"
+                f"upsert_by: rows are replaced by transactions, and {self.name} has none; use table: delta:PATH, or "
+                "another kind"
             )
         if len(set(keys)) < len(keys):
             raise ValueError("upsert_by names a column twice")

@@ -25,7 +25,6 @@ from operators.sink.columns.rescued_rows import parted_from_origins, with_rescue
 from operators.sink.columns.table_columns import TableColumns, names_in_order, schema_text
 from operators.sink.tables.base import Table
 from operators.sink.tables.fragments import PartitionValues, Place, pieces_of, read_piece, united
-from operators.sink.tables.partition_fields import partitionable
 from operators.sink.tables.table_files import FactOrigin, newest_of
 
 FOLLOWING_MILLIS = 60_000
@@ -237,8 +236,7 @@ class TableMerger(Operator):
         table, partition_by = self._table, self._table.shape.partition_by
         rows, files, offsets = parted_from_origins(rows)
         rows, rescued = columns.fit(rows)
-        in_files = table.stores_partition_columns
-        rows, unheld = partitionable(rows, partition_by, columns.required, in_files=in_files)
+        rows, unheld = table.holdable(rows, columns.required)
         for name, reasons in unheld.items():
             rows = rescued.take(rows, name, reasons)
         lost = {

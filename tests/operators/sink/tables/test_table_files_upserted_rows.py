@@ -231,7 +231,7 @@ def test_keys_of_all_types_find_their_rows(tmp_path: Path, kind: UpsertedTable, 
     [
         (
             {"table": "parquet:out", "upsert_by": "k"},
-            "table parquet:.* has none; use table: delta:PATH or iceberg:NAMESPACE.NAME",
+            "table parquet:.* has none; use table: delta:PATH, or another kind",
         ),
         ({"table": "delta:out", "upsert_by": ["k", "k"]}, "upsert_by names a column twice"),
         (

@@ -1,0 +1,130 @@
+"""Tables of databases, as tasks write them; the transactions are the driver's, see sql_target.py."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dagflow.storage.location import absolute, is_local, redacted
+from dagflow.storage.partition_names import escaped
+from operators.sink.columns.table_names import TableNames
+from operators.sink.tables.base import Table
+from operators.sink.tables.table_files import TableShape
+
+FIRST_DAY, LAST_DAY = -719_162, 2_932_896
+"""Days from 1970 to the first of the year 1 and to the last of the year 9999."""
+
+_DAY_MICROSECONDS = 86_400_000_000
+
+
+class DatabaseTable(Table):
+    """A table of a database: tasks write Parquet files, and a transaction of the driver loads them.
+
+    Attributes:
+        package: The package that the driver needs.
+        extra: The extra of dagflow that has it.
+        path: The names by which the database knows the table, from the outside to the inside.
+        has_parts: Whether columns may be structs, lists and maps.
+        lacks_nan: Whether the database has no NaN.
+        lacks_nul: Whether its text has no NUL.
+    """
+
+    package: ClassVar[str]
+    extra: ClassVar[str]
+    takes_upserts: ClassVar[bool] = True
+    has_parts: ClassVar[bool] = False
+    lacks_nan: ClassVar[bool] = False
+    lacks_nul: ClassVar[bool] = False
+
+    def __init__(self, location: str, path: Sequence[str], partition_by: Sequence[str], **options: Any) -> None:
+        if partition_by:
+            raise ValueError(f"partition_by: a table of {self.format_name} has no partitions that an app could choose")
+        super().__init__(location, (), **options)
+        self.path = tuple(path)
+        self.require_plain(self.extra)
+        if importlib.util.find_spec(self.package) is None:
+            raise ValueError(
+                f"table: {self.extra} needs the package {self.package.replace('_', '-')}; "
+                f"install it with: pip install 'dagflow[{self.extra}]'"
+            )
+
+    def names(self, shape: TableShape) -> TableNames:
+        names = super().names(shape)
+        names.why_no_parts = "" if self.has_parts else f"{self.format_name} has no structs, lists and maps"
+        return names
+
+    def holdable(
+        self, rows: pa.RecordBatch, required: Iterable[str]
+    ) -> tuple[pa.RecordBatch, dict[str, dict[int, str]]]:
+        unheld = {
+            field.name: dict.fromkeys(np.flatnonzero(is_unheld.to_numpy(zero_copy_only=False)).tolist(), why)
+            for field, column in zip(rows.schema, rows.columns, strict=True)
+            for is_unheld, why in self._unheld(field.type, column)
+            if pc.any(is_unheld).as_py()
+        }
+        return rows, unheld
+
+    def _unheld(self, kind: pa.DataType, column: pa.Array) -> list[tuple[pa.Array, str]]:
+        """Which values of a column the database cannot hold, and why."""
+        types = pa.types
+        if self.lacks_nan and types.is_floating(kind):
+            return [(pc.fill_null(pc.is_nan(column), fill_value=False), f"is what {self.format_name} has no value for")]
+        if self.lacks_nul and types.is_string(kind):
+            has_nul = pc.match_substring(column, "\0")
+            return [(pc.fill_null(has_nul, fill_value=False), f"has a NUL, which {self.format_name} has not in text")]
+        if types.is_date32(kind) or types.is_timestamp(kind):
+            unit = 1 if types.is_date32(kind) else _DAY_MICROSECONDS
+            number = column.cast(pa.int32() if types.is_date32(kind) else pa.int64())
+            is_out = pc.or_(pc.less(number, FIRST_DAY * unit), pc.greater_equal(number, (LAST_DAY + 1) * unit))
+            return [(pc.fill_null(is_out, fill_value=False), "is outside of the years 1 to 9999")]
+        return []
+
+
+class FileTable(DatabaseTable):
+    """A table of a database that is one file of a local disk.
+
+    Attributes:
+        database: The file.
+    """
+
+    def __init__(self, location: str, partition_by: Sequence[str], **options: Any) -> None:
+        database, mark, table = location.rpartition("#")
+        if not (database and mark and table) or not is_local(database):
+            raise ValueError(
+                f"table: {self.extra} takes FILE#TABLE with a file of a local disk, as in "
+                f"{self.extra}:out/shop.db#orders; got {redacted(location)!r}"
+            )
+        self.database = absolute(database)
+        super().__init__(f"{self.database}.dagflow/{escaped(table)}", self.names_in(table), partition_by, **options)
+
+    def names_in(self, table: str) -> Sequence[str]:
+        """The names by which the database knows a table."""
+        return [table]
+
+    @property
+    def name(self) -> str:
+        return f"table {self.extra}:{self.database}#{'.'.join(self.path)}"
+
+
+class SqliteFileTable(FileTable):
+    """A table of SQLite.
+
+    A column's type says how dagflow writes its values: SQLite itself has whole numbers of 64 bits, doubles, text and
+    bytes. Decimals of up to 15 digits are numbers there, others and times are text.
+    """
+
+    format_name: ClassVar[str] = "SQLite"
+    target_class: ClassVar[str] = "operators.sink.tables.sqlite_target.SqliteFileTarget"
+    package: ClassVar[str] = "adbc_driver_sqlite"
+    extra: ClassVar[str] = "sqlite"
+    least_bits: ClassVar[int] = 64
+    lacks_nan: ClassVar[bool] = True
+
+    def column_type(self, kind: pa.DataType) -> pa.DataType:
+        stored = super().column_type(kind)
+        return pa.float64() if pa.types.is_floating(stored) else stored

@@ -1,0 +1,88 @@
+"""Tables of SQLite keep the laws of targets and of databases."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from dagflow.errors import DagflowError, StorageError
+from operators.sink.tables.sql_table import SqliteFileTable
+from tests.operators.sink.tables.sql_contract import SqlContract, SqlTargetContract
+from tests.operators.sink.test_table_writer import columns
+
+
+class Sqlite(SqlTargetContract):
+    """A table in a file, which Python's own package reads and changes."""
+
+    def given(self, root: Path) -> str:
+        return f"sqlite:{root / 'shop 1%.db'}#my orders"
+
+    def execute(self, root: Path, statement: str) -> list[Any]:
+        with contextlib.closing(sqlite3.connect(root / "shop 1%.db")) as connection, connection:
+            return connection.execute(statement.format('"my orders"')).fetchall()
+
+
+class TestSqliteTables(Sqlite, SqlContract):
+    """Each window has the same columns."""
+
+
+class TestGrowingSqliteTarget(Sqlite):
+    """Each window has a column that the table lacks."""
+
+    grows = True
+
+
+class TestUpsertingSqliteTarget(Sqlite):
+    """Each window is added by its keys."""
+
+    keys = ("n",)
+
+
+def rows_of(root: Path, *batches: pa.RecordBatch, **properties: Any) -> list[dict[str, Any]]:
+    """The rows that an app writes into a table of no other program."""
+    rows: list[dict[str, Any]] = TestSqliteTables().written(root, *batches, **properties).to_pylist()
+    return rows
+
+
+def test_what_sqlite_does_not_have_is_rescued(tmp_path: Path) -> None:
+    """NaN would become null without a word; a struct has no column."""
+    batch = columns(n=[1, 2], x=[float("nan"), 0.5], s=[{"a": 1}, None])
+    first, second = rows_of(tmp_path, batch)
+    assert (first["n"], first["x"], second["x"]) == (1, None, 0.5)
+    assert '"s": {"a": 1}' in first["_rescued"] and '"x": "nan"' in first["_rescued"]
+    with pytest.raises(DagflowError, match=r"'x' .*is what SQLite has no value for"):
+        rows_of(tmp_path / "2", batch, on_type_change="fail")
+
+
+def test_columns_that_are_left_to_the_database(tmp_path: Path) -> None:
+    """It computes them, or has them in a type of its own; a record's value of that name is rescued."""
+    database = TestSqliteTables()
+    database.execute(tmp_path, "CREATE TABLE {} (n INTEGER, twice INTEGER GENERATED ALWAYS AS (2 * n), p GEOGRAPHY)")
+    (row,) = rows_of(tmp_path, columns(n=[4], twice=[1], p=["x"]))
+    assert (row["n"], row["twice"], row["p"]) == (4, 8, None)
+    assert '"twice": 1' in row["_rescued"] and '"p": "x"' in row["_rescued"]
+    database.execute(tmp_path, "DROP TABLE {}")
+    database.execute(tmp_path, "CREATE TABLE {} (n INTEGER, p GEOGRAPHY NOT NULL)")
+    with pytest.raises(DagflowError, match="a column 'p' that allows no null, and which is GEOGRAPHY"):
+        TestSqliteTables().target(tmp_path).shape()
+
+
+def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    """It is left as it is."""
+    path = tmp_path / "shop 1%.db"
+    path.write_text("notes, and no database at all" * 10)
+    with pytest.raises(StorageError, match=r"SQLite refused: .*not a database"):
+        TestSqliteTables().target(tmp_path).shape()
+    assert path.read_text().startswith("notes")
+
+
+@pytest.mark.parametrize("location", ["out/shop.db", "#orders", "out/shop.db#", "s3://bucket/shop.db#orders"])
+def test_a_location_that_names_no_table_is_refused(location: str) -> None:
+    """With the form that it has."""
+    with pytest.raises(ValueError, match=r"takes FILE#TABLE .* as in sqlite:out/shop\.db#orders"):
+        SqliteFileTable(location, ())
