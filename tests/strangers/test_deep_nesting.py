@@ -33,6 +33,14 @@ def test_a_type_that_is_nested_too_deeply_is_refused(opening: str, levels: int) 
     assert ColumnType.of(opening * MAX_DEPTH + "int64" + ">" * MAX_DEPTH).arrow.num_fields == 1
 
 
+@pytest.mark.parametrize("text", ["list<" * 5000, "decimal(" * 5000 + ")" * 5000])
+def test_a_type_that_is_none_is_not_printed_whole(text: str) -> None:
+    """Its beginning shows which one it is."""
+    with pytest.raises(ValueError, match=r"has no closing bracket|there is no type") as caught:
+        ColumnType.of(text)
+    assert len(str(caught.value)) < 600
+
+
 @pytest.mark.parametrize("levels", [MAX_DEPTH + 1, 450, 3000])
 @pytest.mark.parametrize("wrap", [lambda value: [value], lambda value: {"a": value}], ids=["lists", "mappings"])
 def test_a_value_nested_too_deeply_is_refused_with_its_record(wrap: Callable[[Any], Any], levels: int) -> None:

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from pydantic import BeforeValidator, WithJsonSchema
 
 from dagflow.api.properties import PropertyPartError
+from operators.column_names import shown_name
 from operators.found_values import MAX_DEPTH
 
 _NAMED: Mapping[str, pa.DataType] = {
@@ -128,8 +129,10 @@ def arrow_type(name: str) -> pa.DataType:
         return _nested_type(nested[1], nested[2])
     if any(name.count(opened) > name.count(closed) for opened, closed in ("()", "[]", "<>")):
         # In braces YAML ends a value at the comma.
-        raise ValueError(f"the type {name!r} has no closing bracket; within {{...}} put it in quotes: 'decimal(9, 2)'")
-    raise ValueError(f"there is no type {name!r}; the types are {TYPES}")
+        raise ValueError(
+            f"the type {shown_name(name)} has no closing bracket; within {{...}} put it in quotes: 'decimal(9, 2)'"
+        )
+    raise ValueError(f"there is no type {shown_name(name)}; the types are {TYPES}")
 
 
 _STEPS = {"<": 1, ">": -1}
