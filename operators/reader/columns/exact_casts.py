@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -138,33 +139,32 @@ def _exact_cast(values: Any, kind: pa.DataType) -> Any:
     return array
 
 
+_IN_COLUMN = re.compile(r"In column (\d+): (?:Invalid: )?")
+
+
 def unsound_rows(rows: pa.RecordBatch) -> dict[int, str]:
-    """The rows with text that is not UTF-8, and why; bytes that a file has are trusted only once they were checked.
+    """The rows that are damaged, such as text that is not UTF-8, and why: bytes of a file are trusted once checked.
 
     Raises:
-        pa.ArrowInvalid: The rows are damaged otherwise.
+        pa.ArrowInvalid: The columns are damaged as such, so that no row can be looked at.
     """
-    try:
-        rows.validate(full=True)
-        return {}
-    except pa.ArrowInvalid:
-        pass
-    texts = {name: _as_bytes(rows.column(name)) for name in rows.schema.names if _is_text(rows.column(name).type)}
-    arrays = [texts.get(name, rows.column(name)) for name in rows.schema.names]
-    pa.RecordBatch.from_arrays(arrays, names=rows.schema.names).validate(full=True)
+    rows.validate()
     reasons: dict[int, str] = {}
-    for name, values in texts.items():
-        for row, value in enumerate(values.to_pylist()):
-            try:
-                (value or b"").decode()
-            except UnicodeDecodeError as error:
-                reasons.setdefault(row, f"column '{name}' (string): {shown(str(value))} is not UTF-8: {error.reason}")
+    pending = [range(len(rows))]
+    while pending:
+        part = pending.pop()
+        try:
+            rows.slice(part.start, len(part)).validate(full=True)
+        except pa.ArrowInvalid as error:
+            if len(part) > 1:
+                pending += parts_of(part)
+                continue
+            text = " ".join(str(error).split())
+            if found := _IN_COLUMN.match(text):
+                text = f"column '{rows.schema.names[int(found[1])]}': {text[found.end() :]}"
+            reasons[part.start] = text
     return dict(sorted(reasons.items()))
 
 
-def _as_bytes(texts: Any) -> Any:
-    return texts.view(pa.binary() if texts.type == pa.string() else pa.large_binary())
-
-
 def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+    return bool(pa.types.is_string(kind))

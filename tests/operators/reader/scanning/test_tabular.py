@@ -183,7 +183,7 @@ def test_text_that_is_not_utf_8_refuses_its_row_alone() -> None:
     texts = pa.array([b"a", b"\xff", None, b"\xc3\xa9"]).view(pa.string())
     rows, rejects = read(written(pa.table({"n": [1, 2, 3, 4], "text": texts})))
     assert rows == [{"n": 1, "text": "a"}, {"n": 3, "text": None}, {"n": 4, "text": "é"}]
-    assert rejects == [(1, 0, "column 'text' (string): \"b'\\\\xff'\" is not UTF-8: invalid start byte")]
+    assert rejects == [(1, 0, "column 'text': Invalid UTF8 sequence at string index 0")]
 
 
 def test_a_file_with_more_rows_than_bytes_is_refused_with_all_of_them() -> None:
@@ -195,3 +195,17 @@ def test_a_file_with_more_rows_than_bytes_is_refused_with_all_of_them() -> None:
     assert len(content) < 50_000
     assert sum(json.loads(reject)["length"] for reject in refused) == 50_000
     assert accounting.covered == len(content)
+
+
+def test_values_that_their_type_cannot_have_refuse_their_rows_alone() -> None:
+    """Other writers check no precision, and no range of times."""
+    out = io.BytesIO()
+    prices = pa.Array.from_buffers(pa.decimal128(3, 2), 3, [None, pa.array([150, 0, 10**9, 0, 250, 0]).buffers()[1]])
+    batch = pa.record_batch({"n": [1, 2, 3], "price": prices})
+    with pa.ipc.new_stream(out, batch.schema) as writer:
+        writer.write_batch(batch)
+    made, refused, content = RECORD_FORMATS.make("arrow"), list[bytes](), out.getvalue()
+    accounting = ByteAccounting("a", Counter(), refused.append)
+    (rows,) = made.read(MemorySource(content), block_of(content, 0, len(content)), accounting)
+    assert rows.to_arrow().column("n").to_pylist() == [1, 3]
+    assert [json.loads(reject)["offset"] for reject in refused] == [1]
