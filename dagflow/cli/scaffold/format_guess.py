@@ -67,8 +67,8 @@ class FormatGuess:
 
     @property
     def kind(self) -> tuple[str, str, int, tuple[str, ...]]:
-        """Equal for files that one reader can read: it finds columns by their names."""
-        names = tuple(sorted(column.name for column in self.columns))
+        """Equal for files that one reader can read: in csv it finds columns by their names."""
+        names = tuple(sorted(column.name for column in self.columns)) if self.name == "csv" else ()
         return self.name, str(self.options.get("delimiter", "")), self.skipped, names
 
     @property
@@ -111,7 +111,7 @@ def guess_format(head: bytes, *, is_whole: bool) -> FormatGuess:
         or _xml(text)
         or _document(text)
         or _csv(text, encoding, is_whole=is_whole)
-        or _paragraphs(lines)
+        or _paragraphs(text, is_whole=is_whole)
     )
     return found or FormatGuess("lines", {}, (f"{len(lines):,} lines without another structure", *uneven(lines)))
 
@@ -181,14 +181,32 @@ def _log(lines: list[str]) -> FormatGuess | None:
     return None
 
 
-def _paragraphs(lines: list[str]) -> FormatGuess | None:
-    """Blocks of "Name: value" lines between blank lines, as of mails and package lists."""
+def _paragraphs(text: str, *, is_whole: bool) -> FormatGuess | None:
+    """Blocks of "Name: value" lines between blank lines, as of mails and package lists, and their fields as columns."""
+    lines = text.splitlines()[:_MOST_LINES]
     filled = [line for line in lines if line.strip() and not line[0].isspace()]
     named = sum(bool(_FIELD.match(line)) for line in filled)
     blanks = sum(not line.strip() for line in lines)
     if not filled or not blanks or named < 0.9 * len(filled):
         return None
-    return FormatGuess("paragraphs", {}, (f"{named:,} lines such as {filled[0][:30]!r}, and {blanks:,} blank ones",))
+    evidence = (f"{named:,} lines such as {filled[0][:30]!r}, and {blanks:,} blank ones",)
+    paragraphs = re.split(r"\n(?:[^\S\n]*\n)+", text.strip())
+    values: dict[str, list[str]] = {}
+    # The last one may be cut.
+    for paragraph in paragraphs if is_whole else paragraphs[:-1]:
+        fields = [line.partition(":") for line in re.split(r"\n(?![ \t])", paragraph)]
+        names = [name for name, _, _ in fields]
+        if len(set(names)) < len(names) or not all(colon and name.strip() for name, colon, _ in fields):
+            return FormatGuess("paragraphs", {}, evidence)
+        for name, _, value in fields:
+            values.setdefault(name, []).append(value.strip())
+    columns = tuple(guess_column(name, given) for name, given in values.items())
+    # A word that stands for no value in csv is refused here.
+    return FormatGuess("paragraphs", {}, evidence, tuple(_without_words(each) for each in columns))
+
+
+def _without_words(column: ColumnGuess) -> ColumnGuess:
+    return column.as_text(f"{column.null_words[0]!r} is no value of {column.type}") if column.null_words else column
 
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}

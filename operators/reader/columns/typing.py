@@ -25,17 +25,23 @@ because each try costs as much as a record that is right."""
 
 
 class RowRejects(ByteAccounting):
-    """Takes in rejects of records whose offset is their position in a batch."""
+    """Takes in rejects of records whose offset is their position in a batch.
 
-    def __init__(self) -> None:
+    Args:
+        refuses_skipped: Whether records that are skipped count as refused.
+    """
+
+    def __init__(self, *, refuses_skipped: bool = True) -> None:
         super().__init__()
         self.reasons: dict[int, str] = {}
+        self._refuses_skipped = refuses_skipped
 
     def reject(self, offset: int, length: int, reason: str, raw: bytes) -> None:
         self.reasons[offset] = reason
 
     def skip_records(self, offsets: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], reason: str) -> None:
-        self.reasons.update(dict.fromkeys(offsets.tolist(), reason))
+        if self._refuses_skipped:
+            self.reasons.update(dict.fromkeys(offsets.tolist(), reason))
 
     def reject_all(self, offsets: Sequence[int], raws: Sequence[bytes], reasons: Sequence[str]) -> None:
         self.reasons.update(zip(offsets, reasons, strict=True))

@@ -9,8 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.records import RECORD, Delimiters, Origin, RecordBatch
 from operators.reader.byte_source import Bytes, ByteSource, FileView, read_exactly
+from operators.reader.columns.record_parsing import RecordParsing
+from operators.reader.formats.base import ByteAccounting, Parsed
 from operators.reader.scanning.delimited import BlockView, Delimited
 from operators.reader.scanning.framing import frame_apart, pieces_of
 from operators.reader.scanning.search import CR, LF, Positions, Terminators, first_hole, last_position, positions_of
@@ -19,12 +22,13 @@ SPACE = ord(" ")
 BLANK_LINE = Delimiters((b"\n\n",))
 
 
-class Paragraphs(Delimited):
+class Paragraphs(RecordParsing, Delimited):
     """Groups of lines with one or more blank lines between them, as in package lists and mail headers.
 
     A blank line holds nothing but spaces, tabs and other bytes up to 32. Lines end with LF; a CR before the
     last one's LF is not part of the record. Blank lines before the first paragraph are skipped. Written
-    back, a paragraph is followed by one blank line.
+    back, a paragraph is followed by one blank line. With columns, a paragraph is lines of name, colon and value, unless
+    another way is given.
     """
 
     name: ClassVar[str] = "paragraphs"
@@ -33,7 +37,12 @@ class Paragraphs(Delimited):
 
     def check_properties(self) -> None:
         """Bytes do not add up where long paragraphs are left out: any number of blank lines may follow another."""
-        self.traits = replace(self.traits, adds_up=self.on_long == "fail")
+        traits = replace(self.traits, adds_up=self.on_long == "fail", columns=StreamColumns.raw())
+        self._has_columns = self.choose_way(otherwise="fields")
+        self.traits = self.with_columns(traits) if self._has_columns else traits
+
+    def parse(self, batch: RecordBatch, accounting: ByteAccounting) -> Parsed:
+        return self.parse_texts(batch, accounting) if self._has_columns else Parsed(batch)
 
     def begin(self, source: ByteSource) -> int:
         """Skip the byte order mark, and blank lines at the head of the file."""

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, ClassVar
 
 import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
+from dagflow.api.columns.column_typing import StreamColumns
+from dagflow.api.records import RecordBatch
 from dagflow.api.regular_expressions import closed
 from operators.matched_records import RecordPattern, matches
 from operators.reader.byte_source import Bytes, ByteSource
-from operators.reader.formats.base import CHUNK_BYTES
+from operators.reader.columns.record_parsing import RecordParsing
+from operators.reader.formats.base import CHUNK_BYTES, ByteAccounting, Parsed
 from operators.reader.scanning.delimited import Delimited
 from operators.reader.scanning.framing import pieces_of
 from operators.reader.scanning.search import (
@@ -27,12 +31,13 @@ from operators.reader.scanning.search import (
 )
 
 
-class Regex(Delimited):
+class Regex(RecordParsing, Delimited):
     r"""Records of one or more lines, the first of which matches a pattern from its beginning on.
 
     Lines end with LF or CR LF, which the pattern does not see. Lines before the first match are a record of their own.
     The pattern sees the first max_record bytes of a longer line. It sees the characters of a line in UTF-8, and each
-    byte of any other line as one character.
+    byte of any other line as one character. Records become columns by a second expression, regex, which matches a whole
+    record, or by another way.
     """
 
     name: ClassVar[str] = "regex"
@@ -48,6 +53,12 @@ class Regex(Delimited):
 
     def check_properties(self) -> None:
         self._anchored = rf"\A(?:{closed(self.pattern)})"
+        traits = replace(self.traits, columns=StreamColumns.raw())
+        self._has_columns = self.choose_way(otherwise="")
+        self.traits = self.with_columns(traits) if self._has_columns else traits
+
+    def parse(self, batch: RecordBatch, accounting: ByteAccounting) -> Parsed:
+        return self.parse_texts(batch, accounting) if self._has_columns else Parsed(batch)
 
     @property
     def reach(self) -> int:

@@ -44,6 +44,15 @@ def test_a_format_is_recognised_by_the_first_bytes(text: str, name: str, options
     assert found.evidence
 
 
+def test_fields_of_paragraphs_are_columns_unless_lines_are_none() -> None:
+    """Of all whole paragraphs; words for no value make text, as the reader takes them for it alone."""
+    text = "A: 1\nB: NA\n more\nC: NA\n\nA: 2\nC: 3\nD: x\n\nA: x"
+    columns = {column.name: column.type for column in guess_format(text.encode(), is_whole=False).columns}
+    assert columns == {"A": "int64", "B": "string", "C": "string", "D": "string"}
+    assert guess_format(text.encode(), is_whole=True).columns[0].type == "string"
+    assert guess_format((text.replace("D: x", "C: x")).encode(), is_whole=False).columns == ()
+
+
 @pytest.mark.parametrize(
     ("row", "name"),
     [

@@ -1,4 +1,4 @@
-"""Parse makes columns of raw records in four ways, and refuses what does not match."""
+"""Parse makes columns of raw records in five ways, and refuses what does not match."""
 
 from __future__ import annotations
 
@@ -168,13 +168,14 @@ def test_a_batch_of_which_nothing_is_left_has_the_columns() -> None:
 @pytest.mark.parametrize(
     ("properties", "message"),
     [
-        ({}, "give exactly one of regex, split, key_value, json; got none"),
+        ({}, "give exactly one of regex, split, key_value, fields, json; got none"),
         ({"regex": "(?P<a>.)", "json": True}, "got regex, json"),
         ({"regex": "a"}, "has no named group"),
         ({"regex": "("}, "is not a valid RE2 expression"),
         ({"regex": "(?P<host>.)", "columns": {"hots": "int64"}}, "there is no 'hots'; did you mean 'host'?"),
         ({"regex": "(?P<host>.)", "columns": {"host": "list<int64>"}}, "'host' is list<int64>, which json alone has"),
         ({"json": True}, "json needs columns"),
+        ({"fields": True}, "fields needs columns"),
         ({"split": {"delimiter": ",", "names": ["a", "a"]}}, "'a' is there twice"),
         ({"key_value": {"keys": "a", "separator": "="}}, "separator and assignment must be different"),
         ({"json": True, "columns": {"a": "int64"}, "unmatched": "drop"}, "only regex can leave records unmatched"),
@@ -192,3 +193,18 @@ def test_records_that_have_columns_need_the_name_of_one() -> None:
         parsed([{"message": "x"}], regex="(?P<a>.)")
     with pytest.raises(OperatorError, match="there is no column 'mesage'; did you mean 'message'"):
         parsed([{"message": "x"}], regex="(?P<a>.)", column="mesage")
+
+
+def test_lines_of_name_and_value_become_columns() -> None:
+    """As at the head of mails: lines that begin with a blank go on with the value before them."""
+    record = b"Subject: a:\r\n b\r\nLines: 12\nEmpty:\n\nX: 1"
+    rows, reasons = parsed(
+        [record, b"Lines: x", b"Lines: 1\nno"],
+        fields=True,
+        columns={"Subject": "string", "Lines": "int8", "Empty": "text"},
+    )
+    assert rows == [{"Subject": "a:\r\n b", "Lines": 12, "Empty": ""}]
+    assert reasons == [
+        "column 'Lines' (int8): 'x' is no whole number, in: Lines: x",
+        r"line 2 has no name before a colon, and goes on with no other, in: Lines: 1\nno",
+    ]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
-from collections import Counter
 from decimal import Decimal
 from typing import Any, ClassVar
 
@@ -14,10 +12,11 @@ from hypothesis import strategies as st
 
 from dagflow.errors import RecordError
 from operators.reader.formats import RECORD_FORMATS
-from operators.reader.formats.base import ByteAccounting, RecordFormat
+from operators.reader.formats.base import RecordFormat
 from operators.reader.formats.fixed import Fixed
-from operators.testing import URL, FormatContract, MemorySource, Records, Rejects, block_of, read_cut, read_range
+from operators.testing import FormatContract, Records, Rejects, read_cut, read_range
 from tests.nightly import IS_NIGHTLY
+from tests.operators.reader.formats.columned import columns_of
 from tests.reference.lines import fixed_records
 
 
@@ -83,19 +82,6 @@ DIGITS = {str(digit).encode() for digit in range(10)}
 def _is_text(record: bytes) -> bool:
     # Each field by itself: a character over two of them is none in either.
     return all(field.decode(errors="replace").encode() == field for field in (record[:1], record[1:], record))
-
-
-def columns_of(made: RecordFormat, content: bytes, block_size: int = 1 << 20) -> tuple[list[Any], list[dict[str, Any]]]:
-    """The rows of a file that is cut at multiples of block_size, and its rejects."""
-    rows: list[Any] = []
-    refused: list[bytes] = []
-    accounting = ByteAccounting(URL, Counter(), refused.append)
-    for start in range(0, len(content), block_size):
-        block = block_of(content, start, min(start + block_size, len(content)))
-        for batch in made.read(MemorySource(content), block, accounting):
-            parsed = accounting.parse(made, batch)
-            rows += [] if parsed.columns is None else parsed.columns.to_pylist()
-    return rows, [json.loads(reject) for reject in refused]
 
 
 def packed(value: int, digits: int) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import ClassVar
 
@@ -9,6 +10,8 @@ from operators.reader.formats import RECORD_FORMATS
 from operators.reader.formats.base import ByteAccounting, RecordFormat
 from operators.reader.formats.paragraphs import Paragraphs
 from operators.testing import URL, FormatContract, MemorySource, Records, Rejects, block_of, read_cut, read_range
+from tests.nightly import IS_NIGHTLY
+from tests.operators.reader.formats.columned import columns_of
 from tests.reference.lines import without_header, without_long
 from tests.reference.others import paragraph_records
 
@@ -47,6 +50,84 @@ class TestParagraphsWithOptions(ParagraphsContract):
     ]
     pieces: ClassVar = [b"a", b"\n", b" "]
     longest = 4
+
+
+class TestParagraphsOfFields(ParagraphsContract):
+    """Records become columns by the fields that they hold, or are refused."""
+
+    formats: ClassVar = [{"type": "paragraphs", "columns": {"a": "int8"}}]
+    pieces: ClassVar = [b"a:1\n", b"\n", b" a"]
+    longest = 4 if IS_NIGHTLY else 3
+
+    def reference(self, content: bytes, format: RecordFormat) -> tuple[Records, Rejects]:
+        kept: Records = []
+        refused: Rejects = []
+        for offset, record in super().reference(content, format)[0]:
+            value = by_lines(record)
+            if value is None or re.fullmatch(rb"([+-]?[0-9]{1,2})?", value) is None:
+                refused.append((offset, len(record)))
+            else:
+                kept.append((offset, record))
+        return kept, refused
+
+
+def by_lines(record: bytes) -> bytes | None:
+    """The value of the field a, line by line; None where there is none, or some line is no field."""
+    values: list[tuple[bytes, bytes]] = []
+    if _is_no_text(record):
+        return None
+    for line in record.split(b"\n"):
+        if line[:1] in (b" ", b"\t", b"", b"\r") and (values or line[:1] in (b"", b"\r")):
+            values[-1:] = [(name, value + b"\n" + line) for name, value in values[-1:]]
+        elif not line.partition(b":")[1] or line[:1] in (b":", b" ", b"\t"):
+            return None
+        else:
+            values.append((line.partition(b":")[0], line.partition(b":")[2]))
+    found = [value.strip() for name, value in values if name == b"a"]
+    return found[0] if len(found) == 1 else None
+
+
+def _is_no_text(record: bytes) -> bool:
+    return record.decode(errors="replace").encode() != record
+
+
+PACKAGES = b"""\
+Package: a
+Size: 12
+Description: b
+ c
+
+Size: x
+Package: b
+
+Package: d
+Depends: a,
+ b
+"""
+
+
+def test_a_package_list_gives_a_row_for_each_package() -> None:
+    """With lines that go on, and null for a field that is not there; at every cut."""
+    made = RECORD_FORMATS.make(
+        {"type": "paragraphs", "columns": {"Package": "string", "Size": "int64", "Description": "string"}}
+    )
+    for block_size in range(1, len(PACKAGES) + 1):
+        rows, rejects = columns_of(made, PACKAGES, block_size)
+        assert rows == [
+            {"Package": "a", "Size": 12, "Description": "b\n c"},
+            {"Package": "d", "Size": None, "Description": None},
+        ]
+        assert [(reject["offset"], reject["reason"]) for reject in rejects] == [
+            (39, r"column 'Size' (int64): 'x' is no whole number, in: Size: x\nPackage: b")
+        ]
+
+
+def test_paragraphs_become_columns_by_any_way_of_parse() -> None:
+    """Documents of JSON over several lines, for one; records that regex does not match may be dropped."""
+    json_ways = RECORD_FORMATS.make({"type": "paragraphs", "json": True, "columns": {"a": "int8"}})
+    assert columns_of(json_ways, b'{\n "a": 1\n}\n\n{"a": 2}\n') == ([{"a": 1}, {"a": 2}], [])
+    by_regex = RECORD_FORMATS.make({"type": "paragraphs", "regex": "(?s)a(?P<b>.*)", "unmatched": "drop"})
+    assert columns_of(by_regex, b"ab\nc\n\nb\n\na") == ([{"b": "b\nc"}, {"b": ""}], [])
 
 
 def test_a_package_list_gives_one_record_a_package() -> None:

@@ -12,6 +12,7 @@ from operators.reader.formats.base import RecordFormat
 from operators.reader.formats.regex import Regex
 from operators.testing import FormatContract, Records, Rejects, read_cut
 from tests.nightly import IS_NIGHTLY, by_day
+from tests.operators.reader.formats.columned import columns_of
 from tests.reference.lines import without_header, without_long
 from tests.reference.others import entry_records
 
@@ -95,3 +96,15 @@ def test_a_pattern_that_is_none_is_refused() -> None:
         RECORD_FORMATS.make({"type": "regex", "pattern": "("})
     with pytest.raises(ValueError, match="needs option 'pattern'"):
         RECORD_FORMATS.make("regex")
+
+
+def test_entries_become_columns_by_a_second_expression() -> None:
+    """The pattern finds where they begin, and regex matches each as a whole; at every cut."""
+    content = b"1 a\n at x\n2 b\r\n3\n\xe9\n4 c"
+    spec = {"type": "regex", "pattern": r"\d", "regex": r"(?s)(?P<n>\d) (?P<text>.*)", "columns": {"n": "int8"}}
+    for block_size in range(1, len(content) + 1):
+        rows, rejects = columns_of(RECORD_FORMATS.make(spec), content, block_size)
+        assert rows == [{"n": 1, "text": "a\n at x"}, {"n": 2, "text": "b"}, {"n": 4, "text": "c"}]
+        assert [reject["offset"] for reject in rejects] == [15]
+    with pytest.raises(ValueError, match="give exactly one of regex, split, key_value, fields, json; got none"):
+        RECORD_FORMATS.make({"type": "regex", "pattern": ".", "columns": {"n": "int8"}})

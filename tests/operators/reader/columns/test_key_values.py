@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from operators.transform.parse import with_marks
+from operators.reader.columns.key_values import with_marks
 
 
 def test_separators_outside_of_quotes_are_marked() -> None:
