@@ -57,9 +57,11 @@ def plain_rows(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 def _plain(array: Any, kind: pa.DataType) -> Any:
     if isinstance(array, pa.ExtensionArray):
-        array = array.storage
+        return _plain(array.storage, kind)
+    if isinstance(array, pa.DictionaryArray):
+        return _plain(array.dictionary_decode(), kind)
     if pa.types.is_run_end_encoded(array.type):
-        array = pc.run_end_decode(array)
+        return _plain(pc.run_end_decode(array), kind)
     return array if array.type == kind else array.cast(kind)
 
 

@@ -86,3 +86,13 @@ def test_a_file_without_rows_is_read() -> None:
     made = RECORD_FORMATS.make("arrow")
     assert not [*made.read(MemorySource(content), block_of(content, 0, len(content)), accounting)]
     assert accounting.covered == len(content)
+
+
+def test_a_dictionary_of_lists_of_dictionaries_is_decoded() -> None:
+    """As deep as they are encoded."""
+    names = pa.array(["x", "y", "x"]).dictionary_encode()
+    lists = pa.ListArray.from_arrays(pa.array([0, 2, 3], pa.int32()), names)
+    batch = pa.record_batch({"a": pa.DictionaryArray.from_arrays(pa.array([1, 0, None], pa.int8()), lists)})
+    content = streamed([batch])
+    records, rejects = read_range(RECORD_FORMATS.make("arrow"), content, 0, len(content))
+    assert ([record for _, record in records], rejects) == ([{"a": ["x"]}, {"a": ["x", "y"]}, {"a": None}], [])
