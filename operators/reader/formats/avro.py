@@ -121,6 +121,16 @@ class Avro(Tabular, PreScanned):
             place, rows = unit.end, rows + unit.rows
         return _state(rows, max(0, place - block.start))
 
+    def complete_end(self, source: ByteSource) -> int | None:
+        """The end of the last data block that is complete; None before the first one is."""
+        walk, place = AvroWalk.over(source), 0
+        while walk and place < source.size_bytes:
+            unit = walk.unit_at(place, 0)
+            if place in walk.unsound and unit.end == source.size_bytes:
+                break
+            place = unit.end
+        return place or None
+
 
 def _state(rows: int, distance: int) -> int:
     if rows >> _ROW_BITS or distance >> _DISTANCE_BITS:

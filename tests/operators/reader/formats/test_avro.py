@@ -17,6 +17,7 @@ import pytest
 from operators.reader.formats import RECORD_FORMATS
 from operators.reader.formats.base import ByteAccounting
 from operators.testing import MemorySource, TableContract, block_of, read_cut, read_range
+from operators.testing.format_contract import read_one
 
 MOMENT = datetime.datetime(2024, 5, 6, 7, 8, 9, tzinfo=datetime.UTC)
 MARKER = b"0123456789abcdef"
@@ -236,3 +237,16 @@ def test_columns_are_chosen_and_cast() -> None:
     """As for all formats of rows."""
     table, _ = read(written(ORDER, ORDERS), columns={"price": "decimal(9, 3)", "id": "int16"})
     assert table.to_pylist()[3] == {"price": Decimal("0.375"), "id": 3}
+
+
+def test_a_file_that_was_appended_to_is_gone_on_with() -> None:
+    """Wherever it ended: the data block that was in progress is read with those behind it."""
+    content = written(ORDER, ORDERS, sync_interval=200)
+    made = RECORD_FORMATS.make("avro")
+    for length in range(0, len(content), 7):
+        end = made.complete_end(MemorySource(content[:length]))
+        if end is not None:
+            before = read_range(made, content[:end], 0, end)[0]
+            behind = read_one(made, MemorySource(content), block_of(content, end, len(content)))[0]
+            assert [*map(itemgetter(1), before + behind)] == ORDERS, length
+    assert made.complete_end(MemorySource(content)) == len(content)
