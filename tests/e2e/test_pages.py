@@ -22,13 +22,13 @@ from dagflow.web.checkpoints import Checkpoint
 from dagflow.web.report_data import report_data, single_page
 from dagflow.web.server import serving
 from tests.engine.test_driver import crashing
-from tests.nightly import by_day
 from tests.web.conftest import APP, ROWS, finish, with_table
 from tests.web.following import await_window, following
 
 CHROMIUM = shutil.which("chromium")
 pytestmark = [
     pytest.mark.e2e,
+    pytest.mark.nightly,
     pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium: apt-get install chromium"),
 ]
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install '.[test]'")
@@ -143,7 +143,7 @@ def require_sound(page: Any, screen: str) -> None:
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), screen
 
 
-@pytest.mark.parametrize("app", by_day(1, ["hostile", "finished", "killed", "running"]))
+@pytest.mark.parametrize("app", ["hostile", "finished", "killed", "running"])
 def test_each_screen_is_drawn_at_both_sizes(site: Site, page: Any, app: str) -> None:
     """Each screen has content, no error, and nothing beyond the edge of a narrow or a wide page."""
     show(page, site.address(""))
@@ -155,7 +155,6 @@ def test_each_screen_is_drawn_at_both_sizes(site: Site, page: Any, app: str) -> 
             require_sound(page, screen)
 
 
-@pytest.mark.nightly
 def test_states_of_apps_are_said_in_words(site: Site, page: Any) -> None:
     """The fleet page shows which app is finished, killed or running, and that bytes add up."""
     show(page, site.address(""))
@@ -171,7 +170,6 @@ def test_states_of_apps_are_said_in_words(site: Site, page: Any) -> None:
     assert page.locator(".equation").count() == 4
 
 
-@pytest.mark.nightly
 def test_a_failed_run_shows_what_waits_and_why_there_are_no_more_records(page: Any, tmp_path: Path) -> None:
     """What its planned windows hold is not called nothing, and a sample shows what a run ends with."""
     folder = _prepare(tmp_path / "failed", "failed", ("a.csv",))
@@ -187,7 +185,6 @@ def test_a_failed_run_shows_what_waits_and_why_there_are_no_more_records(page: A
         assert "a run ends at the first record that is refused" in page.locator(".panel [role=alert]").inner_text()
 
 
-@pytest.mark.nightly
 def test_hostile_names_are_text(site: Site, page: Any) -> None:
     """Names and records with markup, quotes, newlines and marks of direction are shown, and do nothing."""
     show(page, site.address("hostile", "files"))
@@ -204,7 +201,6 @@ def test_hostile_names_are_text(site: Site, page: Any) -> None:
     assert "<script>alert(1)</script>" in first + page.locator(".panel .raw").inner_text()
 
 
-@pytest.mark.nightly
 def test_what_was_not_looked_at_is_not_called_missing(site: Site, page: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a request ends before the oldest window, Files and Rejects speak of the newest ones, and offer to go on."""
     everything = [("files", "?search=no", "No such file was taken"), ("rejects", "?file=no", "No record was refused")]
@@ -220,7 +216,6 @@ def test_what_was_not_looked_at_is_not_called_missing(site: Site, page: Any, mon
         assert page.get_by_text("Look in older windows").count() == 1
 
 
-@pytest.mark.nightly
 def test_the_keyboard_reaches_everything(site: Site, page: Any) -> None:
     """The first Tab offers to skip, arrows move in lists, Enter opens, Escape closes and gives the focus back."""
     show(page, site.address("finished", "windows"))
@@ -253,7 +248,6 @@ def test_a_committed_window_appears_by_itself(site: Site, page: Any) -> None:
     playwright.expect(newest).not_to_have_attribute("href", before, timeout=20_000)
 
 
-@pytest.mark.nightly
 def test_a_lost_connection_is_said(site: Site, browser: Any) -> None:
     """A page whose server is gone says so with the time of what it shows, and goes on showing it."""
     location = Checkpoint(str(site.checkpoints["finished"]), StorageContext.default())
@@ -274,7 +268,6 @@ SET_HIDDEN = """(hidden) => {
 }"""
 
 
-@pytest.mark.nightly
 def test_hidden_tabs_leave_their_connections_to_others(site: Site, browser: Any) -> None:
     """A browser has six to a server: with more tabs than that the newest one is drawn, and an old one when shown."""
     context = browser.new_context()
@@ -295,7 +288,6 @@ def test_hidden_tabs_leave_their_connections_to_others(site: Site, browser: Any)
     context.close()
 
 
-@pytest.mark.nightly
 def test_a_late_answer_is_said_until_it_comes(site: Site, page: Any) -> None:
     """A page that waits says so, though the server's events come; with the answer it goes on."""
     page.clock.install()
@@ -313,7 +305,6 @@ def test_a_late_answer_is_said_until_it_comes(site: Site, page: Any) -> None:
     page.wait_for_selector(".connection", state="detached")
 
 
-@pytest.mark.nightly
 def test_a_report_is_one_file_that_needs_no_server(site: Site, page: Any, tmp_path: Path) -> None:
     """The same screens open from a file, without a request."""
     data = report_data(Checkpoint(str(site.checkpoints["hostile"]), StorageContext.default()))
@@ -341,7 +332,6 @@ def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
     return (folder / "package" / "axe.min.js").read_text()
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize(("theme", "size"), [("dark", "1280"), ("light", "390")])
 def test_no_screen_violates_a_rule_of_accessibility(site: Site, browser: Any, axe: str, theme: str, size: str) -> None:
     """Axe finds nothing on any screen, with details open."""

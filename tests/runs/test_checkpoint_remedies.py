@@ -153,7 +153,8 @@ def test_a_name_that_a_start_over_needs_is_made_free(app: RemedyApp) -> None:
     assert (app.records(), Path("mine").read_text()) == (GOOD, "mine")
 
 
-@pytest.mark.parametrize("which", by_day(1, [0, -1]))
+@pytest.mark.nightly
+@pytest.mark.parametrize("which", [0, -1])
 def test_an_index_of_files_goes_on_when_it_is_put_back(app: RemedyApp, which: int) -> None:
     """No file is read twice; with --fresh, the other remedy, all are read again, and published once."""
     names = [f"{number:04}" for number in range(1200)]

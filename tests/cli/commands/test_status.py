@@ -40,7 +40,7 @@ def count_on_two_lines(operator: CallsFunctions) -> None:
 @pytest.mark.parametrize(
     "args",
     by_day(
-        3,
+        1,
         [
             ["validate", "app.yaml"],
             *(["plan", "app.yaml", "--format", form] for form in FORMATS),

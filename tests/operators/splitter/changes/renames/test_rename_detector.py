@@ -32,7 +32,7 @@ from tests.properties.test_growing_files import append, read
 @pytest.mark.parametrize("is_restarted", [False, True], ids=["following", "restarted"])
 @pytest.mark.parametrize("times", by_day(1, [1, 2]), ids=by_day(1, ["once between scans", "twice between scans"]))
 @pytest.mark.parametrize("begins", by_day(1, ["new file", "no file"]))
-@pytest.mark.parametrize("rotate", ROTATIONS, ids=lambda rotate: rotate.__name__)
+@pytest.mark.parametrize("rotate", by_day(7, ROTATIONS), ids=lambda rotate: rotate.__name__)
 def test_a_rotation_loses_and_doubles_nothing(
     tmp_path: Path, rotate: Callable[[Path], None], begins: str, times: int, is_restarted: bool
 ) -> None:
