@@ -19,7 +19,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from dagflow.storage.concatenated import extract, list_entries
 from dagflow.storage.context import StorageContext
-from operators.sink.tables.sql_table import SqliteFileTable
+from operators.sink.tables.sql_table import DuckdbFileTable, SqliteFileTable
 from tests.crash.killing import (
     APP,
     HEAD,
@@ -311,6 +311,10 @@ def _iceberg_table(folder: Path, name: str) -> pa.Table:
         return catalog.load_table(f"shop.{name}").scan().to_arrow()
 
 
+def _duckdb_table(folder: Path, name: str) -> pa.Table:
+    return DuckdbFileTable(f"{folder}/{name}.duckdb#rows", ()).target(StorageContext.default()).rows()
+
+
 def _sqlite_table(folder: Path, name: str) -> pa.Table:
     return SqliteFileTable(f"{folder}/tables.db#{name}", ()).target(StorageContext.default()).rows()
 
@@ -335,6 +339,11 @@ KINDS = (
         "iceberg",
         lambda folder: _make_tables(folder, ICEBERG),
         lambda folder: _require_tables(folder, _iceberg_table),
+    ),
+    KilledApp(
+        "duckdb",
+        lambda folder: _make_tables(folder, 'table: "duckdb:NAME.duckdb#rows"'),
+        lambda folder: _require_tables(folder, _duckdb_table),
     ),
     KilledApp(
         "sqlite",

@@ -103,7 +103,7 @@ def test_a_table_that_is_followed_has_every_record_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("name", ["delta", "iceberg", "sqlite"])
+@pytest.mark.parametrize("name", ["delta", "iceberg", "sqlite", "duckdb"])
 def test_rows_and_newest_rows_of_keys_survive_kills(tmp_path: Path, name: str) -> None:
     """Three tables and files in one app: in groups, and with the newest row of each key in groups and without."""
     (kind,) = (kind for kind in KINDS if kind.name == name)

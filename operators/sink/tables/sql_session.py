@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,6 +56,15 @@ class SqlSession(ABC):
     def columns(self, path: Path) -> list[SqlColumn]:
         """The columns of a table; none if it does not exist."""
 
+    def rows(self, path: Path, columns: Sequence[SqlColumn]) -> pa.Table:
+        """All rows of a table."""
+        names = ", ".join(quoted(column.name) for column in columns)
+        found = self.execute(f"SELECT {names} FROM {name_of(path)}")
+        values = zip(*found, strict=True) if found else [()] * len(columns)
+        return pa.table(
+            {column.name: _of_values(list(given), column.kind) for column, given in zip(columns, values, strict=True)}
+        )
+
     @abstractmethod
     def sql_type(self, kind: pa.DataType) -> str:
         """The type of a new column."""
@@ -80,3 +91,18 @@ class AdbcSession(SqlSession):
     def add(self, path: Path, rows: pa.RecordBatchReader, *, is_temporary: bool = False) -> None:
         schema = {"db_schema_name": path[-2]} if len(path) > 1 else {}
         self._cursor.adbc_ingest(path[-1], rows, mode="append", temporary=is_temporary, **schema)
+
+
+def _of_values(values: list[Any], kind: pa.DataType | None) -> pa.Array:
+    """Values as the database's package gives them, in the type of their column."""
+    if kind is None:
+        return pa.array([None if value is None else str(value) for value in values], pa.string())
+    if pa.types.is_decimal(kind):
+        texts = (f"{value:.{kind.scale}f}" if isinstance(value, float) else str(value) for value in values)
+        values = [None if value is None else text for value, text in zip(values, texts, strict=True)]
+    if pa.types.is_time(kind):
+        values = [datetime.time.fromisoformat(value) if isinstance(value, str) else value for value in values]
+    try:
+        return pa.array(values, kind)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return pa.array(values).cast(kind)

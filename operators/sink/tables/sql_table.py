@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from dagflow.storage.location import absolute, is_local, redacted
 from dagflow.storage.partition_names import escaped
+from operators.sink.columns.nested_types import common_type
 from operators.sink.columns.table_names import TableNames
 from operators.sink.tables.base import Table
 from operators.sink.tables.table_files import TableShape
@@ -128,3 +129,19 @@ class SqliteFileTable(FileTable):
     def column_type(self, kind: pa.DataType) -> pa.DataType:
         stored = super().column_type(kind)
         return pa.float64() if pa.types.is_floating(stored) else stored
+
+
+class DuckdbFileTable(FileTable):
+    """A table of DuckDB, whose types are about those of Arrow."""
+
+    format_name: ClassVar[str] = "DuckDB"
+    target_class: ClassVar[str] = "operators.sink.tables.duckdb_target.DuckdbFileTarget"
+    package: ClassVar[str] = "duckdb"
+    extra: ClassVar[str] = "duckdb"
+    has_parts: ClassVar[bool] = True
+
+    def names_in(self, table: str) -> Sequence[str]:
+        return table.split(".", 1)
+
+    def wider_type(self, there: pa.DataType, given: pa.DataType) -> pa.DataType | None:
+        return common_type(there, given)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import datetime
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -123,26 +121,7 @@ class SqlTarget(TableTarget, Target):
             return None
         with self.session(writes=False) as session:
             columns = session.columns(self.table.path)
-            names = ", ".join(quoted(column.name) for column in columns)
-            rows = session.execute(f"SELECT {names} FROM {name_of(self.table.path)}") if columns else []
-        values = zip(*rows, strict=True) if rows else [()] * len(columns)
-        made = {column.name: of_values(list(given), column.kind) for column, given in zip(columns, values, strict=True)}
-        return pa.table(made) if columns else None
-
-
-def of_values(values: list[Any], kind: pa.DataType | None) -> pa.Array:
-    """Values as the database's package gives them, in the type of their column."""
-    if kind is None:
-        return pa.array([None if value is None else str(value) for value in values], pa.string())
-    if pa.types.is_decimal(kind):
-        texts = (f"{value:.{kind.scale}f}" if isinstance(value, float) else str(value) for value in values)
-        values = [None if value is None else text for value, text in zip(values, texts, strict=True)]
-    if pa.types.is_time(kind):
-        values = [datetime.time.fromisoformat(value) if isinstance(value, str) else value for value in values]
-    try:
-        return pa.array(values, kind)
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
-        return pa.array(values).cast(kind)
+            return session.rows(self.table.path, columns) if columns else None
 
 
 _MARKER_COLUMNS = (
