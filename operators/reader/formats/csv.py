@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
@@ -20,7 +20,7 @@ from dagflow.api.records import RecordBatch
 from dagflow.storage.columns import borders_of
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import Bytes, ByteSource, FileView, GrowingSource, encoding_of, read_exactly
-from operators.reader.columns.types import ColumnType, ColumnTypes
+from operators.reader.columns.types import ColumnTypes
 from operators.reader.columns.typing import (
     parse_columns,
     typed,
@@ -31,6 +31,14 @@ from operators.reader.columns.typing import (
 )
 from operators.reader.formats.base import ByteAccounting, Parsed, PreScanned
 from operators.reader.scanning.charset import Charset, UndecodedRejects, decoded
+from operators.reader.scanning.csv_head import (
+    COMMENT_OVER_LINES,
+    CsvHead,
+    behind_newlines,
+    is_json_object,
+    is_over_lines,
+    problem_of,
+)
 from operators.reader.scanning.delimited import BlockView, Delimited
 from operators.reader.scanning.framing import joined
 from operators.reader.scanning.quoting import (
@@ -46,7 +54,7 @@ from operators.reader.scanning.quoting import (
     stray_quotes,
     unclosed_quote,
 )
-from operators.reader.scanning.search import BYTE, BYTE_ORDER_MARK, CR, LF, Terminators, find_newlines, positions_of
+from operators.reader.scanning.search import BYTE, BYTE_ORDER_MARK, LF, Terminators, find_newlines, positions_of
 
 
 def _one_character(text: str) -> str:
@@ -98,6 +106,9 @@ class Csv(Delimited, PreScanned):
         ),
     ] = "reject"
     escape: Annotated[Character | None, Field(description="character that makes the next one literal")] = None
+    comment: Annotated[
+        Character | None, Field(description="character at the beginning of lines that are skipped as comments")
+    ] = None
     header: Annotated[bool, Field(description="whether the first row names the columns")] = True
     encoding: Annotated[
         str | None,
@@ -121,9 +132,9 @@ class Csv(Delimited, PreScanned):
 
     def check_properties(self) -> None:
         quote = None if self.quote == "none" else self.quote
-        marks = [mark for mark in (self.delimiter, quote, self.escape, "\n", "\r") if mark]
+        marks = [mark for mark in (self.delimiter, quote, self.escape, self.comment, "\n", "\r") if mark]
         if len(set(marks)) < len(marks):
-            raise ValueError("delimiter, quote, escape and newlines must be different characters")
+            raise ValueError("delimiter, quote, escape, comment and newlines must be different characters")
         if not self.header and not self.columns:
             raise ValueError("columns must be given where there is no header")
         twice = [name for name, count in Counter(list(self.columns or ())).items() if count > 1]
@@ -197,7 +208,7 @@ class Csv(Delimited, PreScanned):
         file = (block.url, block.version)
         if self._headed is None or self._headed[0] != file:
             limit = min(block.end, source.size_bytes)
-            start = behind_newlines(source, super().first_record(source, block), limit, self.probe_bytes)
+            start = self._behind_asides(source, super().first_record(source, block), limit)
             if start >= min(limit, source.size_bytes):
                 return None
             self._headed = (file, self._read_head(source, start))
@@ -206,12 +217,22 @@ class Csv(Delimited, PreScanned):
         return head
 
     def _skip_records(self, source: ByteSource, floor: int, limit: int) -> int:
-        """The position behind the rows to skip, and the empty lines around them; or limit."""
-        position = behind_newlines(source, floor, limit, self.probe_bytes)
+        """The position behind the rows to skip, and the empty lines and comments around them; or limit."""
+        position = self._behind_asides(source, floor, limit)
         for _ in range(self.skip_header):
             if position >= limit:
                 break
             following = self.next_start(source, position + 1, limit, position)
+            position = self._behind_asides(source, following, limit)
+        return position
+
+    def _behind_asides(self, source: ByteSource, position: int, limit: int) -> int:
+        """The first position from the given one on, and up to limit, that is in no empty line or comment."""
+        position = behind_newlines(source, position, limit, self.probe_bytes)
+        while self.comment and read_exactly(source, position, position + 1).tobytes() == self.comment.encode():
+            following = self.next_start(source, position + 1, limit, position)
+            if position >= limit or is_over_lines(read_exactly(source, position, following).tobytes()):
+                break
             position = behind_newlines(source, following, limit, self.probe_bytes)
         return position
 
@@ -230,7 +251,9 @@ class Csv(Delimited, PreScanned):
         if len(row) > self.max_record + self.reach:
             cause = self.cause_of_length(row[: self.max_record])
             return (), f"it is longer than max_record, {self.max_record} bytes{cause}"
-        if _is_json_object(row):
+        if self.comment and row[:1].tobytes() == self.comment.encode():
+            return (), COMMENT_OVER_LINES
+        if is_json_object(row):
             return (), "it is an object of JSON; read such files with the format json_lines"
         if (opened := unclosed_quote(row, self._dialect)) is not None:
             return (), f"its quote at byte {opened} is never closed; {ADVICE}"
@@ -312,7 +335,9 @@ class Csv(Delimited, PreScanned):
         framed = batch.slice(0, len(batch)).framed()
         borders = borders_of(framed).astype(np.int64)
         data = np.frombuffer(framed.buffers()[2], np.uint8)[borders[0] : borders[-1]]
-        kept = without_refused(batch, dict(rows_with_strays(data, borders - borders[0], self._dialect)), accounting)
+        reasons = dict(rows_with_strays(data, borders - borders[0], self._dialect))
+        reasons = {row: why for row, why in reasons.items() if not self._are_comments(batch)[row]}
+        kept = without_refused(batch, reasons, accounting)
         accounting.count_delimiters(batch.content_bytes()[1] - kept.content_bytes()[1])
         return kept
 
@@ -321,7 +346,9 @@ class Csv(Delimited, PreScanned):
         is_empty = lengths == 0
         if self.keep_delimiter:
             is_empty |= pc.is_in(batch.record, pa.array(self.table, pa.binary())).to_numpy(zero_copy_only=False)
-        batch = without_skipped(batch, is_empty, "empty line", accounting)
+        if self.comment:
+            batch, is_empty = self._refused_comments(batch, is_empty, accounting)
+        batch = without_skipped(batch, is_empty, "empty line or comment", accounting)
         rejects = accounting
         if self._charset.name == "utf-8":
             text = valid_text(batch, accounting)
@@ -338,6 +365,19 @@ class Csv(Delimited, PreScanned):
         nulls = [pa.nulls(len(parsed.raw), self._optional[name].arrow) for name in absent]
         columns = [*parsed.columns.columns, *nulls]
         return Parsed(parsed.raw, pa.RecordBatch.from_arrays(columns, [*parsed.columns.schema.names, *absent]))
+
+    def _are_comments(self, batch: RecordBatch) -> npt.NDArray[np.bool_]:
+        begins: npt.NDArray[np.bool_] = pc.starts_with(batch.record, (self.comment or "").encode()).to_numpy(False)
+        return begins & (self.comment is not None)
+
+    def _refused_comments(
+        self, batch: RecordBatch, is_skipped: npt.NDArray[np.bool_], accounting: ByteAccounting
+    ) -> tuple[RecordBatch, npt.NDArray[np.bool_]]:
+        """A batch without comments that a quote continues, and which of its rows are skipped, comments among them."""
+        rows = np.flatnonzero(is_comment := self._are_comments(batch))
+        records = zip(rows.tolist(), batch.take(rows).to_pylist(), strict=True) if len(rows) else ()
+        refused = {row: COMMENT_OVER_LINES for row, record in records if is_over_lines(record)}
+        return without_refused(batch, refused, accounting), np.delete(is_skipped | is_comment, [*refused])
 
     def _split(self, batch: RecordBatch, rejects: ByteAccounting) -> Parsed:
         names, wrong = self._names, Counter[int]()
@@ -407,58 +447,3 @@ def _text_of(batch: RecordBatch) -> pa.Buffer:
     text = joined(batch)
     last = batch.delimiters.select(np.array([len(batch) - 1]))
     return text.slice(0, len(text) - int(np.sum(last.lengths())))
-
-
-@dataclass(frozen=True, slots=True)
-class CsvHead:
-    """The head of a CSV file.
-
-    Attributes:
-        start: Where it begins, behind a byte order mark, empty lines, and skipped lines.
-        end: Where the first row begins.
-        names: The columns; () if it cannot be used.
-        problem: Why it cannot be used; "" if it can.
-    """
-
-    start: int
-    end: int
-    names: tuple[str, ...] = ()
-    problem: str = ""
-
-
-def problem_of(names: list[str], declared: Mapping[str, ColumnType], count: int | None) -> str:
-    """Why names cannot be those of columns; "" if they can."""
-    twice = [name for name, times in Counter(names).items() if times > 1]
-    absent = [name for name, kind in declared.items() if not kind.is_optional and name not in names]
-    got = ", ".join(names)
-    if any("\0" in name for name in names):
-        return "it holds NUL bytes"
-    if twice:
-        return f"column '{twice[0]}' is there twice; got {got}"
-    if absent:
-        other = next((mark for mark in ",;\t|" if len(names) == 1 and mark in names[0]), "")
-        is_other = f", which is one name: is the delimiter {other!r}?" if other else ""
-        remedy = "" if other else "; if files may lack it, add optional: true to its type"
-        return f"there is no column '{absent[0]}'; got {got}{is_other}{remedy}"
-    if count is not None and len(names) != count:
-        return f"the header has {len(names)} columns, and columns names {count}; got {got}"
-    return ""
-
-
-def behind_newlines(source: ByteSource, position: int, limit: int, step: int) -> int:
-    """The first position from the given one on, and up to limit, that is no newline."""
-    view = FileView(source)
-    while position < min(limit, source.size_bytes):
-        data = view.move(position, min(position + step, limit))
-        others = np.flatnonzero((data != LF) & (data != CR))
-        if len(others):
-            return position + int(others[0])
-        position += len(data)
-    return position
-
-
-def _is_json_object(row: Bytes) -> bool:
-    try:
-        return row.tobytes().lstrip().startswith(b"{") and isinstance(json.loads(row.tobytes()), dict)
-    except (ValueError, RecursionError):
-        return False

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from typing import Any
 
-from operators.reader.formats.base import ByteAccounting, RecordFormat
+from operators.reader.formats.base import ByteAccounting, RecordFormat, with_entry_state
 from operators.testing import URL, MemorySource, block_of
 
 
@@ -17,6 +17,7 @@ def columns_of(made: RecordFormat, content: bytes, block_size: int = 1 << 20) ->
     accounting = ByteAccounting(URL, Counter(), refused.append)
     for start in range(0, len(content), block_size):
         block = block_of(content, start, min(start + block_size, len(content)))
+        block = with_entry_state(made, MemorySource(content), block)
         for batch in made.read(MemorySource(content), block, accounting):
             parsed = accounting.parse(made, batch)
             rows += [] if parsed.columns is None else parsed.columns.to_pylist()

@@ -19,6 +19,7 @@ from operators.reader.formats.csv import Csv
 from operators.testing import URL, FormatContract, MemorySource, Records, Rejects, block_of, read_cut, read_range
 from operators.testing.format_contract import read_one
 from tests.nightly import IS_NIGHTLY
+from tests.operators.reader.formats.columned import columns_of as columns_of_blocks
 from tests.reference.csv import csv_records, csv_rows
 
 
@@ -32,6 +33,12 @@ class CsvContract(FormatContract):
         for row in rows:
             row.offset += start
         assert format.columns is not None
+        if format.comment is not None:
+            # What a quote continues over lines is refused, whatever its fields are.
+            comments = [row for row in rows if row.raw.startswith(format.comment.encode())]
+            wrong = [row for row in comments if len(row.raw.splitlines()) > 1 or not row.is_closed]
+            records, refused = csv_records([row for row in rows if row not in comments], len(format.columns))
+            return records, sorted([*refused, *((row.offset, len(row.raw)) for row in wrong)])
         return csv_records(rows, len(format.columns), keeps=format.stray_quotes == "keep")
 
 
@@ -40,6 +47,14 @@ class TestRows(CsvContract):
 
     formats: ClassVar = [{"type": "csv", "header": False, "columns": ["a", "b"]}]
     pieces: ClassVar = [b'"', b",", b"\n", b"a"]
+    longest = 4 if IS_NIGHTLY else 3
+
+
+class TestComments(CsvContract):
+    """Quotes in comments, comments in quotes, and comments behind a delimiter, which are none."""
+
+    formats: ClassVar = [{"type": "csv", "header": False, "columns": ["a", "b"], "comment": "#"}]
+    pieces: ClassVar = [b'"', b",", b"\n", b"#"]
     longest = 4 if IS_NIGHTLY else 3
 
 
@@ -334,6 +349,27 @@ def test_rows_in_another_encoding_become_utf_8(encoding: str, block_size: int) -
     assert base64.b64decode(facts["raw"]) == f"{value},x".encode(encoding.removesuffix("-sig"))
     assert facts["length"] == len(base64.b64decode(facts["raw"]))
     assert facts["reason"] == f"column 'n' (int64): 'x' is no whole number, in: {value},x"
+
+
+def test_comments_are_skipped_wherever_they_stand() -> None:
+    """Before the header, around rows to skip, among the rows and at the end, whatever they hold; at every cut."""
+    content = b'#x,"y" z\n\n#\ntitle\n# a,b\na,n\n#1,2\n"#2",3\r\n#\xff\r\n4,5\n\n#6,7'
+    spec = {"type": "csv", "comment": "#", "skip_header": 1, "columns": {"n": "int8"}}
+    for block_size in range(1, len(content) + 1):
+        rows, rejects = columns_of_blocks(RECORD_FORMATS.make(spec), content, block_size)
+        assert (rows, rejects) == ([{"a": "#2", "n": 3}, {"a": "4", "n": 5}], [])
+
+
+def test_a_comment_that_a_quote_continues_takes_no_row_with_it_silently() -> None:
+    """It is refused with the rows in it; before the header it is one reject with the whole file."""
+    content = b'a,b\n#,"x\n1,2\n3,"4"\n5,6\n'
+    rows, rejects = columns_of_blocks(RECORD_FORMATS.make({"type": "csv", "comment": "#"}), content)
+    assert rows == [{"a": "5", "b": "6"}]
+    assert base64.b64decode(rejects[0]["raw"]) == b'#,"x\n1,2\n3,"4"'
+    assert "it is a comment, and a quote or an escape in it goes on in the next line" in rejects[0]["reason"]
+    rows, rejects = columns_of_blocks(RECORD_FORMATS.make({"type": "csv", "comment": "#"}), content[4:])
+    assert (rows, rejects[0]["length"]) == ([], len(content) - 4)
+    assert "the header in line 1 cannot be used: it is a comment, and a quote" in rejects[0]["reason"]
 
 
 def test_words_of_the_app_stand_for_no_value() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from operators.reader.columns.types import ColumnType
-from operators.reader.formats.csv import problem_of
+from operators.reader.scanning.csv_head import problem_of
 
 OPTIONAL = "; if files may lack it, add optional: true to its type"
 

@@ -1,0 +1,79 @@
+"""The head of a CSV file: empty lines, comments, and the row that names the columns."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from operators.reader.byte_source import Bytes, ByteSource, FileView
+from operators.reader.columns.types import ColumnType
+from operators.reader.scanning.quoting import ADVICE
+from operators.reader.scanning.search import CR, LF
+
+
+@dataclass(frozen=True, slots=True)
+class CsvHead:
+    """The head of a CSV file.
+
+    Attributes:
+        start: Where it begins, behind a byte order mark, empty lines, and skipped lines.
+        end: Where the first row begins.
+        names: The columns; () if it cannot be used.
+        problem: Why it cannot be used; "" if it can.
+    """
+
+    start: int
+    end: int
+    names: tuple[str, ...] = ()
+    problem: str = ""
+
+
+def problem_of(names: list[str], declared: Mapping[str, ColumnType], count: int | None) -> str:
+    """Why names cannot be those of columns; "" if they can."""
+    twice = [name for name, times in Counter(names).items() if times > 1]
+    absent = [name for name, kind in declared.items() if not kind.is_optional and name not in names]
+    got = ", ".join(names)
+    if any("\0" in name for name in names):
+        return "it holds NUL bytes"
+    if twice:
+        return f"column '{twice[0]}' is there twice; got {got}"
+    if absent:
+        other = next((mark for mark in ",;\t|" if len(names) == 1 and mark in names[0]), "")
+        is_other = f", which is one name: is the delimiter {other!r}?" if other else ""
+        remedy = "" if other else "; if files may lack it, add optional: true to its type"
+        return f"there is no column '{absent[0]}'; got {got}{is_other}{remedy}"
+    if count is not None and len(names) != count:
+        return f"the header has {len(names)} columns, and columns names {count}; got {got}"
+    return ""
+
+
+def behind_newlines(source: ByteSource, position: int, limit: int, step: int) -> int:
+    """The first position from the given one on, and up to limit, that is no newline."""
+    view = FileView(source)
+    while position < min(limit, source.size_bytes):
+        data = view.move(position, min(position + step, limit))
+        others = np.flatnonzero((data != LF) & (data != CR))
+        if len(others):
+            return position + int(others[0])
+        position += len(data)
+    return position
+
+
+COMMENT_OVER_LINES = f"it is a comment, and a quote or an escape in it goes on in the next line; {ADVICE}"
+
+
+def is_over_lines(row: bytes) -> bool:
+    """Whether a row, with its newline or without it, has several lines."""
+    return len(row.splitlines()) > 1
+
+
+def is_json_object(row: Bytes) -> bool:
+    """Whether a row is an object of JSON, so that the file is no CSV."""
+    try:
+        return row.tobytes().lstrip().startswith(b"{") and isinstance(json.loads(row.tobytes()), dict)
+    except (ValueError, RecursionError):
+        return False
