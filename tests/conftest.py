@@ -6,9 +6,11 @@ each process would start a Java of its own, and warm it up.
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -63,6 +65,17 @@ def _shares_spark(file: str) -> bool:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling:
     """The scheduler, in place of --dist."""
     return OneSparkProcess(config, log)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Let one process after the other compile the tests where none is compiled, because all would compile all."""
+    folder = Path(__file__).parent
+    if any((folder / "web" / "__pycache__").glob("test_*.pyc")) or sys.dont_write_bytecode:
+        return (yield)
+    with (folder / "__init__.py").open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        return (yield)
 
 
 def pytest_collection_finish() -> None:

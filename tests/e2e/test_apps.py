@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.runtime.spark import SparkRuntime
 from tests.cli.processes import dagflow_command
+from tests.crash.killing import also_on_spark
 from tests.nightly import by_day
 
 ROOT = Path(__file__).parent.parent.parent
@@ -65,9 +67,11 @@ def test_an_app_publishes_what_is_expected_and_nothing_else(
     require_expected(app, place)
 
 
-def test_the_main_app_keeps_the_lines_that_grep_keeps(place: Path) -> None:
+@also_on_spark
+def test_the_main_app_keeps_the_lines_that_grep_keeps(place: Path, options: Sequence[str]) -> None:
     """With blocks of 700 bytes, the output in block order equals that of grep."""
-    run = dagflow_command(["run", "apps/block_reader.yaml", "--set", "splitter.block_size=700", "--json"], cwd=place)
+    command = ["run", "apps/block_reader.yaml", "--set", "splitter.block_size=700", "--json", *options]
+    run = dagflow_command(command, cwd=place)
     assert run.returncode == 0, run.stderr
     files = ["data/logs/batch/nightly.log", "data/logs/web-1.log", "data/logs/web-2.log"]
     grep = subprocess.run(["grep", "-h", "-v", r"^\.", *files], cwd=place, capture_output=True, check=True)
