@@ -324,8 +324,10 @@ FOLLOWED = {
     "install another: pip install": "runtime/test_spark_versions.py::"
     "test_another_version_is_refused_by_its_number_before_java_starts",
     "unset SPARK_HOME": "runtime/test_spark_versions.py::test_a_spark_home_of_another_version_is_refused",
-    "start the script with python": "runtime/test_start_checks.py::"
-    "test_a_script_of_spark_submit_is_advised_to_start_without_it",
+    "leave out master and conf": "runtime/test_spark_session.py::test_a_run_takes_the_session_of_its_process",
+    "make a new one, or leave out spark": "runtime/test_spark_session.py::test_a_run_takes_the_session_of_its_process",
+    "unset SPARK_REMOTE": "runtime/test_spark_session.py::test_a_server_of_spark_connect_is_refused_in_one_line",
+    "give a session of classic Spark": "runtime/test_spark_session.py::test_what_is_no_session_is_refused",
     "stop it first with spark.stop()": "runtime/test_start_checks.py::"
     "test_a_process_that_has_a_spark_context_is_advised_to_stop_it",
     "rename or drop one of them": BEFORE,
@@ -375,7 +377,7 @@ FOLLOWED = {
     "it was killed, or it lacked memory": KILLED,
     "see whether a run with --follow is at work": CAUSE,
     "the system kills a process that takes more memory": CAUSE,
-    "Spark's log in .dagflow may say more": CAUSE,
+    "Spark's log, in .dagflow or of the session, may say more": CAUSE,
     "the command succeeded; only its output": CAUSE,
     "… may say why": CAUSE,
 }

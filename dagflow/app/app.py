@@ -28,6 +28,7 @@ from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.plan.placement import place
 from dagflow.plan.render.explain import Format, explain
+from dagflow.runtime.start_checks import context_of
 from dagflow.spec.app_reader import CodeReader, Overrides, read
 from dagflow.spec.app_spec import AppSpec, Endpoint, StreamSpec
 from dagflow.spec.class_lookup import folder_of_module, search_path_of
@@ -223,6 +224,7 @@ class App:
         workers: int | None = None,
         limit: int | None = None,
         checkpoint: str | None = None,
+        spark: Any = None,
         master: str | None = None,
         conf: Mapping[str, str] | None = None,
         follow: bool = False,
@@ -237,6 +239,8 @@ class App:
             workers: With local, how many processes; 1 for this one, where debuggers work. By default one for each core.
             limit: With local, a try-out that reads so many records, and publishes below .dagflow/NAME.limit alone.
             checkpoint: Where the journal is, instead of where the app says.
+            spark: The SparkSession, or SparkContext, to run in, with its master and its settings; it is left as it is.
+                By default that of this process, such as a notebook's, where there is one.
             master: The Spark master, instead of the app's.
             conf: Spark's own settings.
             follow: Whether to keep watching for new input until interrupted.
@@ -258,14 +262,17 @@ class App:
             raise ValueError("limit goes with local=True, and takes neither checkpoint, follow nor fresh")
         if limit is not None and limit < 1:
             raise ValueError(f"limit is {limit}, and must be at least 1")
-        if local and (master is not None or conf):
-            raise ValueError("local=True runs without Spark, and takes neither master nor conf")
+        if local and (master is not None or conf or spark is not None):
+            raise ValueError("local=True runs without Spark, and takes neither spark, master nor conf")
+        if spark is not None and (master is not None or conf):
+            raise ValueError("a session has its master and its settings: spark goes with neither master nor conf")
         if MASTER_SETTING in (conf or {}):
             raise ValueError(f"conf takes no {MASTER_SETTING}; give the master with master=...")
         options = RunOptions(
             checkpoint=checkpoint,
             master=master,
             conf=conf or {},
+            context=None if spark is None else context_of(spark),
             follow=follow,
             fresh=fresh,
             take_over=take_over,

@@ -24,9 +24,9 @@ from dagflow.engine.run_setup import (
     RunOptions,
     RuntimeFactory,
     SilentObserver,
+    in_session,
     open_journal,
     open_run,
-    require_startable,
 )
 from dagflow.engine.stop_request import StopRequest
 from dagflow.engine.window_planner import WindowSource
@@ -64,7 +64,7 @@ def run(
         LiveRunError: Another run is at work on the checkpoint; nothing was done.
         DagflowError: The run failed, and its journal is resumable; or it did not start, as Spark cannot start here.
     """
-    require_startable(options, runtime)
+    options = in_session(options, runtime)
     observer, stop = observer or SilentObserver(), stop or StopRequest()
     follows = options.rejects is None and (options.follow or wants_to_follow(app))
     if follows:

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from dagflow.engine.checkpoint_objects import SegmentStore, SideInputs
 from dagflow.engine.driver_memory import limited_memory, memory_for_tasks
@@ -41,7 +41,7 @@ from dagflow.runtime.probe import RunLocations
 from dagflow.runtime.scratch import sweep
 from dagflow.runtime.spark_process import SparkProcess, spark_log
 from dagflow.runtime.spark_versions import require_version
-from dagflow.runtime.start_checks import require_no_context, require_no_submission
+from dagflow.runtime.start_checks import session_here
 from dagflow.runtime.task_server import TaskServer
 from dagflow.spec.spark_master import SparkMaster
 from dagflow.storage.context import StorageContext
@@ -75,6 +75,7 @@ class RunOptions:
         server: The process that forks those of tasks, where it was started ahead; None for a new one.
         metrics: Where the run serves its metrics; None for nowhere.
         java: Spark's Java process, where it was started ahead; None for a new one, when it is needed.
+        context: The SparkContext of a session, to run in; None for that of this process, or else for a new one.
         owns_process: Whether the process does nothing beside the run, so that all that is printed while an operator
             runs in it counts as that operator's.
     """
@@ -89,6 +90,7 @@ class RunOptions:
     workers: int | None = None
     server: TaskServer | None = None
     java: SparkProcess | None = None
+    context: Any = None
     record_limit: RecordLimit | None = None
     output_bounds: OutputBounds | None = None
     rejects: RejectChoice | None = None
@@ -308,12 +310,25 @@ def open_journal(app: LogicalPlan, store: ObjectStore, source: str = "", text: s
     )
 
 
-def require_startable(options: RunOptions, runtime: RuntimeFactory | None) -> None:
-    """Refuse a run on Spark where Spark cannot start, before anything is planned."""
-    if runtime is None and options.workers is None:
-        require_version()
-        require_no_submission()
-        require_no_context()
+def in_session(options: RunOptions, runtime: RuntimeFactory | None) -> RunOptions:
+    """The options with the Spark session of this process, where there is one.
+
+    Raises:
+        DagflowError: The run is one on Spark, and Spark cannot start here.
+    """
+    if runtime is not None or options.workers is not None:
+        return options
+    require_version()
+    context = options.context or session_here()
+    if context is None:
+        return options
+    if options.master is not None or options.conf:
+        raise DagflowError(
+            f"this process has a Spark session already, '{context.appName}' on {context.master}, and the run cannot "
+            "have another master or other settings",
+            hint="leave out master and conf, or stop the session first with spark.stop()",
+        )
+    return replace(options, context=context, master=str(context.master))
 
 
 def lazy_runtime(
@@ -340,15 +355,17 @@ def lazy_runtime(
         )
     master = options.master or app.attributes.master
     conf = {**app.attributes.spark, **options.conf}
-    spark = SparkStart(app, program, master, conf, locations, stop, options.java)
+    spark = SparkStart(app, program, master, conf, locations, stop, options.java, options.context)
+    is_new = options.context is None
     if options.java is not None:
         spark.begin()
 
     def wait() -> Runtime:
         if observer is not None:
-            observer.progress(RunSnapshot(app.name, waits_for=f"starting Java for Spark on {master}"))
+            waits_for = f"starting Java for Spark on {master}" if is_new else f"waiting for Spark on {master}"
+            observer.progress(RunSnapshot(app.name, waits_for=waits_for))
         with (watch or DriverWatch()).doing("the start of Spark"):
             return spark.wait()
 
-    is_local = SparkMaster.parse(master).local_tasks is not None
-    return LazyRuntime(wait, spark.give_up, is_local_spark=is_local, log=str(spark_log(app.name)))
+    is_local = is_new and SparkMaster.parse(master).local_tasks is not None
+    return LazyRuntime(wait, spark.give_up, is_local_spark=is_local, log=str(spark_log(app.name)) if is_new else "")

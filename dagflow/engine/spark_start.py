@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 from collections.abc import Mapping
 from concurrent.futures import Future, TimeoutError
 from dataclasses import dataclass, field
+from typing import Any
 
 from dagflow.engine.stop_request import TICK_S, StopRequest
 from dagflow.errors import RunStoppedError
@@ -17,6 +19,8 @@ from dagflow.runtime.probe import RunLocations
 from dagflow.runtime.spark_process import SparkProcess, spark_log
 from dagflow.runtime.start_checks import master_named
 
+logger = logging.getLogger(__name__)
+
 
 @dataclass(slots=True)
 class SparkStart:
@@ -24,6 +28,7 @@ class SparkStart:
 
     Attributes:
         process: Spark's Java process, where it was started ahead; None before one was started.
+        context: The context of a session that is there, which is used as it is; None to start Java.
     """
 
     app: LogicalPlan
@@ -33,6 +38,7 @@ class SparkStart:
     locations: RunLocations
     stop: StopRequest
     process: SparkProcess | None = None
+    context: Any = None
     _runtime: Future[Runtime] | None = field(default=None, init=False)
     _is_over: bool = field(default=False, init=False)
 
@@ -75,6 +81,14 @@ class SparkStart:
         except BaseException as error:
             runtime.set_exception(error)
 
+    def _warn_of_settings(self) -> None:
+        setting = self.context.getConf().get
+        if other := sorted(name for name, value in self.conf.items() if setting(name) != str(value)):
+            logger.warning(
+                "the session keeps its settings, and %s of the app has no effect: give it where the session is made",
+                ", ".join(other),
+            )
+
     def _started(self) -> Runtime:
         # Heavy: a run that finds nothing to do needs no Spark.
         from dagflow.runtime.spark import SparkRuntime
@@ -83,13 +97,23 @@ class SparkStart:
         name, log = self.app.name, spark_log(self.app.name)
         modules = self.app.spec.user_modules() if self.app.spec is not None else []
         with master_named(self.master, log), contextlib.ExitStack() as undo:
-            self.process = java_for(name, self.master, self.conf, log, self.process)
-            if self._is_over:  # give_up() may have come before there was a process
-                self.process.kill()
-            context = start_context(name, self.master, self.conf, log, self.process)
-            undo.callback(stop_context, context)
+            is_guest = self.context is not None
+            if is_guest:
+                context = self.context
+                self._warn_of_settings()
+            else:
+                self.process = java_for(name, self.master, self.conf, log, self.process)
+                if self._is_over:  # give_up() may have come before there was a process
+                    self.process.kill()
+                context = start_context(name, self.master, self.conf, log, self.process)
+                undo.callback(stop_context, context)
             runtime = SparkRuntime(
-                self.program, context, modules=modules, owns_context=True, must_stop=lambda: self.stop.is_overdue
+                self.program,
+                context,
+                modules=modules,
+                owns_context=not is_guest,
+                is_guest=is_guest,
+                must_stop=lambda: self.stop.is_overdue,
             )
             undo.callback(runtime.close)
             runtime.probe(self.locations)

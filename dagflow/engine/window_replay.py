@@ -15,9 +15,9 @@ from dagflow.engine.run_setup import (
     RunOptions,
     RuntimeFactory,
     SilentObserver,
+    in_session,
     open_journal,
     open_run,
-    require_startable,
 )
 from dagflow.engine.stop_request import StopRequest
 from dagflow.engine.window_repair import why_not_published
@@ -126,7 +126,7 @@ def replay_windows(
         DagflowError: A window could not be replayed, and nothing was replaced; or a decided replay could not be
             finished, and the next run or replay does it.
     """
-    require_startable(options, runtime)
+    options = in_session(options, runtime)
     storage, stop = app.attributes.storage_context(), stop or StopRequest()
     options = replace(options, checkpoint=absolute(options.checkpoint or app.attributes.checkpoint))
     placed = PlacedApp.of(app, storage)

@@ -30,7 +30,7 @@ from dagflow.execution.task_watch import TaskHost
 from dagflow.runtime.base import MAX_ATTEMPTS, Runtime, driver_inputs, group_slots, slot_of
 from dagflow.runtime.probe import RunLocations, check_compatibility, examiner, incompatibility_of
 from dagflow.runtime.progress_board import ProgressBoard, ProgressReceiver
-from dagflow.runtime.spark_context import link_sources, send_sources, stop_context
+from dagflow.runtime.spark_context import SentSources, link_sources, stop_context
 from dagflow.runtime.spark_errors import translated, translating, worker_death
 from dagflow.runtime.spark_process import how_it_ended, spark_log
 from dagflow.runtime.spark_settings import is_protected
@@ -69,6 +69,15 @@ _LOST = "an executor was lost whose output some tasks had used and others had no
 
 
 class SparkRuntime(Runtime):
+    """Runs windows in a Spark context.
+
+    Args:
+        modules: The app's own modules, which tasks need.
+        owns_context: Whether close() stops the context.
+        is_guest: Whether the context is a user's, with any settings and Python: it stays as it is.
+        must_stop: Whether waiting for Spark must end.
+    """
+
     def __init__(
         self,
         program: Program,
@@ -76,15 +85,20 @@ class SparkRuntime(Runtime):
         *,
         modules: Sequence[Path] = (),
         owns_context: bool = False,
+        is_guest: bool = False,
         must_stop: Callable[[], bool] = lambda: False,
     ) -> None:
         is_cluster = SparkMaster.parse(str(context.master)).local_tasks is None
-        log = "in the logs of the executors" if is_cluster else f"in {spark_log(program.app)}"
+        log = f"in {spark_log(program.app)}"
+        if is_cluster or is_guest:
+            log = "in the logs of the executors"
         super().__init__(ProgressBoard(program.stall_limits, log=log))
         self._context = context
         self._owns_context = owns_context
         self._group = f"dagflow-{program.app}-{id(self)}"
         self._is_cluster = is_cluster
+        self._is_guest = is_guest
+        self._sources: SentSources | None = None
         self._is_closed = False
         self._parallelism = 0
         self._must_stop = must_stop
@@ -100,11 +114,12 @@ class SparkRuntime(Runtime):
         self._program = replace(program, progress=self._receiver.address)
         packages = [Path(sys.modules[name].__path__[0]) for name in ("dagflow", "operators") if name in sys.modules]
         with translating("the start of the run"):
-            self._broadcast: Broadcast[Program] = context.broadcast(self._program)
-            if self._is_cluster:
-                send_sources(context, [*modules, *packages])
+            if self._is_cluster or is_guest:
+                self._sources = SentSources(context, [*modules, *packages])
             elif modules:
                 link_sources(context, modules)
+            self._jobs = context if self._sources is None else self._sources.context
+            self._broadcast: Broadcast[Program] = self._jobs.broadcast(self._program)
 
     @property
     def parallelism(self) -> int:
@@ -125,8 +140,8 @@ class SparkRuntime(Runtime):
         return self._is_cluster
 
     def probe(self, locations: RunLocations) -> None:
-        """Check that the executors of a cluster can run the app; a local Spark needs no check."""
-        if not self._is_cluster:
+        """Check that the executors can run the app; a local Spark that dagflow has started needs no check."""
+        if not self._is_cluster and not self._is_guest:
             return
         for _ in range(PROBE_ROUNDS):
             if check_compatibility(self._reports(locations), self._program.storage) >= self._executors():
@@ -143,7 +158,7 @@ class SparkRuntime(Runtime):
         tasks = self.parallelism * PROBES_PER_CORE
 
         def work() -> list[dict[str, Any]]:
-            return list(self._context.parallelize(range(tasks), tasks).mapPartitions(examine).collect())
+            return list(self._jobs.parallelize(range(tasks), tasks).mapPartitions(self._sent(examine)).collect())
 
         def warn(waited_s: float) -> None:
             logger.warning("no executor has answered for %d s: does the cluster have free workers?", waited_s)
@@ -205,7 +220,7 @@ class SparkRuntime(Runtime):
         counts = self._program.plan.partitions_by_level(window.partitions)
         tasks = group_slots(driver_inputs(self._program, window), window.together)
         lowest = max(len(tasks), 1)
-        rdd: Any = self._context.parallelize(tasks, lowest)
+        rdd: Any = self._jobs.parallelize(tasks, lowest)
         lean = replace(window, assigned={})
         del window, tasks  # from here on Spark has them
         # One result for each partition of each stage: results of lower levels pass through the higher ones.
@@ -221,15 +236,15 @@ class SparkRuntime(Runtime):
             self._board.open(lean.window_id)
         raise DagflowError(
             f"window {lean.window_id}: in each of {MAX_ATTEMPTS} attempts {_LOST}",
-            hint="Spark's log in .dagflow may say more",
+            hint="Spark's log, in .dagflow or of the session, may say more",
         )
 
     def _levels(self, rdd: Any, window: WindowJob, slots: Sequence[int]) -> Any:
         above = [*slots[1:], 0]
-        rdd = rdd.mapPartitions(_lowest_task(self._broadcast, window, above[0]))
+        rdd = rdd.mapPartitions(self._sent(_lowest_task(self._broadcast, window, above[0])))
         for level in range(1, len(slots)):
-            rdd = rdd.repartitionAndSortWithinPartitions(slots[level], partitionFunc=_slot)
-            rdd = rdd.mapPartitionsWithIndex(_higher_task(self._broadcast, window, level, above[level]))
+            rdd = rdd.repartitionAndSortWithinPartitions(slots[level], partitionFunc=self._sent(_slot))
+            rdd = rdd.mapPartitionsWithIndex(self._sent(_higher_task(self._broadcast, window, level, above[level])))
         return rdd
 
     def _collected(self, rdd: Any, count: int) -> list[Any]:
@@ -243,6 +258,9 @@ class SparkRuntime(Runtime):
         if len(results) != count:
             raise ConnectionError(f"{len(results)} of {count} results arrived")
         return results
+
+    def _sent(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        return function if self._sources is None else self._sources.bring(function)
 
     def _receive(self, rdd: Any) -> list[Any]:
         return list(rdd.collect())
@@ -265,7 +283,8 @@ class SparkRuntime(Runtime):
             return []  # Spark makes no RDD without partitions
         tasks = min(len(items), self.parallelism * PARALLEL_TASKS_PER_CORE)
         return self._waited_for(
-            work, lambda: self._collected(self._context.parallelize(items, tasks).mapPartitions(run), len(items))
+            work,
+            lambda: self._collected(self._jobs.parallelize(items, tasks).mapPartitions(self._sent(run)), len(items)),
         )
 
     def cancel(self) -> None:
@@ -279,6 +298,8 @@ class SparkRuntime(Runtime):
         self._is_closed = True
         self._receiver.close()
         self._asked_for("dropped a broadcast", CANCEL_S, self._broadcast.destroy)
+        if self._sources is not None:
+            self._asked_for("dropped the modules", CANCEL_S, self._sources.close)
         if self._owns_context:
             self._asked_for("stopped", CLOSE_S, lambda: stop_context(self._context))
 

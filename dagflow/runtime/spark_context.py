@@ -8,17 +8,18 @@ import logging
 import os
 import shlex
 import shutil
+import sys
 import tempfile
 import threading
 import warnings
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pyspark.util
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # ships no types
-from pyspark import SparkConf, SparkContext
+from pyspark import Broadcast, SparkConf, SparkContext, cloudpickle
 from pyspark.errors import PySparkException
 
 from dagflow.errors import DagflowError
@@ -27,9 +28,7 @@ from dagflow.runtime.spark_errors import first_line, translating
 from dagflow.runtime.spark_process import JavaEndedError, SparkProcess, variables_set
 from dagflow.runtime.spark_settings import JAVA_OPTIONS, LOCAL_JAVA, process_settings, protection, require_secret
 from dagflow.runtime.start_checks import reason_in, require_no_context
-
-# The job that fails reports the end of the JVM. PySpark would also print a traceback where pickling calls the JVM.
-pyspark.util.print_exec = lambda stream: None
+from dagflow.spec.spark_master import SparkMaster
 
 
 def java_for(
@@ -61,6 +60,8 @@ def start_context(
     opened.process = process  # for stop_context
     # dagflow uses no accumulators, and their server would print a traceback at the end of the JVM.
     opened._accumulatorServer.handle_error = lambda *_: None
+    # The same where pickling calls the JVM. The job that fails reports its end.
+    opened.print_exec, pyspark.util.print_exec = pyspark.util.print_exec, lambda stream: None
     return context
 
 
@@ -91,6 +92,12 @@ def _context(process: SparkProcess) -> SparkContext:
         return SparkContext(conf=conf, gateway=process.gateway)
 
 
+def submitted_context() -> SparkContext:
+    """The context of a script that spark-submit has started, with the master and the settings given there."""
+    with translating("the start of Spark"):
+        return SparkContext.getOrCreate()
+
+
 def stop_context(context: SparkContext) -> None:
     """Stop Spark, its Java process and its temporary files; a second call does nothing."""
     opened: Any = context
@@ -102,6 +109,7 @@ def stop_context(context: SparkContext) -> None:
             warnings.simplefilter("ignore", RuntimeWarning)
             context.stop()
     finally:
+        pyspark.util.print_exec = opened.print_exec
         if server is not None:
             threading.Thread(target=server.shutdown, daemon=True).start()
         opened.process.end()
@@ -110,24 +118,84 @@ def stop_context(context: SparkContext) -> None:
 def link_sources(context: SparkContext, paths: Iterable[Path]) -> None:
     opened: Any = context
     # Not from the directories around them: these may contain modules with the names of installed ones.
-    _let_import(context, str(linked_sources(paths, Path(opened._temp_dir))))
+    opened._python_includes.append(str(linked_sources(paths, Path(opened._temp_dir))))
 
 
-def send_sources(context: SparkContext, paths: Iterable[Path]) -> None:
-    """Let executors import modules that are not installed there."""
-    opened: Any = context
-    archive = package_zip(paths, Path(opened._temp_dir))
-    # Spark unpacks it once in each executor, before the first task there. PySpark would leave it packed: modules could
-    # neither read files beside them nor be machine code, and could not be imported once an operator has changed the
-    # working directory, against which Python looks for archives.
-    context.addArchive(f"{archive.as_uri()}#{archive.stem}")
-    _let_import(context, archive.stem)
+class SentSources:
+    """Modules that executors need not have, and a view of a context whose tasks get them.
+
+    The context itself stays as it is: it gets no files, and its own tasks run in other Python processes.
+
+    Attributes:
+        context: The view.
+    """
+
+    def __init__(self, context: SparkContext, paths: Iterable[Path]) -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            archive = package_zip(paths, Path(directory))
+            self._name, content = archive.stem, archive.read_bytes()
+        view: Any = object.__new__(SparkContext)
+        # Spark keeps the Python processes of different variables apart, so that no module of one app is another's.
+        vars(view).update(vars(context), environment={**context.environment, "DAGFLOW_SOURCES": self._name})
+        if SparkMaster.parse(str(context.master)).local_tasks and "PYSPARK_PYTHON" not in os.environ:
+            view.pythonExec = sys.executable  # by default the first python3 on PATH, which may lack packages
+        self.context: SparkContext = view
+        self._archive: Broadcast[bytes] = view.broadcast(content)
+
+    def bring(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function that can be sent to a process that lacks its modules."""
+        return _Bringing(function, self._archive, self._name)
+
+    def close(self) -> None:
+        """Take the modules from Spark's memory."""
+        self._archive.destroy()
 
 
-def _let_import(context: SparkContext, directory: str) -> None:
-    """Let tasks look for modules in a directory: an absolute one, or one that Spark has created for an archive."""
-    opened: Any = context
-    opened._python_includes.append(directory)
+class _Bringing:
+    """A function that is pickled with what makes its modules importable."""
+
+    # Without a __dict__, which PySpark would copy to functions that it wraps around this one.
+    __slots__ = ("_archive", "_function", "_name")
+
+    def __init__(self, function: Callable[..., Any], archive: Broadcast[bytes], name: str) -> None:
+        self._function, self._archive, self._name = function, archive, name
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self._function(*arguments)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _loader(), (self._archive, self._name, cloudpickle.dumps(self._function))  # type: ignore[no-untyped-call]
+
+
+def _loader() -> Callable[[Broadcast[bytes], str, bytes], Any]:
+    """A function that is pickled as its code, because it is nested: nothing of dagflow is imported before it runs."""
+
+    def load(archive: Broadcast[bytes], name: str, pickled: bytes) -> Any:
+        import io
+        import os
+        import pickle
+        import shutil
+        import sys
+        import tempfile
+        import zipfile
+
+        # A directory of the executor, which Spark removes with it. Modules in an archive could neither read files
+        # beside them nor be machine code.
+        parent = os.path.abspath(os.environ["SPARK_LOCAL_DIRS"].split(",")[0])
+        directory = os.path.join(parent, name)
+        if directory not in sys.path:
+            if not os.path.isdir(directory):
+                draft = tempfile.mkdtemp(dir=parent)
+                with zipfile.ZipFile(io.BytesIO(archive.value)) as packed:
+                    packed.extractall(draft)
+                try:
+                    os.rename(draft, directory)
+                except OSError:  # another process of the executor was first
+                    shutil.rmtree(draft)
+            sys.path.insert(0, directory)
+        return pickle.loads(pickled)
+
+    return load
 
 
 def keep_classes() -> Path:

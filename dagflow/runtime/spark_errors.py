@@ -41,8 +41,8 @@ _LOST = re.compile(r"most recent failure: Lost task [^\n]*?\(TID \d+\) \([^)\n]*
 
 _SHARE = "a multiple of the largest record that is exchanged"
 _KILLED = (
-    f"it was killed, or it lacked memory (spark.driver.memory), of which it takes {_SHARE}; Spark's log in .dagflow "
-    "may say more"
+    f"it was killed, or it lacked memory (spark.driver.memory), of which it takes {_SHARE}; Spark's log, in "
+    ".dagflow or of the session, may say more"
 )
 
 _OWN_ERROR = re.compile(r"^dagflow\.errors\.\w+: ")
@@ -91,7 +91,11 @@ def translated(error: Exception, work: str, how_java_ended: Callable[[], str] = 
     lost = _LOST.search(text)
     reason = messages[-1] if messages else lost[1] if lost else first_line(error)
     reason = _OWN_ERROR.sub("", reason)
-    hint = space_hint() if os.strerror(errno.ENOSPC) in reason else "Spark's log in .dagflow may say more"
+    hint = (
+        space_hint()
+        if os.strerror(errno.ENOSPC) in reason
+        else "Spark's log, in .dagflow or of the session, may say more"
+    )
     failure = DagflowError(f"{work}: the Spark job failed: {reason}", hint=hint)
     failure.__cause__ = error
     return failure

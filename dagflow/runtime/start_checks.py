@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from dagflow.errors import DagflowError, StorageError
 
@@ -27,11 +28,49 @@ _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 _MORE_FILES = f"raise the limit, such as with: ulimit -n {ADVISED_FILES}"
 
 
-def require_no_context() -> None:
-    """Refuse to start Spark in a process that has a SparkContext, as a notebook may have: there can be only one."""
+def session_here() -> Any:
+    """The SparkContext of this process, as of a notebook or a script of spark-submit; None where there is none.
+
+    Raises:
+        DagflowError: It is that of another run, which stops it, or a server of Spark Connect is asked for.
+    """
+    context = _active_context()
+    if context is None and (remote := os.environ.get("SPARK_REMOTE")):
+        raise DagflowError(
+            f"SPARK_REMOTE names a server of Spark Connect, {remote}, and dagflow runs on classic Spark alone",
+            hint="unset SPARK_REMOTE; or run without Spark: --local, in Python app.run(local=True)",
+        )
+    if context is None and is_submitted():
+        from dagflow.runtime.spark_context import submitted_context  # heavy
+
+        return submitted_context()
+    if hasattr(context, "process"):
+        require_no_context()
+    return context
+
+
+def _active_context() -> Any:
     # A process that has not imported PySpark has none.
     known = getattr(sys.modules.get("pyspark"), "SparkContext", None)
-    context = getattr(known, "_active_spark_context", None)
+    return getattr(known, "_active_spark_context", None)
+
+
+def context_of(spark: Any) -> Any:
+    """The SparkContext of a session that a user gives, or that context itself."""
+    context = getattr(spark, "sparkContext", spark)
+    if not hasattr(context, "_active_spark_context"):
+        raise DagflowError(
+            f"spark is {type(spark).__module__}.{type(spark).__name__}, and has no SparkContext",
+            hint="give a session of classic Spark, not of Spark Connect; or run without Spark: app.run(local=True)",
+        )
+    if context._jsc is None:
+        raise DagflowError("the Spark session was stopped", hint="make a new one, or leave out spark")
+    return context
+
+
+def require_no_context() -> None:
+    """Refuse to start Spark in a process that has a SparkContext: there can be only one."""
+    context = _active_context()
     if context is not None:
         raise DagflowError(
             f"this process has a SparkContext already, '{context.appName}', and Spark allows one for each process",
@@ -40,14 +79,9 @@ def require_no_context() -> None:
         )
 
 
-def require_no_submission() -> None:
-    """Refuse to start Spark in a script of spark-submit, whose master and settings the run would not have."""
-    if "PYSPARK_GATEWAY_PORT" in os.environ:  # where spark-submit gives a script the port of its Java process
-        raise DagflowError(
-            "spark-submit has started this process, and dagflow takes neither master nor settings from it",
-            hint="start the script with python, with app.run(master=..., conf=...) in it; or run without Spark: "
-            "app.run(local=True)",
-        )
+def is_submitted() -> bool:
+    """Whether spark-submit has started this process, and gives it the port of its Java process."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def require_open_files() -> None:

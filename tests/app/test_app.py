@@ -287,7 +287,7 @@ def test_options_of_runs_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     app = chain(tmp_path)
     with pytest.raises(ValueError, match="workers goes with local=True"):
         app.run(workers=2)
-    with pytest.raises(ValueError, match="takes neither master nor conf"):
+    with pytest.raises(ValueError, match="takes neither spark, master nor conf"):
         app.run(local=True, master="local[2]")
     with pytest.raises(ValueError, match=r"conf takes no spark\.master; give the master with master="):
         app.run(conf={"spark.master": "local[2]"})

@@ -57,18 +57,6 @@ def test_a_context_that_came_meanwhile_is_reported_as_one_before(tmp_path: Path,
     assert spark_context.parallelize([1], 1).collect() == [1]
 
 
-def test_a_script_of_spark_submit_is_advised_to_start_without_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """All work would run on the submitting host; without Spark the script does what it would have done."""
-    app = app_of(tmp_path, [b"a b"])
-    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
-    with pytest.raises(DagflowError, match=r"spark-submit has started this process(.|\n)*app\.run\(master="):
-        run(app)
-    assert not (tmp_path / "journal").exists()
-    assert run(app, RunOptions(workers=1)).state == "completed"
-
-
 def test_a_full_disk_of_temporary_files_is_reported_before_java_starts(disk: Callable[[str], Path]) -> None:
     """Java would wait for ever. With space nothing is reported, and the probe leaves nothing behind."""
     root = disk("size=256k")

@@ -109,3 +109,12 @@ class TestSpark(BesideTheDriver):
         from dagflow.runtime.spark import SparkRuntime
 
         return SparkRuntime(program, self.context)
+
+
+@pytest.mark.nightly
+class TestSessionOfAUser(TestSpark):
+    def start(self, program: Program) -> Runtime:
+        """In the context as in that of a user, to which modules are sent."""
+        from dagflow.runtime.spark import SparkRuntime
+
+        return SparkRuntime(program, self.context, is_guest=True)
