@@ -262,12 +262,7 @@ class App:
             raise ValueError("limit goes with local=True, and takes neither checkpoint, follow nor fresh")
         if limit is not None and limit < 1:
             raise ValueError(f"limit is {limit}, and must be at least 1")
-        if local and (master is not None or conf or spark is not None):
-            raise ValueError("local=True runs without Spark, and takes neither spark, master nor conf")
-        if spark is not None and (master is not None or conf):
-            raise ValueError("a session has its master and its settings: spark goes with neither master nor conf")
-        if MASTER_SETTING in (conf or {}):
-            raise ValueError(f"conf takes no {MASTER_SETTING}; give the master with master=...")
+        _require_one_spark(local, spark, master, conf or {})
         options = RunOptions(
             checkpoint=checkpoint,
             master=master,
@@ -293,6 +288,15 @@ class App:
             import html
 
             return f"<pre>{html.escape(str(error))}</pre>"
+
+
+def _require_one_spark(local: bool, spark: Any, master: str | None, conf: Mapping[str, str]) -> None:
+    if local and (master is not None or conf or spark is not None):
+        raise ValueError("local=True runs without Spark, and takes neither spark, master nor conf")
+    if spark is not None and (master is not None or conf):
+        raise ValueError("a session has its master and its settings: spark goes with neither master nor conf")
+    if MASTER_SETTING in conf:
+        raise ValueError(f"conf takes no {MASTER_SETTING}; give the master with master=...")
 
 
 class AppPort:

@@ -41,7 +41,7 @@ from dagflow.runtime.probe import RunLocations
 from dagflow.runtime.scratch import sweep
 from dagflow.runtime.spark_process import SparkProcess, spark_log
 from dagflow.runtime.spark_versions import require_version
-from dagflow.runtime.start_checks import session_here
+from dagflow.runtime.start_checks import is_submitted, session_here
 from dagflow.runtime.task_server import TaskServer
 from dagflow.spec.spark_master import SparkMaster
 from dagflow.storage.context import StorageContext
@@ -320,6 +320,11 @@ def in_session(options: RunOptions, runtime: RuntimeFactory | None) -> RunOption
         return options
     require_version()
     context = options.context or session_here()
+    if context is None and is_submitted():
+        # Heavy: a run that starts a Java of its own imports it meanwhile.
+        from dagflow.runtime.spark_context import submitted_context
+
+        context = submitted_context()
     if context is None:
         return options
     if options.master is not None or options.conf:

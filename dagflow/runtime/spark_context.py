@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import logging
 import os
+import pickle
 import shlex
 import shutil
 import sys
@@ -164,21 +166,13 @@ class _Bringing:
         return self._function(*arguments)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _loader(), (self._archive, self._name, cloudpickle.dumps(self._function))  # type: ignore[no-untyped-call]
+        return _loader(), (self._archive, self._name, cloudpickle.dumps(self._function))  # type: ignore[no-untyped-call]  # pyspark leaves it untyped
 
 
 def _loader() -> Callable[[Broadcast[bytes], str, bytes], Any]:
     """A function that is pickled as its code, because it is nested: nothing of dagflow is imported before it runs."""
 
     def load(archive: Broadcast[bytes], name: str, pickled: bytes) -> Any:
-        import io
-        import os
-        import pickle
-        import shutil
-        import sys
-        import tempfile
-        import zipfile
-
         # A directory of the executor, which Spark removes with it. Modules in an archive could neither read files
         # beside them nor be machine code.
         parent = os.path.abspath(os.environ["SPARK_LOCAL_DIRS"].split(",")[0])

@@ -29,7 +29,7 @@ _MORE_FILES = f"raise the limit, such as with: ulimit -n {ADVISED_FILES}"
 
 
 def session_here() -> Any:
-    """The SparkContext of this process, as of a notebook or a script of spark-submit; None where there is none.
+    """The SparkContext of this process, as of a notebook; None where there is none.
 
     Raises:
         DagflowError: It is that of another run, which stops it, or a server of Spark Connect is asked for.
@@ -40,10 +40,6 @@ def session_here() -> Any:
             f"SPARK_REMOTE names a server of Spark Connect, {remote}, and dagflow runs on classic Spark alone",
             hint="unset SPARK_REMOTE; or run without Spark: --local, in Python app.run(local=True)",
         )
-    if context is None and is_submitted():
-        from dagflow.runtime.spark_context import submitted_context  # heavy
-
-        return submitted_context()
     if hasattr(context, "process"):
         require_no_context()
     return context
