@@ -344,6 +344,14 @@ def binary_cases() -> list[FormatCase]:
         FormatCase({"type": "whole_file", "columns": True}, b"a\nb", as_json({"path": NAME, "content": "a\nb"})),
         FormatCase({"type": "whole_file", "max_record": 4, "on_long": "skip"}, content, b""),
         FormatCase({"type": "whole_file", "max_record": 4, "on_long": "reject"}, content, b"", [(0, b"")]),
+        FormatCase({"type": "json"}, b'[\n1 , {"a":\n"]"},x ]', b'1\n{"a":\n"]"}\n', [(17, b"x")]),
+        FormatCase(
+            {"type": "json", "records": "$.a[*]", "columns": "infer", "null_values": ["-"], "max_columns": 2},
+            b'{"a": [{"b": 1, "c": "-"}, {"b": 2, "d": 1, "e": 1}]}',
+            as_json({"b": 1, "c": None}),
+            [(27, b'{"b": 2, "d": 1, "e": 1}')],
+        ),
+        FormatCase({"type": "json", "max_record": 2, "binary": "allow"}, b"[1,123,4]", b"1\n4\n", [(3, b"123")]),
         FormatCase({"type": "xml", "tag": "a"}, MARKUP.encode(), b"<a x='>'>1<a/><a>2</a></a>\n<a\n/>\n" * 3),
         FormatCase(
             {"type": "xml", "tag": "a", "max_record": 12}, b"<t><a>1</a> <a>open", b"<a>1</a>\n", [(12, b"<a>open")]
@@ -428,6 +436,14 @@ _WRONG: dict[str, _Wrong] = {
         ({"columns": 5}, "expected true or false; got"),
         ({"max_record": 0}, "expected at least 1; got"),
         ({"on_long": "cut"}, "'fail', 'skip'"),
+    ],
+    "json": [
+        ({"records": "items"}, "expected text that matches"),
+        ({"columns": {"a": "integr"}}, "there is no type 'integr'"),
+        ({"max_columns": 0}, "expected at least 1; got"),
+        ({"null_values": "NULL"}, "expected a list"),
+        ({"max_record": 0}, "expected at least 1; got"),
+        ({"binary": "maybe"}, "expected 'refuse' or 'allow'; got"),
     ],
     "xml": [
         ({}, "needs option 'tag'"),

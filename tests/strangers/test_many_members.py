@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from operators.reader.columns.json_members import members_of_type
+from operators.reader.columns.json_records import MOST_CELLS
 from operators.reader.formats import RECORD_FORMATS
 from operators.reader.formats.base import ByteAccounting, Inferring
-from operators.reader.formats.json_lines import MOST_CELLS
 from operators.sink.columns.table_columns import TableColumns
 from operators.sink.columns.table_names import MOST_NAMES
 from operators.testing import URL, MemorySource, block_of

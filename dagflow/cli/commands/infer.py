@@ -54,7 +54,7 @@ _ROWS = 100_000
 )
 @click.pass_obj
 def command(settings: Settings, files: str, write: bool, rows: int) -> int:
-    """Propose the columns of CSV, of lines of JSON, and of files that hold rows, such as Parquet.
+    """Propose the columns of CSV, of JSON, and of files that hold rows, such as Parquet.
 
     FILES is a file, directory, glob or URL; its format is detected as by dagflow init. For APP, the input of its reader
     is examined. Columns have names and types, each with its evidence as a comment: in which share of the records the
@@ -167,7 +167,7 @@ def _with_checksum(text: str) -> str:
     return f"{first}{_CHECKSUM}{zlib.crc32(text.encode()):08x}\n{rest}"
 
 
-COLUMNED = ("csv", "json_lines", *FORMAT_BY_KIND.values())
+COLUMNED = ("csv", "json_lines", "json", *FORMAT_BY_KIND.values())
 """The formats whose columns can be inferred from files."""
 
 RECORDS = "messages"

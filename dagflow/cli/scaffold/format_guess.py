@@ -137,6 +137,8 @@ def _json(lines: list[str]) -> FormatGuess | None:
     objects = [value for value in objects if isinstance(value, dict)]
     if not objects or len(objects) < NEARLY_ALL * len(filled):
         return None
+    if len(filled) == 1 and max((size for _, size in _lists(filled[0], 0, "$")), default=0) >= _MANY:
+        return None  # a document
     members = list(dict.fromkeys(name for each in objects for name in each))
     all_are = f"each of {len(objects):,} lines is a JSON object"
     some_are = f"{len(objects):,} of {len(filled):,} lines are JSON objects, and the others are refused"
@@ -161,11 +163,60 @@ def _xml(text: str) -> FormatGuess | None:
 
 
 def _document(text: str) -> FormatGuess | None:
-    """The format of a JSON value over several lines, which no format divides, but an operator may; None otherwise."""
+    """The format of a JSON value over several lines; None where the text is none.
+
+    Its records are the members of its one list of objects; otherwise it is one record.
+    """
     start = text.lstrip()[:1]
     if not start or start not in "[{" or not re.match(r"[\[{]\s*([\[{\"\]}\d]|true|false|null|-)", text.lstrip()):
         return None
-    return FormatGuess("whole_file", {}, ("a JSON document over several lines, which is one record",))
+    found = dict(_lists(text, len(text) - len(text.lstrip()), "$"))
+    if len(found) != 1:
+        lists = f", which has several lists of objects: {', '.join(found)}" if found else ""
+        return FormatGuess("whole_file", {}, (f"a JSON document over several lines, which is one record{lists}",))
+    ((records, count),) = found.items()
+    options = {} if records == "$[*]" else {"records": records}
+    return FormatGuess("json", options, (f"{count:,} objects or more in the list {records}",), infers=True)
+
+
+_JSON = json.JSONDecoder()
+_BLANKS = re.compile(r"[ \t\r\n]*")
+_MOST_LEVELS = 8
+_MANY = 10
+"""Objects in a list that make the one line of a file a document."""
+
+
+def _lists(text: str, start: int, path: str) -> Iterator[tuple[str, int]]:
+    """The lists of objects in a value, which may be cut, by where they are in its objects; and how many they have."""
+    opening = text[start : start + 1]
+    if opening == "[":
+        items = list(itertools.islice(_items(text, start, is_object=False), _MOST_LINES))
+        if items and all(text[place] == "{" for _, place in items):
+            yield f"{path}[*]", len(items)
+    elif opening == "{" and path.count(".") < _MOST_LEVELS:
+        for name, place in itertools.islice(_items(text, start, is_object=True), _MOST_LINES):
+            if name and not set(name) & set(".[]"):
+                yield from _lists(text, place, f"{path}.{name}")
+
+
+def _items(text: str, start: int, *, is_object: bool) -> Iterator[tuple[str, int]]:
+    """The names of the items of an array or object, as far as it goes, and where their values begin."""
+    mark = ","
+    with suppress(ValueError, RecursionError, IndexError):
+        while mark == ",":
+            place, name = _behind_blanks(text, start + 1), ""
+            if is_object:
+                name, place = _JSON.raw_decode(text, place)
+                place = _behind_blanks(text, _behind_blanks(text, place) + 1)
+            if text[place] not in "]}":
+                yield name, place
+            start = _behind_blanks(text, _JSON.raw_decode(text, place)[1])
+            mark = text[start]
+
+
+def _behind_blanks(text: str, start: int) -> int:
+    found = _BLANKS.match(text, start)
+    return found.end() if found else start
 
 
 def _log(lines: list[str]) -> FormatGuess | None:

@@ -21,6 +21,7 @@ RECORD_FORMATS = FormatRegistry(
         "escaped_lines": "operators.reader.formats.escaped_lines.EscapedLines",
         "csv": "operators.reader.formats.csv.Csv",
         "json_lines": "operators.reader.formats.json_lines.JsonLines",
+        "json": "operators.reader.formats.json.Json",
         "paragraphs": "operators.reader.formats.paragraphs.Paragraphs",
         "regex": "operators.reader.formats.regex.Regex",
         "fixed": "operators.reader.formats.fixed.Fixed",

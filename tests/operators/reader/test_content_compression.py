@@ -62,6 +62,7 @@ FORMATS: list[Any] = [
     {"type": "length_prefixed", "prefix": 2},
     {"type": "regex", "pattern": "^a"},
     {"type": "xml", "tag": "a"},
+    "json",
     "paragraphs",
     "whole_file",
 ]

@@ -1,0 +1,359 @@
+"""The members of an array of a JSON document as records."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Generator, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from dagflow.api.properties import Size
+from dagflow.api.records import LINE_FEED, RecordBatch
+from operators.files.metadata import BlockMetadata
+from operators.reader.byte_source import ByteSource, FileView, encoding_of, read_exactly, size_read_from
+from operators.reader.columns.json_records import JsonRecords
+from operators.reader.columns.typing import shown
+from operators.reader.formats.base import (
+    BATCH_RECORDS,
+    SHOWN_BYTES,
+    Binary,
+    ByteAccounting,
+    FormatTraits,
+    PreScanned,
+)
+from operators.reader.scanning.framing import frame_apart, frame_one
+from operators.reader.scanning.json_structure import (
+    Effect,
+    Entry,
+    JsonPiece,
+    effects_of,
+    first_text,
+    is_escaped_at,
+    next_separator,
+    stretches,
+    text_before,
+    text_from,
+    trimmed,
+)
+from operators.reader.scanning.search import BYTE_ORDER_MARK, LF, Positions
+
+_NAME = re.compile(rb'"((?:[^"\\]|\\.)*)"', re.DOTALL)
+_MOST_NAME_BYTES = _PROBE_BYTES = 4 << 10
+_SHOWN_NAMES = 12
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayPlace:
+    """Where the members of a file's array begin; or why it has no such array, and what else to do."""
+
+    begin: int = 0
+    problem: str = ""
+    remedy: str = ""
+
+
+class Json(JsonRecords, PreScanned):
+    """The members of one array of a JSON document in UTF-8: of the document itself, or of one within its objects.
+
+    The file is never held as a whole. A member that is not JSON is refused; the members around it are read if its
+    brackets and quotes are balanced, and otherwise the rest of the file is refused with it. Records are the members as
+    they are written; with columns they are JSON objects, and are emitted as columns.
+    """
+
+    name: ClassVar[str] = "json"
+    needs_size = False
+    traits = FormatTraits(is_text=True)
+    chunk_bytes = 2 << 20
+
+    records: Annotated[
+        str,
+        Field(
+            pattern=r"^\$(\.[^.\[\]]+)*\[\*\]$",
+            description="the array whose members are records: $[*] for the document itself, $.data.items[*] for the "
+            "array items in the object data",
+        ),
+    ] = "$[*]"
+    binary: Binary = "refuse"
+    max_record: Annotated[
+        Size, Field(ge=1, le=1 << 30, description="maximum bytes of a member; a longer one is refused")
+    ] = 32 << 20
+
+    def check_properties(self) -> None:
+        super().check_properties()
+        self._names = self.records.removesuffix("[*]").split(".")[1:]
+        self._place: tuple[object, ArrayPlace] = (None, ArrayPlace())
+
+    def complete_end(self, source: ByteSource) -> None:
+        """A longer file is another document."""
+
+    def prescan(self, source: ByteSource, block: BlockMetadata) -> tuple[Effect, Effect]:
+        begin = self._array(source, block).begin
+        return effects_of(source, max(block.start, begin), min(block.end, source.size_bytes), begin)
+
+    def exit_state(self, entry_state: int, result: Any) -> int:
+        entry = Entry.of(entry_state)
+        effect: Effect = result[entry.in_string]
+        if entry.phase >= 2:
+            return Entry(0, False, 3 if effect.has_text else entry.phase).code
+        lowest = entry.depth + effect.lowest
+        if lowest <= self.outside:
+            return Entry(0, False, 3 if lowest < self.outside or effect.is_followed else 2).code
+        return Entry(entry.depth + effect.change, effect.in_string, entry.phase or int(lowest < 0)).code
+
+    @property
+    def outside(self) -> int:
+        """The level behind the document."""
+        return -1 - len(self._names)
+
+    def read(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
+        limit = min(block.end, source.size_bytes)
+        if block.start >= limit:
+            return
+        place = self._array(source, block)
+        if place.problem:
+            accounting.refuse_file(source, block, place.problem, place.remedy)
+            return
+        limit = min(limit, source.size_bytes)
+        start = max(block.start, place.begin)
+        if block.start < start:
+            accounting.skip(block.start, min(start, limit) - block.start, "before the array")
+        # The block with the array's bracket notices that the file ends behind it.
+        if start < limit or limit == place.begin:
+            reading = _Reading(source, block, accounting, place.begin, start, limit, self)
+            for batch in reading.batches(Entry.of(block.entry_state)):
+                yield from self.narrow(batch)
+
+    def _array(self, source: ByteSource, block: BlockMetadata) -> ArrayPlace:
+        file = (block.url, block.version)
+        if self._place[0] != file:
+            self._place = (file, self._find_array(source))
+        return self._place[1]
+
+    def _find_array(self, source: ByteSource) -> ArrayPlace:
+        encoding, evidence = encoding_of(source)
+        if encoding:
+            reason = f"the file is in {encoding.upper()}, {evidence}; convert such files to UTF-8 first, as with iconv"
+            return ArrayPlace(problem=reason)
+        mark = len(BYTE_ORDER_MARK)
+        position = mark if read_exactly(source, 0, mark).tobytes() == BYTE_ORDER_MARK else 0
+        position = text_from(source, position, source.size_bytes)
+        where = "$"
+        for name in self._names:
+            members = dict[str, int]()
+            if _byte_at(source, position) == b"{":
+                members = _members(source, position, name)
+            if name not in members:
+                has = f"; it has {', '.join(map(shown, [*members][:_SHOWN_NAMES]))}" if members else ""
+                return ArrayPlace(problem=f"there is no array at {self.records}: {where} has no member {name!r}{has}")
+            position, where = members[name], f"{where}.{name}"
+        first = _byte_at(source, position)
+        if first == b"[":
+            return ArrayPlace(position + 1)
+        kind = "an object" if first == b"{" else "no array"
+        remedy = "; or read files with a JSON value in each line as json_lines, and others as whole_file"
+        if first == b"{":
+            members = _members(source, position)
+            arrays = [name for name, place in members.items() if _byte_at(source, place) == b"["]
+            if arrays:
+                remedy = f"; or name the array, as with records: {where}.{arrays[0]}[*]{remedy}"
+        return ArrayPlace(problem=f"there is no array at {self.records}: {where} is {kind}", remedy=remedy)
+
+
+def _byte_at(source: ByteSource, position: int) -> bytes:
+    return read_exactly(source, position, position + 1).tobytes()
+
+
+def _members(source: ByteSource, position: int, wanted: str | None = None) -> dict[str, int]:
+    """Where the values of the first members of an object begin, up to the wanted one."""
+    found: dict[str, int] = {}
+    is_closed = False
+    while not is_closed and position < source.size_bytes and (wanted is not None or len(found) < _SHOWN_NAMES):
+        begin = text_from(source, position + 1, source.size_bytes)
+        match = _NAME.match(read_exactly(source, begin, begin + _MOST_NAME_BYTES).tobytes())
+        if match:
+            colon = text_from(source, begin + match.end(), source.size_bytes)
+            with suppress(ValueError):
+                name = json.loads(match[0])
+                if _byte_at(source, colon) == b":":
+                    found.setdefault(name, text_from(source, colon + 1, source.size_bytes))
+                if name == wanted:
+                    break
+        position, is_closed = next_separator(source, position + 1, position + 1, Entry())
+    return found
+
+
+@dataclass(slots=True)
+class _Reading:
+    """Reads one block.
+
+    Attributes:
+        begin: Where the array's first member may begin.
+        start: Where the block begins in the array, or the array in the block.
+        limit: Where the block ends.
+        covered: The end of what is accounted for.
+        separator: Where the bracket or comma before the next member is.
+    """
+
+    source: ByteSource
+    block: BlockMetadata
+    accounting: ByteAccounting
+    begin: int
+    start: int
+    limit: int
+    format: Json
+    covered: int = 0
+    separator: int = 0
+
+    def batches(self, entry: Entry) -> Iterator[RecordBatch]:
+        """The members that begin in the block, which begins as the entry says."""
+        self.covered = position = self.start
+        if not entry.phase:
+            is_closed = self._enter(entry)
+            if not is_closed:
+                is_closed = yield from self._members()
+            if not is_closed or self.separator >= self.limit:
+                self._pass_to(self.limit)
+                return
+            position, entry = self.separator + 1, Entry(-1, False, 1)
+        if entry.phase < 3:
+            self._pass_end(position, entry)
+
+    def _enter(self, entry: Entry) -> bool:
+        """Find the first separator; returns whether it closes the array."""
+        before = text_before(self.source, self.start, self.begin)
+        is_between = not (entry.depth or entry.in_string)
+        if is_between and (before == self.begin or _byte_at(self.source, before - 1) == b","):
+            self.separator = before - 1
+            return False
+        self.separator, is_closed = next_separator(self.source, self.start, self.begin, entry)
+        # A member that never ends has all the rest of the file, and others the byte behind them.
+        has_end = self.separator < self.source.size_bytes
+        end = text_before(self.source, self.separator, self.begin) + 1 if has_end else self.separator
+        self.covered = max(self.start, end)
+        return is_closed
+
+    def _members(self) -> Generator[RecordBatch, None, bool]:
+        """Read members from the separator on; returns whether the array ends in what was read."""
+        view, position = FileView(self.source), self.separator
+        chunk, probe = self.format.chunk_bytes, min(self.format.chunk_bytes, _PROBE_BYTES)
+        held, beyond = chunk, probe
+        while self.separator < self.limit:
+            data = view.move(position, min(position + held, max(position, self.limit) + beyond) + 1)
+            found, is_closed = JsonPiece.of(data[1:]).separators(0)
+            text = position + 1 + first_text(data[1:])
+            if len(found):
+                yield from self._complete(view, found + 1, is_closed)
+                self.separator = position = position + 1 + int(found[-1])
+            elif text > position and text >= self.limit:
+                break
+            elif view.is_at_end:
+                self._refuse_rest(text if text > position else self.separator, text > position)
+                break
+            elif text > position and view.end - text > self.format.max_record:
+                is_closed = yield from self._take_spread(text)
+                position = self.separator
+            elif text > position:
+                held, beyond = 2 * held, 2 * beyond
+                continue
+            else:
+                # The last blank stands for the separator.
+                position = view.end - 1
+            if is_closed:
+                return True
+            held, beyond = chunk, probe
+        return False
+
+    def _complete(self, view: FileView, found: Positions, is_closed: bool) -> Iterator[RecordBatch]:
+        """The members before separators that were found in a view, which begins with one."""
+        data, position = view.data, view.start
+        starts, stops = trimmed(data, np.append(0, found[:-1]) + 1, found)
+        is_empty = starts == stops
+        if is_closed and len(found) == 1 and is_empty[0] and self.separator < self.begin:
+            return
+        count = int(np.searchsorted(starts, self.limit - position))
+        starts, stops, is_empty = starts[:count], stops[:count], is_empty[:count]
+        if not count:
+            return
+        gaps = int((starts - np.append(self.covered - position, stops[:-1] + 1)).sum())
+        if gaps:
+            self.accounting.skip(self.covered, gaps, "between members")
+        # The byte behind a member is its delimiter. Where a member is missing, the separator behind it is refused.
+        self.covered = position + int(stops[-1]) + 1
+        if is_empty.any():
+            raws = [bytes([mark]) for mark in data[starts[is_empty]].tolist()]
+            reasons = [f"a member is missing before '{raw.decode()}'" for raw in raws]
+            self.accounting.reject_all((position + starts[is_empty]).tolist(), raws, reasons)
+        is_long = stops - starts > self.format.max_record
+        for start, stop in zip(starts[is_long].tolist(), stops[is_long].tolist(), strict=True):
+            self._reject(position + start, stop - start, self._why_long)
+            self.accounting.count_delimiters(1)
+        rows = np.flatnonzero(~(is_empty | is_long))
+        # With the delimiter of lines, members are parsed like them.
+        data[stops[rows]] = LF
+        for index in range(0, len(rows), BATCH_RECORDS):
+            part = rows[index : index + BATCH_RECORDS]
+            yield frame_apart(view.buffer, starts[part], stops[part] + 1, LINE_FEED, self.block, position)
+
+    @property
+    def _why_long(self) -> str:
+        return f"the member is longer than max_record, {self.format.max_record} bytes"
+
+    def _take_spread(self, start: int) -> Generator[RecordBatch, None, bool]:
+        """Read a member that is long, or far from its separator; returns whether the array ends there."""
+        self.separator, is_closed = next_separator(self.source, start, self.begin, Entry())
+        if self.separator >= self.source.size_bytes:
+            self._refuse_rest(start, is_member=True)
+            return False
+        self._pass_to(start)
+        stop = text_before(self.source, self.separator, self.begin)
+        self.covered = stop + 1
+        if stop - start > self.format.max_record:
+            self._reject(start, stop - start, self._why_long)
+            self.accounting.count_delimiters(1)
+        else:
+            yield frame_one(read_exactly(self.source, start, stop).tobytes(), b"\n", self.block, start)
+        return is_closed
+
+    def _refuse_rest(self, start: int, is_member: bool) -> None:
+        """Refuse a member that never ends; or note that the file ends where one might begin."""
+        self._pass_to(start)
+        if is_member:
+            reason = "the file ends within the array: it is cut, or this member's brackets or quotes are not closed"
+            self._reject(start, self.source.size_bytes - start, reason)
+            self.covered = self.source.size_bytes
+        elif self.block.start <= start:
+            self._reject(start, 0, "the file ends within the array: it is cut")
+
+    def _reject(self, start: int, length: int, reason: str) -> None:
+        raw = read_exactly(self.source, start, start + min(length, SHOWN_BYTES)).tobytes()
+        self.accounting.reject(start, length, reason, raw)
+
+    def _pass_end(self, position: int, entry: Entry) -> None:
+        """Pass over what follows the array, and refuse what follows the document."""
+        end, outside = position, self.format.outside
+        if entry.phase < 2 and entry.depth > outside:
+            end = self.limit
+            is_escaped = is_escaped_at(self.source, position, self.begin)
+            depth = entry.depth
+            for stretch in stretches(self.source, position, self.limit, entry, is_escaped=is_escaped):
+                brackets, levels = stretch.levels(depth)
+                last = np.flatnonzero(levels <= outside)[:1]
+                if len(last):
+                    end = stretch.start + int(brackets[last[0]]) + 1
+                    break
+                depth = int(levels[-1]) if len(levels) else depth
+        other = text_from(self.source, end, self.limit)
+        self._pass_to(other)
+        if other < min(self.limit, self.source.size_bytes):
+            reason = "other text follows the document; read several documents, one a line, as json_lines"
+            self._reject(other, size_read_from(self.source, other) - other, reason)
+
+    def _pass_to(self, end: int) -> None:
+        end = min(end, self.limit, self.source.size_bytes)
+        if self.covered < end:
+            self.accounting.skip(self.covered, end - self.covered, "between members")
+            self.covered = end

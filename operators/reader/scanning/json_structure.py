@@ -1,0 +1,246 @@
+"""Finds the members of a JSON array by quotes and brackets alone, also from the middle of a file.
+
+A quote that no backslash escapes begins or ends a string. A bracket or brace outside of strings opens or closes a
+level. The effect of a stretch of a file is a function from where it begins, in a string or not and at some level, to
+where it ends. Such functions compose, and are found without the bytes before the stretch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from operators.reader.byte_source import Bytes, ByteSource, read_exactly
+from operators.reader.formats.base import CHUNK_BYTES
+from operators.reader.scanning.search import (
+    BackwardSearch,
+    Positions,
+    active_escapes,
+    are_odd,
+    contains,
+    positions_of,
+)
+
+WHITE = b" \t\r\n"
+_QUOTE, _ESCAPE, _COMMA = b'"\\,'
+_STEPS = np.zeros(256, np.int8)
+_STEPS[[*b"{["]], _STEPS[[*b"}]"]] = 1, -1
+"""By how many levels a byte leads into arrays and objects."""
+
+_FIRST_STEP = 4 << 10
+_INDENTATION = 24
+"""Bytes of white space that are passed over for all members together; what is longer, for each by itself."""
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class JsonPiece:
+    """Consecutive bytes of a file.
+
+    Attributes:
+        in_string: Whether each byte is in a string, or the quote that opens one.
+        brackets: Positions of brackets and braces, also of those in strings.
+        is_escaped: Whether the byte behind the stretch is escaped.
+    """
+
+    start: int
+    data: Bytes
+    in_string: Mask
+    brackets: Positions
+    is_escaped: bool
+
+    @classmethod
+    def of(cls, data: Bytes, start: int = 0, *, in_string: bool = False, is_escaped: bool = False) -> JsonPiece:
+        """Look at bytes of which it is known how they begin."""
+        is_quote = data == _QUOTE
+        escaped = np.zeros(int(is_escaped), np.int64)
+        if contains(data, _ESCAPE):
+            escaped = np.append(escaped, active_escapes(data[int(is_escaped) :], _ESCAPE) + int(is_escaped) + 1)
+        is_quote[escaped[escaped < len(data)]] = False
+        odd = are_odd(is_quote)
+        # Opening brackets and braces differ in one bit, and so do closing ones.
+        folded = data | 0x20
+        is_bracket = folded == ord("{")
+        is_bracket |= folded == ord("}")
+        ends_escaped = bool(len(escaped)) and int(escaped[-1]) == len(data)
+        return cls(start, data, ~odd if in_string else odd, positions_of(is_bracket), ends_escaped)
+
+    def levels(self, depth: int, *, inverted: bool = False) -> tuple[Positions, npt.NDArray[np.int64]]:
+        """The brackets outside of strings, and the level behind each; inverted if the stretch began otherwise."""
+        outside = self.brackets[self.in_string[self.brackets] == inverted]
+        return outside, depth + np.cumsum(_STEPS[self.data[outside]], dtype=np.int64)
+
+    def separators(self, depth: int) -> tuple[Positions, bool]:
+        """The commas at level 0 up to the bracket that closes it, and that bracket; whether it is there."""
+        brackets, levels = self.levels(depth)
+        closing = np.flatnonzero(levels < 0)[:1]
+        if len(closing):
+            brackets, levels = brackets[: closing[0] + 1], levels[: closing[0] + 1]
+        # What lies at level 0 is short between objects, and all of an array of numbers.
+        borders = np.concatenate(([-1], brackets, [len(self.data)]))
+        at_zero = np.flatnonzero(np.append(depth, levels) == 0)
+        starts = borders[at_zero] + 1
+        lengths = borders[at_zero + 1] - starts
+        places = np.arange(int(lengths.sum())) + np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
+        commas = places[self.data[places] == _COMMA]
+        commas = commas[~self.in_string[commas]]
+        return (np.append(commas, brackets[-1]), True) if len(closing) else (commas, False)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Where in the structure a position of a file is.
+
+    Attributes:
+        depth: Levels above the members of the array.
+        phase: 0 in the array, 1 behind it, 2 behind the document, 3 where other text has followed the document.
+    """
+
+    depth: int = 0
+    in_string: bool = False
+    phase: int = 0
+
+    @classmethod
+    def of(cls, code: int) -> Entry:
+        """The entry of a number."""
+        return cls(code >> 3, bool(code & 4), code & 3)
+
+    @property
+    def code(self) -> int:
+        """A number that stands for it, 0 where the array begins."""
+        return self.depth << 3 | self.in_string << 2 | self.phase
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What a stretch does to where it begins.
+
+    Attributes:
+        in_string: Whether it ends in a string.
+        change: How many levels it goes up or down.
+        lowest: The lowest level on the way, relative to its beginning.
+        is_followed: Whether text other than white space follows the first place with the lowest level.
+        has_text: Whether it has such text.
+    """
+
+    in_string: bool
+    change: int = 0
+    lowest: int = 0
+    is_followed: bool = False
+    has_text: bool = False
+
+    def then(self, stretch: JsonPiece, *, inverted: bool) -> Effect:
+        """The effect of more bytes."""
+        brackets, levels = stretch.levels(self.change, inverted=inverted)
+        text = first_text(stretch.data)
+        lowest, is_followed = self.lowest, self.is_followed or text >= 0
+        if len(levels) and levels.min() < lowest:
+            index = int(levels.argmin())
+            lowest = int(levels[index])
+            is_followed = first_text(stretch.data[int(brackets[index]) + 1 :]) >= 0
+        change = int(levels[-1]) if len(levels) else self.change
+        in_string = bool(stretch.in_string[-1]) != inverted
+        return Effect(in_string, change, lowest, is_followed, self.has_text or text >= 0)
+
+
+def stretches(source: ByteSource, start: int, end: int, entry: Entry, *, is_escaped: bool) -> Iterator[JsonPiece]:
+    """The bytes of a range, or up to the end of the file, piece by piece, each longer than the one before."""
+    in_string, step = entry.in_string, _FIRST_STEP
+    while start < min(end, source.size_bytes):
+        data = read_exactly(source, start, min(start + step, end))
+        if not len(data):
+            return
+        stretch = JsonPiece.of(data, start, in_string=in_string, is_escaped=is_escaped)
+        yield stretch
+        in_string, is_escaped = bool(stretch.in_string[-1]), stretch.is_escaped
+        start, step = start + len(data), min(2 * step, CHUNK_BYTES)
+
+
+def is_escaped_at(source: ByteSource, position: int, floor: int) -> bool:
+    """Whether an odd number of backslashes is before a position."""
+    return (position - BackwardSearch(source, floor).run_start(position, _ESCAPE)) % 2 == 1
+
+
+def effects_of(source: ByteSource, start: int, end: int, floor: int) -> tuple[Effect, Effect]:
+    """The effects of a range that begins outside of strings, and in one."""
+    effects = Effect(False), Effect(True)
+    is_escaped = start < end and is_escaped_at(source, start, floor)
+    for stretch in stretches(source, start, end, Entry(), is_escaped=is_escaped):
+        effects = effects[0].then(stretch, inverted=False), effects[1].then(stretch, inverted=True)
+    return effects
+
+
+def next_separator(source: ByteSource, start: int, floor: int, entry: Entry) -> tuple[int, bool]:
+    """The first comma at level 0 from a position on, or the bracket that closes the level, and whether it is that.
+
+    Where there is none, it is the end of the file.
+    """
+    depth = entry.depth
+    is_escaped = is_escaped_at(source, start, floor)
+    for stretch in stretches(source, start, source.size_bytes, entry, is_escaped=is_escaped):
+        separators, is_closed = stretch.separators(depth)
+        if len(separators):
+            return stretch.start + int(separators[0]), is_closed and len(separators) == 1
+        _, levels = stretch.levels(depth)
+        depth = int(levels[-1]) if len(levels) else depth
+    return source.size_bytes, False
+
+
+def first_text(data: Bytes) -> int:
+    """The position of the first byte that is not white space; -1 if there is none."""
+    start, step = 0, 64
+    while start < len(data):
+        piece = data[start : start + step].tobytes()
+        if rest := len(piece.lstrip(WHITE)):
+            return start + len(piece) - rest
+        start, step = start + len(piece), 2 * step
+    return -1
+
+
+def text_from(source: ByteSource, position: int, limit: int) -> int:
+    """The first position from the given one on, and up to limit, with text; limit or the end of the file otherwise."""
+    step = _FIRST_STEP
+    while position < min(limit, source.size_bytes):
+        data = read_exactly(source, position, min(position + step, limit))
+        if not len(data):
+            break
+        if (place := first_text(data)) >= 0:
+            return position + place
+        position, step = position + len(data), min(2 * step, CHUNK_BYTES)
+    return min(limit, source.size_bytes)
+
+
+def text_before(source: ByteSource, position: int, floor: int) -> int:
+    """The end of the last text before a position; floor if there is none."""
+    step = 64
+    while position > floor:
+        low = max(floor, position - step)
+        if rest := len(read_exactly(source, low, position).tobytes().rstrip(WHITE)):
+            return low + rest
+        position, step = low, min(2 * step, CHUNK_BYTES)
+    return floor
+
+
+def trimmed(data: Bytes, starts: Positions, stops: Positions) -> tuple[Positions, Positions]:
+    """Ranges without white space around them; one of nothing else is empty, at its stop."""
+    starts, stops, ends = starts.copy(), stops.copy(), stops
+    is_white = np.zeros(256, bool)
+    is_white[[*WHITE]] = True
+    for places, back, step, strip in ((starts, 0, 1, bytes.lstrip), (stops, 1, -1, bytes.rstrip)):
+        rows = np.arange(len(starts))
+        for _ in range(_INDENTATION):
+            rows = rows[starts[rows] < stops[rows]]
+            rows = rows[is_white[data[places[rows] - back]]]
+            places[rows] += step
+            if not len(rows):
+                break
+        for row in rows.tolist():
+            piece = data[starts[row] : stops[row]].tobytes()
+            places[row] += step * (len(piece) - len(strip(piece, WHITE)))
+    is_empty = starts >= stops
+    starts[is_empty], stops[is_empty] = ends[is_empty], ends[is_empty]
+    return starts, stops
