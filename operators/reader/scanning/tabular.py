@@ -214,6 +214,13 @@ class Tabular(RecordFormat):
         missing = [name for name in self.columns or () if name not in schema.names and name not in optional]
         if missing:
             return f"the file has no column '{missing[0]}'; it has {', '.join(schema.names)}"
+        for name in self._wanted(schema) or schema.names:
+            try:
+                pa.nulls(0, schema.field(name).type)
+            except KeyError:  # pyarrow has no arrays of it, as of intervals of months
+                return f"column '{name}' is {schema.field(name).type}, which is not read; leave it out of columns"
+            except pa.ArrowException:
+                pass
         plain = plain_schema(schema)
         problems = (why_not_cast(plain.field(name), kind) for name, kind in self._types.items() if name in plain.names)
         return next(filter(None, problems), "")
