@@ -15,7 +15,7 @@ from pydantic import Field
 from dagflow.api.columns.column_typing import StreamColumns, type_name
 from dagflow.api.context import OperatorContext, RunPreparation
 from dagflow.api.ports import InputPort, OutputPort
-from dagflow.api.properties import ClientOptions, OneOrMany, OutputName, Size, Tuning
+from dagflow.api.properties import ClientOptions, OneOrMany, OutputName, OutputPath, PartOfPath, Size, Tuning
 from dagflow.api.records import RecordBatch
 from dagflow.api.transactions import FileTarget, MergeOperators, TransactionalSink
 from dagflow.errors import DagflowError
@@ -70,6 +70,16 @@ class TableWriter(RecordRefusing, TransactionalSink):
             "'sqlite:///out/catalog.db', warehouse: out/warehouse}; name: the catalog's name, `default` if left out"
         ),
     ] = {}  # noqa: RUF012  # a property, which is copied for each operator
+    connection: Annotated[
+        PartOfPath, Field(description="address of the server of a postgres table: postgresql://USER@HOST/DATABASE")
+    ] = ""
+    staging: Annotated[
+        OutputPath,
+        Field(
+            description="directory where the files of a postgres table wait for their transaction; the hosts of a "
+            "cluster must reach it; default: .dagflow-postgres"
+        ),
+    ] = ""
     partition_by: Annotated[
         tuple[str, ...],
         OneOrMany,
@@ -146,6 +156,7 @@ class TableWriter(RecordRefusing, TransactionalSink):
         may_grow = self.on_new_column == "add"
         self._table = table_class(kind)(location, self.partition_by, may_grow=may_grow, catalog=self.catalog)
         self._table.on_new_column, self._table.on_type_change = self.on_new_column, self.on_type_change
+        self._table.connect_by(self.connection, self.staging)
         self._table.replace_by(self.upsert_by)
         if self._table.is_named and self.commit is not None:
             raise ValueError(f"commit: {kind} has no transactions, so that each window is visible by itself")
@@ -159,6 +170,9 @@ class TableWriter(RecordRefusing, TransactionalSink):
             }
             return {"catalog": database}
         kind, _, location = self.table.partition(":")
+        if self.connection:
+            # No test of an app writes to its server.
+            return {"table": f"sqlite:{directory}/server.db#{location}", "connection": "", "staging": ""}
         return {"table": f"{kind}:{relocated(location, directory)}"}
 
     def check_arriving(self, arriving: StreamColumns) -> None:

@@ -19,7 +19,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from dagflow.storage.concatenated import extract, list_entries
 from dagflow.storage.context import StorageContext
-from operators.sink.tables.sql_table import DuckdbFileTable, SqliteFileTable
+from operators.sink.tables.sql_table import DuckdbFileTable, PostgresTable, SqliteFileTable
 from tests.crash.killing import (
     APP,
     HEAD,
@@ -320,6 +320,21 @@ def _sqlite_table(folder: Path, name: str) -> pa.Table:
 
 
 ICEBERG = 'table: "iceberg:shop.NAME", catalog: {type: sql, uri: "sqlite:///catalog.db", warehouse: tables}'
+
+
+def postgres_kind(address: str) -> KilledApp:
+    """Tables of a server that is running."""
+
+    def read(folder: Path, name: str) -> pa.Table:
+        table = PostgresTable(f"public.{name}", ())
+        table.connect_by(address, "")
+        return table.target(StorageContext.default()).rows()
+
+    place = f'table: "postgres:public.NAME", connection: "{address}", staging: staging'
+    return KilledApp(
+        "postgres", lambda folder: _make_tables(folder, place), lambda folder: _require_tables(folder, read)
+    )
+
 
 KINDS = (
     KilledApp("blocks", lambda folder: make_folder(folder, files=120, app=APP), require_whole),

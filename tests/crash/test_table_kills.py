@@ -16,7 +16,8 @@ from deltalake import DeltaTable
 from dagflow.journal.reader import read_state
 from dagflow.storage.context import StorageContext
 from tests.crash.killing import LOCALLY, KillCounts, RunProcess, Target, kill_until_done, watched
-from tests.crash.kinds import KINDS
+from tests.crash.kinds import KINDS, KilledApp, postgres_kind
+from tests.operators.sink.tables.postgres_server import running_server
 
 pytestmark = [pytest.mark.crash, pytest.mark.e2e]
 
@@ -107,6 +108,17 @@ def test_a_table_that_is_followed_has_every_record_once(tmp_path: Path) -> None:
 def test_rows_and_newest_rows_of_keys_survive_kills(tmp_path: Path, name: str) -> None:
     """Three tables and files in one app: in groups, and with the newest row of each key in groups and without."""
     (kind,) = (kind for kind in KINDS if kind.name == name)
+    _require_whole_after_kills(tmp_path, kind)
+
+
+@pytest.mark.nightly
+def test_tables_of_a_server_survive_kills(tmp_path: Path) -> None:
+    """As above; a transaction of a killed driver may still be on its way when the next one begins."""
+    with running_server() as server:
+        _require_whole_after_kills(tmp_path, postgres_kind(server.address))
+
+
+def _require_whole_after_kills(tmp_path: Path, kind: KilledApp) -> None:
     kind.make(tmp_path)
     counts = KillCounts()
     with watched(tmp_path):

@@ -194,6 +194,16 @@ class Table(ABC):
         target: Any = imported("target", self.target_class)
         return target(self, storage)
 
+    def connect_by(self, connection: str, staging: str) -> None:
+        """Take the address of the server that has the table, and the location where its files wait; "" for none.
+
+        Raises:
+            ValueError: The kind of table has no server, or needs one.
+        """
+        if connection or staging:
+            given = "connection" if connection else "staging"
+            raise ValueError(f"{given}: {self.name} is not on a server; it is for postgres:SCHEMA.TABLE")
+
     def replace_by(self, keys: Sequence[str]) -> None:
         """Let rows replace those with the same keys.
 

@@ -45,9 +45,6 @@ class DuckdbFileTarget(SqlTarget):
 
     table: DuckdbFileTable
 
-    # DuckDB joins by hashes, and its indexes hinder changes of columns.
-    indexes_keys = False
-
     def is_there(self) -> bool:
         return os.path.exists(self.table.database)
 

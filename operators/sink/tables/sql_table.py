@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dagflow.storage.location import absolute, is_local, redacted
+from dagflow.storage.location import absolute, is_local, join, redacted
 from dagflow.storage.partition_names import escaped
 from operators.sink.columns.nested_types import common_type
 from operators.sink.columns.table_names import TableNames
@@ -142,6 +142,44 @@ class DuckdbFileTable(FileTable):
 
     def names_in(self, table: str) -> Sequence[str]:
         return table.split(".", 1)
+
+    def wider_type(self, there: pa.DataType, given: pa.DataType) -> pa.DataType | None:
+        return common_type(there, given)
+
+
+class PostgresTable(DatabaseTable):
+    """A table of a server of PostgreSQL."""
+
+    format_name: ClassVar[str] = "PostgreSQL"
+    target_class: ClassVar[str] = "operators.sink.tables.postgres_target.PostgresTarget"
+    package: ClassVar[str] = "adbc_driver_postgresql"
+    extra: ClassVar[str] = "postgres"
+    least_bits: ClassVar[int] = 16
+    lacks_nul: ClassVar[bool] = True
+
+    connection = ""
+
+    def __init__(self, location: str, partition_by: Sequence[str], **options: Any) -> None:
+        path = location.split(".")
+        if len(path) != 2 or not all(path):
+            raise ValueError(f"table: postgres takes SCHEMA.TABLE, as in postgres:public.orders; got {location!r}")
+        super().__init__(absolute(f".dagflow-postgres/{escaped(location)}"), path, partition_by, **options)
+
+    def connect_by(self, connection: str, staging: str) -> None:
+        if not connection.startswith(("postgresql://", "postgres://")):
+            raise ValueError("connection: postgres needs the address of a server: postgresql://USER@HOST/DATABASE")
+        self.connection = connection
+        if staging:
+            self.location = join(absolute(staging), escaped(".".join(self.path)))
+            self.shape = TableShape(self.location, None, ())
+
+    @property
+    def name(self) -> str:
+        return f"table postgres:{'.'.join(self.path)}"
+
+    @property
+    def is_near(self) -> bool:
+        return False
 
     def wider_type(self, there: pa.DataType, given: pa.DataType) -> pa.DataType | None:
         return common_type(there, given)

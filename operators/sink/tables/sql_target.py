@@ -49,9 +49,6 @@ def taken_in(columns: Sequence[SqlColumn]) -> dict[str, str]:
 class SqlTarget(TableTarget, Target):
     """Takes windows as transactions of a database, which set a marker's row."""
 
-    indexes_keys = True
-    """Whether a new table gets an index of upsert_by."""
-
     def __init__(self, table: DatabaseTable, storage: StorageContext) -> None:
         super().__init__(table)
         self.table: DatabaseTable = table
@@ -72,6 +69,10 @@ class SqlTarget(TableTarget, Target):
     @abstractmethod
     def is_there(self) -> bool:
         """Whether there may be a table; the database is not asked."""
+
+    def index_of_keys(self) -> str | None:
+        """The name of the index of upsert_by of a new table, in a statement; None for no index."""
+        return None
 
     @property
     def markers(self) -> Path:
@@ -173,7 +174,8 @@ class SqlState(TargetState):
     def _mark(self, session: SqlSession, last: DecidedWindow, *, is_new: bool) -> None:
         """Set the marker first: another transaction that would set it waits, and then finds it moved."""
         markers, own = name_of(self._target.markers), (self._writer, self._target.table.path[-1])
-        session.execute(f"CREATE TABLE IF NOT EXISTS {markers} ({_MARKER_COLUMNS})")
+        if not session.columns(self._target.markers):
+            session.execute(f"CREATE TABLE {markers} ({_MARKER_COLUMNS})")
         if is_new:
             session.execute(f"DELETE FROM {markers} WHERE writer = ? AND target = ?", *own)
         session.execute(f"INSERT INTO {markers} VALUES (?, ?, 0, NULL) ON CONFLICT DO NOTHING", *own)
@@ -191,8 +193,7 @@ class SqlState(TargetState):
         if not found:
             made = ", ".join(f"{quoted(field.name)} {session.sql_type(field.type)}" for field in columns)
             session.execute(f"CREATE TABLE {place} ({made})")
-            if keys and self._target.indexes_keys:
-                index = quoted(f"{table.path[-1]}_by_{'_'.join(keys)}"[:60])
+            if keys and (index := self._target.index_of_keys()) is not None:
                 session.execute(f"CREATE INDEX {index} ON {place} ({', '.join(map(quoted, keys))})")
             return
         for field in columns:

@@ -52,6 +52,9 @@ class SqliteFileTarget(SqlTarget):
     def is_there(self) -> bool:
         return os.path.exists(self.table.database)
 
+    def index_of_keys(self) -> str:
+        return quoted(f"{self.table.path[-1]} by its keys")
+
     @contextlib.contextmanager
     def session(self, *, writes: bool) -> Iterator[SqliteSession]:
         try:

@@ -1,0 +1,146 @@
+"""Tables of PostgreSQL keep the laws of targets and of databases, on a real server."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import adbc_driver_postgresql.dbapi
+import pyarrow as pa
+import pytest
+
+from dagflow.api.transactions import DecidedWindow
+from dagflow.errors import DagflowError, StorageError
+from operators.sink.tables.sql_table import PostgresTable
+from tests.operators.sink.tables.postgres_server import Server, running_server
+from tests.operators.sink.tables.sql_contract import SqlContract, SqlTargetContract
+from tests.operators.sink.test_table_writer import columns
+
+pytestmark = pytest.mark.nightly
+
+
+@pytest.fixture(scope="module", autouse=True)
+def server() -> Iterator[Server]:
+    """One server for all tests of this file; each has a table of its own."""
+    with running_server() as found:
+        Postgres.address = found.address
+        yield found
+
+
+class Postgres(SqlTargetContract):
+    """A table of a server, which a client of its own reads and changes."""
+
+    address: ClassVar[str] = ""
+
+    def given(self, root: Path) -> str:
+        return f"postgres:public.my orders {zlib.crc32(str(root).encode())}"
+
+    def options(self, root: Path) -> Mapping[str, Any]:
+        return {"connection": self.address, "staging": str(root / "staging")}
+
+    def execute(self, root: Path, statement: str) -> list[Any]:
+        table = self.given(root).partition(".")[2]
+        connection = adbc_driver_postgresql.dbapi.connect(self.address, autocommit=True)
+        with connection, connection.cursor() as cursor:
+            cursor.execute(statement.format(f'public."{table}"'))
+            return list(cursor.fetchall()) if cursor.description else []
+
+
+class TestPostgresTables(Postgres, SqlContract):
+    """Each window has the same columns."""
+
+
+class TestGrowingPostgresTarget(Postgres):
+    """Each window has a column that the table lacks."""
+
+    grows = True
+
+
+class TestUpsertingPostgresTarget(Postgres):
+    """Each window is added by its keys."""
+
+    keys = ("n",)
+
+
+def test_columns_become_wider(tmp_path: Path) -> None:
+    """In the transaction of the rows, so that no value is rescued."""
+    batches = [columns(n=pa.array([value], kind)) for value, kind in ((1, pa.int16()), (2**40, pa.int64()))]
+    rows = TestPostgresTables().written(tmp_path, *batches)
+    assert rows.schema == pa.schema([("n", pa.int64())]) and rows["n"].to_pylist() == [1, 2**40]
+
+
+def test_what_postgres_does_not_have_is_rescued(tmp_path: Path) -> None:
+    """Text with NUL, and a struct."""
+    batch = columns(n=[1, 2], t=["a\0b", "c"], s=[{"a": 1}, None])
+    first, second = TestPostgresTables().written(tmp_path, batch).to_pylist()
+    assert (first["n"], first["t"], second["t"]) == (1, None, "c")
+    assert '"s": {"a": 1}' in first["_rescued"] and '"t": "a\\u0000b"' in first["_rescued"]
+
+
+def test_columns_that_are_left_to_the_database(tmp_path: Path) -> None:
+    """It numbers or computes them, or has them in a type of its own; a record's value of that name is rescued."""
+    database = TestPostgresTables()
+    database.execute(
+        tmp_path,
+        "CREATE TABLE {} (id bigserial PRIMARY KEY, n integer, twice integer GENERATED ALWAYS AS (2 * n) STORED, "
+        "p uuid NOT NULL DEFAULT gen_random_uuid())",
+    )
+    (row,) = database.written(tmp_path, columns(n=[4], twice=[1], p=["x"])).to_pylist()
+    assert (row["id"], row["n"], row["twice"]) == (1, 4, 8) and len(row["p"]) == 36
+    assert '"twice": 1' in row["_rescued"] and '"p": "x"' in row["_rescued"]
+
+
+def test_a_server_that_dies_within_a_transaction_has_nothing_of_it(tmp_path: Path, server: Server) -> None:
+    """And everything of those that it has answered; the window is taken when the server is back."""
+    database = TestPostgresTables()
+    target = database.target(tmp_path)
+    target.open("w").commit([DecidedWindow(1, "d", tuple(database.files(tmp_path, 1)))])
+    with pytest.raises(StorageError, match=r"PostgreSQL refused: .+"), target.session(writes=True) as session:
+        session.execute(f'INSERT INTO public."{target.table.path[-1]}" (n) VALUES (99)')
+        server.stop("immediate")
+    state_files = tuple(database.files(tmp_path, 2))
+    with pytest.raises(StorageError, match=r"PostgreSQL refused: .+"):
+        target.open("w")
+    server.start()
+    state = target.open("w")
+    assert state.marker == 1
+    state.commit([DecidedWindow(2, "d", state_files)])
+    assert database.rows(tmp_path) == database.rows_of([1, 2])
+
+
+def test_a_transaction_that_is_still_on_its_way_is_waited_for(tmp_path: Path) -> None:
+    """Its answer was lost, and the server ends it later: no row is there twice, whichever driver comes first."""
+    database = TestPostgresTables()
+    target = database.target(tmp_path)
+    target.open("w").commit([DecidedWindow(1, "d", tuple(database.files(tmp_path, 1)))])
+    before = target.open("w")
+    with target.session(writes=True) as session:
+        mark = 'UPDATE public._dagflow_markers SET "window" = 2 WHERE target = ? AND "window" = 1'
+        session.execute(mark, target.table.path[-1])
+        patient = PostgresTable(".".join(target.table.path), ())
+        patient.connect_by(f"{database.address}&options=-c%20lock_timeout%3D50ms", str(tmp_path / "staging"))
+        impatient = patient.target(target.storage).open("w")
+        with pytest.raises(StorageError, match="lock timeout"):
+            impatient.commit([DecidedWindow(2, "d", tuple(database.files(tmp_path, 2)))])
+    with pytest.raises(StorageError, match="it has gone on from window 1"):
+        before.commit([DecidedWindow(2, "d", tuple(database.files(tmp_path, 2)))])
+    assert database.rows(tmp_path) == database.rows_of([1])
+
+
+@pytest.mark.parametrize("connection", ["", "mysql://host/db", "host=localhost"])
+def test_an_address_of_no_server_is_refused(connection: str) -> None:
+    """With the form that it has, and without what was given, which may hold a password."""
+    with pytest.raises(ValueError, match=r"postgres needs the address of a server: postgresql://USER@HOST/DATABASE$"):
+        PostgresTable("public.orders", ()).connect_by(connection, "")
+
+
+def test_a_password_is_in_no_message(tmp_path: Path) -> None:
+    """Also where the server does not answer, or the address is damaged."""
+    for address in (f"postgresql://me:secret-1@/db?host={tmp_path}", "postgresql://me:secret-1@host:port/db"):
+        table = PostgresTable("public.orders", ())
+        table.connect_by(address, "")
+        with pytest.raises(DagflowError, match="refused") as error:
+            table.target(TestPostgresTables().target(tmp_path).storage).shape()
+        assert "secret-1" not in str(error.value)
