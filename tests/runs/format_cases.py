@@ -354,6 +354,12 @@ def binary_cases() -> list[FormatCase]:
         FormatCase({"type": "json", "max_record": 2, "binary": "allow"}, b"[1,123,4]", b"1\n4\n", [(3, b"123")]),
         FormatCase({"type": "xml", "tag": "a"}, MARKUP.encode(), b"<a x='>'>1<a/><a>2</a></a>\n<a\n/>\n" * 3),
         FormatCase(
+            {"type": "xml", "tag": "a", "columns": "infer", "null_values": ["-"], "max_columns": 1, "binary": "allow"},
+            b"<t><a b='-'/><a b='2'/><a c='3'/></t>",
+            as_json({"@b": None}) + as_json({"@b": "2"}),
+            [(23, b"<a c='3'/>")],
+        ),
+        FormatCase(
             {"type": "xml", "tag": "a", "max_record": 12}, b"<t><a>1</a> <a>open", b"<a>1</a>\n", [(12, b"<a>open")]
         ),
         FormatCase({"type": "xml", "tag": "a"}, b"\xff\xfe<\0", b"", [(0, b"\xff\xfe<\0")]),
@@ -449,6 +455,10 @@ _WRONG: dict[str, _Wrong] = {
         ({}, "needs option 'tag'"),
         ({"tag": "a b"}, "expected text that matches"),
         ({"tag": "a", "max_record": 0}, "expected at least 1; got"),
+        ({"tag": "a", "columns": {"b": "list<list<int64>>"}}, "is no list of values"),
+        ({"tag": "a", "max_columns": 0}, "expected at least 1; got"),
+        ({"tag": "a", "null_values": "NULL"}, "expected a list"),
+        ({"tag": "a", "binary": "maybe"}, "expected 'refuse' or 'allow'; got"),
     ],
 }
 MISUSES = [({"type": name, **options}, message) for name, wrong in _WRONG.items() for options, message in wrong]

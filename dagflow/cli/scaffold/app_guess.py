@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import tempfile
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from dagflow.cli.output import count, on_one_line, place
 from dagflow.cli.scaffold.app_text import app_text
-from dagflow.cli.scaffold.column_types import VALUES_BY_EXCEPTION, ColumnGuess
+from dagflow.cli.scaffold.column_types import VALUES_BY_EXCEPTION, ColumnGuess, guess_column
 from dagflow.cli.scaffold.format_guess import FormatGuess, guess_format
 from dagflow.engine.preview import Preview, preview
 from dagflow.engine.preview_chain import PreviewOptions
@@ -169,6 +170,8 @@ def _proved(format: FormatGuess, location: str, heads: Sequence[FileHead]) -> tu
         if format.name in UNTYPED_FORMATS and columns:
             format = replace(format, columns=tuple(ColumnGuess(name, kind, "") for name, kind in columns))
             return _proved(format, location, heads)
+    if format.name == "xml" and format.infers:
+        return _proved(replace(format, infers=False, columns=_typed_columns(refused)), location, heads)
     wrong = {name: reason for each in refused for name, reason in _wrong_columns(each, format).items()}
     if format.infers and wrong:
         evidence = (*format.evidence, "columns: infer would refuse objects with other members or types")
@@ -183,6 +186,25 @@ def _proved(format: FormatGuess, location: str, heads: Sequence[FileHead]) -> tu
         for head, each in zip(heads, refused, strict=True)
         if each.rejects
     ]
+
+
+def _typed_columns(previews: Sequence[Preview]) -> tuple[ColumnGuess, ...]:
+    """The types of columns that previews have as text, by the values of all of them."""
+    texts: dict[str, list[str]] = {}
+    lists = {name for each in previews for name, kind in each.columns.items() if kind.startswith("list")}
+    for record in itertools.chain.from_iterable(each.records for each in previews):
+        for name, value in record.values.items():
+            values = value if isinstance(value, list) else [value or ""]
+            texts.setdefault(name, []).extend(text.strip() for text in values)
+    guesses = (guess_column(name, values) for name, values in texts.items())
+    # Words that stand for no value in one column are text in others.
+    plain = (each.as_text("a word that is no value") if each.null_words else each for each in guesses)
+    return tuple(
+        replace(each, type=f"list<{each.type if isinstance(each.type, str) else 'string'}>")
+        if each.name in lists
+        else each
+        for each in plain
+    )
 
 
 def _wrong_columns(found: Preview, format: FormatGuess) -> dict[str, str]:

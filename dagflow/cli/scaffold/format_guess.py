@@ -159,7 +159,7 @@ def _xml(text: str) -> FormatGuess | None:
     ((tag, count),) = counts.most_common(1) or [("", 0)]
     if count < 2:
         return FormatGuess("whole_file", {}, ("an XML document without elements that repeat",))
-    return FormatGuess("xml", {"tag": tag}, (f"{count:,} elements <{tag}> below the outermost one",))
+    return FormatGuess("xml", {"tag": tag}, (f"{count:,} elements <{tag}> below the outermost one",), infers=True)
 
 
 def _document(text: str) -> FormatGuess | None:

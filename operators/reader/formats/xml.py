@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
-from typing import Annotated, ClassVar
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
-from dagflow.api.properties import Size
+from dagflow.api.columns.column_typing import StreamColumns
+from dagflow.api.properties import Count, Size
 from dagflow.api.records import LINE_FEED, RECORD, Origin, RecordBatch
 from dagflow.errors import RecordError
 from dagflow.storage.location import redacted
 from operators.files.metadata import BlockMetadata
-from operators.reader.byte_source import ByteSource, FileView, encoding_of
+from operators.reader.byte_source import ByteSource, FileView, encoding_of, read_exactly
+from operators.reader.columns.types import ColumnType, ColumnTypes, refuse_optional
 from operators.reader.columns.typing import shown
-from operators.reader.formats.base import SHOWN_BYTES, Binary, ByteAccounting, FormatTraits, RecordFormat
+from operators.reader.columns.written_values import SAMPLED_BYTES
+from operators.reader.columns.xml_elements import ElementColumns, paths_of
+from operators.reader.formats.base import SHOWN_BYTES, Binary, ByteAccounting, FormatTraits, Inferring, Parsed
 from operators.reader.scanning.framing import pieces_of
-from operators.reader.scanning.search import Positions
+from operators.reader.scanning.search import BYTE_ORDER_MARK, Positions
 
 logger = logging.getLogger(__name__)
 
+_DECLARED = re.compile(rb"""\s*<\?xml[^>]*?\sencoding\s*=\s*["']([A-Za-z][A-Za-z0-9._-]*)""")
 _NAME = re.compile(rb"<([A-Za-z_][^\s<>/]*)")
 _ASIDES = {b"<!--": b"-->", b"<![CDATA[": b"]]>", b"<?": b"?>"}
 _ASIDE = rb"<!--|<!\[CDATA\[|<\?"
@@ -33,13 +39,16 @@ _SUBSET = rb"""\[(?>[^\]"'<]+|"[^"]*"|'[^']*'|<!--.*?-->|<\?.*?\?>|<(?!!--|\?))*
 _REST_OF_DOCTYPE = re.compile(rb"""(?:[^\[>"']|"[^"]*"|'[^']*')*(?:""" + _SUBSET + rb"""\s*)?>""", re.DOTALL)
 
 
-class Xml(RecordFormat):
+class Xml(Inferring):
     """The elements of one name, each from its `<` to its `>`, with its content, also elements of the same name.
 
     Text in comments, CDATA sections and processing instructions is no element. Text between the elements is skipped.
     The file is in UTF-8 or another encoding in which ASCII characters are single bytes. The beginning of an element is
     known only from the beginning of the file; a block that is not read right after its predecessor is reached by
     reading the file from there.
+
+    With columns, elements are parsed, and their texts and attributes are columns. One that is not well-formed is
+    refused.
     """
 
     name: ClassVar[str] = "xml"
@@ -48,6 +57,17 @@ class Xml(RecordFormat):
 
     tag: Annotated[
         str, Field(pattern=r"^[^\s<>/!?=\"'&]+$", description="name of the elements, with its prefix, if any")
+    ]
+    columns: Annotated[
+        ColumnTypes | Literal["infer"] | None,
+        Field(
+            description="a type for each column, by its path below the element, such as customer/name, @id or "
+            "line/@sku; list<...> for paths that repeat. infer: all paths of the first file, as text"
+        ),
+    ] = None
+    max_columns: Annotated[Count, Field(ge=1, description="maximum columns that are inferred")] = 1 << 14
+    null_values: Annotated[
+        list[str], Field(description="texts that mean null, such as ['NULL', NA]", default_factory=list)
     ]
     binary: Binary = "refuse"
     max_record: Annotated[Size, Field(ge=1, le=1 << 30, description="maximum bytes of an element")] = 64 << 20
@@ -58,6 +78,16 @@ class Xml(RecordFormat):
         self._inside = re.compile(_ASIDE + rb"|</" + tag + rb"(?=[ \t\r\n>])|<" + tag + rb"(?=[ \t\r\n/>])")
         self._reached: tuple[object, int, int, int] = (None, 0, 0, 0)
         self._has_element, self._names = True, list[bytes]()
+        self._encoding: tuple[object, str] = (None, "")
+        types = self.columns if isinstance(self.columns, dict) else {}
+        refuse_optional(types)
+        for path, kind in types.items():
+            if kind.is_nested and (not pa.types.is_list(kind.arrow) or pa.types.is_nested(kind.arrow.value_type)):
+                raise ValueError(f"column '{path}': {kind.name} is no list of values; name each path below it instead")
+        declared = StreamColumns(pa.schema([(path, kind.arrow) for path, kind in types.items()]))
+        columns = StreamColumns.raw() if self.columns is None else declared if types else None
+        self.traits = replace(self.traits, has_columns=self.columns is not None, columns=columns)
+        self._columns = ElementColumns(types, frozenset(self.null_values)) if types else None
 
     @property
     def _reach(self) -> int:
@@ -70,6 +100,9 @@ class Xml(RecordFormat):
         reached, end, position, covered = self._reached
         if reached != file or end > block.start:
             position = covered = self._begin(source, block, accounting)
+        if self._encoding[0] != file:
+            declared = _DECLARED.match(read_exactly(source, 0, SHOWN_BYTES).tobytes().removeprefix(BYTE_ORDER_MARK))
+            self._encoding = file, declared[1].decode() if declared else "utf-8"
         view = FileView(source)
         held = self.chunk_bytes
         while position < limit:
@@ -109,6 +142,37 @@ class Xml(RecordFormat):
         if 0 < source.size_bytes <= limit and not self._has_element:
             self._warn(block)
         self._reached = (file, block.end, position, covered)
+
+    def parse(self, batch: RecordBatch, accounting: ByteAccounting) -> Parsed:
+        if self.columns is None or not len(batch):
+            return Parsed(batch)
+        if self._columns is None:
+            # Outside of an app no pre-scan has decided.
+            self.decide(self.decision([batch]))
+        return (self._columns or ElementColumns({})).parse(batch, self._encoding[1], accounting)
+
+    @property
+    def needs_decision(self) -> bool:
+        return self.columns == "infer"
+
+    def decision(self, batches: Iterable[RecordBatch]) -> dict[str, Any] | None:
+        """The columns of the elements at the beginning of a file; None if it has none."""
+
+        def sampled() -> Iterator[bytes]:
+            size = 0
+            for batch in batches:
+                for element in batch.to_pylist():
+                    if size >= SAMPLED_BYTES:
+                        return
+                    size += len(element)
+                    yield element
+
+        return paths_of(sampled(), self._encoding[1], self.max_columns)
+
+    def decide(self, decision: dict[str, Any] | None) -> None:
+        if decision is not None and self.needs_decision:
+            types = {path: ColumnType.of(kind) for path, kind in decision.items()}
+            self._columns = ElementColumns(types, frozenset(self.null_values), takes_others=False)
 
     def _warn(self, block: BlockMetadata) -> None:
         """Say that a file has none of the elements: a tag that is not written as in the files gives no record."""

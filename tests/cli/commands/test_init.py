@@ -62,7 +62,9 @@ TESTED: dict[str, tuple[str, str | bytes, str | None]] = {
     "crlf.csv": ("--to=out", "a;b\r\n1;2\r\n3;4\r\n", "rows"),
     "_hidden.jsonl": ("--to=out", '{"a": 1}\n{"a": 2, "b": "x"}\n', "rows"),
     "long.log": ("--to=out", f"{'long ' * 1000}\n" * 4, None),
-    "page.xml": ("--to=out", f"<all>{'<one>1</one>' * 9}</all>", "output"),
+    "page.xml": ("--to=out", f"<all>{'<one>1</one>' * 9}</all>", "rows"),
+    "orders.xml": ("--to=delta:out/table", "<x><o id='1'><a><b>2</b></a></o><o id='2'><c/><c/></o></x>", "rows"),
+    "array.json": ("--to=out", '[\n{"a": 1},\n{"a": 2, "b": "x"}\n]', "rows"),
     "stacks.log": ("--to=out", "2026-01-01 10:00:00 a\n  at b\n2026-01-01 10:00:01 c\n" * 9, "output"),
 }
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+import json
+from typing import Any, ClassVar
+from xml.etree import ElementTree
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dagflow.errors import RecordError
 from dagflow.storage.file_kinds import wide_encoding
@@ -13,6 +17,7 @@ from operators.reader.formats.base import RecordFormat
 from operators.reader.formats.xml import Xml
 from operators.testing import FormatContract, MemorySource, Records, Rejects, read_cut, read_range
 from tests.nightly import IS_NIGHTLY
+from tests.operators.reader.formats.test_json_lines import columns_of
 from tests.reference.xml import element_records
 
 
@@ -131,3 +136,95 @@ def test_a_file_in_utf_16_or_utf_32_is_one_reject(encoding: str, mark: str) -> N
     for block_size in (1, 7, len(content)):
         assert read_cut(made, content, block_size)[:2] == ([], [(0, len(content))])
     assert made.complete_end(MemorySource(content)) is None
+
+
+def rows_of(
+    columns: object, content: bytes, rejects: list[bytes] | None = None, **options: Any
+) -> list[dict[str, Any]]:
+    """The rows of elements named r."""
+    return columns_of(RECORD_FORMATS.make({"type": "xml", "tag": "r", "columns": columns, **options}), content, rejects)
+
+
+TEXTS = st.text(st.sampled_from("ab&<>'\"\u00e9 "), min_size=1, max_size=4).map(str.strip)
+ROWS = st.lists(
+    st.tuples(TEXTS, st.lists(TEXTS, max_size=3), st.lists(st.tuples(TEXTS, TEXTS), max_size=2)), max_size=5
+)
+
+
+@given(ROWS, st.sampled_from(["utf-8", "latin-1", "cp1252"]), st.integers(1, 60), st.integers(1, 9))
+def test_paths_and_attributes_are_columns_at_any_cut(rows: Any, encoding: str, size: int, chunk_bytes: int) -> None:
+    """What another writer wrote, in any encoding, comes out as it was."""
+    root = ElementTree.Element("root")
+    for ident, words, pairs in rows:
+        record = ElementTree.SubElement(root, "r", {"id": ident})
+        for word in words:
+            ElementTree.SubElement(record, "w").text = word
+        for sku, text in pairs:
+            line = ElementTree.SubElement(record, "line", {"sku": sku})
+            ElementTree.SubElement(line, "t").text = text
+    content = ElementTree.tostring(root, encoding, xml_declaration=True)
+    columns = {"@id": "string", "w": "list<string>", "line/@sku": "list<string>", "line/t": "list<string>"}
+    made = RECORD_FORMATS.make({"type": "xml", "tag": "r", "columns": columns})
+    made.chunk_bytes = chunk_bytes
+    records, rejects = read_cut(made, content, size)
+    assert (len(records), rejects) == (len(rows), [])
+    assert columns_of(made, content) == [
+        {
+            "@id": ident,
+            "w": words or None,
+            "line/@sku": [sku for sku, _ in pairs] or None,
+            "line/t": [text for _, text in pairs] or None,
+        }
+        for ident, words, pairs in rows
+    ]
+
+
+def test_texts_have_the_types_of_columns() -> None:
+    """White space around numbers and dates means nothing; that of text stays, and an empty element is no number."""
+    columns = {"n": "int64", "d": "date32", "t": "string", "l": "list<decimal(4, 2)>", "a/b": "bool", ".": "string"}
+    content = b"""<x><r><n>
+      7 </n><d>2024-02-29</d><t> a<!-- - -->b</t><l>1.5</l><l/><l>2</l><a> <b>true</b> </a></r>
+      <r><n/><t/><t2>left out</t2>own<![CDATA[ & ]]>text</r></x>"""
+    first, second = rows_of(columns, content)
+    assert [str(first[name]) for name in ("n", "d", "t", "a/b")] == ["7", "2024-02-29", " ab", "True"]
+    assert [str(value) for value in first["l"]] == ["1.50", "None", "2.00"]
+    assert {name: value for name, value in second.items() if value is not None} == {"t": "", ".": "own & text"}
+
+
+@pytest.mark.parametrize(
+    ("element", "reason"),
+    [
+        (b"<r><n>x</n></r>", "column 'n' (int64): 'x' "),
+        (b"<r><n>1</n><n>2</n></r>", "column 'n' (int64): it is there 2 times, and takes no list"),
+        (b"<r><n>1</m></r>", "not well-formed XML: mismatched tag"),
+        (b"<r><n>&lol;</n></r>", "not well-formed XML: undefined entity"),
+        (b"<r><n>\xff</n></r>", "not well-formed XML"),
+        (b"<r>" + b"<n>" * 101 + b"</n>" * 101 + b"</r>", "elements are nested more than 100 levels deep"),
+    ],
+)
+def test_an_element_that_does_not_fit_is_refused_alone(element: bytes, reason: str) -> None:
+    """With its place; entities of the file's own are never expanded, so that none of them is a bomb."""
+    head = b'<!DOCTYPE x [<!ENTITY lol "lol"><!ENTITY lol2 "&lol;&lol;&lol;">]><x><r><n>1</n></r>'
+    rejects: list[bytes] = []
+    rows = rows_of({"n": "int64"}, head + element + b"<r><n>3</n></r></x>", rejects)
+    (facts,) = map(json.loads, rejects)
+    assert (rows, facts["offset"], facts["length"]) == ([{"n": 1}, {"n": 3}], len(head), len(element))
+    assert facts["reason"].startswith(reason)
+
+
+def test_inferred_columns_are_all_texts_of_the_first_file() -> None:
+    """Lists where a path repeats; a later element with another path is refused."""
+    made = RECORD_FORMATS.make({"type": "xml", "tag": "r", "columns": "infer", "null_values": ["-"]})
+    assert isinstance(made, Xml)
+    content = b"<x xmlns:y='u'><r xmlns='v' i='1'><y:a>-</y:a></r><r><y:a>2</y:a><y:a>3</y:a></r></x>"
+    assert columns_of(made, content) == [{"@i": "1", "y:a": [None]}, {"@i": None, "y:a": ["2", "3"]}]
+    rejects: list[bytes] = []
+    assert columns_of(made, b"<x><r i='4'/><r><b>1</b></r></x>", rejects) == [{"@i": "4", "y:a": None}]
+    assert "b is in none of the columns that were inferred" in json.loads(rejects[0])["reason"]
+
+
+def test_columns_that_no_text_can_be_are_refused() -> None:
+    """Objects and lists of lists: their parts have paths of their own."""
+    for kind in ("struct<a: int64>", "list<list<int64>>"):
+        with pytest.raises(ValueError, match="is no list of values; name each path below it"):
+            RECORD_FORMATS.make({"type": "xml", "tag": "r", "columns": {"n": kind}})
