@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -183,6 +184,7 @@ def test_a_failed_run_shows_what_waits_and_why_there_are_no_more_records(page: A
         page.locator(".panel .tools button").click()
         page.wait_for_selector("table[aria-label=Sample]")
         assert "a run ends at the first record that is refused" in page.locator(".panel [role=alert]").inner_text()
+        page.goto("about:blank")  # which hears no more of the server
 
 
 def test_hostile_names_are_text(site: Site, page: Any) -> None:
@@ -201,15 +203,19 @@ def test_hostile_names_are_text(site: Site, page: Any) -> None:
     assert "<script>alert(1)</script>" in first + page.locator(".panel .raw").inner_text()
 
 
-def test_what_was_not_looked_at_is_not_called_missing(site: Site, page: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_not_looked_at_is_not_called_missing(site: Site, page: Any) -> None:
     """Where a request ends before the oldest window, Files and Rejects speak of the newest ones, and offer to go on."""
     everything = [("files", "?search=no", "No such file was taken"), ("rejects", "?file=no", "No record was refused")]
     for screen, query, title in everything:
         show(page, site.address("hostile", screen, query))
         assert page.locator(".state b").first.inner_text() == title
         assert page.get_by_text("Look in older windows").count() == 0
-    monkeypatch.setattr("dagflow.web.resources.files_resource.LOOK_S", -1.0)
-    monkeypatch.setattr("dagflow.web.resources.rejects_resource.LOOK_S", -1.0)
+
+    def end_early(route: Any) -> None:
+        answer = route.fetch()
+        route.fulfill(response=answer, json=answer.json() | {"next": "2"})
+
+    page.route(re.compile("=nothing"), end_early)
     for screen, query, title in everything:
         show(page, site.address("hostile", screen, f"{query}thing"))
         assert page.locator(".state b").first.inner_text() != title
