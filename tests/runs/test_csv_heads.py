@@ -27,11 +27,11 @@ BAD = {
     "doubled.csv": b"id,id\n6,7\n8,9\n",
     "empty_lines.csv": b"\n\nname\n6\n",
     "latin.csv": "id,näme\n6,x\n".encode("latin-1"),
-    "utf16.csv": "id,name\n6,x\n".encode("utf-16"),
+    "utf16.csv": "id,name\n6,x\n".encode("utf-16-le"),
     "page.csv": b"<!DOCTYPE html>\n<p>404\n",
     "packed.csv.gz": gzip.compress(b"id,id\n6,7\n"),
 }
-REFUSED = "cannot be used: |the file is in UTF-16"
+REFUSED = "cannot be used: |the file is in UTF-16-LE"
 FORMAT = "format: {type: csv, columns: {id: int64}}"
 CUTS = [{"block_size": 5}, {"block_size": 1 << 20}, {"block_size": 1 << 20, "batch_bytes": 1 << 20}]
 

@@ -96,8 +96,8 @@ def test_lines_with_as_many_fields_each_are_not_said_to_be_uneven() -> None:
 def test_a_mark_names_the_encoding(encoding: str) -> None:
     """A file in it is no binary one."""
     found = guess_format("a,b\n1,2\n".encode(encoding), is_whole=True)
-    assert (found.name, found.options) == ("lines", {"encoding": encoding})
-    assert "rows of csv only in UTF-8, as iconv makes it" in "".join(found.evidence)
+    assert (found.name, found.options) == ("csv", {"encoding": encoding})
+    assert f"it is in {encoding}, by its byte order mark" in found.evidence
 
 
 def test_one_bad_value_of_thousands_does_not_make_its_column_text(tmp_path: Path) -> None:

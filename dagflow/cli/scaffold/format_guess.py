@@ -93,8 +93,9 @@ def guess_format(head: bytes, *, is_whole: bool) -> FormatGuess:
         raise DagflowError(f"it is {kind}, which no record format reads", hint="convert it to CSV or lines of JSON")
     wide, evidence = wide_encoding(head)
     if wide:
-        others = "lines can be read in it, rows of csv only in UTF-8, as iconv makes it"
-        return FormatGuess("lines", {"encoding": wide}, (f"it is in {wide}, {evidence}: {others}",))
+        rows = _csv(head.decode(wide, "ignore").removeprefix("\ufeff"), wide, is_whole=is_whole)
+        wide_guess = rows or FormatGuess("lines", {"encoding": wide})
+        return replace(wide_guess, evidence=(*wide_guess.evidence, f"it is in {wide}, {evidence}"))
     text, encoding = _decoded(head)
     if "\0" in text:
         raise DagflowError(
@@ -306,7 +307,7 @@ def _csv(text: str, encoding: str, *, is_whole: bool) -> FormatGuess | None:
         options["header"] = False
     if encoding != "utf-8":
         options["encoding"] = encoding
-        evidence.append("bytes that are no UTF-8")
+        evidence.append("it is not in UTF-8")
     if words := sorted({word for column in columns for word in column.null_words}):
         options["null_values"] = ["", *words]
     return FormatGuess("csv", options, tuple(evidence), columns)

@@ -55,6 +55,7 @@ from operators.reader.scanning.quoting import (
     unclosed_quote,
 )
 from operators.reader.scanning.search import BYTE, BYTE_ORDER_MARK, LF, Terminators, find_newlines, positions_of
+from operators.reader.scanning.wide_text import NarrowSource, WideAccounting
 
 
 def _one_character(text: str) -> str:
@@ -86,6 +87,7 @@ class Csv(Delimited, PreScanned):
     name: ClassVar[str] = "csv"
     needs_size = False
     table = (b"\n", b"\r\n", b"\r")
+    wide_remedy = "name its encoding, as encoding: {}"
     # Each part costs dozens of calls of Arrow: larger ones take a fifth less time.
     chunk_bytes = 4 << 20
 
@@ -153,8 +155,9 @@ class Csv(Delimited, PreScanned):
         self._has_strays = False
         self._headed: tuple[object, CsvHead] | None = None
         self._entered: tuple[int, int] = (0, OUTSIDE)
-        self._charset = Charset.named(self.encoding or "utf-8")
-        if self._charset.unit != BYTE or any(self._charset.encode(mark) != mark.encode() for mark in marks):
+        self._charset = self._declared = Charset.named(self.encoding or "utf-8")
+        self._narrow: tuple[ByteSource, NarrowSource | None] | None = None
+        if self._charset.unit == BYTE and any(self._charset.encode(mark) != mark.encode() for mark in marks):
             raise ValueError(
                 f"encoding {self.encoding!r}: rows cannot be cut in it, because newlines and delimiters are other "
                 "bytes than in ASCII; convert the files to UTF-8 first, as with iconv"
@@ -182,6 +185,31 @@ class Csv(Delimited, PreScanned):
         return newlines_outside(data, is_at_end, quoting, OUTSIDE)
 
     def read(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
+        """The rows that begin in a block; in UTF-16 and UTF-32 they are found in the narrow form of the file."""
+        narrow = self._narrow_of(source)
+        if narrow is None:
+            yield from self._read(source, block, accounting)
+            return
+        narrowed = WideAccounting(accounting, source, narrow, block)
+        yield from narrow.widened(self._read(narrow, narrow.block_of(block), narrowed), block, narrowed)
+
+    def begin(self, source: ByteSource) -> int:
+        return source.mark_units if isinstance(source, NarrowSource) else super().begin(source)
+
+    def _narrow_of(self, source: ByteSource) -> NarrowSource | None:
+        """The narrow form of a file in wide units, whose charset is that of its rows from now on."""
+        if self._narrow is None or self._narrow[0] is not source:
+            is_declared = self._declared.unit != BYTE
+            is_open = is_declared or self.encoding is None
+            self._narrow = (
+                source,
+                NarrowSource.of(source, self._declared if is_declared else None) if is_open else None,
+            )
+        narrow = self._narrow[1]
+        self._charset = self._declared if narrow is None else narrow.charset
+        return narrow
+
+    def _read(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
         self._entered = (block.start, block.entry_state)
         head = self._head_of(source, block) if self.header and not encoding_of(source)[0] else None
         if head is not None and head.problem:
@@ -231,7 +259,7 @@ class Csv(Delimited, PreScanned):
         position = behind_newlines(source, position, limit, self.probe_bytes)
         while self.comment and read_exactly(source, position, position + 1).tobytes() == self.comment.encode():
             following = self.next_start(source, position + 1, limit, position)
-            if position >= limit or is_over_lines(read_exactly(source, position, following).tobytes()):
+            if position >= limit or is_over_lines(read_exactly(source, position, following).tobytes(), "latin-1"):
                 break
             position = behind_newlines(source, following, limit, self.probe_bytes)
         return position
@@ -244,10 +272,11 @@ class Csv(Delimited, PreScanned):
             held *= 2
             found = self.find(view.move(start, start + held), view.is_at_end)
         length = int(found.stops[0]) if len(found.stops) else len(view.data)
-        names, problem = self._names_in(view.data[:length])
+        raw = source.wide(start, start + length) if isinstance(source, NarrowSource) else view.data[:length]
+        names, problem = self._names_in(view.data[:length], bytes(raw))
         return CsvHead(start, start + length, names, problem)
 
-    def _names_in(self, row: Bytes) -> tuple[tuple[str, ...], str]:
+    def _names_in(self, row: Bytes, raw: bytes) -> tuple[tuple[str, ...], str]:
         if len(row) > self.max_record + self.reach:
             cause = self.cause_of_length(row[: self.max_record])
             return (), f"it is longer than max_record, {self.max_record} bytes{cause}"
@@ -266,7 +295,7 @@ class Csv(Delimited, PreScanned):
             for _, problem in rows_with_strays(row, np.array([0, len(row)]), self._dialect):
                 return (), problem
         try:
-            text = row.tobytes().decode(self._charset.name).encode()
+            text = raw.decode(self._charset.name).encode()
             names = list(self._texts(text + b"\n", None, Counter()).column_names)
         except UnicodeDecodeError as error:
             return (), f"{why_not_text(self._charset.name, error, '')}; name its encoding with encoding"
@@ -277,6 +306,9 @@ class Csv(Delimited, PreScanned):
 
     def complete_end(self, source: ByteSource) -> int:
         """The end of the last complete row, found from the beginning of the file, where no quote is open."""
+        narrow = self._narrow_of(source)
+        if narrow is not None:
+            return narrow.complete_end(self.last_stop(narrow, min(self.begin(narrow), narrow.size_bytes)))
         return self.last_stop(source, min(self.begin(source), source.size_bytes))
 
     def end_of_record(self, source: GrowingSource, position: int) -> int | None:
@@ -303,6 +335,7 @@ class Csv(Delimited, PreScanned):
         return scan.next_row(entry, state, start, limit)
 
     def prescan(self, source: ByteSource, block: BlockMetadata) -> Transition:
+        source, block = self._narrowed(source, block)
         scan = self._quotes(source)
         return scan.transition(scan.entry(block.start, self.begin(source)), min(block.end, source.size_bytes))
 
@@ -311,8 +344,13 @@ class Csv(Delimited, PreScanned):
 
     def entry_state(self, source: ByteSource, block: BlockMetadata) -> int:
         """The state in which a block begins, from the nearest quotes before it; a longer row ends the run."""
+        source, block = self._narrowed(source, block)
         longest = self.max_record + self.reach if self.on_long == "fail" else block.start
         return self._quotes(source).state_at(block.start, self.begin(source), longest)
+
+    def _narrowed(self, source: ByteSource, block: BlockMetadata) -> tuple[ByteSource, BlockMetadata]:
+        narrow = self._narrow_of(source)
+        return (source, block) if narrow is None else (narrow, narrow.block_of(block))
 
     def _quotes(self, source: ByteSource) -> QuoteScan:
         return QuoteScan(source, self._dialect, self.probe_bytes, self.chunk_bytes)
@@ -336,7 +374,8 @@ class Csv(Delimited, PreScanned):
         borders = borders_of(framed).astype(np.int64)
         data = np.frombuffer(framed.buffers()[2], np.uint8)[borders[0] : borders[-1]]
         reasons = dict(rows_with_strays(data, borders - borders[0], self._dialect))
-        reasons = {row: why for row, why in reasons.items() if not self._are_comments(batch)[row]}
+        is_comment = self._are_comments(batch, (self.comment or "").encode())
+        reasons = {row: why for row, why in reasons.items() if not is_comment[row]}
         kept = without_refused(batch, reasons, accounting)
         accounting.count_delimiters(batch.content_bytes()[1] - kept.content_bytes()[1])
         return kept
@@ -345,7 +384,8 @@ class Csv(Delimited, PreScanned):
         lengths = np.diff(borders_of(batch.framed())) - batch.delimiters.lengths()
         is_empty = lengths == 0
         if self.keep_delimiter:
-            is_empty |= pc.is_in(batch.record, pa.array(self.table, pa.binary())).to_numpy(zero_copy_only=False)
+            delimiters = pa.array([*map(self._encoded, self.table)], pa.binary())
+            is_empty |= pc.is_in(batch.record, delimiters).to_numpy(zero_copy_only=False)
         if self.comment:
             batch, is_empty = self._refused_comments(batch, is_empty, accounting)
         batch = without_skipped(batch, is_empty, "empty line or comment", accounting)
@@ -366,17 +406,22 @@ class Csv(Delimited, PreScanned):
         columns = [*parsed.columns.columns, *nulls]
         return Parsed(parsed.raw, pa.RecordBatch.from_arrays(columns, [*parsed.columns.schema.names, *absent]))
 
-    def _are_comments(self, batch: RecordBatch) -> npt.NDArray[np.bool_]:
-        begins: npt.NDArray[np.bool_] = pc.starts_with(batch.record, (self.comment or "").encode()).to_numpy(False)
+    def _encoded(self, text: bytes) -> bytes:
+        """ASCII characters in the encoding of the file."""
+        return text if self._charset.unit == BYTE else text.decode().encode(self._charset.name)
+
+    def _are_comments(self, batch: RecordBatch, mark: bytes) -> npt.NDArray[np.bool_]:
+        begins: npt.NDArray[np.bool_] = pc.starts_with(batch.record, mark).to_numpy(False)
         return begins & (self.comment is not None)
 
     def _refused_comments(
         self, batch: RecordBatch, is_skipped: npt.NDArray[np.bool_], accounting: ByteAccounting
     ) -> tuple[RecordBatch, npt.NDArray[np.bool_]]:
         """A batch without comments that a quote continues, and which of its rows are skipped, comments among them."""
-        rows = np.flatnonzero(is_comment := self._are_comments(batch))
+        is_comment = self._are_comments(batch, self._encoded((self.comment or "").encode()))
+        rows = np.flatnonzero(is_comment)
         records = zip(rows.tolist(), batch.take(rows).to_pylist(), strict=True) if len(rows) else ()
-        refused = {row: COMMENT_OVER_LINES for row, record in records if is_over_lines(record)}
+        refused = {row: COMMENT_OVER_LINES for row, record in records if is_over_lines(record, self._charset.name)}
         return without_refused(batch, refused, accounting), np.delete(is_skipped | is_comment, [*refused])
 
     def _split(self, batch: RecordBatch, rejects: ByteAccounting) -> Parsed:

@@ -66,9 +66,9 @@ def behind_newlines(source: ByteSource, position: int, limit: int, step: int) ->
 COMMENT_OVER_LINES = f"it is a comment, and a quote or an escape in it goes on in the next line; {ADVICE}"
 
 
-def is_over_lines(row: bytes) -> bool:
+def is_over_lines(row: bytes, encoding: str) -> bool:
     """Whether a row, with its newline or without it, has several lines."""
-    return len(row.splitlines()) > 1
+    return len(row.decode(encoding, "replace").encode().splitlines()) > 1
 
 
 def is_json_object(row: Bytes) -> bool:

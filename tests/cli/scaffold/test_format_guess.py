@@ -86,6 +86,8 @@ def test_bytes_that_are_no_utf_8_have_an_encoding(head: bytes, encoding: str) ->
     assert guess_format(head, is_whole=True).options["encoding"] == encoding
     assert "encoding" not in guess_format("a,b\n1,2\n3,é".encode()[:-1], is_whole=False).options
     assert guess_format("a\n".encode("utf-16"), is_whole=True).options == {"encoding": "utf-16"}
+    rows = guess_format("a,b\n1,é\n".encode("utf-16"), is_whole=True)
+    assert (rows.name, rows.options, rows.columns[0].type) == ("csv", {"encoding": "utf-16"}, "int64")
 
 
 @pytest.mark.parametrize(("head", "what"), [(b"%PDF-1.7", "it is PDF"), (b"a\0b", "a zero byte at offset 1")])
