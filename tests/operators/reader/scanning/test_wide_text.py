@@ -73,7 +73,7 @@ def test_rows_in_wide_units_come_out_as_they_went_in(
         assert columns_of(without_mark, text.encode(encoding), block_size)[0] == columns_of(made, content)[0]
 
 
-def test_rejects_of_wide_units_have_the_place_and_bytes_that_they_have_in_the_file() -> None:
+def test_rejects_of_wide_units_have_their_place_and_bytes() -> None:
     """So they can be read again; a comment is none of them, and half a character at the end is one."""
     texts = ["a,n\r\n", "#x\n", "é,x\n", "\u0a23,2\n", '"b" c,3\n', "d,4"]
     content = b"\xff\xfe" + "".join(texts).encode("utf-16-le") + b"\n"
