@@ -92,7 +92,7 @@ def values_of(texts: Any, kind: ColumnType, *, cuts: bool = False) -> Any:
     if pa.types.is_string(kind.arrow):
         return texts
     if kind.pattern is not None:
-        texts = kind.pattern.to_iso(texts)
+        texts = kind.pattern.canonical(texts)
     grammar = _grammar_of(kind)
     if _is_plain(texts, grammar):
         try:
@@ -123,7 +123,7 @@ def reasons_of(texts: list[str], kind: ColumnType) -> list[str]:
     unlike = f"is {grammar.what}"
     if kind.pattern is not None:
         written, unlike = (
-            kind.pattern.to_iso(pa.array(texts)).fill_null("").to_pylist(),
+            kind.pattern.canonical(pa.array(texts)).fill_null("").to_pylist(),
             f"does not match {kind.pattern.text}",
         )
     is_written = _compiled(grammar.regex).fullmatch

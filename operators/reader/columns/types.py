@@ -6,7 +6,7 @@ import itertools
 import re
 import zoneinfo
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import pyarrow as pa
@@ -62,13 +62,13 @@ class ColumnType:
     Attributes:
         name: As the app gives it.
         arrow: The Arrow type.
-        pattern: How the app says that dates and times are written; None for ISO 8601.
+        pattern: How the app says that dates, times and numbers are written; None for ISO 8601, and a decimal point.
         is_optional: Whether a file with a header may lack the column.
     """
 
     name: str
     arrow: pa.DataType
-    pattern: TimePattern | None = None
+    pattern: TimePattern | NumberPattern | None = None
     is_optional: bool = False
 
     @property
@@ -80,6 +80,12 @@ class ColumnType:
     def is_nested(self) -> bool:
         """Whether values are arrays or objects, which only JSON has."""
         return bool(pa.types.is_nested(self.arrow))
+
+    def with_numbers(self, pattern: NumberPattern) -> ColumnType:
+        """The type, with a pattern if its values are numbers."""
+        kind = self.arrow
+        is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+        return replace(self, pattern=pattern) if is_number else self
 
     @classmethod
     def of(cls, value: object) -> ColumnType:
@@ -293,7 +299,7 @@ class TimePattern:
         _require(text, directives, kind)
         return cls(text, f"^(?:{regex})$", frozenset(directives))
 
-    def to_iso(self, texts: Any) -> Any:
+    def canonical(self, texts: Any) -> Any:
         """Convert texts to ISO 8601: dates, times, or both, with Z or an offset where the pattern has one."""
         groups = pc.extract_regex(texts, self.regex)
         found = {letter: pc.struct_field(groups, letter) for letter in self.directives}
@@ -309,6 +315,33 @@ class TimePattern:
             iso.append(pc.binary_join_element_wise(clock, found["f"], ".") if "f" in found else clock)
         whole = pc.binary_join_element_wise(*iso, "T") if len(iso) > 1 else iso[0]
         return pc.binary_join_element_wise(whole, found["z"], "") if "z" in found else whole
+
+
+@dataclass(frozen=True, slots=True)
+class NumberPattern:
+    """How numbers are written.
+
+    Attributes:
+        decimal: The character before the fraction.
+        thousands: The character between groups of three digits, which need not be there; None for none.
+    """
+
+    decimal: str
+    thousands: str | None
+
+    @property
+    def text(self) -> str:
+        """An example."""
+        return f"1{self.thousands or ''}234{self.decimal}5"
+
+    def canonical(self, texts: Any) -> Any:
+        """Convert texts to numbers with a point and without groups; null where they are not written so."""
+        mark, group = re.escape(self.decimal), re.escape(self.thousands or "")
+        whole = rf"(?:[0-9]{{1,3}}(?:{group}[0-9]{{3}})+|[0-9]+)" if group else "[0-9]+"
+        number = rf"[+-]?(?:{whole}(?:{mark}[0-9]*)?|{mark}[0-9]+)(?:[eE][+-]?[0-9]+)?"
+        is_number = pc.match_substring_regex(texts, rf"^(?:{number}|(?i:nan|[+-]?inf(?:inity)?))$")
+        plain = pc.replace_substring(texts, self.thousands, "") if self.thousands else texts
+        return pc.if_else(is_number, pc.replace_substring(plain, self.decimal, "."), pa.scalar(None, pa.string()))
 
 
 def _require(text: str, directives: list[str], kind: pa.DataType) -> None:

@@ -20,7 +20,7 @@ from dagflow.api.records import RecordBatch
 from dagflow.storage.columns import borders_of
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import Bytes, ByteSource, FileView, GrowingSource, encoding_of, read_exactly
-from operators.reader.columns.types import ColumnTypes
+from operators.reader.columns.types import ColumnTypes, NumberPattern
 from operators.reader.columns.typing import (
     parse_columns,
     typed,
@@ -33,8 +33,10 @@ from operators.reader.formats.base import ByteAccounting, Parsed, PreScanned
 from operators.reader.scanning.charset import Charset, UndecodedRejects, decoded
 from operators.reader.scanning.csv_head import (
     COMMENT_OVER_LINES,
+    Character,
     CsvHead,
     behind_newlines,
+    character_or_none,
     is_json_object,
     is_over_lines,
     problem_of,
@@ -58,22 +60,6 @@ from operators.reader.scanning.search import BYTE, BYTE_ORDER_MARK, LF, Terminat
 from operators.reader.scanning.wide_text import NarrowSource, WideAccounting
 
 
-def _one_character(text: str) -> str:
-    if len(text) == 1 and "\x01" <= text <= "\x7e":
-        return text
-    raise ValueError(
-        "it is one ASCII character, such as ; or |. Where other text stands between fields, read the files with the "
-        "format lines, and split the lines with Parse"
-    )
-
-
-def _character_or_none(text: str) -> str:
-    return text if text == "none" else _one_character(text)
-
-
-Character = Annotated[str, AfterValidator(_one_character), Field(json_schema_extra={"pattern": r"^[\x01-\x7e]$"})]
-
-
 class Csv(Delimited, PreScanned):
     """Rows of fields as in RFC 4180: fields in quotes may hold newlines, delimiters and doubled quotes.
 
@@ -94,7 +80,7 @@ class Csv(Delimited, PreScanned):
     delimiter: Annotated[Character, Field(description="separator of fields")] = ","
     quote: Annotated[
         str,
-        AfterValidator(_character_or_none),
+        AfterValidator(character_or_none),
         Field(
             json_schema_extra={"pattern": r"^([\x01-\x7e]|none)$"},
             description="character around quoted fields; none where quotes are characters like any other",
@@ -123,6 +109,15 @@ class Csv(Delimited, PreScanned):
             "word, in columns whose type is not text"
         ),
     ] = None
+    decimal: Annotated[
+        Literal[".", ","], Field(description="character before the fraction of a number, in columns of numbers")
+    ] = "."
+    thousands: Annotated[
+        str | None,
+        Field(
+            pattern=r"^[^0-9A-Za-z+\-]$", description="character between groups of three digits, in columns of numbers"
+        ),
+    ] = None
     max_columns: Annotated[Count, Field(ge=1, description="maximum columns of a header")] = 1 << 14
     columns: Annotated[
         list[str] | ColumnTypes | None,
@@ -144,7 +139,12 @@ class Csv(Delimited, PreScanned):
             raise ValueError(f"columns: '{twice[0]}' is there twice")
         self._dialect = Dialect(*(ord(mark) if mark else -1 for mark in (self.delimiter, quote, self.escape)))
         self.needs_prescan = quote is not None
+        if self.thousands == self.decimal:
+            raise ValueError("decimal and thousands must be different characters")
         self._types = dict(self.columns) if isinstance(self.columns, dict) else {}
+        if self.decimal != "." or self.thousands:
+            pattern = NumberPattern(self.decimal, self.thousands)
+            self._types = {name: kind.with_numbers(pattern) for name, kind in self._types.items()}
         for name, kind in self._types.items():
             if kind.is_optional and not self.header:
                 raise ValueError(f"columns: '{name}' is optional, and without a header no file shows that it lacks it")

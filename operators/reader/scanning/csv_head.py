@@ -6,13 +6,32 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
+from pydantic import AfterValidator, Field
 
 from operators.reader.byte_source import Bytes, ByteSource, FileView
 from operators.reader.columns.types import ColumnType
 from operators.reader.scanning.quoting import ADVICE
 from operators.reader.scanning.search import CR, LF
+
+
+def _one_character(text: str) -> str:
+    if len(text) == 1 and "\x01" <= text <= "\x7e":
+        return text
+    raise ValueError(
+        "it is one ASCII character, such as ; or |. Where other text stands between fields, read the files with the "
+        "format lines, and split the lines with Parse"
+    )
+
+
+def character_or_none(text: str) -> str:
+    """The one character of an option, or the word none."""
+    return text if text == "none" else _one_character(text)
+
+
+Character = Annotated[str, AfterValidator(_one_character), Field(json_schema_extra={"pattern": r"^[\x01-\x7e]$"})]
 
 
 @dataclass(frozen=True, slots=True)
