@@ -42,9 +42,13 @@ class TableNames:
 
     Attributes:
         why_no_parts: Why the table has no structs, lists and maps; "" if it may have them.
+        most_names: Most columns with which the table gets another one, members included.
+        most_bytes: Most bytes of a name; None where only its characters are limited.
     """
 
     why_no_parts = ""
+    most_names = MOST_NAMES
+    most_bytes: int | None = None
 
     def __init__(
         self,
@@ -87,11 +91,13 @@ class TableNames:
     def _why_not_field(self, path: Path, own: Mapping[Hashable, Path]) -> str:
         if why := why_no_name(path[-1]):
             return f"{_shown(path)}: {why}"
+        if self.most_bytes and len(path[-1].encode()) > self.most_bytes:
+            return f"{_shown(path)}: a name has {self.most_bytes} bytes at most"
         key = self._spelled(path)
         if why := self._taken.get(key, ""):
             return why
         if key not in self._owners and self._is_full(own):
-            return f"{_shown(path)}: it has {MOST_NAMES:,} columns and members"
+            return f"{_shown(path)}: it has {self.most_names:,} columns and members"
         other = own.get(key, self._owners.get(key, path))
         if other == path and key not in own:
             return ""
@@ -106,7 +112,7 @@ class TableNames:
         return f"both members {names} in column {shown_name(path[0])}: case does not count"
 
     def _is_full(self, own: Mapping[Hashable, Path]) -> bool:
-        return len(self._owners) + len(own) >= MOST_NAMES
+        return len(self._owners) + len(own) >= self.most_names
 
     def reduced(self, name: str, kind: pa.DataType, known: pa.DataType | None = None) -> pa.DataType | None:
         """The type of a column without members that the table cannot have; None if nothing is left of it.

@@ -35,8 +35,10 @@ _TYPES = {
 }
 
 _COLUMNS = """
-SELECT column_name::text, data_type::text, numeric_precision::int, numeric_scale::int, is_nullable::text,
-    is_generated = 'ALWAYS', is_identity = 'YES' OR coalesce(column_default, '') LIKE 'nextval(%', column_default::text
+SELECT column_name::text, data_type::text, numeric_precision::int, numeric_scale::int, is_nullable = 'NO',
+    is_generated = 'ALWAYS' OR is_identity = 'YES' OR column_default IS NOT NULL,
+    CASE WHEN is_generated = 'ALWAYS' THEN 'which the database computes'
+    WHEN is_identity = 'YES' OR column_default LIKE 'nextval(%' THEN 'which the database numbers' ELSE '' END
 FROM information_schema.columns WHERE table_schema::text = ? AND table_name::text = ? ORDER BY ordinal_position
 """
 
@@ -89,20 +91,11 @@ class PostgresSession(AdbcSession):
 
 
 def _column(
-    name: str,
-    sql_type: str,
-    digits: int | None,
-    scale: int | None,
-    is_nullable: str,
-    is_computed: bool,
-    is_numbered: bool,
-    default: str | None,
+    name: str, sql_type: str, digits: int | None, scale: int | None, is_required: bool, is_filled: bool, why: str
 ) -> SqlColumn:
+    """A column, from a row of _COLUMNS; the database fills some where no record has a value."""
     kind = _TYPES.get(sql_type)
     if sql_type == "numeric" and digits is not None and scale is not None and 0 <= scale <= digits <= 38:
         kind = pa.decimal128(digits, scale)
-    why = "" if kind else f"which is {sql_type}, a type that dagflow does not write"
-    why = "which the database computes" if is_computed else "which the database numbers" if is_numbered else why
-    # The database fills a column that no record has.
-    is_required = is_nullable == "NO" and not (why and (default or is_computed or is_numbered))
-    return SqlColumn(name, kind, is_required, why)
+    why = why or ("" if kind else f"which is {sql_type}, a type that dagflow does not write")
+    return SqlColumn(name, kind, is_required and not (why and is_filled), why)

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from dagflow.storage.location import absolute, is_local, join, redacted
 from dagflow.storage.partition_names import escaped
 from operators.sink.columns.nested_types import common_type
-from operators.sink.columns.table_names import TableNames
+from operators.sink.columns.table_names import MOST_NAMES, TableNames
 from operators.sink.tables.base import Table
 from operators.sink.tables.table_files import TableShape
 
@@ -33,6 +33,8 @@ class DatabaseTable(Table):
         has_parts: Whether columns may be structs, lists and maps.
         lacks_nan: Whether the database has no NaN.
         lacks_nul: Whether its text has no NUL.
+        most_columns: Most columns of a table.
+        most_bytes: Most bytes of a name; None for no limit.
     """
 
     package: ClassVar[str]
@@ -41,6 +43,8 @@ class DatabaseTable(Table):
     has_parts: ClassVar[bool] = False
     lacks_nan: ClassVar[bool] = False
     lacks_nul: ClassVar[bool] = False
+    most_columns: ClassVar[int] = MOST_NAMES
+    most_bytes: ClassVar[int | None] = None
 
     def __init__(self, location: str, path: Sequence[str], partition_by: Sequence[str], **options: Any) -> None:
         if partition_by:
@@ -48,6 +52,8 @@ class DatabaseTable(Table):
         super().__init__(location, (), **options)
         self.path = tuple(path)
         self.require_plain(self.extra)
+        if any(len(name.encode()) > (self.most_bytes or len(name.encode())) for name in path):
+            raise ValueError(f"table: a name of {self.format_name} has {self.most_bytes} bytes at most")
         if importlib.util.find_spec(self.package) is None:
             raise ValueError(
                 f"table: {self.extra} needs the package {self.package.replace('_', '-')}; "
@@ -56,6 +62,7 @@ class DatabaseTable(Table):
 
     def names(self, shape: TableShape) -> TableNames:
         names = super().names(shape)
+        names.most_names, names.most_bytes = self.most_columns, self.most_bytes
         names.why_no_parts = "" if self.has_parts else f"{self.format_name} has no structs, lists and maps"
         return names
 
@@ -125,6 +132,12 @@ class SqliteFileTable(FileTable):
     extra: ClassVar[str] = "sqlite"
     least_bits: ClassVar[int] = 64
     lacks_nan: ClassVar[bool] = True
+    most_columns: ClassVar[int] = 2000
+
+    def names_in(self, table: str) -> Sequence[str]:
+        if table.lower().startswith("sqlite_"):
+            raise ValueError(f"table: names that begin with sqlite_ are SQLite's own; got {table!r}")
+        return [table]
 
     def column_type(self, kind: pa.DataType) -> pa.DataType:
         stored = super().column_type(kind)
@@ -156,6 +169,8 @@ class PostgresTable(DatabaseTable):
     extra: ClassVar[str] = "postgres"
     least_bits: ClassVar[int] = 16
     lacks_nul: ClassVar[bool] = True
+    most_columns: ClassVar[int] = 1600
+    most_bytes: ClassVar[int | None] = 63
 
     connection = ""
 

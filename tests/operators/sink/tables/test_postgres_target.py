@@ -79,6 +79,17 @@ def test_what_postgres_does_not_have_is_rescued(tmp_path: Path) -> None:
     assert '"s": {"a": 1}' in first["_rescued"] and '"t": "a\\u0000b"' in first["_rescued"]
 
 
+def test_names_that_the_server_would_cut(tmp_path: Path) -> None:
+    """It cuts a name of more than 63 bytes without a word: such a column is rescued, and such a table refused."""
+    longest = "ä" * 31 + "b"
+    batches = [columns(**{"n": [1], longest: [2], longest + "c": [3]})] * 2
+    rows = TestPostgresTables().written(tmp_path, *batches)
+    assert rows.schema.names == ["n", longest, "_rescued"] and len(rows) == 2
+    assert f'"{longest}c": 3' in rows["_rescued"].to_pylist()[1]
+    with pytest.raises(ValueError, match="a name of PostgreSQL has 63 bytes at most"):
+        PostgresTable(f"public.{longest}c", ())
+
+
 def test_columns_that_are_left_to_the_database(tmp_path: Path) -> None:
     """It numbers or computes them, or has them in a type of its own; a record's value of that name is rescued."""
     database = TestPostgresTables()

@@ -86,3 +86,16 @@ def test_a_location_that_names_no_table_is_refused(location: str) -> None:
     """With the form that it has."""
     with pytest.raises(ValueError, match=r"takes FILE#TABLE .* as in sqlite:out/shop\.db#orders"):
         SqliteFileTable(location, ())
+
+
+def test_a_table_of_the_databases_own_is_refused() -> None:
+    """Nothing is decided for a table that no transaction could make."""
+    with pytest.raises(ValueError, match="names that begin with sqlite_ are SQLite's own"):
+        SqliteFileTable("out/shop.db#sqlite_stat1", ())
+
+
+def test_a_table_is_not_given_more_columns_than_sqlite_has(tmp_path: Path) -> None:
+    """The others are rescued, and the rows of the window are there."""
+    rows = rows_of(tmp_path, columns(n=[1]), columns(**{f"c{number}": [number] for number in range(2100)}))
+    assert len(rows) == 2 and 1900 < len(rows[1]) <= 2000
+    assert '"c2099": 2099' in rows[1]["_rescued"]
