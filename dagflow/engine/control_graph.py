@@ -21,8 +21,7 @@ from dagflow.journal.journal import now_ms
 from dagflow.journal.saved_state import CommittedState, ControlState, SavedState
 from dagflow.journal.windows import WindowPlan
 from dagflow.metrics.counters import Counters
-from dagflow.plan.added_operators import grouper_name, holder_of
-from dagflow.plan.physical import PhysicalPlan, PortRef, Stage
+from dagflow.plan.physical import PhysicalPlan, PortRef, Stage, grouper_name, holder_of
 from dagflow.plan.placement import PlacedApp
 from dagflow.storage.pending import PendingFile
 

@@ -33,7 +33,7 @@ from dagflow.journal.events import WindowReplay
 from dagflow.journal.journal import now_ms
 from dagflow.journal.saved_state import ControlState
 from dagflow.journal.windows import ProducedFiles, WindowIntent, WindowPlan
-from dagflow.plan.added_operators import merger_name
+from dagflow.plan.physical import merger_name
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
 from dagflow.storage.pending import FileFacts, PendingFile

@@ -37,8 +37,8 @@ from dagflow.execution.task_outputs import TaskOutputs
 from dagflow.execution.task_process import end_if_forked
 from dagflow.journal.journal import Journal, set_aside
 from dagflow.plan.accumulators import following_notices, require_ends, wants_to_follow
-from dagflow.plan.added_operators import holder_of
 from dagflow.plan.logical import LogicalPlan
+from dagflow.plan.physical import holder_of
 from dagflow.plan.placement import PlacedApp
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.spec.shown_text import text_to_keep

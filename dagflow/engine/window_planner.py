@@ -18,7 +18,7 @@ from dagflow.journal.events import Repair, Replan
 from dagflow.journal.journal import now_ms
 from dagflow.journal.saved_state import ControlState
 from dagflow.journal.windows import WindowPlan
-from dagflow.plan.added_operators import merger_name
+from dagflow.plan.physical import merger_name
 
 
 class WindowSource(Protocol):

@@ -34,8 +34,7 @@ from dagflow.execution.task_progress import OutputReport, TaskActivity, TaskMess
 from dagflow.execution.task_watch import SHARED_HOST, TaskHost, TaskWatch, breakpoints
 from dagflow.journal.saved_state import SavedState
 from dagflow.metrics.counters import Counters
-from dagflow.plan.added_operators import grouper_name, targets_owner
-from dagflow.plan.physical import Edge, PortRef, Stage
+from dagflow.plan.physical import Edge, PortRef, Stage, grouper_name, targets_owner
 from dagflow.storage.pending import PendingFile
 
 logger = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from dagflow.api.ports import Port
 from dagflow.api.transactions import TransactionalSink
 from dagflow.errors import PlanError, Problem, part_name, text_of
 from dagflow.plan.logical import LogicalPlan, OperatorNode, in_topological_order, own_port
-from dagflow.plan.physical import Edge, PortRef
+from dagflow.plan.physical import Edge, PortRef, grouper_name, merger_name
 from dagflow.spec.app_spec import KeyedPartition, Partition
 
 
@@ -102,23 +102,6 @@ def _fits(port: Port, unifier: Operator) -> bool:
 
 def _problem(plan: LogicalPlan, name: str, message: str) -> Problem:
     return plan.written(name).partition_place.problem(f"operator '{name}': {message}")
-
-
-def grouper_name(operator: str) -> str:
-    return part_name(operator, "groups")
-
-
-def merger_name(operator: str) -> str:
-    return part_name(operator, "merger")
-
-
-def targets_owner(operator: str) -> str:
-    """The operator that has the target of an operator's files: of a merger, the one whose files it merges."""
-    return operator.removesuffix(merger_name(""))
-
-
-def holder_of(grouper: str) -> str:
-    return grouper.removesuffix(grouper_name(""))
 
 
 def grouped(logical: LogicalPlan) -> LogicalPlan:

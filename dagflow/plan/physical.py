@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dagflow.api.partitioning import StreamCodec
+from dagflow.errors import part_name
 
 Routing = Literal["assigned", "assigned_by_key", "assigned_to_all", "round_robin", "by_key", "to_all"]
 
@@ -140,3 +141,20 @@ class PhysicalPlan:
         A level without running stages has one, for what passes through to the next level.
         """
         return [sum(counts[stage.head] for stage in level) or 1 for level in self.levels]
+
+
+def grouper_name(operator: str) -> str:
+    return part_name(operator, "groups")
+
+
+def merger_name(operator: str) -> str:
+    return part_name(operator, "merger")
+
+
+def targets_owner(operator: str) -> str:
+    """The operator that has the target of an operator's files: of a merger, the one whose files it merges."""
+    return operator.removesuffix(merger_name(""))
+
+
+def holder_of(grouper: str) -> str:
+    return grouper.removesuffix(grouper_name(""))

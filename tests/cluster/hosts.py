@@ -37,7 +37,10 @@ DAEMON_JAVA = "-Dspark.worker.timeout=6 -Dspark.master.rest.enabled=false"
 SLICE_S = 0.05
 """How long a slowed host runs at a time."""
 
-PACKAGES = (*NEEDED, "typing_extensions.py", "numpy.libs", "pydantic_core", "annotated_types", "typing_inspection")
+PACKAGES = (
+    *(*NEEDED, "re2", "google_re2", "typing_extensions.py", "numpy.libs"),
+    *("pydantic_core", "annotated_types", "typing_inspection"),
+)
 """What dagflow says that its tasks need, and what that needs in turn."""
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import configparser
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,7 @@ from dagflow.runtime.probe import (
 )
 from dagflow.storage.context import StorageContext
 from dagflow.storage.pending import PENDING_DIRECTORY
+from tests.cli.processes import environment
 from tests.s3_faults import Fault, faulty_store
 from tests.storage.shared import put
 
@@ -43,6 +46,16 @@ def test_the_needed_packages_are_those_of_dagflow_but_for_the_drivers_own() -> N
     lines = [line for line in config["options"]["install_requires"].splitlines() if line and "#" not in line]
     required = dict(re.split(r" *[>=]+", line.partition(",")[0], maxsplit=1) for line in lines)
     assert {name: version for name, version in required.items() if name not in DRIVERS_OWN} == NEEDED
+
+
+def test_no_task_imports_what_only_the_driver_needs() -> None:
+    """An executor without it passes the probe, and its first task would fail."""
+    code = (
+        "import sys, dagflow.runtime.spark, operators.reader.block_reader, operators.sink.record_writer\n"
+        "print(*{name.partition('.')[0] for name in sys.modules})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True)
+    assert {"yaml", *DRIVERS_OWN}.intersection(done.stdout.split()) == {"pyspark"}
 
 
 def test_a_host_like_the_drivers_fits_and_the_probe_leaves_nothing_behind(tmp_path: Path) -> None:

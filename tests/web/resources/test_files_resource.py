@@ -10,8 +10,8 @@ from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.execution.messages import WindowJob
 from dagflow.journal.windows import Window
-from dagflow.plan.added_operators import merger_name
 from dagflow.plan.load import load_app
+from dagflow.plan.physical import merger_name
 from dagflow.report.manifest import WindowManifest, manifest_of
 from dagflow.report.open_rejects import RejectChoice
 from dagflow.runtime.inline import InlineRuntime
