@@ -343,6 +343,7 @@ FOLLOWED = {
     "try 'UTC'": BEFORE,
     "try UTC": BEFORE,
     "write a number of bytes": BEFORE,
+    "write […": "operators/reader/formats/test_fixed.py::test_the_place_that_a_coded_field_is_advised_to_have_is_taken",
     "write for example": BEFORE,
     "write them as they are, with --to": BEFORE,
     # queries, schemas, pages

@@ -17,13 +17,14 @@ from dagflow.storage.context import StorageContext
 from operators.reader.formats import RECORD_FORMATS
 from tests.nightly import by_day
 from tests.operators.reader.test_block_processor_accounting import published, run_app
+from tests.runs.column_cases import COLUMN_CASES, COLUMN_MISUSES
 from tests.runs.format_cases import CASES as OTHER_CASES
 from tests.runs.format_cases import FAILURES, NAME, FormatCase
 from tests.runs.format_cases import MISUSES as OTHER_MISUSES
 from tests.runs.row_format_cases import ROW_CASES, ROW_MISUSES
 
-CASES = OTHER_CASES + ROW_CASES
-MISUSES = OTHER_MISUSES + ROW_MISUSES
+CASES = OTHER_CASES + ROW_CASES + COLUMN_CASES
+MISUSES = OTHER_MISUSES + ROW_MISUSES + COLUMN_MISUSES
 
 
 def options_of(name: str) -> set[str]:

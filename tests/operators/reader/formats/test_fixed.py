@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import base64
+import re
 from decimal import Decimal
 from typing import Any, ClassVar
 
@@ -204,6 +206,15 @@ def test_columns_that_no_record_has_are_refused(options: dict[str, Any], message
     """With the place that is meant, where it is known."""
     with pytest.raises(ValueError, match=message):
         RECORD_FORMATS.make({"type": "fixed", "length": 8, **options})
+
+
+def test_the_place_that_a_coded_field_is_advised_to_have_is_taken() -> None:
+    """It has as many bytes as its digits need."""
+    with pytest.raises(ValueError, match=r"packed\(5, 2\) has 3 bytes; write") as error:
+        RECORD_FORMATS.make({"type": "fixed", "length": 8, "columns": {"n": [0, 4, "packed(5, 2)"]}})
+    advised = ast.literal_eval(re.findall(r"write (\[.*?\])", str(error.value))[0])
+    made = RECORD_FORMATS.make({"type": "fixed", "length": 8, "columns": {"n": advised}})
+    assert columns_of(made, b"\x12\x34\x5c12345") == ([{"n": Decimal("123.45")}], [])
 
 
 def test_a_last_record_without_its_newline_is_whole_with_its_columns() -> None:
