@@ -58,15 +58,18 @@ class JsonMembers:
         """
         return self._typed(parse_columns(batch, self._read, rejects, self._read_few), rejects)
 
-    def parse_lines(self, batch: RecordBatch, rejects: ByteAccounting) -> Parsed | None:
-        """The same for lines that need not be JSON; None where they must be parsed one by one.
+    def read_lines(self, batch: RecordBatch) -> pa.Table | None:
+        """The columns, as they are written, of lines that need not be JSON; None where one may be wrong.
 
         Arrow's reader refuses what is not JSON, with exceptions that are ruled out here. That saves a second parser.
         """
         try:
-            table = self._read(batch, are_json=False)
+            return self._read(batch, are_json=False)
         except pa.ArrowInvalid:
             return None
+
+    def parse_read(self, batch: RecordBatch, table: pa.Table, rejects: ByteAccounting) -> Parsed:
+        """The same as parse(), of what read_lines() has read."""
         return self._typed(Parsed(batch, table.combine_chunks().to_batches()[0]), rejects)
 
     def _typed(self, parsed: Parsed, rejects: ByteAccounting) -> Parsed:

@@ -90,6 +90,16 @@ class JsonRecords(Inferring):
             columns = StreamColumns(pa.schema([(name, kind.arrow) for name, kind in types.items()]))
         self.traits = replace(self.traits, has_columns=self.columns is not None, columns=columns)
         self._found = FoundMembers(tuple(self.null_values)) if self.columns == "as_found" else None
+        self._proven: tuple[RecordBatch | None, Any] = (None, None)
+
+    def proves(self, batch: RecordBatch) -> bool:
+        """Whether all records are JSON objects, as far as reading them together shows; parse() need not look again."""
+        if len(_shallow_lines(batch, ByteAccounting())) < len(batch):
+            return False
+        table = None if self._members is None else self._members.read_lines(batch)
+        is_proven = self._are_objects(batch) if self._members is None else table is not None
+        self._proven = (batch, table) if is_proven else (None, None)
+        return is_proven
 
     def narrow(self, batch: RecordBatch) -> Iterator[RecordBatch]:
         """A batch, or its halves where it would have too many values: an object lacks what only others have."""
@@ -110,11 +120,15 @@ class JsonRecords(Inferring):
         return width_of(values_of(batch))
 
     def parse(self, batch: RecordBatch, accounting: ByteAccounting) -> Parsed:
-        batch = _shallow_lines(batch, accounting)
+        is_proven, table = batch is self._proven[0], self._proven[1]
+        if not is_proven:
+            batch, table = _shallow_lines(batch, accounting), None
         if not len(batch):
             return Parsed(batch)
-        if self._members is not None and (parsed := self._members.parse_lines(batch, accounting)):
-            return parsed
+        if self._members is not None:
+            table = self._members.read_lines(batch) if table is None else table
+            if table is not None:
+                return self._members.parse_read(batch, table, accounting)
         batch = self._valid_json(batch, accounting)
         if self.columns is None or not len(batch):
             return Parsed(batch)
@@ -167,7 +181,7 @@ class JsonRecords(Inferring):
         return without_refused(valid, reasons, accounting)
 
     def _valid_values(self, batch: RecordBatch, accounting: ByteAccounting) -> RecordBatch:
-        if self._are_objects(batch):
+        if batch is self._proven[0] or self._are_objects(batch):
             return batch
         records = batch.to_pylist()
         try:

@@ -37,10 +37,11 @@ from operators.reader.scanning.json_structure import (
     next_separator,
     stretches,
     text_before,
+    text_behind,
     text_from,
     trimmed,
 )
-from operators.reader.scanning.search import BYTE_ORDER_MARK, LF, Positions
+from operators.reader.scanning.search import BYTE_ORDER_MARK, LF, Positions, positions_of
 
 _NAME = re.compile(rb'"((?:[^"\\]|\\.)*)"', re.DOTALL)
 _MOST_NAME_BYTES = _PROBE_BYTES = 4 << 10
@@ -196,6 +197,7 @@ class _Reading:
         limit: Where the block ends.
         covered: The end of what is accounted for.
         separator: Where the bracket or comma before the next member is.
+        guesses: Whether commas between objects have been between members so far.
     """
 
     source: ByteSource
@@ -207,6 +209,7 @@ class _Reading:
     format: Json
     covered: int = 0
     separator: int = 0
+    guesses: bool = True
 
     def batches(self, entry: Entry) -> Iterator[RecordBatch]:
         """The members that begin in the block, which begins as the entry says."""
@@ -243,6 +246,12 @@ class _Reading:
         held, beyond = chunk, probe
         while self.separator < self.limit:
             data = view.move(position, min(position + held, max(position, self.limit) + beyond) + 1)
+            if self.guesses and (guess := self._guess(view)) is not None:
+                batch, last = guess
+                yield batch
+                self.separator = position = position + last
+                held, beyond = chunk, probe
+                continue
             found, is_closed = JsonPiece.of(data[1:]).separators(0)
             text = position + 1 + first_text(data[1:])
             if len(found):
@@ -267,6 +276,41 @@ class _Reading:
             held, beyond = chunk, probe
         return False
 
+    def _guess(self, view: FileView) -> tuple[RecordBatch, int] | None:
+        """Members that are objects, if all commas between objects are between members, and the place of the last comma.
+
+        What begins as a member and is a JSON value is the member. So parsing, which must be done anyway, proves the
+        guess, and brackets and quotes need not be looked at.
+        """
+        data = view.data
+        braces = positions_of(data == ord("}"))
+        commas = text_behind(data, braces)
+        opening = text_behind(data, commas)
+        rows = np.flatnonzero((opening < len(data)) & (data[np.minimum(commas, len(data) - 1)] == ord(",")))
+        rows = rows[data[opening[rows]] == ord("{")]
+        first = 1 + first_text(data[1:])
+        starts = np.append(first, opening[rows])[:-1]
+        count = min(int(np.searchsorted(starts, self.limit - view.start)), BATCH_RECORDS)
+        starts, stops, commas = starts[:count], braces[rows][:count] + 1, commas[rows][:count]
+        if not count or not first or data[first] != ord("{") or (stops - starts).max() > self.format.max_record:
+            return None
+        ends = data[stops]
+        data[stops] = LF
+        batch = frame_apart(view.buffer, starts, stops + 1, LINE_FEED, self.block, view.start)
+        if not self.format.proves(batch):
+            data[stops] = ends
+            self.guesses = False
+            return None
+        self._pass_gaps(view.start, starts, stops)
+        return batch, int(commas[-1])
+
+    def _pass_gaps(self, position: int, starts: Positions, stops: Positions) -> None:
+        """Skip what is between members; the byte behind each is its delimiter."""
+        gaps = int((starts - np.append(self.covered - position, stops[:-1] + 1)).sum())
+        if gaps:
+            self.accounting.skip(self.covered, gaps, "between members")
+        self.covered = position + int(stops[-1]) + 1
+
     def _complete(self, view: FileView, found: Positions, is_closed: bool) -> Iterator[RecordBatch]:
         """The members before separators that were found in a view, which begins with one."""
         data, position = view.data, view.start
@@ -278,11 +322,8 @@ class _Reading:
         starts, stops, is_empty = starts[:count], stops[:count], is_empty[:count]
         if not count:
             return
-        gaps = int((starts - np.append(self.covered - position, stops[:-1] + 1)).sum())
-        if gaps:
-            self.accounting.skip(self.covered, gaps, "between members")
-        # The byte behind a member is its delimiter. Where a member is missing, the separator behind it is refused.
-        self.covered = position + int(stops[-1]) + 1
+        # Where a member is missing, the separator behind it is refused.
+        self._pass_gaps(position, starts, stops)
         if is_empty.any():
             raws = [bytes([mark]) for mark in data[starts[is_empty]].tolist()]
             reasons = [f"a member is missing before '{raw.decode()}'" for raw in raws]

@@ -30,6 +30,9 @@ _STEPS = np.zeros(256, np.int8)
 _STEPS[[*b"{["]], _STEPS[[*b"}]"]] = 1, -1
 """By how many levels a byte leads into arrays and objects."""
 
+_IS_WHITE = np.zeros(256, bool)
+_IS_WHITE[[*WHITE]] = True
+
 _FIRST_STEP = 4 << 10
 _INDENTATION = 24
 """Bytes of white space that are passed over for all members together; what is longer, for each by itself."""
@@ -225,16 +228,28 @@ def text_before(source: ByteSource, position: int, floor: int) -> int:
     return floor
 
 
+def text_behind(data: Bytes, places: Positions) -> Positions:
+    """Where text follows each of some places: up to some bytes behind it, or else at the end of the data."""
+    places = np.append(places + 1, len(data))
+    rows = np.arange(len(places) - 1)
+    for _ in range(_INDENTATION):
+        rows = rows[places[rows] < len(data)]
+        rows = rows[_IS_WHITE[data[places[rows]]]]
+        if not len(rows):
+            return places[:-1]
+        places[rows] += 1
+    places[rows] = len(data)
+    return places[:-1]
+
+
 def trimmed(data: Bytes, starts: Positions, stops: Positions) -> tuple[Positions, Positions]:
     """Ranges without white space around them; one of nothing else is empty, at its stop."""
     starts, stops, ends = starts.copy(), stops.copy(), stops
-    is_white = np.zeros(256, bool)
-    is_white[[*WHITE]] = True
     for places, back, step, strip in ((starts, 0, 1, bytes.lstrip), (stops, 1, -1, bytes.rstrip)):
         rows = np.arange(len(starts))
         for _ in range(_INDENTATION):
             rows = rows[starts[rows] < stops[rows]]
-            rows = rows[is_white[data[places[rows] - back]]]
+            rows = rows[_IS_WHITE[data[places[rows] - back]]]
             places[rows] += step
             if not len(rows):
                 break
