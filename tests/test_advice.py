@@ -340,6 +340,7 @@ FOLLOWED = {
     "they need some space in": BEFORE,
     "let TMPDIR name a directory on another disk": "runtime/test_local.py::"
     "test_a_full_place_for_temporary_files_gives_way_to_another",
+    "name each path below it instead": BEFORE,
     "try 'UTC'": BEFORE,
     "try UTC": BEFORE,
     "write a number of bytes": BEFORE,

@@ -167,7 +167,8 @@ class Xml(Inferring):
                     size += len(element)
                     yield element
 
-        return paths_of(sampled(), self._encoding[1], self.max_columns)
+        elements = list(sampled())  # to read them shows the encoding
+        return paths_of(iter(elements), self._encoding[1], self.max_columns)
 
     def decide(self, decision: dict[str, Any] | None) -> None:
         if decision is not None and self.needs_decision:
