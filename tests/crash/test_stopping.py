@@ -72,7 +72,9 @@ def test_signals_end_a_run_and_the_next_one_goes_on(tmp_path: Path, options: Seq
             assert stop_in_the_middle(tmp_path, send, *options) == 130
             assert [path for path in (tmp_path / "out").rglob("*") if path.name[0] == "."] == []
             assert len(published_records(tmp_path)) > before
-        assert stop_in_the_middle(tmp_path, to_the_group(signal.SIGHUP), *options, again=True) == 130
+        ended = stop_in_the_middle(tmp_path, to_the_group(signal.SIGHUP), *options, again=True)
+        # Python hears no signal while it ends, so that the second one may end it by itself.
+        assert ended in (130, -signal.SIGHUP)
         hurry(tmp_path)
         last = RunProcess(tmp_path, "-q", "--local")
         try:
