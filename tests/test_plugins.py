@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from dagflow.cli.main import command_line
+from tests.nightly import by_day
 
 ENTRY_POINTS = """[dagflow.formats]
 acme-logs = acme_logs.record_format:AcmeLogsFormat
@@ -80,13 +81,16 @@ def test_what_is_listed_names_the_package_and_a_broken_one_is_a_line(package: Pa
 
 @pytest.mark.parametrize(
     ("old", "new", "message"),
-    [
-        ("acme-logs", "acme-log", "there is no format 'acme-log'; did you mean 'acme-logs'? formats: acme-logs, "),
-        ("acme-logs", "broken", "cannot import acme_logs.nothing"),
-        ("AcmeLogsFilter", "Broken", "acme_logs.nothing"),
-        ("write: out", "table: acme:x", "cannot import acme_logs.nothing"),
-        ("write: out", "table: delt:x", "acme:LOCATION"),
-    ],
+    by_day(
+        2,
+        [
+            ("acme-logs", "acme-log", "there is no format 'acme-log'; did you mean 'acme-logs'? formats: acme-logs, "),
+            ("acme-logs", "broken", "cannot import acme_logs.nothing"),
+            ("AcmeLogsFilter", "Broken", "acme_logs.nothing"),
+            ("write: out", "table: acme:x", "cannot import acme_logs.nothing"),
+            ("write: out", "table: delt:x", "acme:LOCATION"),
+        ],
+    ),
 )
 def test_a_wrong_name_is_a_mistake_in_the_app(package: Path, old: str, new: str, message: str) -> None:
     """At its line, whether no package has the name, or the package that has it is broken."""

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.e2e]
 # Each death of a driver or a JVM costs a start of Spark; that of a Python worker costs almost nothing.
 ROUND: list[Target] = ["worker", "driver", "worker", "worker", "daemon", "worker", "jvm", "worker"]
 TARGETS: list[Target] = ROUND if IS_NIGHTLY else ["worker", "daemon"]
-"""By day a driver dies without Spark, and a JVM where nothing else does: each costs a start of Spark."""
+"""By day a driver dies without Spark, and a JVM by night: each costs a start of Spark."""
 
 
 def test_killed_again_and_again_a_run_publishes_every_record_once(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ def test_everything_may_be_in_a_bucket_and_no_credential_shows_anywhere(
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["run", "app.yaml", "--json", "--local"],
+        pytest.param(["run", "app.yaml", "--json", "--local"], marks=pytest.mark.nightly),
         pytest.param(["run", "app.yaml", "--json"], marks=pytest.mark.nightly),
         pytest.param(["-v", "run", "app.yaml"], marks=pytest.mark.nightly),
         pytest.param(["plan", "app.yaml"], marks=pytest.mark.nightly),

@@ -109,6 +109,7 @@ def test_a_jvm_that_ends_itself_under_a_job_is_named_as_the_reason(tmp_path: Pat
     assert list(folder.glob("*.hprof")) == []
 
 
+@pytest.mark.nightly
 def test_a_jvm_that_is_killed_between_windows_is_named_as_the_reason(tmp_path: Path) -> None:
     """Whatever asks it next, it was no defect of dagflow, and the run can be continued."""
     command = [sys.executable, "-c", PROGRAM, str(tmp_path)]

@@ -81,7 +81,7 @@ def apps_of(page: Path) -> list[str]:
 PAGES = [page for page in [Path("README.md"), *sorted(Path("docs").glob("*.md"))] if apps_of(page)]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
+@pytest.mark.parametrize("page", by_day(2, PAGES), ids=lambda page: page.stem)
 def test_the_apps_and_modules_of_the_pages_fit_the_schema(page: Path, tmp_path: Path) -> None:
     """With the modules and the classes that the page has beside them."""
     files = {}

@@ -11,6 +11,7 @@ import pytest
 from dagflow.storage.context import StorageContext
 from dagflow.testing.storage_contract import StorageContract
 from tests.hdfs_cluster import hdfs, hdfs_root
+from tests.nightly import by_day
 from tests.storage.shared import unfinished_uploads
 from tests.testing import wrong_stores
 
@@ -73,27 +74,35 @@ class ContractWithoutStore(StorageContract):
 
 @pytest.mark.parametrize(
     ("wrong", "law", "finding", "given"),
-    [
-        ("KeepsTheLastWrite", "what_is_written_in_pieces_is_one_file", r"\(3, 7, ", {"is_held": False}),
-        ("KeepsTheLastWrite", "what_is_written_in_pieces_is_one_file", r"\(3, 7, ", {"is_held": True}),
-        ("RemembersListings", "a_listing_shows_what_has_changed_since_the_last_one", r"\['b'\] == \['a', 'b'\]", {}),
-        ("RemembersObjects", "a_listing_shows_what_other_drivers_do", r"\['log/1'\] == \['log/1', 'log/2'\]", {}),
-        ("HidesDirectoriesOfDirectories", "a_directory_of_directories_is_listed", r"\[\[\], ", {}),
-        ("ReadsNearOffsets", "every_part_of_a_longer_file_is_read", "10 bytes at 65536 gives another byte", {}),
-        ("ListsAPageOfFiles", "no_listing_ends_after_a_page", "'1000'", {}),
-        ("ListsAPageOfObjects", "no_listing_ends_after_a_page", "'many/1000'", {}),
-        ("GivesNoVersions", "other_bytes_of_the_same_size_are_another_version", "shows no other version", {}),
-        (
-            "TakesNamesForQueries",
-            "a_name_is_neither_a_pattern_nor_part_of_a_url",
-            r"\['in a'\] == \['in a\?b'\]",
-            {"name": "a?b", "other": "a"},
-        ),
-        ("ReadsAheadFromTheBeginning", "a_file_that_is_read_ahead_gives_the_ranges", "at 65535 gives another", {}),
-        ("PinsNothing", "what_a_file_calls_unchanged_is_of_its_version", "assert bytearray", {"is_ahead": False}),
-        ("PinsNothing", "what_a_file_calls_unchanged_is_of_its_version", "assert bytearray", {"is_ahead": True}),
-        ("LeavesHalfAPublish", "a_publish_that_died_half_way_leaves_one_file", "dagflow-pending", {}),
-    ],
+    by_day(
+        5,
+        [
+            ("KeepsTheLastWrite", "what_is_written_in_pieces_is_one_file", r"\(3, 7, ", {"is_held": False}),
+            ("KeepsTheLastWrite", "what_is_written_in_pieces_is_one_file", r"\(3, 7, ", {"is_held": True}),
+            (
+                "RemembersListings",
+                "a_listing_shows_what_has_changed_since_the_last_one",
+                r"\['b'\] == \['a', 'b'\]",
+                {},
+            ),
+            ("RemembersObjects", "a_listing_shows_what_other_drivers_do", r"\['log/1'\] == \['log/1', 'log/2'\]", {}),
+            ("HidesDirectoriesOfDirectories", "a_directory_of_directories_is_listed", r"\[\[\], ", {}),
+            ("ReadsNearOffsets", "every_part_of_a_longer_file_is_read", "10 bytes at 65536 gives another byte", {}),
+            ("ListsAPageOfFiles", "no_listing_ends_after_a_page", "'1000'", {}),
+            ("ListsAPageOfObjects", "no_listing_ends_after_a_page", "'many/1000'", {}),
+            ("GivesNoVersions", "other_bytes_of_the_same_size_are_another_version", "shows no other version", {}),
+            (
+                "TakesNamesForQueries",
+                "a_name_is_neither_a_pattern_nor_part_of_a_url",
+                r"\['in a'\] == \['in a\?b'\]",
+                {"name": "a?b", "other": "a"},
+            ),
+            ("ReadsAheadFromTheBeginning", "a_file_that_is_read_ahead_gives_the_ranges", "at 65535 gives another", {}),
+            ("PinsNothing", "what_a_file_calls_unchanged_is_of_its_version", "assert bytearray", {"is_ahead": False}),
+            ("PinsNothing", "what_a_file_calls_unchanged_is_of_its_version", "assert bytearray", {"is_ahead": True}),
+            ("LeavesHalfAPublish", "a_publish_that_died_half_way_leaves_one_file", "dagflow-pending", {}),
+        ],
+    ),
 )
 def test_the_suite_finds_a_store_that_is_wrong(wrong: str, law: str, finding: str, given: dict[str, Any]) -> None:
     """One law fails for it."""

@@ -20,6 +20,7 @@ from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
 from operators.testing import URL
 from tests.cli.commands.inspected_app import invoke
+from tests.nightly import by_day
 from tests.strangers.test_high_ratios import steps_of
 
 TABLE = pa.table({"id": pa.array([1, 2, 3], pa.int32()), "name": ["a", None, "é"], "x": [0.5, 1.5, None]})
@@ -69,7 +70,7 @@ FILES = {"parquet": parquet, "arrow": stream, "orc": orc, "avro": avro, "excel":
 ID = {"excel": "int64"}
 """The type of the first column, if it is another one."""
 
-KINDS = pytest.mark.parametrize("kind", FILES)
+KINDS = pytest.mark.parametrize("kind", by_day(2, FILES))
 
 
 @pytest.fixture(autouse=True)

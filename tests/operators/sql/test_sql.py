@@ -133,7 +133,7 @@ def comparable(rows: list[tuple[Any, ...]]) -> list[tuple[str, ...]]:
     return sorted(tuple(map(text, row)) for row in rows)
 
 
-@pytest.mark.parametrize("query", by_day(13, QUERIES))
+@pytest.mark.parametrize("query", by_day(8, QUERIES))
 def test_a_query_gives_what_duckdb_gives(folder: Path, tmp_path: Path, query: str) -> None:
     """The same columns in the same order, and the same rows, over several blocks and partitions."""
     run(app(folder, query, tmp_path), runtime=InlineRuntime)

@@ -201,7 +201,7 @@ def test_one_row_takes_the_place_of_all_with_its_key(tmp_path: Path, kind: Upser
 @pytest.mark.parametrize(
     "values",
     by_day(
-        9,
+        3,
         [
             pa.array([b"a", b"\xff", b"a"]),
             pa.array([-1, 2**62, -1], pa.int64()),
