@@ -70,7 +70,7 @@ def test_an_error_is_json_too_and_names_operator_and_file(folder: Path) -> None:
     kept = lines_of(log.read_text())[-1]
     assert kept["level"] == "error"
     assert kept["trace"].startswith("Traceback (most recent call last)")
-    assert "json_lines.py" in kept["trace"]
+    assert "json_records.py" in kept["trace"]
     assert "trace" not in last
 
 
