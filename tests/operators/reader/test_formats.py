@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
+from hypothesis import settings
 
 import dagflow
 import operators
@@ -55,6 +56,17 @@ class FirstByteTwiceContract(TestOneByte):
     formats: ClassVar = [f"{FirstByteTwice.__module__}.{FirstByteTwice.__name__}"]
 
 
+@pytest.fixture
+def many_examples() -> Iterator[None]:
+    """As many examples as a suite needs to find a mistake with certainty; by day there are few."""
+    usual = settings.get_current_profile_name()
+    settings.register_profile("many", parent=settings.get_profile(usual), max_examples=500)
+    settings.load_profile("many")
+    yield
+    settings.load_profile(usual)
+
+
+@pytest.mark.usefixtures("many_examples")
 def test_the_suite_finds_a_format_that_is_wrong() -> None:
     """Both laws fail for a format that loses a record at a cut."""
     with pytest.raises(AssertionError):
@@ -91,6 +103,7 @@ class NeedsBlockZeroContract(TestOneByte):
         return [(at, content[at : at + 1]) for at in range(0, len(content), step_of(content))], []
 
 
+@pytest.mark.usefixtures("many_examples")
 def test_the_suite_finds_a_format_that_needs_an_earlier_block() -> None:
     """Another task reads the block, whose instance has not read the first one."""
     with pytest.raises(AssertionError, match="in an instance of its own"):
