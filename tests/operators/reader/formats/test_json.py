@@ -14,7 +14,7 @@ from operators.reader.formats import RECORD_FORMATS
 from operators.reader.formats.base import ByteAccounting, RecordFormat
 from operators.reader.formats.json import Json
 from operators.testing import URL, FormatContract, MemorySource, Records, Rejects, block_of, read_cut
-from tests.nightly import IS_NIGHTLY
+from tests.nightly import IS_NIGHTLY, by_day
 from tests.operators.reader.formats.test_json_lines import VALUES, columns_of, fits
 from tests.reference.json_members import member_records
 
@@ -136,7 +136,7 @@ def test_nothing_is_passed_over_in_silence(content: bytes, offset: int, reason: 
     assert reason in refused({}, content)[offset]
 
 
-@pytest.mark.parametrize("chunk_bytes", [1, 7, 1 << 20])
+@pytest.mark.parametrize("chunk_bytes", by_day(2, [7, 1 << 20, 1]))
 def test_a_member_that_is_too_long_is_refused_and_passed(chunk_bytes: int) -> None:
     """Up to where it ends, at any cut, and the white space around members may be of any length."""
     made = RECORD_FORMATS.make({"type": "json", "max_record": 9})
