@@ -146,7 +146,7 @@ class TupleReader(Capability):
 
     def retry_batch(
         self, blocks: Mapping[int, Any], refused: RefusedRecords, is_tried: npt.NDArray[np.bool_], first_id: int
-    ) -> TupleBatch:
+    ) -> TupleBatch | None:
         """Called in the driver for the records that one window has refused, if they are in OperatorContext.refused.
 
         A task that handles the batch emits the accepted ones of the tried records, and records all others as refused.
@@ -157,8 +157,11 @@ class TupleReader(Capability):
             is_tried: Which of them are tried; the others stay refused.
             first_id: The first of 2**RETRY_ID_BITS ids (see dagflow.api.context) that no other tuple of the
                 checkpoint has.
+
+        Returns:
+            The batch; None where the operator reads no records again.
         """
-        raise NotImplementedError
+        return None
 
 
 _ATTEMPTS = 5

@@ -155,11 +155,6 @@ class Driver(WindowLoop):
         # Finished windows are committed first, unless tasks have nothing to do.
         return all(done) or not done[0]
 
-    @property
-    def lost(self) -> Sequence[str]:
-        """What targets have lost of what earlier runs have published, in words."""
-        return self._committer.lost
-
     def _emit_ahead(self, windows: int) -> bool:
         """Emit until this many windows wait to be planned; return whether there was input for all of them."""
         if self._options.record_limit is not None and self._options.record_limit.is_reached:

@@ -49,10 +49,8 @@ class Publication:
         self._publishers: dict[str, Publisher] = {**self._in_targets, "": by_name}
 
     def require_not_ahead(self) -> None:
-        """Refuse to start where a target has more windows than the journal."""
-        for publisher in self._publishers.values():
-            if lost := publisher.require_not_ahead():
-                self.lost.append(lost)
+        """Refuse to start where a target has more windows than the journal; a taken name is an error later."""
+        self.lost += filter(None, (publisher.require_not_ahead() for publisher in self._in_targets.values()))
 
     def decide(
         self, files: Iterable[PendingFile], earlier: Sequence[PendingFile] | None = None

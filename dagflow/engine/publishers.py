@@ -81,14 +81,6 @@ class Publisher:
         self._targets = targets
         self._first_window = journal.state.next_window_id
 
-    def require_not_ahead(self) -> str:
-        """Refuse a target that has more windows than the journal; a taken name is an error when it is published.
-
-        Returns:
-            What the target has lost of them, in words; "" for nothing.
-        """
-        return ""
-
     def decide(self, waiting: Sequence[PendingFile], files: Sequence[PendingFile]) -> dict[str, TargetDecision | None]:
         """The decisions about a window's files, by operator; None where there is nothing to decide.
 
@@ -196,7 +188,7 @@ class TargetPublisher(Publisher):
             return self.target.open(self._writer)
 
     def require_not_ahead(self) -> str:
-        """Read the marker, compare it with the newest committed window, and warn of a target that has lost windows."""
+        """Compare the marker with the newest committed window; returns what the target has lost, in words, or ""."""
         marker, receipt = self.state().marker, self._journal.state.receipts.get(self.operator)
         # A target other than the receipt's has lost nothing: it has the windows after the last change of targets.
         if receipt is not None and receipt.target in ("", self.target.name) and marker < receipt.window_id:

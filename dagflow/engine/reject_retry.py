@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from dagflow.api.capabilities import TupleReader
 from dagflow.api.context import OWN_ID_BITS, RETRY_ID_BITS
-from dagflow.api.operator import defines
+from dagflow.api.ports import TupleBatch
 from dagflow.api.refused_records import RefusedRecords
 from dagflow.api.transactions import targets_of
 from dagflow.engine.control_graph import ControlGraph, Emission, index_operators
@@ -87,7 +87,7 @@ class RejectRetry:
             retries.append(window[0].window_id)
             # All records of the window: those that are not tried stay refused.
             for rejects, is_tried in zip(window, tried, strict=True):
-                batch = self._retrier(rejects).retry_batch(rejects.blocks, rejects.records, is_tried, first_id + blocks)
+                batch = self._read_again(rejects, is_tried, first_id + blocks)
                 tuples[PortRef.parse(rejects.port)].append(batch)
                 records += len(rejects.records)
                 blocks += len(batch)
@@ -115,18 +115,20 @@ class RejectRetry:
         is_tried: npt.NDArray[np.bool_] = np.logical_and(self._choice.mask(rejects), by_other_app)
         return is_tried
 
-    def _retrier(self, rejects: WindowRejects) -> TupleReader:
-        """The operator that reads the records again."""
+    def _read_again(self, rejects: WindowRejects, is_tried: npt.NDArray[np.bool_], first_id: int) -> TupleBatch:
+        """The records as a tuple for the operator that has refused them."""
         operator: object = self._app.operators.get(rejects.operator)
         ports = {str(each.edge.target) for stage in self._app.plan.stages for each in stage.inputs if each.is_assigned}
-        is_retrier = defines(operator, "retry_batch") and rejects.port in ports
-        if not isinstance(operator, TupleReader) or not is_retrier:
+        batch = None
+        if isinstance(operator, TupleReader) and rejects.port in ports:
+            batch = operator.retry_batch(rejects.blocks, rejects.records, is_tried, first_id)
+        if batch is None:
             raise JournalError(
                 f"window {rejects.window_id} has refused records of operator '{rejects.operator}', and the app has no "
                 "such operator that reads them",
                 hint=f"call the reader '{rejects.operator}' again, as it was called when they were refused",
             )
-        return operator
+        return batch
 
     def unemitted_bytes(self) -> dict[str, int]:
         """Empty: how much is still to come is not known."""

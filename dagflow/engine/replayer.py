@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from dagflow.api.transactions import TargetDecision
 from dagflow.engine.driver_watch import DriverWatch
 from dagflow.engine.left_out import as_left_out_before, gone_before_replay, recovered_by_replay
-from dagflow.engine.publication import Publication, finish_replay
+from dagflow.engine.publication import finish_replay
 from dagflow.engine.repeatable import why_not_again, why_not_alone
 from dagflow.engine.replay_scope import ReplayScope
 from dagflow.engine.run_setup import Assembly
@@ -156,7 +156,7 @@ class Replayer(WindowLoop):
         self._side_inputs = parts.side_inputs
         self._watch = watch
         self._counts = Scaling(app.plan, app.deciders, parts.sizing.parallelism).counts
-        self._publication = Publication(app.operators, parts.journal, app.storage, "power")
+        self._publication = parts.publication
         self._scope = scope
         self._before = {window_id: self._published(window_id) for window_id in scope.all}
         self._left = deque(sorted(scope.again))

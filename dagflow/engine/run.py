@@ -133,7 +133,8 @@ def _drive(parts: Assembly, control: ControlGraph, signals: RunSignals) -> RunSn
         done = driver.run()
         parts.side_inputs.sweep(journal.state.planned.values())
     start_s = runtime.start_s if runtime.is_local_spark else 0.0
-    return replace(done, lost=tuple(driver.lost), spark_start_s=start_s, log=runtime.log if runtime.start_s else "")
+    log = runtime.log if runtime.start_s else ""
+    return replace(done, lost=tuple(parts.publication.lost), spark_start_s=start_s, log=log)
 
 
 class _RunServices:

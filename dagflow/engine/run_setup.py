@@ -17,7 +17,7 @@ from dagflow.engine.left_out import GoneVersions
 from dagflow.engine.live_run import LiveRun, live_run
 from dagflow.engine.operator_state import OperatorStates
 from dagflow.engine.preparation import prepare
-from dagflow.engine.publication import finish_replay
+from dagflow.engine.publication import Publication, finish_replay
 from dagflow.engine.run_gate import RunGate
 from dagflow.engine.spark_start import SparkStart
 from dagflow.engine.stop_request import StopRequest
@@ -162,6 +162,7 @@ class OpenRun:
         with _pending_files_swept(locations.outputs, self.journal, app.storage):
             # Regardless of the app's durability: a record of the journal says that files of a replay are complete.
             durability = "power" if is_replay else app.attributes.durability
+            publication = Publication(app.operators, self.journal, app.storage, durability)
             limits = self.watch.stall_limits
             program = Program.of(app.name, app.plan, app.operators, app.storage, durability, limits)
             program = replace(program, record_limit=options.record_limit, output_bounds=options.output_bounds)
@@ -169,7 +170,8 @@ class OpenRun:
             self.live.add_stalls(tasks.stalls)
             written = (*locations.outputs, self.gate.store.url)
             with contextlib.closing(tasks):
-                yield Assembly(self, app, tasks, observer or SilentObserver(), written, follow_millis, is_replay)
+                observer = observer or SilentObserver()
+                yield Assembly(self, app, tasks, publication, observer, written, follow_millis, is_replay)
 
 
 class Assembly:
@@ -186,13 +188,15 @@ class Assembly:
         opened: OpenRun,
         app: PlacedApp,
         runtime: LazyRuntime,
+        publication: Publication,
         observer: Observer,
         written: Sequence[str],
         follow_millis: int | None,
         is_replay: bool,
     ) -> None:
         self.opened, self.app, self.runtime, self.observer = opened, app, runtime, observer
-        self.written, self.follow_millis, self.is_replay = written, follow_millis, is_replay
+        self.publication, self.written = publication, written
+        self.follow_millis, self.is_replay = follow_millis, is_replay
         self.options = options = opened.options
         self.journal = journal = opened.journal
         self.store = store = opened.gate.store

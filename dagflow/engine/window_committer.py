@@ -14,7 +14,6 @@ from dagflow.api.sources import encode_sources, is_first_part, is_source_range
 from dagflow.api.transactions import TargetDecision
 from dagflow.engine.control_graph import ControlGraph, ControlResult
 from dagflow.engine.left_out import ended, log_left_out, recovered
-from dagflow.engine.publication import Publication
 from dagflow.engine.run_setup import Assembly
 from dagflow.engine.window_codec import require_names_apart
 from dagflow.errors import START_OVER, DagflowError, RecordError
@@ -41,19 +40,14 @@ class WindowCommitter:
     """
 
     def __init__(self, parts: Assembly, control: ControlGraph) -> None:
-        app, journal = parts.app, parts.journal
+        app = parts.app
         self._parts = parts
         self._plan = app.plan
         self._operators = app.operators
         self._control = control
-        self._publication = Publication(app.operators, journal, app.storage, app.attributes.durability)
+        self._publication = parts.publication
         self._storage = app.storage
         self._last_reported = 0
-
-    @property
-    def lost(self) -> Sequence[str]:
-        """What targets have lost of what earlier runs have published, in words."""
-        return self._publication.lost
 
     def publish_committed(self) -> Iterator[int]:
         """Publish the windows that earlier runs committed and did not finish.
