@@ -209,7 +209,7 @@ class PendingFiles(ABC):
         Raises:
             StorageError: The store refused.
         """
-        self._remove(pending.pending_url)
+        self.remove(pending.pending_url)
 
     def discard_rivals(self, pending: PendingFile) -> None:
         """End the unfinished uploads that dead attempts left for the final name of a published file.
@@ -252,19 +252,19 @@ class PendingFiles(ABC):
         # By names, which are unique: a store may have several URLs, and a link may lead to a directory.
         kept = set(map(name_of, keep))
         removed = 0
-        for url in self._pending_urls(root_url):
+        for url in self.pending_urls(root_url):
             if is_earlier_tag(name_of(parent(url)), owner, before_epoch) and name_of(url) not in kept:
-                self._remove(url)
+                self.remove(url)
                 removed += 1
         return removed
 
-    def _pending_urls(self, root_url: str) -> Iterator[str]:
-        """The files in the hidden directories below a directory, for stores that keep pending output in such files."""
-        raise NotImplementedError
+    @abstractmethod
+    def pending_urls(self, root_url: str) -> Iterator[str]:
+        """The files in the hidden directories below a directory, which may not exist."""
 
-    def _remove(self, pending_url: str) -> None:
+    @abstractmethod
+    def remove(self, pending_url: str) -> None:
         """Remove a file in a hidden directory, and the directory if it is empty; a missing file is no error."""
-        raise NotImplementedError
 
     def sync_names(self, urls: Iterable[str]) -> None:
         """Make published, replaced or removed names survive a power loss, where that takes a further step.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from typing_extensions import Buffer, override
 
@@ -22,7 +22,6 @@ from dagflow.storage.pending import (
     PendingFiles,
     PendingWriter,
     conflict,
-    is_earlier_tag,
     lost_output,
 )
 from dagflow.storage.roots import Roots
@@ -209,27 +208,12 @@ class SqlitePendingFiles(PendingFiles):
         return found is not None and len(found[0]) == pending.size_bytes
 
     @override
-    def discard(self, pending: PendingFile) -> None:
-        self._database.remove([pending.pending_url])
+    def pending_urls(self, root_url: str) -> Iterator[str]:
+        return (url for url in self._database.below(root_url) if name_of(parent(parent(url))) == PENDING_DIRECTORY)
 
     @override
-    def sweep(
-        self,
-        root_url: str,
-        *,
-        owner: str,
-        before_epoch: int,
-        require_right: Callable[[], None],
-        keep: Collection[str] = (),
-    ) -> int:
-        dead = [
-            url
-            for url in self._database.below(root_url)
-            if name_of(parent(parent(url))) == PENDING_DIRECTORY
-            and is_earlier_tag(name_of(parent(url)), owner, before_epoch)
-            and url not in keep
-        ]
-        return self._database.remove(dead)
+    def remove(self, pending_url: str) -> None:
+        self._database.remove([pending_url])
 
     def _require_published(self, pending: PendingFile) -> None:
         if not self.is_whole(pending):

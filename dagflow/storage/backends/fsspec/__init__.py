@@ -132,14 +132,14 @@ class FsspecPendingFiles(PendingFiles):
             return bool(filesystem.exists(target) and filesystem.size(target) == pending.size_bytes)
 
     @override
-    def _remove(self, pending_url: str) -> None:
+    def remove(self, pending_url: str) -> None:
         filesystem, path = self._client.locate(pending_url)
         with self._client.translated(pending_url, "discard"), contextlib.suppress(FileNotFoundError):
             filesystem.rm_file(path)
         _remove_empty(filesystem, path)
 
     @override
-    def _pending_urls(self, root_url: str) -> Iterator[str]:
+    def pending_urls(self, root_url: str) -> Iterator[str]:
         filesystem, root = self._client.locate(root_url)
         with self._client.translated(root_url, "sweep"):
             waiting = [root_url] if filesystem.isdir(root) else []

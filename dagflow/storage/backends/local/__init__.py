@@ -350,13 +350,13 @@ class LocalPendingFiles(PendingFiles):
                 return os.path.exists(pending.final_url) and _is_published(pending)
 
     @override
-    def _remove(self, pending_url: str) -> None:
+    def remove(self, pending_url: str) -> None:
         with translated(pending_url, "discard"), contextlib.suppress(*_GONE):
             os.unlink(pending_url)
         _remove_empty(pending_url)
 
     @override
-    def _pending_urls(self, root_url: str) -> Iterator[str]:
+    def pending_urls(self, root_url: str) -> Iterator[str]:
         waiting = [root_url]
         while waiting:
             directory = waiting.pop()

@@ -231,12 +231,12 @@ class S3PendingFiles(PendingFiles):
         return swept + sum(future.result() for future in ended)
 
     @override
-    def _remove(self, pending_url: str) -> None:
+    def remove(self, pending_url: str) -> None:
         held = self._client.location(pending_url)
         held.call("delete_object", "discard", Key=held.key)
 
     @override
-    def _pending_urls(self, root_url: str) -> Iterator[str]:
+    def pending_urls(self, root_url: str) -> Iterator[str]:
         location = self._client.location(root_url)
         for page in location.list("list held files", Prefix=f"{location.prefix}{PENDING_DIRECTORY}/"):
             yield from (join(root_url, entry["Key"][len(location.prefix) :]) for entry in page.get("Contents", ()))
