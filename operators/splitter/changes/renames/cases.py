@@ -5,10 +5,13 @@ The rows are tried from top to bottom, and the first that fits decides. docs/fol
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal
+
+logger = logging.getLogger(__name__)
 
 
 class Continuing(Enum):
@@ -92,4 +95,7 @@ NAME_CASES: Sequence[RotationCase] = (
 
 
 def decide(cases: Sequence[RotationCase], facts: object) -> Continuing:
-    return next(case.answer for case in cases if case.fits(facts))
+    """The answer of the first row that fits, which the log names at the level DEBUG."""
+    case = next(case for case in cases if case.fits(facts))
+    logger.debug("%s: the file %s, because %s %s", facts, case.answer.value, case.because, case.facts)
+    return case.answer

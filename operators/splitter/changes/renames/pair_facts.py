@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
@@ -111,6 +112,10 @@ class Pair:
         self.same_inode = same_inode
         self.is_copy = False
         self._known = known
+
+    def __str__(self) -> str:
+        version, size = os.fsdecode(self.version.path), self.version.entry.size_bytes
+        return f"{os.fsdecode(self.file.path)} and the {size} bytes that were taken of {version}"
 
     @cached_property
     def _own(self) -> list[IndexEntry]:
@@ -242,6 +247,9 @@ class OwnName:
     def __init__(self, file: FoundFile, known: KnownVersions) -> None:
         self._file = file
         self._known = known
+
+    def __str__(self) -> str:
+        return f"{os.fsdecode(self._file.path)} and no version"
 
     @property
     def is_there(self) -> bool:

@@ -86,5 +86,5 @@ def _value_text(value: object) -> str:
 
 @TABLES
 def test_the_docs_have_the_table(cases: Sequence[RotationCase], kind: type) -> None:
-    """Row by row; to renew it, print as_markdown()."""
+    """Row by row; docs/contributing.md says how to print it."""
     assert as_markdown(cases) in Path("docs/following.md").read_text()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -214,3 +215,22 @@ def test_of_logs_that_begin_alike_the_oldest_goes_on(tmp_path: Path) -> None:
     found += splitter.scan(12)
     splitter.close()
     assert sorted(found) == [b"1", b"2", b"3", b"4", b"h", b"h", b"h"]
+
+
+def test_the_log_says_which_rows_have_decided(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """With the file and the version, so that a wrong decision is found in the table of cases."""
+    log = write(tmp_path / "in" / "app.log", b"1\n")
+    splitter = RestartableSplitter(tmp_path)
+    found = splitter.scan()
+    rename(log)
+    write(log, b"2\n")
+    with caplog.at_level(logging.DEBUG, "operators.splitter.changes.renames"):
+        found += splitter.scan()
+    splitter.close()
+    assert found == [b"1", b"2"]
+    assert sorted(text for text in caplog.messages if ", because " in text) == [
+        f"{log} and no version: the file is a new file, because the file that was taken has another name now "
+        "{'moved_now': True}",
+        f"{log}.1 and the 2 bytes that were taken of {log}: the file continues the version, because it was renamed "
+        "{'same_inode': True}",
+    ]
