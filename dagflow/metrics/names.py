@@ -42,6 +42,8 @@ RESUMED_BYTES = "resumed_bytes"
 CLEANED = "cleaned"
 # Input files that should have been removed or archived, but stayed, or were gone or renamed by then.
 CLEANED_NOT = "not_cleaned"
+# Files that were replaced or truncated after they had been read, and are read as new: the app does not say what to do.
+REREAD = "files_reread"
 # Files and directories that scans passed over because of their names, counted in each scan.
 IGNORED = "ignored"
 # Files that scans left for later, as they were not complete, or not known to be new or moved; counted in each scan.

@@ -39,7 +39,7 @@ def concerns_of(
         counts: The counters of each operator.
         has_no_input: Whether neither the run nor an earlier one has found a file.
         lost: What targets no longer have, in words.
-        left_out: How many ranges of the input were left out, in all runs.
+        left_out: How many ranges of the input all runs together have left out.
     """
 
     def total(name: str) -> int:
@@ -58,14 +58,15 @@ def concerns_of(
         yield from _rescued(operator, own)
     for text in lost:
         yield Concern("lost", text)
-    if replaced := total(names.changed("replaced")):
+    if reread := total(names.REREAD):
         yield Concern(
             "replaced",
-            f"{replaced:,} {'file has' if replaced == 1 else 'files have'} another content than earlier runs have "
-            "read: what was published of the earlier content stays, beside the new one; to be asked before, set "
-            "on_change: {replaced: fail} on the splitter",
+            f"{reread:,} {'file was' if reread == 1 else 'files were'} replaced or truncated after earlier runs had read "
+            "them, and read again: what was published of them stays, beside the new records; say on the splitter what "
+            "to do, as in on_change: {replaced: fail, truncated: fail}; other choices are ignore, and reread",
         )
-    if left_out:
+    # What earlier runs have left out was their concern; what is read by now is none.
+    if left_out and (total(names.SKIPPED) or total(names.VANISHED)):
         yield Concern("left_out", f"{left_out:,} ranges of the input are left out, in all runs")
 
 

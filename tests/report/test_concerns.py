@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+from dagflow.journal.saved_state import LeftOut
 from dagflow.metrics import names
 from dagflow.report.concerns import EXIT_CODES
 from dagflow.report.snapshot import OperatorFigures, RunSnapshot
@@ -42,10 +43,17 @@ def test_each_value_that_is_rescued_is_said_once() -> None:
 
 def test_concerns_are_in_the_order_of_their_exit_codes() -> None:
     """The first one is that of a strict run."""
-    run = replace(counted(RUN, rescued_values=1, files_replaced=2), lost=("the table is gone",))
+    run = replace(counted(RUN, rescued_values=1, files_reread=2), lost=("the table is gone",))
     assert names_of(run) == ["rescued", "lost", "replaced"]
     assert list(EXIT_CODES.values()) == sorted(EXIT_CODES.values())
     assert run.to_json()["concerns"][1] == {"name": "lost", "text": "the table is gone"}
+
+
+def test_what_is_left_out_is_a_concern_of_the_run_that_left_it_out() -> None:
+    """Until it is read."""
+    listed = replace(RUN, left_out=LeftOut(2))
+    assert names_of(counted(listed, vanished=1)) == names_of(counted(listed, skipped=1)) == ["left_out"]
+    assert names_of(listed) == names_of(counted(RUN, vanished=1)) == []
 
 
 def test_the_documented_exit_codes_are_these() -> None:

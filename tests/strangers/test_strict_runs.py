@@ -65,14 +65,39 @@ def test_a_table_that_was_removed_by_hand_is_said(folder: Path) -> None:
     )
 
 
-def test_a_file_with_another_content_is_said(folder: Path) -> None:
-    """Its earlier rows stay."""
+@pytest.mark.parametrize(
+    ("value", "on_change", "code"),
+    [
+        ("3", "", 13),
+        ("3", "replaced: fail", 1),
+        ("3", "replaced: ignore", 0),
+        ("3", "replaced: reread", 0),
+        ("", "replaced: reread", 13),
+        ("", "truncated: reread", 0),
+    ],
+)
+def test_a_file_that_is_read_again_is_said_unless_the_app_asks_for_it(
+    folder: Path, value: str, on_change: str, code: int
+) -> None:
+    """Its earlier rows stay. Each choice that the message names is followed, and is no concern."""
     (folder / "in" / "1.csv").write_text("id,v\n1,2\n")
     assert run().exit_code == 0
-    (folder / "in" / "new").write_text("id,v\n1,3\n")
-    (folder / "in" / "new").replace(folder / "in" / "1.csv")
+    (folder / "in" / "1.csv").write_text(f"id,v\n1,{value}\n")
+    (folder / "app.yaml").write_text(APP.replace("in\n", f"in\n    on_change: {{{on_change}}}\n"))
     done = run("--strict")
-    assert done.exit_code == 13 and "1 file has another content" in done.output
+    assert done.exit_code == code
+    assert ("1 file was replaced or truncated" in done.output) == (code == 13)
+
+
+def test_input_that_an_earlier_run_has_left_out_is_no_concern_of_a_later_one(folder: Path) -> None:
+    """The summary of each run lists it; a strict run does not end with its code for ever."""
+    (folder / "app.yaml").write_text(APP.replace("v: int64}}", "v: int64}}\n    on_error: skip"))
+    (folder / "in" / "1.csv.gz").write_bytes(b"\x1f\x8b\x08 no gzip")
+    assert run("--strict").exit_code == 14
+    (folder / "in" / "2.csv").write_text("id,v\n1,2\n")
+    for _ in range(2):
+        done = run("--strict")
+        assert done.exit_code == 0 and "1.csv.gz" in done.output
 
 
 def test_csv_over_lines_of_json_names_the_format(folder: Path) -> None:

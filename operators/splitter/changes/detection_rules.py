@@ -312,6 +312,8 @@ class ChangedFiles:
                 url=url,
                 hint=self._on_change.remedy(change),
             )
+        if action == "reread" and entry.read_until and change not in self._on_change.model_fields_set:
+            self._counters[names.REREAD] += 1
         return replace(files, start=0, is_noted=action == "ignore")
 
     def rest(self, files: ListedFiles, name: bytes, entry: IndexEntry, *, is_content: bool = False) -> ListedFiles:
