@@ -46,6 +46,9 @@ def test_the_needed_packages_are_those_of_dagflow_but_for_the_drivers_own() -> N
     lines = [line for line in config["options"]["install_requires"].splitlines() if line and "#" not in line]
     required = dict(re.split(r" *[>=]+", line.partition(",")[0], maxsplit=1) for line in lines)
     assert {name: version for name, version in required.items() if name not in DRIVERS_OWN} == NEEDED
+    page = (Path(__file__).parents[2] / "docs" / "cluster.md").read_text("utf-8")
+    for shown in re.findall(r"^\| packages \| ([^;]*)|^pip install --target deps (.*)", page, re.MULTILINE):
+        assert {*NEEDED} - {"typing_extensions"} <= {*re.split("[, ]+", "".join(shown))}
 
 
 def test_no_task_imports_what_only_the_driver_needs() -> None:
