@@ -11,10 +11,11 @@ import pytest
 from click.testing import CliRunner
 
 from dagflow.cli.main import command_line
+from dagflow.cli.scaffold.plugin_text import plugin_files
 from tests.nightly import by_day
 
 ENTRY_POINTS = """[dagflow.formats]
-acme-logs = acme_logs.record_format:AcmeLogsFormat
+acme-logs = acme_logs.record_format:AcmeLogs
 broken = acme_logs.nothing:Format
 [dagflow.operators]
 AcmeLogsFilter = acme_logs.operator:AcmeLogsFilter
@@ -55,6 +56,12 @@ def started(package: Path, *command: str, app: str = APP) -> subprocess.Complete
     return subprocess.run(
         [sys.executable, "-m", *command], cwd=package, env=environment, capture_output=True, text=True, timeout=120
     )
+
+
+def test_the_format_of_the_template_is_that_of_the_walkthrough() -> None:
+    """Which the page shows, and whose suite runs."""
+    walkthrough = Path(__file__).parent / "visitors" / "pairs_format.py"
+    assert dict(plugin_files("pairs"))["pairs/record_format.py"] == walkthrough.read_text("utf-8")
 
 
 def test_the_template_passes_its_own_tests(package: Path) -> None:

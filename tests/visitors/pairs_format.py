@@ -18,7 +18,7 @@ class Pairs(RecordFormat):
     name: ClassVar[str] = "pairs"
 
     def read(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
-        """Yield a batch for each pair that begins in the block."""
+        """Yield the records that begin in the block, each whole, wherever the block ends."""
         buffer = bytearray(2)
         first = block.start + block.start % 2
         for offset in range(first, min(block.end, source.size_bytes), 2):
@@ -26,5 +26,5 @@ class Pairs(RecordFormat):
             yield frame_one(bytes(buffer[:count]), b"", block, offset)
 
     def complete_end(self, source: ByteSource) -> int:
-        """The end of the last pair: half of one waits until the file has grown."""
+        """The end of the last whole record: half of one waits until the file has grown."""
         return source.size_bytes - source.size_bytes % 2

@@ -124,7 +124,7 @@ def _write_plugin(folder: Path, name: str) -> int:
     for file, text in plugin_files(name):
         _write(folder, file, text)
     output.result(f"{folder}: a package with the format {name} and an operator")
-    output.note(f"next: cd {shlex.quote(str(folder))} && pip install -e . && python -m pytest")
+    output.note(f"next: cd {shlex.quote(str(folder))} && pip install -e '.[test]' && python -m pytest")
     return 0
 
 

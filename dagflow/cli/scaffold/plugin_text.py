@@ -16,6 +16,9 @@ description = "A record format and an operator for dagflow"
 requires-python = ">=3.11"
 dependencies = ["dagflow"]
 
+[project.optional-dependencies]
+test = ["hypothesis", "pytest"]
+
 # What apps may name: `format: {name}` of a BlockReader, and `class: {operator}`.
 # The other groups are dagflow.sink_formats, dagflow.targets (kinds of tables) and dagflow.stores (URL schemes).
 [project.entry-points."dagflow.formats"]
@@ -26,7 +29,7 @@ dependencies = ["dagflow"]
 """
 
 _FORMAT = '''\
-"""A record format: every two bytes are a record. Change it into yours."""
+"""A record format of one's own: every two bytes are a record."""
 
 from __future__ import annotations
 
@@ -46,7 +49,7 @@ class {format}(RecordFormat):
     name: ClassVar[str] = "{name}"
 
     def read(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
-        """Yield the records whose first byte lies in the block, each whole, wherever the block ends."""
+        """Yield the records that begin in the block, each whole, wherever the block ends."""
         buffer = bytearray(2)
         first = block.start + block.start % 2
         for offset in range(first, min(block.end, source.size_bytes), 2):
@@ -54,12 +57,12 @@ class {format}(RecordFormat):
             yield frame_one(bytes(buffer[:count]), b"", block, offset)
 
     def complete_end(self, source: ByteSource) -> int:
-        """The end of the last record that is complete: what is behind it waits until the file has grown."""
+        """The end of the last whole record: half of one waits until the file has grown."""
         return source.size_bytes - source.size_bytes % 2
 '''
 
 _OPERATOR = '''\
-"""An operator: it passes on the records that are at least so long. Change it into yours."""
+"""An operator of one's own: it passes on the records that are at least so long."""
 
 from __future__ import annotations
 
@@ -117,7 +120,7 @@ def plugin_files(name: str) -> Iterator[tuple[str, str]]:
     """
     module = name.replace("-", "_").lower()
     word = "".join(part.capitalize() for part in module.split("_"))
-    names = {"name": name, "module": module, "format": f"{word}Format", "operator": f"{word}Filter"}
+    names = {"name": name, "module": module, "format": word, "operator": f"{word}Filter"}
     yield "pyproject.toml", _PROJECT.format(**names)
     yield f"{module}/__init__.py", ""
     yield f"{module}/record_format.py", _FORMAT.format(**names)
