@@ -2,10 +2,11 @@
 
 A block with a title is a file: ```` ```yaml title="app.yaml" ````. A block of `console` is a session: each line that
 begins with `$ ` is a command, and the lines below it are what the command prints. `...` stands for any text in a line,
-and on a line of its own for any lines. A command without lines below it may print anything. Each command must succeed.
-Other blocks are text.
+and on a line of its own for any lines. A command without lines below it may print anything. Each command must succeed,
+and each part of a pipe. Other blocks are text.
 
-On a page of recipes, each second heading begins a directory of its own; elsewhere the whole page shares one.
+On a page of recipes, each second heading begins a directory of its own; elsewhere the whole page shares one. A page is
+refused where something on it looks like one of these and is none, so that nothing stays untried by mistake.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
-FENCE = re.compile(r'^```(\w+)(?: title="([^"]+)")?[^\n]*\n(.*?)^```$', re.DOTALL | re.MULTILINE)
-COMMAND = re.compile(r"^\$ (.*(?:\\\n.*)*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
+FENCE = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.DOTALL | re.MULTILINE)
+COMMAND = re.compile(r"^\$ (.*(?:\\\n.*)*)\n((?:(?!\$).*\n)*)", re.MULTILINE)
+UNTRIED = {"bash", "csv", "ini", "python", "text", "yaml"}
+"""Languages of blocks that are text, if they have no title."""
 LIMIT_S = 180
 
 
@@ -49,20 +52,31 @@ class Recipe:
 
 
 def recipes(page: Path, is_cookbook: bool) -> list[Recipe]:
-    """The recipes of a page that have commands."""
+    """The recipes of a page that have commands.
+
+    Raises:
+        ValueError: A block or a command is not understood, or files are written that no command uses.
+    """
     text = page.read_text(encoding="utf-8")
     parts = re.split(r"^(?=## )", text, flags=re.MULTILINE) if is_cookbook else [text]
     whole = [Recipe(part.splitlines()[0].lstrip("# "), _steps(part)) for part in parts]
-    return [recipe for recipe in whole if any(isinstance(step, Command) for step in recipe.steps)]
+    for recipe in whole:
+        if recipe.steps and not isinstance(recipe.steps[-1], Command):
+            raise ValueError(f"{page.name}: no command follows the last file of '{recipe.title}'")
+    return [recipe for recipe in whole if recipe.steps]
 
 
 def _steps(text: str) -> list[File | Command]:
+    if "```" in (rest := FENCE.sub("", text)):
+        raise ValueError(f"no block: {rest[rest.index('```') :][:100]!r}")
     steps: list[File | Command] = []
     for language, path, content in FENCE.findall(text):
         if path:
             steps.append(File(path, content))
-        elif language == "console":
+        elif language == "console" and content and not COMMAND.sub("", content):
             steps += [Command(line, shown.splitlines()) for line, shown in COMMAND.findall(content)]
+        elif language not in UNTRIED or re.search("^steps:", content, re.MULTILINE):
+            raise ValueError(f"neither a file nor a session nor text: {language} {content[:100]!r}")
     return steps
 
 
@@ -70,7 +84,7 @@ def follow(recipe: Recipe, directory: Path) -> list[str]:
     """Do what a recipe says, and return what is not as it shows: the command, what it printed, and its exit code."""
     for name in ("data", "apps"):
         (directory / name).symlink_to(ROOT / name)
-    script = []
+    script = ["set -o pipefail"]
     for number, step in enumerate(recipe.steps):
         if isinstance(step, File):
             (directory / f".file{number}").write_text(step.text, encoding="utf-8")

@@ -96,9 +96,9 @@ def test_other_text_between_fields_is_refused_and_read_by_the_advice(option: str
 def test_a_killed_preview_leaves_nothing_for_ever(tmp_path: Path) -> None:
     """The next one removes what it has left."""
     (tmp_path / "slow.py").write_text(
-        "import time\nfrom dagflow import InputPort, Operator, OutputPort\n\n\nclass Slow(Operator):\n"
+        "import signal\nfrom dagflow import InputPort, Operator, OutputPort\n\n\nclass Slow(Operator):\n"
         "    input = InputPort()\n    output = OutputPort()\n\n    @input.batch\n    def take(self, batch):\n"
-        "        print('here', flush=True)\n        time.sleep(60)\n"
+        "        print('here', flush=True)\n        signal.pause()\n"
     )
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a").write_text("a\n")
