@@ -52,7 +52,7 @@ def test_a_page_that_would_not_be_tried_as_it_looks_is_refused(text: str, tmp_pa
     """Its mistake would make it pass."""
     page = tmp_path / "page.md"
     page.write_text(f"# a\n{text}")
-    with pytest.raises(ValueError, match="no block|neither a file|no command"):
+    with pytest.raises(ValueError, match=r"no block|neither a file|no command"):
         recipes(page, is_cookbook=True)
 
 
