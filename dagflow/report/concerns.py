@@ -62,8 +62,8 @@ def concerns_of(
         yield Concern(
             "replaced",
             f"{reread:,} {'file was' if reread == 1 else 'files were'} replaced or truncated after earlier runs had "
-            "read them, and read again: what was published of them stays, beside the new records; say on the splitter what "
-            "to do, as in on_change: {replaced: fail, truncated: fail}; other choices are ignore, and reread",
+            "read them, and read again: what was published of them stays, beside the new records; say on the splitter "
+            "what to do, as in on_change: {replaced: fail, truncated: fail}; other choices are ignore, and reread",
         )
     # What earlier runs have left out was their concern; what is read by now is none.
     if left_out and (total(names.SKIPPED) or total(names.VANISHED)):
