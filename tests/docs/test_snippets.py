@@ -70,6 +70,6 @@ def test_a_page_that_would_not_be_tried_as_it_looks_is_refused(text: str, tmp_pa
         ("false | cat", ["..."], False),
     ],
 )
-def test_what_is_not_as_shown_is_told(line: str, shown: list[str], is_as_shown: bool, tmp_path: Path) -> None:
+def test_output_that_is_not_as_shown_fails(line: str, shown: list[str], is_as_shown: bool, tmp_path: Path) -> None:
     """A line too many or too few, other text, or a command that fails, also in a pipe."""
     assert (follow(Recipe("a", [Command(line, shown)]), tmp_path) == []) == is_as_shown

@@ -89,7 +89,7 @@ def test_a_file_that_is_read_again_is_said_unless_the_app_asks_for_it(
     assert ("1 file was replaced or truncated" in done.output) == (code == 13)
 
 
-def test_input_that_an_earlier_run_has_left_out_is_no_concern_of_a_later_one(folder: Path) -> None:
+def test_input_left_out_by_an_earlier_run_is_no_concern(folder: Path) -> None:
     """The summary of each run lists it; a strict run does not end with its code for ever."""
     (folder / "app.yaml").write_text(APP.replace("v: int64}}", "v: int64}}\n    on_error: skip"))
     (folder / "in" / "1.csv.gz").write_bytes(b"\x1f\x8b\x08 no gzip")
