@@ -86,8 +86,11 @@ def _rows_of_file(path: str, reader: str) -> list[Record]:
 
 
 def values_of(row: Record) -> Record:
-    """All values of a record, rescued ones and rescued parts of values included."""
-    values: Record = plain(row)
+    """All values of a record, rescued ones and rescued parts of values included.
+
+    pyiceberg shows null as [] in a column of lists of structs, so that is none to join with a rescued value.
+    """
+    values: Record = without_nulls(plain(row))
     rescued = rescued_values(values.pop("_rescued", "{}"))
     names = [*values, *rescued]
     found: Record = without_nulls({name: joined(values.get(name), rescued.get(name)) for name in names})
