@@ -268,6 +268,19 @@ def test_a_lost_connection_is_said(site: Site, browser: Any) -> None:
     context.close()
 
 
+def test_a_screen_is_drawn_without_the_list_of_apps(site: Site, browser: Any) -> None:
+    """It has what it needs, also when the connection is lost before the list has come."""
+    context = browser.new_context()
+    page = context.new_page()
+    page.route("**/api/v1/apps", lambda route: route.abort())
+    show(page, site.address("finished", "windows"))
+    page.wait_for_selector("a.row")
+    show(page, site.address(""))
+    page.wait_for_selector("[role=alert]")
+    assert "The server does not answer" in page.locator("main").inner_text()
+    context.close()
+
+
 SET_HIDDEN = """(hidden) => {
     Object.defineProperty(document, "hidden", { configurable: true, get: () => hidden });
     document.dispatchEvent(new Event("visibilitychange"));

@@ -1,6 +1,6 @@
 /** The page: finds the screen of the address, and draws it in its frame. */
 import { Shell } from "./components/shell.js";
-import { Empty, Failure } from "./components/notice.js";
+import { Empty } from "./components/notice.js";
 import { useResource } from "./lib/api.js";
 import { visible } from "./lib/format.js";
 import { html, render, useEffect, useRef } from "./lib/html.js";
@@ -46,7 +46,6 @@ function Page() {
 function Content({ route, apps, theme }) {
   const Screen = SCREENS[route.screen];
   const app = apps.data?.apps.find((each) => each.id === route.app);
-  if (apps.error && !apps.data) return html`<main class="main" id="main" tabindex="-1"><${Failure} error=${apps.error} retry=${apps.reload} /></main>`;
   if (!Screen || (route.app && apps.data && !app)) {
     return html`<main class="main" id="main" tabindex="-1">
       <${Empty} title="There is no such page">The address names an app or a screen that is not here. <a href="#/">Go to the fleet</a>.<//>
