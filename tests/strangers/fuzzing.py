@@ -11,13 +11,17 @@ SECONDS = "DAGFLOW_FUZZ_SECONDS"
 
 
 def seeds(few: int) -> Iterator[int]:
-    """Yield the seeds of the cases of one fuzzer; a failing test prints the seed in its message.
+    """Yield the seeds of the cases of one fuzzer, and print them: the last one printed is that of the case that fails.
 
     Yields 0 to `few` - 1. If DAGFLOW_FUZZ_SECONDS is set, yields new random seeds until that time is over.
     """
     if SECONDS not in os.environ:
-        yield from range(few)
+        for seed in range(few):
+            print(f"{seed=}")
+            yield seed
         return
     end_s = time.monotonic() + float(os.environ[SECONDS])
     while time.monotonic() < end_s:
-        yield secrets.randbits(48)
+        seed = secrets.randbits(48)
+        print(f"{seed=}")
+        yield seed
