@@ -129,12 +129,8 @@ class FaultyTarget(Target):
     """
 
     name = _passed_on("name")
-    decide = _passed_on("decide")
-    check = _passed_on("check")
-    why_not_replayed = _passed_on("why_not_replayed")
-    why_no_late_records = _passed_on("why_no_late_records")
-    rows = _passed_on("rows")
-    sync = _passed_on("sync")
+    # Also what has a body in Target, which would be missed without an error.
+    vars().update((name, _passed_on(name)) for name in dir(Target) if name[0] != "_" and name != "open")
 
     def __init__(self, inner: Target, faults: CrashPoint) -> None:
         self._inner = inner

@@ -118,6 +118,33 @@ class TargetState(ABC):
         """
 
 
+class UnversionedState(TargetState):
+    """A target at one moment that has no versions of its own: the newest window stands for one.
+
+    Args:
+        marker: The newest window of the writer, as it was read.
+        decision: The decision about it.
+    """
+
+    def __init__(self, marker: int, decision: str | None) -> None:
+        self._marker = marker
+        self._decision = decision
+
+    @property
+    def marker(self) -> int:
+        """The newest window."""
+        return self._marker
+
+    @property
+    def version(self) -> str:
+        """The newest window, in words."""
+        return f"window {self._marker}" if self._marker else ""
+
+    def decision(self) -> str | None:
+        """The decision about it."""
+        return self._decision
+
+
 class ReplayableState(TargetState):
     """A target at one moment in which files can be replaced by others."""
 
@@ -179,6 +206,7 @@ class FileTarget(ABC):
         """Called before a window's intent is written: refuse files that no transaction would take.
 
         Raises:
+            StorageError: The target does not answer, or refuses; the driver tries again some times.
             DagflowError: The window must not be committed, and the message says why; nothing of it is visible anywhere.
         """
 
@@ -223,6 +251,15 @@ class Target(FileTarget):
             DagflowError: The target cannot be read.
         """
         return None
+
+    def finish(self, files: Sequence[PendingFile]) -> None:
+        """Called when the target has a window, before that is recorded: remove files that only the transaction needed.
+
+        A window that another driver has added before it died is finished, too; doing it twice does no harm.
+
+        Args:
+            files: The files of the window, of which some may be gone.
+        """
 
     def sync(self) -> None:
         """Called after a window was added if the app has durability: power: make it survive a power loss.

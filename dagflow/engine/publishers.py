@@ -29,6 +29,7 @@ from dagflow.storage.publishing import discard_all_rivals, publish_all, publish_
 logger = logging.getLogger(__name__)
 
 State = TypeVar("State", bound=TargetState)
+T = TypeVar("T")
 
 ATTEMPTS = 7
 FIRST_PAUSE_S = 0.05
@@ -44,14 +45,6 @@ def _digest_of_names(files: Iterable[PendingFile]) -> str:
     """Identifies the decision about a window: its files have names that no other attempt gives."""
     names = "\n".join(sorted(name_of(file.final_url) for file in files))
     return hashlib.sha256(names.encode()).hexdigest()[:16]
-
-
-def _takes(target: FileTarget, files: Sequence[PendingFile]) -> bool:
-    try:
-        target.check(files)
-    except DagflowError:
-        return False
-    return True
 
 
 class Publisher:
@@ -93,7 +86,28 @@ class Publisher:
         """Refuse files that could not be published; called before their window's intent is written."""
         for target in self._targets.values():
             # Files that it does not take any more are made to fit it when they are merged, and say nothing of these.
-            target.check([*waiting, *files] if waiting and _takes(target, waiting) else files)
+            self._check(target, [*waiting, *files] if waiting and self._takes(target, waiting) else files)
+
+    def _takes(self, target: FileTarget, files: Sequence[PendingFile]) -> bool:
+        try:
+            self._check(target, files)
+        except DagflowError:
+            return False
+        return True
+
+    def _check(self, target: FileTarget, files: Sequence[PendingFile]) -> None:
+        self._patiently(target, lambda: target.check(files))
+
+    def _patiently(self, target: FileTarget, ask: Callable[[], T]) -> T:
+        """Ask a target again that does not answer."""
+        for attempt in range(ATTEMPTS):
+            try:
+                return ask()
+            except StorageError as error:
+                logger.info("target is asked again target=%s error=%s", target.name, error)
+            time.sleep(FIRST_PAUSE_S * 2.0**attempt)
+            self._journal.check_epoch()
+        return ask()
 
     def taken(self, window_id: int) -> list[PendingFile] | None:
         """The files of a repaired window that the target has by an earlier decision; None where it has none."""
@@ -144,7 +158,7 @@ class TargetPublisher(Publisher):
 
     def state(self) -> TargetState:
         """The target as it is now; tried again where it does not answer."""
-        state = self._opened()
+        state = self._patiently(self.target, self._open)
         # A target may have a window whose decision was taken back because files of another target were lost.
         newest = max(self._journal.state.last_committed, *self._journal.state.repaired, 0)
         if state.marker > newest:
@@ -172,16 +186,6 @@ class TargetPublisher(Publisher):
             url=redacted(self._journal.url),
             hint="continue with the newest checkpoint",
         )
-
-    def _opened(self) -> TargetState:
-        for attempt in range(ATTEMPTS):
-            try:
-                return self._open()
-            except StorageError as error:
-                logger.info("target is opened again target=%s error=%s", self.target.name, error)
-            time.sleep(FIRST_PAUSE_S * 2.0**attempt)
-            self._journal.check_epoch()
-        return self._open()
 
     def _open(self) -> TargetState:
         with located(self.operator, self.target.open):
@@ -233,7 +237,7 @@ class TargetPublisher(Publisher):
         if not files and not has_window(self.state()):
             self._move(window_id, files)
             return ""  # the window adds nothing any more, and a target has no windows without files
-        return self._transact(
+        version = self._transact(
             f"window {window_id}",
             self.state,
             has_window,
@@ -241,6 +245,8 @@ class TargetPublisher(Publisher):
             lambda: self._move(window_id, files),
             add,
         )
+        self.target.finish(files)
+        return version
 
     def has_replay(self, number: int) -> bool:
         return self._replayable_state().replays >= number

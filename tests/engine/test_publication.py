@@ -25,7 +25,19 @@ from dagflow.storage.context import StorageContext
 from dagflow.testing.faults import InjectedCrash
 from tests.engine.dags import dag
 from tests.engine.sample_app import TextSource, words
-from tests.engine.table_app import EDGES, TABLES, TEXTS, FaultyTable, app, changed_by_others, rows, with_faults, work
+from tests.engine.table_app import (
+    EDGES,
+    TABLES,
+    TEXTS,
+    UPSERTING,
+    FaultyTable,
+    FaultyWriter,
+    app,
+    changed_by_others,
+    rows,
+    with_faults,
+    work,
+)
 from tests.execution.sample_operators import SampleWords
 from tests.faulty import Faults, FaultyTarget, InjectedPause, Moment
 from tests.nightly import by_day
@@ -199,10 +211,34 @@ def test_files_that_a_target_has_taken_may_be_gone(monkeypatch: pytest.MonkeyPat
     with_faults(monkeypatch, Faults(2, "after"))
     with contextlib.suppress(InjectedCrash):
         work(app(tmp_path, TEXTS))
-    assert not list((tmp_path / "db.files").glob("[!.]*"))
+    for path in (tmp_path / "db.files").glob("[!.]*"):
+        path.unlink()
     with_faults(monkeypatch, Faults())
     work(app(tmp_path, TEXTS))
     assert rows(tmp_path / "db") == words(TEXTS)
+
+
+def sqlite_app(root: Path, texts: list[bytes]) -> LogicalPlan:
+    """Texts, words, rows of a table of SQLite."""
+    return app(root, texts, table=FaultyWriter(table=f"sqlite:{root / 'db'}#words", commit={"every_millis": 0}))
+
+
+@pytest.mark.parametrize("make_app", [app, sqlite_app, *UPSERTING.values()])
+def test_files_that_only_a_transaction_needed_are_removed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, make_app: Callable[[Path, list[bytes]], LogicalPlan]
+) -> None:
+    """Also those of a driver that died when it had made the transaction."""
+    with_faults(monkeypatch, Faults(1, "after"))
+    with pytest.raises(InjectedCrash):
+        work(make_app(tmp_path, TEXTS))
+
+    def files() -> list[Path]:
+        return [*tmp_path.rglob("part-????????-?????-*"), *(tmp_path / "db.files").glob("[!.]*")]
+
+    assert files()
+    with_faults(monkeypatch, Faults())
+    work(make_app(tmp_path, TEXTS))
+    assert files() == []
 
 
 def files_left_of_a_lost_window(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Path]:
@@ -331,6 +367,24 @@ def test_a_replay_into_a_target_is_refused(tmp_path: Path) -> None:
     other = FaultyTable(database=str(tmp_path / "other"))
     work(app(tmp_path, TEXTS, table=other), RunOptions(fresh=True))
     assert rows(tmp_path / "other") == rows(tmp_path / "db") == words(TEXTS)
+
+
+def test_a_target_that_does_not_answer_is_checked_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As it is opened again: nothing is known of the window yet."""
+    calls = []
+
+    class Silent(FaultyTarget):
+        def check(self, files: object) -> None:
+            calls.append(files)
+            if len(calls) < 3:
+                raise StorageError("no answer", url="faulty")
+
+    def silent(self: FaultyTable, storage: StorageContext) -> Target:
+        return Silent(SqliteTable.transaction_target(self, storage), Faults())
+
+    monkeypatch.setattr(FaultyTable, "transaction_target", silent)
+    work(app(tmp_path, TEXTS))
+    assert rows(tmp_path / "db") == words(TEXTS)
 
 
 def test_a_refused_window_is_not_decided(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -6,14 +6,15 @@ import contextlib
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from dagflow import InputPort, Operator, OperatorContext
 from dagflow.api.context import RunPreparation
-from dagflow.api.transactions import DecidedWindow, Target, TargetState, TransactionalSink
+from dagflow.api.transactions import DecidedWindow, Target, TargetState, TransactionalSink, UnversionedState
 from dagflow.errors import StorageError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, join
-from dagflow.storage.pending import FileFacts
+from dagflow.storage.pending import FileFacts, PendingFile
 
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS records (record BLOB)",
@@ -94,35 +95,25 @@ class SqliteTarget(Target):
         with self.transaction() as connection:
             return SqliteState(self, writer, *marker_in(connection, writer))
 
+    def finish(self, files: Sequence[PendingFile]) -> None:
+        """Remove files whose records are in the database."""
+        for file in files:
+            Path(file.final_url).unlink(missing_ok=True)
 
-class SqliteState(TargetState):
+
+class SqliteState(UnversionedState):
     """The marker of a writer at one moment."""
 
-    def __init__(self, target: SqliteTarget, writer: str, window_id: int, decision: str | None) -> None:
+    def __init__(self, target: SqliteTarget, writer: str, marker: int, decision: str | None) -> None:
+        super().__init__(marker, decision)
         self._target = target
         self._writer = writer
-        self._window_id = window_id
-        self._decision = decision
-
-    @property
-    def marker(self) -> int:
-        """The newest window."""
-        return self._window_id
-
-    @property
-    def version(self) -> str:
-        """A database has no versions: the window stands for it."""
-        return f"window {self._window_id}"
-
-    def decision(self) -> str | None:
-        """Which decision about that window it was."""
-        return self._decision
 
     def commit(self, windows: Sequence[DecidedWindow]) -> None:
         """Add the records of all files, unless the marker has moved."""
         paths = [file.final_url for window in windows for file in window.files]
         with self._target.transaction() as connection:
-            if marker_in(connection, self._writer)[0] != self._window_id:
+            if marker_in(connection, self._writer)[0] != self.marker:
                 raise StorageError("another driver has added a window", url=self._target.name)
             for path in paths:
                 with open(path, "rb") as lines:
@@ -130,8 +121,6 @@ class SqliteState(TargetState):
                     connection.executemany("INSERT INTO records VALUES (?)", rows)
             marker = (self._writer, windows[-1].window_id, windows[-1].decision)
             connection.execute("INSERT OR REPLACE INTO markers VALUES (?, ?, ?)", marker)
-        for path in paths:
-            os.unlink(path)  # of a process that dies here a file is left, which does no harm
 
 
 def marker_in(connection: sqlite3.Connection, writer: str) -> tuple[int, str | None]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -26,8 +25,7 @@ class DeltaTable(Table):
     def __init__(self, location: str, partition_by: Sequence[str], **options: Any) -> None:
         super().__init__(absolute(location), partition_by, **options)
         self.require_plain("delta")
-        if importlib.util.find_spec("deltalake") is None:
-            raise ValueError("table: delta needs the package deltalake; install it with: pip install 'dagflow[delta]'")
+        self.require_package("delta", "deltalake")
         if scheme_of(location) not in ("", "s3", "s3a"):
             raise ValueError(f"table: delta takes a directory of a local disk or of S3, not {redacted(location)}")
 

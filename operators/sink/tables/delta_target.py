@@ -62,6 +62,9 @@ class DeltaTarget(TableTarget, Target):
         self._columns = None if handle is None else columns_of(handle)
         return DeltaState(self._log, writer, handle)
 
+    def finish(self, files: Sequence[PendingFile]) -> None:
+        remove(self._log.storage, (file for file in files if facts_of_file(file).keys))
+
     def _newest(self) -> DeltaTable | None:
         # If the entry is another one, the table was removed, or created anew, or restored to an older state.
         if self._handle is None or not self._entry or self._entry != self._log.entry(self._handle.version()):
@@ -164,8 +167,6 @@ class DeltaState(ReplayableState):
                 upsert(handle, rows, keys, properties)
             else:
                 _append(handle, [_add_action(table, file, columns) for file in files], properties)
-        if keys:
-            remove(self._log.storage, files)
 
     def _checked(self, files: Sequence[PendingFile]) -> tuple[pa.Schema, list[str]]:
         """The columns of the table with files that it takes, and those by which it is partitioned."""

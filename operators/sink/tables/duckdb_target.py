@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
 from dagflow.errors import StorageError
-from operators.sink.columns.nested_types import parts_of, table_type, with_types
+from operators.sink.columns.nested_types import parts_of, table_type
 from operators.sink.tables.sql_session import Path, SqlColumn, SqlSession, name_of, quoted
 from operators.sink.tables.sql_table import DuckdbFileTable
 from operators.sink.tables.sql_target import SqlTarget
@@ -38,6 +38,10 @@ _OTHER_TYPE = re.compile(
     r"GEOMETRY|UTINYINT|USMALLINT|UINTEGER|UBIGINT|NULL)\b|\[\d+\]"
 )
 """Types whose values Arrow's types do not tell apart from others, or that have no table type of dagflow."""
+
+
+_OF_TABLE = "database_name = current_database() AND lower(schema_name) = lower(?) AND lower(table_name) = lower(?)"
+"""Rows about a table or a view; case does not count."""
 
 
 class DuckdbFileTarget(SqlTarget):
@@ -77,15 +81,14 @@ class DuckdbSession(SqlSession):
     def columns(self, path: Path) -> list[SqlColumn]:
         schema, table = path if len(path) > 1 else ("main", *path)
         found = self.execute(
-            "SELECT column_name, data_type, is_nullable FROM duckdb_columns() "
-            "WHERE database_name = current_database() AND schema_name = ? AND table_name = ? ORDER BY column_index",
+            f"SELECT column_name, data_type, is_nullable FROM duckdb_columns() WHERE {_OF_TABLE} ORDER BY column_index",
             schema,
             table,
         )
         if not found:
             return []
         computed = self._computed(schema, table)
-        kinds = self._connection.sql(f"SELECT * FROM {name_of(path)} LIMIT 0").to_arrow_table().schema
+        kinds = self.found(f"SELECT * FROM {name_of(path)} LIMIT 0").schema
         return [
             _column(name, sql_type, kinds.field(name).type, not is_nullable, is_computed=name in computed)
             for name, sql_type, is_nullable in found
@@ -93,21 +96,12 @@ class DuckdbSession(SqlSession):
 
     def _computed(self, schema: str, table: str) -> set[str]:
         """Columns that the database computes, which only the text of the table shows."""
-        (text,) = self.execute(
-            "SELECT sql FROM duckdb_tables() "
-            "WHERE database_name = current_database() AND schema_name = ? AND table_name = ?",
-            schema,
-            table,
-        )[0]
-        names = re.findall(r'("(?:[^"]|"")+"|\w+) [^,]*? GENERATED ALWAYS AS', text or "")
+        texts = self.execute(f"SELECT sql FROM duckdb_tables() WHERE {_OF_TABLE}", schema, table)
+        names = re.findall(r'("(?:[^"]|"")+"|\w+) [^,]*? GENERATED ALWAYS AS', str(texts))
         return {name[1:-1].replace('""', '"') if name.startswith('"') else name for name in names}
 
-    def rows(self, path: Path, columns: Sequence[SqlColumn]) -> pa.Table:
-        found = self._connection.sql(f"SELECT * FROM {name_of(path)}").to_arrow_table()
-        kinds = {column.name: column.kind for column in columns if column.kind is not None}
-        return with_types(
-            found, pa.schema([field.with_type(kinds.get(field.name, field.type)) for field in found.schema])
-        )
+    def found(self, query: str) -> pa.Table:
+        return self._connection.sql(query).to_arrow_table()
 
     def sql_type(self, kind: pa.DataType) -> str:
         parts = [self.sql_type(part.type) for part in parts_of(kind)]

@@ -61,7 +61,12 @@ class IcebergTable(Table):
                     "day(x), hour(x), bucket(16, x) and truncate(4, x)"
                 )
         options = _options(catalog or {})
-        _require_packages(options)
+        self.require_package("iceberg", "pyiceberg")
+        if options.get("type") == "sql" and importlib.util.find_spec("sqlalchemy") is None:
+            raise ValueError(
+                "catalog: type sql needs the package sqlalchemy; install it with: "
+                "pip install 'dagflow[iceberg,sql-catalog]'"
+            )
         warehouse = options.get("warehouse", "")
         if scheme_of(warehouse) not in SCHEMES:
             raise ValueError(
@@ -115,13 +120,3 @@ def _options(catalog: Mapping[str, str]) -> dict[str, str]:
     if (warehouse := options.get("warehouse", "")) and is_local(warehouse) and ("/" in warehouse or kind == "sql"):
         options["warehouse"] = f"file://{absolute(warehouse)}"
     return options
-
-
-def _require_packages(options: Mapping[str, str]) -> None:
-    if importlib.util.find_spec("pyiceberg") is None:
-        raise ValueError("table: iceberg needs the package pyiceberg; install it with: pip install 'dagflow[iceberg]'")
-    if options.get("type") == "sql" and importlib.util.find_spec("sqlalchemy") is None:
-        raise ValueError(
-            "catalog: type sql needs the package sqlalchemy; install it with: "
-            "pip install 'dagflow[iceberg,sql-catalog]'"
-        )

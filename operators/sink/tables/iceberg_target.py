@@ -143,6 +143,9 @@ class IcebergTarget(TableTarget, Target):
             require_writable(self.table, self._handle)
         return IcebergState(self.table, writer, self._catalog, self._handle, self._storage)
 
+    def finish(self, files: Sequence[PendingFile]) -> None:
+        remove(self._storage, (file for file in files if facts_of_file(file).keys))
+
     def known(self, files: Sequence[PendingFile]) -> pa.Schema | None:
         return None if self._handle is None else columns_of(self._handle.schema())
 
@@ -212,8 +215,6 @@ class IcebergState(ReplayableState):
                     for added in _data_files(transaction, files):
                         append.append_data_file(added)
             transaction.commit_transaction()
-        if facts.keys:
-            remove(self._storage, files)
 
     def _transaction(self, files: Sequence[PendingFile]) -> Transaction:
         """A transaction that takes files: it adds their columns, and creates the table if it does not exist."""

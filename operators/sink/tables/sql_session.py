@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import datetime
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +56,15 @@ class SqlSession(ABC):
     def columns(self, path: Path) -> list[SqlColumn]:
         """The columns of a table; none if it does not exist."""
 
+    @abstractmethod
+    def found(self, query: str) -> pa.Table:
+        """The rows of a query, in types that the database's package finds."""
+
     def rows(self, path: Path, columns: Sequence[SqlColumn]) -> pa.Table:
         """All rows of a table."""
-        names = ", ".join(quoted(column.name) for column in columns)
-        found = self.execute(f"SELECT {names} FROM {name_of(path)}")
-        values = zip(*found, strict=True) if found else [()] * len(columns)
-        return pa.table(
-            {column.name: _of_values(list(given), column.kind) for column, given in zip(columns, values, strict=True)}
-        )
+        found = self.found(f"SELECT {', '.join(quoted(column.name) for column in columns)} FROM {name_of(path)}")
+        values = zip(columns, found.columns, strict=True)
+        return pa.table({column.name: _of_kind(given, column.kind) for column, given in values})
 
     @abstractmethod
     def sql_type(self, kind: pa.DataType) -> str:
@@ -92,17 +93,19 @@ class AdbcSession(SqlSession):
         schema = {"db_schema_name": path[-2]} if len(path) > 1 else {}
         self._cursor.adbc_ingest(path[-1], rows, mode="append", temporary=is_temporary, **schema)
 
+    def found(self, query: str) -> pa.Table:
+        self._cursor.execute(query)
+        return self._cursor.fetch_arrow_table()
 
-def _of_values(values: list[Any], kind: pa.DataType | None) -> pa.Array:
+
+def _of_kind(values: pa.ChunkedArray, kind: pa.DataType | None) -> pa.ChunkedArray:
     """Values as the database's package gives them, in the type of their column."""
-    if kind is None:
-        return pa.array([None if value is None else str(value) for value in values], pa.string())
+    if kind is None or values.type == kind:
+        return values
+    if values.null_count == len(values):
+        return pa.chunked_array([pa.nulls(len(values), kind)])
     if pa.types.is_decimal(kind):
-        texts = (f"{value:.{kind.scale}f}" if isinstance(value, float) else str(value) for value in values)
-        values = [None if value is None else text for value, text in zip(values, texts, strict=True)]
+        values = values.cast(pa.string())
     if pa.types.is_time(kind):
-        values = [datetime.time.fromisoformat(value) if isinstance(value, str) else value for value in values]
-    try:
-        return pa.array(values, kind)
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
-        return pa.array(values).cast(kind)
+        values = pc.binary_join_element_wise("1970-01-01", values, " ").cast(pa.timestamp("us"))
+    return values.cast(kind)

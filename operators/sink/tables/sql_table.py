@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from dagflow.storage.location import absolute, is_local, join, redacted
 from dagflow.storage.partition_names import escaped
+from operators.column_names import shown_name, why_no_name
 from operators.sink.columns.nested_types import common_type
 from operators.sink.columns.table_names import MOST_NAMES, TableNames
 from operators.sink.tables.base import Table
@@ -33,6 +34,8 @@ class DatabaseTable(Table):
         has_parts: Whether columns may be structs, lists and maps.
         lacks_nan: Whether the database has no NaN.
         lacks_nul: Whether its text has no NUL.
+        own_names: How names of tables begin, in lower case, that apps may not have.
+        own_columns: Hidden columns that each table has already.
         most_columns: Most columns of a table.
         most_bytes: Most bytes of a name; None for no limit.
     """
@@ -43,6 +46,8 @@ class DatabaseTable(Table):
     has_parts: ClassVar[bool] = False
     lacks_nan: ClassVar[bool] = False
     lacks_nul: ClassVar[bool] = False
+    own_names: ClassVar[tuple[str, ...]] = ("_dagflow_",)
+    own_columns: ClassVar[tuple[str, ...]] = ()
     most_columns: ClassVar[int] = MOST_NAMES
     most_bytes: ClassVar[int | None] = None
 
@@ -52,16 +57,18 @@ class DatabaseTable(Table):
         super().__init__(location, (), **options)
         self.path = tuple(path)
         self.require_plain(self.extra)
-        if any(len(name.encode()) > (self.most_bytes or len(name.encode())) for name in path):
-            raise ValueError(f"table: a name of {self.format_name} has {self.most_bytes} bytes at most")
-        if importlib.util.find_spec(self.package) is None:
-            raise ValueError(
-                f"table: {self.extra} needs the package {self.package.replace('_', '-')}; "
-                f"install it with: pip install 'dagflow[{self.extra}]'"
-            )
+        for name in self.path:
+            if why := why_no_name(name):
+                raise ValueError(f"table: {self.format_name} has no table {shown_name(name)}: {why}")
+            if own := next(filter(name.lower().startswith, self.own_names), ""):
+                raise ValueError(f"table: {shown_name(name)} begins with {own}, as tables do that are not for apps")
+            if self.most_bytes and len(name.encode()) > self.most_bytes:
+                raise ValueError(f"table: a name of {self.format_name} has {self.most_bytes} bytes at most")
+        self.require_package(self.extra, self.package)
 
     def names(self, shape: TableShape) -> TableNames:
-        names = super().names(shape)
+        taken = {name: f"a column '{name}': {self.format_name} has one of its own" for name in self.own_columns}
+        names = super().names(replace(shape, taken={**taken, **shape.taken}))
         names.most_names, names.most_bytes = self.most_columns, self.most_bytes
         names.why_no_parts = "" if self.has_parts else f"{self.format_name} has no structs, lists and maps"
         return names
@@ -132,12 +139,8 @@ class SqliteFileTable(FileTable):
     extra: ClassVar[str] = "sqlite"
     least_bits: ClassVar[int] = 64
     lacks_nan: ClassVar[bool] = True
+    own_names: ClassVar[tuple[str, ...]] = ("_dagflow_", "sqlite_")
     most_columns: ClassVar[int] = 2000
-
-    def names_in(self, table: str) -> Sequence[str]:
-        if table.lower().startswith("sqlite_"):
-            raise ValueError(f"table: names that begin with sqlite_ are SQLite's own; got {table!r}")
-        return [table]
 
     def column_type(self, kind: pa.DataType) -> pa.DataType:
         stored = super().column_type(kind)
@@ -169,6 +172,7 @@ class PostgresTable(DatabaseTable):
     extra: ClassVar[str] = "postgres"
     least_bits: ClassVar[int] = 16
     lacks_nul: ClassVar[bool] = True
+    own_columns: ClassVar[tuple[str, ...]] = ("cmax", "cmin", "ctid", "tableoid", "xmax", "xmin")
     most_columns: ClassVar[int] = 1600
     most_bytes: ClassVar[int | None] = 63
 

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dagflow.api.transactions import DecidedWindow, Target, TargetState
+from dagflow.api.transactions import DecidedWindow, Target, TargetState, UnversionedState
 from dagflow.errors import StorageError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.pending import PendingFile
@@ -54,6 +54,7 @@ class SqlTarget(TableTarget, Target):
         self.table: DatabaseTable = table
         self.storage = storage
         self._columns: list[SqlColumn] = []
+        self._tried: pa.Schema | None = None
 
     @abstractmethod
     def session(self, *, writes: bool) -> AbstractContextManager[SqlSession]:
@@ -114,6 +115,20 @@ class SqlTarget(TableTarget, Target):
     def taken(self) -> dict[str, str]:
         return taken_in(self._columns)
 
+    def require_possible(self, files: Sequence[PendingFile], columns: pa.Schema, known: pa.Schema | None) -> None:
+        """Try a transaction without rows, and take it back: the database may have rules that only it knows."""
+        if columns == self._tried:
+            return
+        with self.session(writes=True) as session:
+            SqlState(self, "", 0, None).take(session, DecidedWindow(1, "", tuple(files)), [])
+            _add(session, self.table.path, columns, [])
+            session.execute("ROLLBACK")
+            session.execute("BEGIN")
+        self._tried = columns
+
+    def finish(self, files: Sequence[PendingFile]) -> None:
+        remove(self.storage, files)
+
     def open(self, writer: str) -> TargetState:
         return SqlState(self, writer, *self._look(writer))
 
@@ -131,47 +146,36 @@ _MARKER_COLUMNS = (
 )
 
 
-class SqlState(TargetState):
+class SqlState(UnversionedState):
     """The marker of a writer at one moment."""
 
-    def __init__(self, target: SqlTarget, writer: str, window_id: int, decision: str | None) -> None:
+    def __init__(self, target: SqlTarget, writer: str, marker: int, decision: str | None) -> None:
+        super().__init__(marker, decision)
         self._target = target
         self._writer = writer
-        self._window_id = window_id
-        self._decision = decision
-
-    @property
-    def marker(self) -> int:
-        return self._window_id
-
-    @property
-    def version(self) -> str:
-        """A database has no versions: the window stands for it."""
-        return f"window {self._window_id}" if self._window_id else ""
-
-    def decision(self) -> str | None:
-        return self._decision
 
     def commit(self, windows: Sequence[DecidedWindow]) -> None:
         """Load the rows of all files, if the marker is still the one that was read."""
-        target, table = self._target, self._target.table
-        files, keys = [file for window in windows for file in window.files], facts_of_file(windows[-1].files[0]).keys
-        with target.session(writes=True) as session:
-            found = session.columns(table.path)
-            self._mark(session, windows[-1], is_new=not found)
-            # A decided window is committed as decided, even if the app has changed since.
-            columns = merged_columns(table, files, schema_of(found), may_grow=True, taken=taken_in(found))
-            require_decided_for(table, table.location, (), files)
-            self._change(session, found, columns, keys)
-            if keys:
-                rows = newest_rows(target.storage, files, keys, columns)
-                _upsert(session, table.path, rows, keys)
-            else:
-                for file in files:
-                    self._load(session, file, columns)
-        remove(target.storage, files)
+        files, last, table = [file for window in windows for file in window.files], windows[-1], self._target.table
+        require_decided_for(table, table.location, (), files)
+        with self._target.session(writes=True) as session:
+            self.take(session, DecidedWindow(last.window_id, last.decision, tuple(files)), files)
 
-    def _mark(self, session: SqlSession, last: DecidedWindow, *, is_new: bool) -> None:
+    def take(self, session: SqlSession, window: DecidedWindow, loaded: Sequence[PendingFile]) -> None:
+        """Set the marker, change the columns as files of a window need it, and load the rows of some of them."""
+        table, keys = self._target.table, facts_of_file(window.files[-1]).keys
+        found = session.columns(table.path)
+        self._mark(session, window, is_new=not found)
+        # A decided window is committed as decided, even if the app has changed since.
+        columns = merged_columns(table, window.files, schema_of(found), may_grow=True, taken=taken_in(found))
+        self._change(session, found, columns, keys)
+        if keys:
+            _upsert(session, table.path, newest_rows(self._target.storage, loaded, keys, columns), keys)
+            return
+        for file in loaded:
+            self._load(session, file, columns)
+
+    def _mark(self, session: SqlSession, window: DecidedWindow, *, is_new: bool) -> None:
         """Set the marker first: another transaction that would set it waits, and then finds it moved."""
         markers, own = name_of(self._target.markers), (self._writer, self._target.table.path[-1])
         if not session.columns(self._target.markers):
@@ -183,8 +187,8 @@ class SqlState(TargetState):
             f'UPDATE {markers} SET "window" = ?, decision = ? WHERE writer = ? AND target = ? AND "window" = ? '
             "RETURNING 1"
         )
-        if not session.execute(change, last.window_id, last.decision, *own, self._window_id):
-            raise StorageError(f"it has gone on from window {self._window_id}", url=self._target.name)
+        if not session.execute(change, window.window_id, window.decision, *own, self.marker):
+            raise StorageError(f"it has gone on from window {self.marker}", url=self._target.name)
 
     def _change(self, session: SqlSession, found: Sequence[SqlColumn], columns: pa.Schema, keys: Sequence[str]) -> None:
         """Make the table, or add the columns that it lacks and widen those that are too narrow."""

@@ -320,7 +320,8 @@ def newest_rows(
         columns: The columns of the table; columns that a row lacks are null.
     """
     schema = pa.schema([field.with_nullable(True) for field in columns])
-    return newest_of(pa.concat_tables([with_columns(_read(storage, file), schema) for file in files]), keys)
+    tables = [with_columns(_read(storage, file), schema) for file in files]
+    return newest_of(pa.concat_tables([schema.empty_table(), *tables]), keys)
 
 
 def _read(storage: StorageContext, file: PendingFile) -> pa.Table:
@@ -337,7 +338,7 @@ def rows_of_other_keys(there: pa.Table, given: pa.Table) -> npt.NDArray[np.int64
 
 
 def remove(storage: StorageContext, files: Iterable[PendingFile]) -> None:
-    """Remove files whose rows are in the table; files that remain do no harm."""
+    """Remove files whose rows are in the table; a driver that could not is followed by one that does."""
     for file in files:
         with contextlib.suppress(StorageError):
             storage.backend(file.final_url).files.remove(file.final_url)

@@ -14,7 +14,7 @@ import pytest
 
 from dagflow.api.transactions import DecidedWindow
 from dagflow.engine.run import run
-from dagflow.errors import DagflowError
+from dagflow.errors import DagflowError, StorageError
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from dagflow.storage.pending import FileFacts, PendingFile
@@ -90,6 +90,21 @@ class SqlTargetContract(TargetContract):
     def others_rows(self) -> list[Any]:
         return [-1]
 
+    def test_a_check_leaves_no_trace(self, tmp_path: Path) -> None:
+        """It tries the transaction of a window, and takes it back."""
+        target = self.target(tmp_path)
+        target.open("w")
+        target.check(self.files(tmp_path, 1))
+        assert (self.target(tmp_path).open("w").marker, self.target(tmp_path).rows()) == (0, None)
+
+    def test_what_the_database_never_takes_is_refused_before(self, tmp_path: Path) -> None:
+        """No window is decided that no transaction could add: here the name is that of a view without a table."""
+        self.execute(tmp_path, "CREATE VIEW {} AS SELECT CAST(1 AS INTEGER) AS n, CAST('a' AS TEXT) AS text")
+        target = self.target(tmp_path)
+        target.open("w")
+        with pytest.raises(StorageError, match=r"refused: .+"):
+            target.check(self.files(tmp_path, 1))
+
 
 class SqlContract(SqlTargetContract):
     """What holds beside the laws of all targets."""
@@ -103,7 +118,9 @@ class SqlContract(SqlTargetContract):
 
     def test_files_of_rows_in_the_table_are_removed(self, tmp_path: Path) -> None:
         """Nothing else needs them."""
-        self.target(tmp_path).open("w").commit([DecidedWindow(1, "d", tuple(self.files(tmp_path, 1)))])
+        files = self.files(tmp_path, 1)
+        self.target(tmp_path).open("w").commit([DecidedWindow(1, "d", tuple(files))])
+        self.target(tmp_path).finish(files)
         assert not list(Path(self.table(tmp_path).location).iterdir())
 
     def test_a_transaction_that_fails_half_way_changes_nothing(self, tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def test_columns_that_are_left_to_the_database(tmp_path: Path) -> None:
         "p uuid NOT NULL DEFAULT gen_random_uuid())",
     )
     (row,) = database.written(tmp_path, columns(n=[4], twice=[1], p=["x"])).to_pylist()
-    assert (row["id"], row["n"], row["twice"]) == (1, 4, 8) and len(row["p"]) == 36
+    assert (row["id"], row["n"], row["twice"]) == (1, 4, 8) and len(str(row["p"])) == 36
     assert '"twice": 1' in row["_rescued"] and '"p": "x"' in row["_rescued"]
 
 

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from dagflow.engine.run import run
+from dagflow.engine.window_repair import repair
 from dagflow.errors import DagflowError, StorageError
+from dagflow.plan.added_operators import grouped
+from dagflow.runtime.inline import InlineRuntime
+from dagflow.storage.context import StorageContext
+from operators.sink.table_writer import TableWriter
 from operators.sink.tables.sql_table import SqliteFileTable
 from tests.operators.sink.tables.sql_contract import SqlContract, SqlTargetContract
-from tests.operators.sink.test_table_writer import columns
+from tests.operators.sink.test_table_writer import app, columns
 
 
 class Sqlite(SqlTargetContract):
@@ -72,6 +79,25 @@ def test_columns_that_are_left_to_the_database(tmp_path: Path) -> None:
         TestSqliteTables().target(tmp_path).shape()
 
 
+@pytest.mark.parametrize("in_groups", [pytest.param(False, marks=pytest.mark.nightly), True])
+def test_a_row_that_breaks_a_rule_of_the_database(tmp_path: Path, in_groups: bool) -> None:
+    """The run ends with what the database says; repair takes the window back, and another table gets its rows."""
+    TestSqliteTables().execute(tmp_path, "CREATE TABLE {} (n INTEGER CHECK (n < 10))")
+    limits = {} if in_groups else {"commit": {"every_millis": 0}}
+    logical = app(tmp_path, [columns(n=[1, 20])], table=TestSqliteTables().given(tmp_path), **limits)
+    with pytest.raises(
+        DagflowError, match=r"CHECK constraint failed(.|\n)*dagflow repair .*/journal --window (1|2)"
+    ) as error:
+        run(grouped(logical), runtime=InlineRuntime)
+    window = int(str(error.value).split("--window ")[1][0])
+    repair(str(tmp_path / "journal"), window, StorageContext.default())
+    writer = TableWriter(table=f"{TestSqliteTables().given(tmp_path)} 2", **limits)
+    nodes = {**logical.operators, "table": replace(logical.operators["table"], operator=writer)}
+    run(grouped(replace(logical, operators=nodes)), runtime=InlineRuntime)
+    assert TestSqliteTables().execute(tmp_path, 'SELECT n FROM "my orders 2" ORDER BY n') == [(1,), (20,)]
+    assert TestSqliteTables().rows(tmp_path) == [] and not list(tmp_path.rglob("part-*"))
+
+
 def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     """It is left as it is."""
     path = tmp_path / "shop 1%.db"
@@ -88,14 +114,24 @@ def test_a_location_that_names_no_table_is_refused(location: str) -> None:
         SqliteFileTable(location, ())
 
 
-def test_a_table_of_the_databases_own_is_refused() -> None:
-    """Nothing is decided for a table that no transaction could make."""
-    with pytest.raises(ValueError, match="names that begin with sqlite_ are SQLite's own"):
-        SqliteFileTable("out/shop.db#sqlite_stat1", ())
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("SQLite_stat1", "'SQLite_stat1' begins with sqlite_, as tables do that are not for apps"),
+        ("_dagflow_markers", "'_dagflow_markers' begins with _dagflow_, as tables do that are not for apps"),
+        ("a\0b", r"SQLite has no table .*: its name has the control character U\+0000"),
+    ],
+)
+def test_a_name_that_no_table_can_have_is_refused(name: str, why: str) -> None:
+    """Nothing is decided for a table that no transaction could make, or that dagflow itself needs."""
+    with pytest.raises(ValueError, match=why):
+        SqliteFileTable(f"out/shop.db#{name}", ())
 
 
 def test_a_table_is_not_given_more_columns_than_sqlite_has(tmp_path: Path) -> None:
     """The others are rescued, and the rows of the window are there."""
-    rows = rows_of(tmp_path, columns(n=[1]), columns(**{f"c{number}": [number] for number in range(2100)}))
-    assert len(rows) == 2 and 1900 < len(rows[1]) <= 2000
-    assert '"c2099": 2099' in rows[1]["_rescued"]
+    there = ", ".join(f"c{number} INTEGER" for number in range(1990))
+    TestSqliteTables().execute(tmp_path, f"CREATE TABLE {{}} ({there})")
+    (row,) = rows_of(tmp_path, columns(**{f"d{number}": [number] for number in range(20)}))
+    assert 1995 < len(row) <= 2000
+    assert '"d19": 19' in row["_rescued"]
