@@ -273,8 +273,9 @@ class Accumulator(Capability):
     Guarantee: the input of a window is in exactly one emitted result, despite any crashes and restarts.
     """
 
-    over: Over | None
-    """The span of a result; None for a run, or a window while following."""
+    over: Over | Literal["all"] | None
+    """The span of a result; None for a run, or a window while following. An operator over all windows of all runs holds
+    nothing back: it has a state, and gives results in each window."""
 
     @abstractmethod
     def add_part(self, part: bytes) -> None:

@@ -160,9 +160,24 @@ class KeyedSnapshot:
 
     segments: tuple[Segment, ...] = ()
 
+    @classmethod
+    def to_commit(cls, segments: Iterable[Segment]) -> KeyedSnapshot:
+        """The segments for a window's commit, without the data that the checkpoint has."""
+        return cls(tuple(replace(segment, data=b"") if segment.name else segment for segment in segments))
+
     def values(self, value_type: Any) -> dict[Key, Any]:
         """The newest value of each key, in the order in which keys were first set."""
         return _merged(self.segments, value_type)[0]
+
+
+def first_to_merge(segments: Sequence[Segment]) -> int:
+    """The first of the newest segments that are to become one: then each is more than twice as large as the next."""
+    start = len(segments) - 1
+    size = segments[start].size
+    while start and segments[start - 1].size <= 2 * size:
+        start -= 1
+        size += segments[start].size
+    return start
 
 
 def _merged(segments: Iterable[Segment], value_type: Any) -> tuple[dict[Key, Any], dict[Key, None]]:
@@ -277,18 +292,10 @@ class KeyedState(Generic[V]):
             self._segments.append(Segment.of(values, gone, self._value_type))
             self._changed, self._given = {}, {}
             self._merge()
-        # Data that the checkpoint has is not sent to it again.
-        return KeyedSnapshot(
-            tuple(replace(segment, data=b"") if segment.name else segment for segment in self._segments)
-        )
+        return KeyedSnapshot.to_commit(self._segments)
 
     def _merge(self) -> None:
-        """Merge segments so that each is more than twice as large as the next, and there are few."""
-        start = len(self._segments) - 1
-        size = self._segments[start].size
-        while start and self._segments[start - 1].size <= 2 * size:
-            start -= 1
-            size += self._segments[start].size
+        start = first_to_merge(self._segments)
         if start == len(self._segments) - 1:
             return
         values, gone = _merged(self._segments[start:], self._value_type)

@@ -16,11 +16,12 @@ from dagflow.api.capabilities import Interval, Over
 from dagflow.api.operator import Operator
 from dagflow.api.properties import property_model
 from dagflow.engine.checkpoint_objects import SegmentStore
-from dagflow.errors import START_OVER, JournalError, own_name
+from dagflow.errors import ANOTHER_TABLE, START_OVER, JournalError, own_name
 from dagflow.execution.messages import TaskResult
 from dagflow.journal.app_facts import AppFacts, OperatorFacts
 from dagflow.journal.journal import now_ms
 from dagflow.journal.saved_state import SavedPart, SavedParts
+from dagflow.journal.state import JournalState
 from dagflow.journal.windows import WindowPlan
 from dagflow.plan.accumulators import accumulators
 from dagflow.plan.added_operators import unifier_name
@@ -69,7 +70,7 @@ class HeldResults:
     @property
     def holds(self) -> list[str]:
         """Operators that hold their results back in ordinary windows."""
-        return [name for name, over in self._over.items() if over != "window"]
+        return [name for name, over in self._over.items() if over not in ("window", "all")]
 
     def known(self, names: Iterable[str]) -> list[str]:
         """The operators among these that the app has and that may hold results back."""
@@ -165,6 +166,21 @@ class HeldResults:
         self._kept = {name: held for name, held in self._kept.items() if held.parts}
         self._segments.drop(window_id, before - self.segment_names)
         return dict(self._kept)
+
+
+def require_all_windows(operators: Mapping[str, Operator], state: JournalState) -> None:
+    """Refuse totals over all runs that would lack windows: those that were committed without the operator.
+
+    Raises:
+        JournalError: The run before, which has committed windows, had no such operator.
+    """
+    over_all = [name for name, each in accumulators(operators).items() if each.over == "all"]
+    if state.last_committed and (new := [name for name in over_all if name not in state.operators]):
+        raise JournalError(
+            f"operator '{own_name(new[0])}' gives totals over all runs, and windows up to {state.last_committed} were "
+            "committed without it, or with another `over`: its totals would lack their records",
+            hint=ANOTHER_TABLE,
+        )
 
 
 def _deciding(facts: OperatorFacts, model: type[BaseModel] | None = None) -> OperatorFacts:

@@ -13,6 +13,7 @@ from typing import Any
 from dagflow.api.context import WindowBudget
 from dagflow.engine.control_graph import ControlGraph, index_operators
 from dagflow.engine.driver import Driver
+from dagflow.engine.held_results import require_all_windows
 from dagflow.engine.live_run import app_url_of
 from dagflow.engine.operator_state import directory_of_state
 from dagflow.engine.preparation import dataset_locations
@@ -36,7 +37,7 @@ from dagflow.execution.operator_output import OperatorOutput, captured, named_re
 from dagflow.execution.task_outputs import TaskOutputs
 from dagflow.execution.task_process import end_if_forked
 from dagflow.journal.journal import Journal, set_aside
-from dagflow.plan.accumulators import following_notices, require_ends, wants_to_follow
+from dagflow.plan.accumulators import following_notices, replaced_totals, require_ends, wants_to_follow
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import holder_of
 from dagflow.plan.placement import PlacedApp
@@ -91,7 +92,7 @@ def run(
         with signals:
             placed = PlacedApp.of(app, opened.storage)
             locations = opened.prepare()
-            for notice in following_notices(app) if follows else ():
+            for notice in (*replaced_totals(app), *(following_notices(app) if follows else ())):
                 observer.notice(notice)
             millis = app.attributes.window_millis if follows else None
             with (
@@ -116,6 +117,7 @@ def _drive(parts: Assembly, control: ControlGraph, signals: RunSignals) -> RunSn
     committed, last_run = journal.state.committed_state, journal.state.operators
     parts.states.restore(committed.partitions, last_run)
     parts.held.restore(committed.held_results)
+    require_all_windows(app.operators, journal.state)
     earlier = {name for saved in journal.state.before.values() for name in saved.segment_names()}
     parts.segments.sweep(parts.states.segment_names | parts.held.segment_names | earlier)
     control.restore(journal.state.control_state, committed, last_run, journal.state.held.waiting)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from dagflow.api.capabilities import Accumulator
 from dagflow.api.control import InputOperator
 from dagflow.api.operator import Operator
 from dagflow.api.refused_records import REJECTS
+from dagflow.api.transactions import targets_of
 from dagflow.errors import PlanError, Problem, own_name
 from dagflow.plan.added_operators import unifier_name
 from dagflow.plan.logical import LogicalPlan
@@ -36,6 +37,40 @@ def require_ends(plan: LogicalPlan) -> None:
         raise PlanError(problems)
 
 
+def require_single_use_of_totals(plan: LogicalPlan) -> None:
+    """Refuse results that would count the totals of a group again each time that they are given."""
+    over = {name: operator.over for name, operator in accumulators(plan.instances).items()}
+    problems = [
+        plan.written(name).place.problem(
+            f"operator '{own_name(name)}' would count a group of operator '{own_name(total)}' again each time that "
+            "over: all gives its new total; let it take the records themselves, or let that operator say over: run"
+        )
+        for total, span in over.items()
+        if span == "all"
+        for name in _below(plan, total)
+        if name in over and own_name(name) != own_name(total)
+    ]
+    if problems:
+        raise PlanError(problems)
+
+
+def replaced_totals(plan: LogicalPlan) -> Iterator[str]:
+    """Warnings about results of a part of the input that take the place of those of another part in a target."""
+    over = {name: operator.over for name, operator in accumulators(plan.instances).items()}
+    totals = [name for name, span in over.items() if span == "all"]
+    targets = targets_of(plan.instances, plan.attributes.storage_context())
+    otherwise = "window" if wants_to_follow(plan) else "run"
+    for name in over.keys() - set(totals):
+        part = span if isinstance(span := over[name] or otherwise, str) else "time"
+        for sink in _below(plan, name, apart_from=totals):
+            if sink in targets and targets[sink].why_no_late_records:
+                yield (
+                    f"operator '{own_name(name)}' gives results of one {part} each, and {targets[sink].name} has the "
+                    f"newest result of a group alone: a {part} replaces the totals of earlier ones, where it has some "
+                    "records of their groups; an Aggregate with over: all, from the first run on, adds them up"
+                )
+
+
 def results_of_windows(plan: LogicalPlan) -> list[str]:
     """The operators, by the app's names, whose results over single windows reach an output without being combined."""
     over = {name: operator.over for name, operator in accumulators(plan.instances).items()}
@@ -57,13 +92,17 @@ def over_text(operator: Accumulator) -> str:
 
 
 def _reaches_an_end(plan: LogicalPlan, name: str, apart_from: Collection[str]) -> bool:
+    reached = [name, *_below(plan, name, apart_from)]
+    return any(not plan.operators[each].operator.output_ports.keys() - {REJECTS} for each in reached)
+
+
+def _below(plan: LogicalPlan, name: str, apart_from: Collection[str] = ()) -> list[str]:
+    """The operators that the output of one reaches, without going through some others."""
     reached = [name]
     for operator in reached:
-        if not plan.operators[operator].operator.output_ports.keys() - {REJECTS}:
-            return True
         below = {edge.target.operator for edge in plan.edges if edge.source.operator == operator}
-        reached += below.difference(apart_from, reached)
-    return False
+        reached += sorted(below.difference(apart_from, reached))
+    return reached[1:]
 
 
 def _problem(plan: LogicalPlan, name: str) -> Problem:

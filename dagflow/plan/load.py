@@ -14,7 +14,7 @@ from dagflow.api.operator import Operator
 from dagflow.api.partitioning import ByName
 from dagflow.api.ports import InputPort, OutputPort, Port, fits
 from dagflow.errors import AppError, PlanError, Problem, SpecError
-from dagflow.plan.accumulators import require_ends, wants_to_follow
+from dagflow.plan.accumulators import require_ends, require_single_use_of_totals, wants_to_follow
 from dagflow.plan.added_operators import expanded, grouped, unified
 from dagflow.plan.logical import LogicalPlan, OperatorNode, fuse, in_topological_order
 from dagflow.plan.physical import Edge, PortRef
@@ -85,6 +85,7 @@ def _planned(spec: AppSpec, edges: tuple[Edge, ...]) -> LogicalPlan:
     stream_columns(plan, problems)
     if problems:
         raise PlanError(problems.found)
+    require_single_use_of_totals(plan)
     if wants_to_follow(plan):
         require_ends(plan)
     return plan

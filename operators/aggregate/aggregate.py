@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import copy
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field, PlainValidator, WithJsonSchema
 
+from dagflow.api.capabilities import Composite, Expansion
 from dagflow.api.columns.column_typing import ColumnTraced, StreamColumns
+from dagflow.api.context import OperatorContext
+from dagflow.api.keyed_state import KeyedOperator, KeyedSnapshot, Segment, first_to_merge
 from dagflow.api.operator import Operator
+from dagflow.api.partitioning import StreamCodec, hashes_of, partitions_of
 from dagflow.api.ports import InputPort
 from dagflow.api.records import RecordBatch
-from operators.aggregate.aggregate_base import AggregateBase
+from operators.aggregate.aggregate_base import AggregateBase, bytes_of, concatenated, table_of
 from operators.aggregate.aggregate_calls import COMBINED_BY, Aggregation, combined_schema, kind_of, with_room
 from operators.expressions.expression import Expression
 from operators.expressions.syntax import ColumnName, Node, columns_in
@@ -126,17 +132,116 @@ class AggregateMerger(_Grouped, ColumnTraced):
         return self.finished(combined)
 
 
-class Aggregate(_Grouped, ColumnOperator[_Grouping]):
+@dataclass(frozen=True, slots=True)
+class GroupKeys(StreamCodec):
+    """Brings the groups with the same values of some columns together; all groups where there are none."""
+
+    names: tuple[str, ...]
+
+    def keys(self, items: Any) -> pa.Array:
+        """A number for each group: equal values have equal numbers, whatever the types of their columns."""
+        columns = items.to_arrow()
+        numbers = np.zeros(len(items), np.uint32)
+        for name in self.names:
+            column = columns.column(name)
+            if pa.types.is_timestamp(column.type):
+                column = column.cast(pa.timestamp("us", column.type.tz), safe=False)
+            numbers = numbers * np.uint32(31) + hashes_of(column)
+        return pa.array(numbers)
+
+    def __str__(self) -> str:
+        return ", ".join(self.names) or "nothing"
+
+
+_TOUCHED = "#touched:max"
+"""A part of the groups of the present window, which others lack."""
+
+
+class AggregateTotals(AggregateMerger, KeyedOperator):
+    """Adds the groups of each window to those of all windows before, and emits the totals of the window's groups.
+
+    Its state is tables of groups, which add up. The partition of a group is that of GroupKeys.
+
+    Guarantee: each window is in the totals once, despite any crashes, restarts and changes of partitions. A task loads
+    all groups of its partition, and the driver holds those of all partitions, compressed.
+    """
+
+    value_type = bytes
+    """Of no use here: the segments hold tables."""
+
+    _groups: list[Segment]
+
+    def keyed_by(self) -> Mapping[str, Any]:
+        return {
+            "by": {name: str(key) for name, key in self.by.items()},
+            "columns": {name: str(aggregation) for name, aggregation in self.columns.items()},
+        }
+
+    def setup(self, context: OperatorContext) -> None:
+        self._groups = []
+
+    def restore(self, state: KeyedSnapshot) -> None:
+        self._groups = list(state.segments)
+
+    def snapshot(self) -> KeyedSnapshot | None:
+        return KeyedSnapshot.to_commit(self._groups) if self._groups else None
+
+    def end_window(self) -> None:
+        if not self._partial:
+            return
+        arrived = self._combined()
+        marked = arrived.append_column(_TOUCHED, pa.repeat(pa.scalar(1, pa.int8()), len(arrived)))
+        totals = self.combined(concatenated([*map(_groups_of, self._groups), marked]))
+        touched = totals.filter(pc.is_valid(totals.column(_TOUCHED))).drop_columns([_TOUCHED])
+        self._groups.append(_segment_of(arrived))
+        start = first_to_merge(self._groups)
+        if start < len(self._groups) - 1:
+            rest = totals.drop_columns([_TOUCHED]) if not start else self._merged(self._groups[start:])
+            self._groups[start:] = [_segment_of(rest)]
+        self.output.emit(RecordBatch(self.finished(touched).combine_chunks().to_batches()[0]))
+
+    def _merged(self, segments: Sequence[Segment]) -> pa.Table:
+        return self.combined(concatenated([*map(_groups_of, segments)]))
+
+    def split_state(self, state: KeyedSnapshot, partitions: int) -> list[KeyedSnapshot | None]:
+        if not state.segments:
+            return [None] * partitions
+        groups = self._merged(state.segments).combine_chunks()
+        (batch,) = groups.to_batches()
+        homes = pa.array(partitions_of(GroupKeys(tuple(self.by)).keys(RecordBatch(batch)), partitions))
+        shares = [groups.filter(pc.equal(homes, partition)) for partition in range(partitions)]
+        return [KeyedSnapshot((_segment_of(share),)) if len(share) else None for share in shares]
+
+
+def _segment_of(groups: pa.Table) -> Segment:
+    return Segment("", len(groups), bytes_of(groups))
+
+
+def _groups_of(segment: Segment) -> pa.Table:
+    return table_of(segment.data)
+
+
+class Aggregate(_Grouped, ColumnOperator[_Grouping], Composite):
     """Groups records by columns, and gives one record for each group.
 
     A null is a group of its own, and so is NaN. A record is refused if a key or an argument cannot be computed of it.
 
     Guarantee: each group occurs once in a result, over all partitions, in order of keys. A result is of a run, a
-    window or a time, as `over` says, and each record is counted in exactly one. The sum of doubles may differ in its
-    last digits with the number of partitions; those of whole numbers and decimals are exact.
+    window or a time, as `over` says, and each record is counted in exactly one; with `over: all` a result has the
+    groups of a window, each with its total over all windows of all runs so far, in order of keys in each partition.
+    The sum of doubles may differ in its last digits with the number of partitions; those of whole numbers and decimals
+    are exact.
     """
 
     _is_partial = False
+
+    def expand(self) -> Expansion | None:
+        """With over: all, the groups of each partition, and behind them the totals by group."""
+        if self.over != "all":
+            return None
+        totals = AggregateTotals(by=dict(self.by), columns=dict(self.columns), over="all")
+        parts = {"groups": copy.copy(self), "totals": totals}
+        return Expansion.chain(parts, ["groups"], {"totals": GroupKeys(tuple(self.by))})
 
     def expressions(self) -> Iterable[Node]:
         calls = [call.call for each in self.columns.values() for call in each.calls]
@@ -199,11 +304,11 @@ class Aggregate(_Grouped, ColumnOperator[_Grouping]):
         )
 
     def result(self, combined: pa.Table) -> pa.Table:
-        return combined if self._is_partial else self.finished(combined)
+        return combined if self._is_partial or self.over == "all" else self.finished(combined)
 
     def unifier(self, port: str) -> Operator | None:
         """The operator that combines the groups of all partitions; from now on this one passes on parts."""
-        if port != "output":
+        if port != "output" or self.over == "all":
             return None
         self._is_partial = True
         return AggregateMerger(by=dict(self.by), columns=dict(self.columns), over=self.over)

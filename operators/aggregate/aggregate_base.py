@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from abc import abstractmethod
 from collections.abc import Collection, Sequence
-from typing import Annotated
+from typing import Annotated, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,6 +25,15 @@ _COMPACT_BYTES = 32 << 20
 """Bytes to wait for before combining again, where combining, most of the work, has not halved the rows."""
 
 
+_COVERED = (
+    "what one result covers: window; run, published when all input of a run is processed; or {millis: n}, published "
+    "every n milliseconds; default: run, and window while following"
+)
+
+OneResult = Annotated[Over | None, Field(description=_COVERED)]
+"""The span of a result that is given once."""
+
+
 class AggregateBase(Operator, Accumulator, Unified):
     """Combines partial results, which are tables, and emits their result.
 
@@ -32,11 +41,8 @@ class AggregateBase(Operator, Accumulator, Unified):
     """
 
     over: Annotated[
-        Over | None,
-        Field(
-            description="what one result covers: window; run, published when all input of a run is processed; or "
-            "{millis: n}, published every n milliseconds; default: run, and window while following"
-        ),
+        Over | Literal["all"] | None,
+        Field(description=f"{_COVERED}; or all: each window gives the totals over all runs of the groups that it has"),
     ] = None
 
     output = OutputPort()
@@ -84,17 +90,24 @@ class AggregateBase(Operator, Accumulator, Unified):
                 self.output.emit(RecordBatch(batch))
 
     def add_part(self, part: bytes) -> None:
-        with pa.ipc.open_stream(part) as reader:
-            self.add(reader.read_all(), is_combined=True)
+        self.add(table_of(part), is_combined=True)
 
     def take_part(self) -> bytes | None:
-        if not self._partial:
-            return None
-        table = self._combined().combine_chunks()
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
-            writer.write_table(table)
-        return bytes(sink.getvalue())
+        return bytes_of(self._combined()) if self._partial else None
+
+
+def bytes_of(table: pa.Table) -> bytes:
+    """The table as a checkpoint holds it."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
+        writer.write_table(table.combine_chunks())
+    return bytes(sink.getvalue())
+
+
+def table_of(data: bytes) -> pa.Table:
+    """The table that bytes_of() was given."""
+    with pa.ipc.open_stream(data) as reader:
+        return reader.read_all()
 
 
 def concatenated(tables: Sequence[pa.Table]) -> pa.Table:

@@ -13,7 +13,7 @@ from dagflow.api.operator import Operator
 from dagflow.api.ports import InputPort
 from dagflow.api.properties import Columns
 from dagflow.api.records import RecordBatch
-from operators.aggregate.aggregate_base import AggregateBase, ordered
+from operators.aggregate.aggregate_base import AggregateBase, OneResult, ordered
 from operators.column_names import require_columns, require_names
 from operators.expressions.vectors import with_equal_keys
 
@@ -28,6 +28,8 @@ class CountBy(AggregateBase, ColumnTraced):
     a key, and the last one; so is NaN, the last but one. A result is of a run, a window or a time, as `over` says,
     and each record is counted in exactly one result. Counts over all runs are what KeyCounter keeps.
     """
+
+    over: OneResult = None
 
     by: Annotated[Columns, Field(description="the column, or columns, whose values are counted")]
 

@@ -13,7 +13,7 @@ from dagflow.api.columns.column_typing import ColumnTraced, StreamColumns
 from dagflow.api.ports import InputPort
 from dagflow.api.properties import Count
 from dagflow.api.records import RecordBatch
-from operators.aggregate.aggregate_base import AggregateBase, ordered
+from operators.aggregate.aggregate_base import AggregateBase, OneResult, ordered
 from operators.column_names import require_columns, require_names
 
 Order = Literal["ascending", "descending"]
@@ -26,6 +26,8 @@ class TopN(AggregateBase, ColumnTraced):
     partitions; records with equal values are ordered by their other columns. A NaN comes after every number,
     and a null after every value.
     """
+
+    over: OneResult = None
 
     by: Annotated[
         Annotated[str, Field(min_length=1)] | Annotated[dict[str, Order], Field(min_length=1)],

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 from sqlglot import exp
 
 from dagflow.api.capabilities import Composite, Expansion, Over
 from dagflow.api.operator import Operator, Unified
+from dagflow.api.partitioning import StreamCodec
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.suggestions import did_you_mean
 from operators.aggregate.aggregate import Aggregate
@@ -55,7 +56,8 @@ class Sql(Operator, Composite):
         dict[str, SqlTable], Field(description="tables to join with, by name, such as {rates: {table: csv:rates.csv}}")
     ] = {}  # noqa: RUF012  # a default, which pydantic copies
     over: Annotated[
-        Over | None, Field(description="what a result of group by covers: window, run or {millis: n}, as for Aggregate")
+        Over | Literal["all"] | None,
+        Field(description="what a result of group by covers: window, run, {millis: n} or all, as for Aggregate"),
     ] = None
 
     max_rejects: MaxRejects = None
@@ -68,8 +70,15 @@ class Sql(Operator, Composite):
         self.expand()
 
     def expand(self) -> Expansion:
-        parts = QueryPlanner(self.query, self.tables, self.over).steps()
+        parts: dict[str, Operator] = {}
+        codecs: dict[str, StreamCodec] = {}
+        for name, part in QueryPlanner(self.query, self.tables, self.over).steps().items():
+            inner = part.expand() if isinstance(part, Composite) else None
+            parts |= {name: part} if inner is None else {f"{name}_{own}": each for own, each in inner.parts.items()}
+            codecs |= {} if inner is None else {f"{name}_{own}": codec for own, codec in inner.codecs.items()}
         names = list(parts)
+        if self.over == "all" and sum(isinstance(part, Unified) for part in parts.values()) != 2:
+            raise ValueError("over: all is for a query with one group by or distinct")
         # Results of groups come from no single record, and are in another stage: a value that cannot be computed of
         # them ends the run, as in Aggregate.
         end = next((number for number, part in enumerate(parts.values(), 1) if isinstance(part, Unified)), len(parts))
@@ -78,7 +87,7 @@ class Sql(Operator, Composite):
             part = parts[name]
             if isinstance(part, RejectLimited):
                 part.max_rejects = self.max_rejects
-        return Expansion.chain(parts, refusing)
+        return Expansion.chain(parts, refusing, codecs)
 
 
 INPUT = "input"
@@ -89,7 +98,7 @@ _COUNT = Call(0, "count", (Call(0, "*", ()),))
 class QueryPlanner:
     """Plans one query."""
 
-    def __init__(self, text: str, tables: Mapping[str, SqlTable], over: Over | None) -> None:
+    def __init__(self, text: str, tables: Mapping[str, SqlTable], over: Over | Literal["all"] | None) -> None:
         self._text = text
         self._tables = tables
         self._over = over
@@ -123,6 +132,11 @@ class QueryPlanner:
 
     def _add(self, name: str, operator: Operator) -> None:
         self._steps.append((name, operator))
+
+    def _top(self, by: dict[str, str], n: int) -> None:
+        if self._over == "all":
+            raise ValueError("over: all has no result with all groups, which order by and limit need")
+        self._add("top", TopN(by=by, n=n, over=self._over))
 
     def _expression(self, tree: Node) -> Expression:
         return Expression(self._text, tree)
@@ -286,7 +300,7 @@ class QueryPlanner:
         listed = [*items, *(Item(name, tree, tree.position) for name, tree in hidden.items())]
         self._add("select", self._list(scope, listed, where))
         if limit is not None:
-            self._add("top", TopN(by=by, n=limit, over=self._over))
+            self._top(by, limit)
         if hidden:
             self._add("select", Select(drop=list(hidden)))
 
@@ -320,7 +334,7 @@ class QueryPlanner:
         if by:
             if condition is not None:
                 self._add("having", Select(where=condition))
-            self._add("top", TopN(by=by, n=_ALL if limit is None else limit, over=self._over))
+            self._top(by, _ALL if limit is None else limit)
             condition = None
         results = [
             Item(item.name, ColumnName(item.position, groups.sources[item.name]), item.position) for item in items
