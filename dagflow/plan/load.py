@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dagflow.api.capabilities import Composite
@@ -20,7 +21,7 @@ from dagflow.plan.logical import LogicalPlan, OperatorNode, fuse, in_topological
 from dagflow.plan.physical import Edge, PortRef
 from dagflow.plan.stream_columns import stream_columns
 from dagflow.spec.app_reader import Overrides, read
-from dagflow.spec.app_spec import AppSpec, Endpoint, KeyedPartition, OperatorSpec, StreamSpec
+from dagflow.spec.app_spec import AppSpec, Endpoint, KeyedPartition, OperatorSpec, Partition, StreamSpec
 from dagflow.spec.problems import Place, Problems, in_file_order, listed, quoted
 from dagflow.suggestions import did_you_mean, nearest
 
@@ -67,12 +68,12 @@ def logical_plan(spec: AppSpec | None, of_form: Sequence[Problem] = ()) -> Logic
         PlanError: Every mistake; the app is well-formed, and cannot be wired.
     """
     problems = Problems()
-    edges = wire(spec, problems) if spec is not None else ()
-    if of_form or spec is None:
+    wired = wire(spec, problems) if spec is not None else None
+    if of_form or wired is None:
         raise SpecError(in_file_order([*of_form, *problems.found]))
     if problems:
         raise PlanError(problems.found)
-    return _planned(spec, edges)
+    return _planned(*wired)
 
 
 def _planned(spec: AppSpec, edges: tuple[Edge, ...]) -> LogicalPlan:
@@ -91,8 +92,8 @@ def _planned(spec: AppSpec, edges: tuple[Edge, ...]) -> LogicalPlan:
     return plan
 
 
-def wire(spec: AppSpec, problems: Problems) -> tuple[Edge, ...]:
-    """The edges of an app.
+def wire(spec: AppSpec, problems: Problems) -> tuple[AppSpec, tuple[Edge, ...]]:
+    """An app in which each operator has its partition, and its edges.
 
     Args:
         spec: The app as far as it was understood; other parts are skipped without further complaint.
@@ -102,8 +103,9 @@ def wire(spec: AppSpec, problems: Problems) -> tuple[Edge, ...]:
         wiring.connect(stream)
     wiring.check_operators()
     wiring.check_cycles()
+    spec = _with_partitions(spec, wiring.edges)
     check_partitions(spec, wiring.edges, wiring.doubtful, problems)
-    return tuple(wiring.edges)
+    return spec, tuple(wiring.edges)
 
 
 class _Wiring:
@@ -301,6 +303,43 @@ def _cycle_through(first: str, graph: nx.DiGraph[str], component: set[str]) -> t
     inside = graph.subgraph(component)
     ways = [nx.shortest_path(inside, successor, first) for successor in inside.successors(first)]
     return (first, *min(ways, key=len))
+
+
+def _with_partitions(spec: AppSpec, edges: Sequence[Edge]) -> AppSpec:
+    """The app with a partition for each operator that names none: parallel, if nothing needs an exchange.
+
+    State by key needs one by the key. Other state, a broadcast, and several stages upstream need one of batches.
+    """
+    control = {name for name, operator in spec.operators.items() if _is_a(operator, ControlOperator)}
+    by_broadcast = {edge.target.operator for edge in edges if edge.is_broadcast}
+    open_ones = {
+        name: operator
+        for name, operator in spec.operators.items()
+        if operator.operator_class is not None
+        and operator.partition is None
+        and operator.partitioner is None
+        and name not in control
+    }
+    keyed = {name: operator.key_column for name, operator in open_ones.items() if _is_a(operator, KeyedOperator)}
+    parallel = {
+        name
+        for name, operator in open_ones.items()
+        if name not in by_broadcast and name not in keyed and not _has_state(operator)
+    }
+    given = {name for name, operator in spec.operators.items() if operator.partition == "parallel"}
+    refused = fuse(list(spec.operators), edges, control, parallel | given).refused
+    partitions: dict[str, Partition] = dict.fromkeys(parallel - refused.keys(), "parallel")
+    partitions |= {name: KeyedPartition(ByName(key)) for name, key in keyed.items() if key is not None}
+    operators = {name: replace(spec.operators[name], partition=partition) for name, partition in partitions.items()}
+    return replace(spec, operators={**spec.operators, **operators})
+
+
+def _is_a(operator: OperatorSpec, kind: type[Operator]) -> bool:
+    return operator.operator_class is not None and issubclass(operator.operator_class, kind)
+
+
+def _has_state(operator: OperatorSpec) -> bool:
+    return operator.operator_class is not None and operator.operator_class.snapshot is not Operator.snapshot
 
 
 def check_partitions(spec: AppSpec, edges: Sequence[Edge], doubtful: Collection[str], problems: Problems) -> None:

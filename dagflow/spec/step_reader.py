@@ -10,12 +10,9 @@ import itertools
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from dagflow.api.control import ControlOperator
-from dagflow.api.keyed_state import KeyedOperator
 from dagflow.api.operator import Operator
-from dagflow.api.partitioning import ByName
 from dagflow.api.ports import fits
-from dagflow.spec.app_spec import Endpoint, KeyedPartition, OperatorSpec, StreamSpec
+from dagflow.spec.app_spec import Endpoint, StreamSpec
 from dagflow.spec.graph_reader import Graph
 from dagflow.spec.operator_reader import OPERATOR_KEYS
 from dagflow.spec.problems import Place, listed, quoted
@@ -165,7 +162,7 @@ class StepReader(NodeReader):
         return properties
 
     def connect(self, chain: tuple[ChainStep, ...], graph: Graph) -> None:
-        """Add a stream from each step to the next one, and decide the partitions of operators that name none."""
+        """Add a stream from each step to the next one."""
         for before, step in itertools.pairwise(chain):
             source, target = graph.operators.get(before.operator), graph.operators.get(step.operator)
             for end in (before, step):
@@ -185,7 +182,6 @@ class StepReader(NodeReader):
                 (Endpoint(target.name, taken, step.place, f"{target.name}.{taken}"),),
                 step.place,
             )
-            graph.operators[target.name] = _with_partition(source, target)
 
 
 def _ports_between(source: type[Operator] | None, target: type[Operator] | None) -> tuple[str, str]:
@@ -195,18 +191,3 @@ def _ports_between(source: type[Operator] | None, target: type[Operator] | None)
     fitting = [(given.name, taken.name) for taken in inputs for given in outputs if fits(given, taken)]
     # The check of the wiring reports ports that do not fit, and those that are not there.
     return next(iter(fitting), (outputs[0].name if outputs else "output", inputs[0].name if inputs else "input"))
-
-
-def _with_partition(source: OperatorSpec, target: OperatorSpec) -> OperatorSpec:
-    """The operator in the partitions of the one before it, unless its state needs an exchange."""
-    before, cls = source.operator_class, target.operator_class
-    if before is None or cls is None or target.partition is not None or target.partitioner is not None:
-        return target
-    if issubclass(cls, ControlOperator):
-        return target
-    if issubclass(cls, KeyedOperator):
-        key = target.key_column
-        return target if key is None else replace(target, partition=KeyedPartition(ByName(key)))
-    if issubclass(before, ControlOperator) or cls.snapshot is not Operator.snapshot:
-        return target
-    return replace(target, partition="parallel")

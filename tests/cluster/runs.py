@@ -54,7 +54,7 @@ class ClusterRun:
         """Write the app, its operator, and as input modules of Python's standard library."""
         self.folder.mkdir()
         fused = {"name": "block", "partition": ", partition: parallel"}
-        exchanged = {"name": "part", "partition": ""}
+        exchanged = {"name": "part", "partition": ", partition: {by: record}"}
         kind = fused if shape == "fused" else exchanged
         (self.folder / "app.yaml").write_text(APP.format(blocks=blocks, **kind))
         (self.folder / "slow_ops.py").write_text(slow_operator(self.folder, delay_s))

@@ -35,7 +35,7 @@ def load(tmp_path: Path, partition: str, properties: str = "") -> LogicalPlan:
 
 
 @pytest.mark.parametrize(
-    "partition", [", partition: {by: record}", ", partition: {by: record, count: 3}", ", partition: 1"]
+    "partition", ["", ", partition: {by: record}", ", partition: {by: record, count: 3}", ", partition: 1"]
 )
 def test_state_by_key_lives_where_all_records_of_a_key_arrive(tmp_path: Path, partition: str) -> None:
     """Behind an exchange by key, or in the one partition that there is; also further down in the same stage."""
@@ -44,7 +44,7 @@ def test_state_by_key_lives_where_all_records_of_a_key_arrive(tmp_path: Path, pa
     assert plan.operators["counter"].partition == "parallel"
 
 
-@pytest.mark.parametrize("partition", ["", ", partition: parallel", ", partition: 2"])
+@pytest.mark.parametrize("partition", [", partition: parallel", ", partition: 2"])
 def test_records_of_a_key_in_several_partitions_are_refused(tmp_path: Path, partition: str) -> None:
     """Each operator that keeps state by key is named, at its place, with what to write."""
     with pytest.raises(PlanError, match="operator 'unique' keeps state by key, and records of one key reach") as caught:
@@ -53,13 +53,37 @@ def test_records_of_a_key_in_several_partitions_are_refused(tmp_path: Path, part
     assert "partition: {by: record}, or partition: 1" in str(caught.value)
 
 
-@pytest.mark.parametrize("partition", ["", ", partition: parallel", ", partition: 2"])
+@pytest.mark.parametrize("partition", [", partition: parallel", ", partition: 2"])
 def test_the_partition_that_is_advised_is_accepted(tmp_path: Path, partition: str) -> None:
     """The operator itself takes it, whatever the head of its stage takes in, as a reader does blocks."""
     with pytest.raises(PlanError, match=r"\n    give operator 'unique' partition: \{by: record\}, or partition: 1"):
         load(tmp_path, partition)
     for advised in ("{by: record}", "1"):
         assert load(tmp_path, f", partition: {advised}")
+
+
+def test_without_a_partition_an_operator_joins_its_stage(tmp_path: Path) -> None:
+    """Not behind the driver, nor where two stages meet, nor behind a broadcast, nor with state or a policy."""
+    operators = (
+        "near: {class: Step}\nfar: {class: Step, partition: 2}\nnext: {class: Step}\njoin: {class: Step}\n"
+        "told: {class: Step}\n"
+    )
+    streams = (
+        "a: {from: reader.records, to: [near.left, far.left]}\nb: {from: far.output, to: [next.left, join.left]}\n"
+        "c: {from: near.output, to: join.right}\nd: {from: near.output, to: told.left, broadcast: true}"
+    )
+    path = tmp_path / "app.yaml"
+    path.write_text(wired(operators, streams))
+    partitions = {name: node.partition for name, node in load_app(path).operators.items()}
+    assert partitions == {
+        "source": None,
+        "reader": None,
+        "near": "parallel",
+        "far": 2,
+        "next": "parallel",
+        "join": None,
+        "told": None,
+    }
 
 
 def test_partitions_by_another_key_are_refused(tmp_path: Path) -> None:
@@ -130,7 +154,8 @@ def test_state_by_key_of_broadcasts_alone_is_refused(tmp_path: Path, partition: 
             "partition: parallel of operator 'step' takes in from the driver as well, from 'more'",
         ),
         (
-            "left: {class: Step}\nright: {class: Step}\njoin: {class: Step, partition: parallel}",
+            "left: {class: Step, partition: 2}\nright: {class: Step, partition: 2}\n"
+            "join: {class: Step, partition: parallel}",
             "a: {from: reader.records, to: [left.left, right.left]}\n"
             "b: {from: left.output, to: join.left}\nc: {from: right.output, to: join.right}",
             "partition: parallel of operator 'join' takes in from different stages, those of 'left' and 'right'",

@@ -12,7 +12,6 @@ from typing import TypeVar
 import click
 
 from dagflow.api.properties import Published, marked, property_model
-from dagflow.api.refused_records import REJECTS
 from dagflow.cli import output
 from dagflow.cli.locations import load, note_beside
 from dagflow.cli.output import count
@@ -23,7 +22,6 @@ from dagflow.engine.preview import first_errors, header_problems
 from dagflow.errors import DagflowError, MissingError, PlanError, StorageError, own_name
 from dagflow.plan.accumulators import replaced_totals, results_of_windows, wants_to_follow
 from dagflow.plan.logical import LogicalPlan
-from dagflow.plan.placement import place
 from dagflow.spec.spark_master import SparkMaster
 from dagflow.storage.location import absolute
 
@@ -88,26 +86,7 @@ def warnings_of(logical: LogicalPlan, app: str) -> Iterator[str]:
     except DagflowError as error:
         yield str(error)
     yield from in_time(lambda: [*replaced_totals(logical)], _ANSWER_S) or ()
-    for name in needless_exchanges(logical):
-        yield (
-            f"operator '{name}' takes its records through a shuffle, which its order and its files do not need; "
-            "partition: parallel lets it work in the tasks that make them"
-        )
     yield from _input_warnings(logical, app)
-
-
-def needless_exchanges(logical: LogicalPlan) -> list[str]:
-    """The operators without output whose records pass a shuffle that the app does not ask for."""
-    names = []
-    for stage in place(logical).stages:
-        node = logical.operators.get(stage.head)
-        if node is None or node.partition is not None or node.partitioner is not None:
-            continue
-        if node.operator.output_ports.keys() - {REJECTS}:
-            continue
-        if [exchange.routing for exchange in stage.inputs] == ["round_robin"]:
-            names.append(stage.head)
-    return names
 
 
 def _input_warnings(logical: LogicalPlan, app: str) -> Iterator[str]:

@@ -40,7 +40,6 @@ def app_text(
         "  rejects:  # records that do not fit, each with file, offset and reason",
         "    class: RecordWriter",
         f"    properties: {{path: {_REJECTS}}}",
-        "    partition: parallel",
         "steps:",
         f"  - files: [{scalar(location)}]",
         *(f"  # {comment(line)}" for line in (*guess.evidence, *evidence)),

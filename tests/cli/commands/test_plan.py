@@ -12,13 +12,14 @@ from dagflow.engine.run_setup import RunOptions
 from dagflow.plan.load import load_app
 from dagflow.plan.render.explain import FORMATS
 from dagflow.runtime.inline import InlineRuntime
-from tests.cli.commands.inspected_app import folder, invoke, journal
+from tests.cli.commands.inspected_app import APP, folder, invoke, journal
 
 __all__ = ["folder", "journal"]
 
 
 def test_the_plan_shows_stages_partitions_and_how_much_there_is(folder: Path) -> None:
     """Partitions as the readers allow them, as the app fixes them, and as many as run at the same time."""
+    (folder / "app.yaml").write_text(APP.replace("class: RecordFilter,", "class: RecordFilter, partition: {by: record},"))
     code, out, err = invoke("plan", "app.yaml")
     assert (code, err) == (0, "")
     words = [line.strip(" ●│┆┃") for line in out.splitlines()]
@@ -29,7 +30,7 @@ def test_the_plan_shows_stages_partitions_and_how_much_there_is(folder: Path) ->
         "stage 0: 1 to 4 partitions",
         "reader (BlockReader)",
         "stage 1: 3 partitions",
-        "filter (RecordFilter)",
+        "filter (RecordFilter, partition: by record)",
         "stage 2: 2 partitions, fixed",
         "writer (RecordWriter, partition: 2)",
     ]

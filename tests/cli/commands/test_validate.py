@@ -68,13 +68,12 @@ def test_an_app_that_is_not_there_is_a_mistake_on_the_command_line(folder: Path)
         (("files: [in]", "files: in, file_pattern: never"), "there is no input now"),
         (("files: [in]", "files: lz"), "a.log.lz4: lz4 needs the package lz4\n    install it with: pip install "),
         (("path: out", "path: gs://bucket/out"), "install it with: pip install 'dagflow[gcs]'"),
-        ((", partition: 2}", "}"), "operator 'writer' takes its records through a shuffle"),
     ],
 )
 def test_what_a_run_would_meet_is_warned_of(
     folder: Path, monkeypatch: pytest.MonkeyPatch, change: tuple[str, str], warning: str
 ) -> None:
-    """The app is valid, and its input, a package or a need of the shuffle is not there."""
+    """The app is valid, and its input or a package is not there."""
     for module in ("lz4.frame", "gcsfs"):
         monkeypatch.setitem(sys.modules, module, None)
     _missing_packages.cache_clear()
