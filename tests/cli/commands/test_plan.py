@@ -19,7 +19,8 @@ __all__ = ["folder", "journal"]
 
 def test_the_plan_shows_stages_partitions_and_how_much_there_is(folder: Path) -> None:
     """Partitions as the readers allow them, as the app fixes them, and as many as run at the same time."""
-    (folder / "app.yaml").write_text(APP.replace("class: RecordFilter,", "class: RecordFilter, partition: {by: record},"))
+    app = APP.replace("class: RecordFilter,", "class: RecordFilter, partition: {by: record},")
+    (folder / "app.yaml").write_text(app)
     code, out, err = invoke("plan", "app.yaml")
     assert (code, err) == (0, "")
     words = [line.strip(" ●│┆┃") for line in out.splitlines()]
