@@ -22,6 +22,7 @@ from dagflow.api.ports import InputPort
 from dagflow.api.records import RecordBatch
 from operators.aggregate.aggregate_base import AggregateBase, bytes_of, concatenated, table_of
 from operators.aggregate.aggregate_calls import COMBINED_BY, Aggregation, combined_schema, kind_of, with_room
+from operators.aggregate.hash_groups import grouped
 from operators.expressions.expression import Expression
 from operators.expressions.syntax import ColumnName, Node, columns_in
 from operators.expressions.vectors import Bound, Rows, merged, with_equal_keys
@@ -91,8 +92,7 @@ class _Grouped(AggregateBase):
         parts = [name for name in partial.schema.names if name not in self.by]
         partial = with_room(partial.select([*keys, *parts]), parts)
         functions = [(name, COMBINED_BY[kind_of(name)]) for name in parts]
-        # Threads would double the work, and give the groups in another order each time: tasks keep the cores busy.
-        found = partial.group_by(keys, use_threads=False).aggregate(functions)
+        found = grouped(partial, keys, functions)
         found = found.rename_columns([*keys, *parts] if found.schema.names[0] in keys else [*parts, *keys])
         # A sum of decimals has more digits than it needs.
         return found.select([*keys, *parts]).cast(combined_schema(partial.schema, parts))

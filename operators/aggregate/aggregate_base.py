@@ -21,8 +21,11 @@ from operators.expressions.sql_types import common_type, normal_type
 _COMPACT_ROWS = 1 << 16
 """Number of rows at which partial results are combined: memory grows with the results, not with the records."""
 
-_COMPACT_BYTES = 32 << 20
+_COMPACT_BYTES = 64 << 20
 """Bytes to wait for before combining again, where combining, most of the work, has not halved the rows."""
+
+_EMITTED_ROWS = 1 << 16
+"""Rows of one batch: what carries batches to another stage holds several of them, as bytes too."""
 
 
 _COVERED = (
@@ -86,7 +89,7 @@ class AggregateBase(Operator, Accumulator, Unified):
 
     def end_window(self) -> None:
         if self._partial:
-            for batch in self.result(self._combined()).combine_chunks().to_batches():
+            for batch in self.result(self._combined()).combine_chunks().to_batches(_EMITTED_ROWS):
                 self.output.emit(RecordBatch(batch))
 
     def add_part(self, part: bytes) -> None:

@@ -14,6 +14,7 @@ from dagflow.api.ports import InputPort
 from dagflow.api.properties import Columns
 from dagflow.api.records import RecordBatch
 from operators.aggregate.aggregate_base import AggregateBase, OneResult, ordered
+from operators.aggregate.hash_groups import grouped
 from operators.column_names import require_columns, require_names
 from operators.expressions.vectors import with_equal_keys
 
@@ -44,7 +45,7 @@ class CountBy(AggregateBase, ColumnTraced):
             raise ValueError(f"by: a column of the name '{COUNT}' would be hidden by the counts")
 
     def combined(self, partial: pa.Table) -> pa.Table:
-        summed = partial.group_by(self.by, use_threads=False).aggregate([(COUNT, "sum")])
+        summed = grouped(partial, self.by, [(COUNT, "sum")])
         return summed.rename_columns([*self.by, COUNT]).select([*self.by, COUNT])
 
     def result(self, combined: pa.Table) -> pa.Table:

@@ -1,0 +1,63 @@
+"""Groups in shares are those of one hash table, whatever the types of the keys."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from operators.aggregate.hash_groups import _shares, grouped
+
+ROWS = 300_000
+NUMBERS = np.random.default_rng(1).integers(0, ROWS // 2, ROWS)
+
+KEYS: dict[str, list[Any]] = {
+    "numbers": [pa.array(NUMBERS)],
+    "numbers with nulls": [pa.array(NUMBERS, mask=NUMBERS < 1000)],
+    "small numbers and truth values": [pa.array(NUMBERS.astype(np.uint16)), pa.array(NUMBERS > 70_000)],
+    "doubles": [pa.array(np.where(NUMBERS < 1000, np.nan, NUMBERS / 8))],
+    "texts": [pa.array(np.where(NUMBERS < 1000, "", NUMBERS.astype("U8")).tolist(), pa.string())],
+    "texts and bytes with nulls": [
+        pa.array([None if number < 1000 else str(number % 500) for number in NUMBERS.tolist()]),
+        pa.array([None if number % 7 == 0 else b"%d of many" % number for number in NUMBERS.tolist()]),
+    ],
+    "decimals": [pa.array(NUMBERS).cast(pa.decimal128(19, 0))],
+    "times": [pa.array(NUMBERS).cast(pa.timestamp("us"))],
+    "wide decimals": [pa.array(NUMBERS).cast(pa.decimal256(40, 0))],
+}
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_groups_in_shares_are_those_of_one_table(name: str) -> None:
+    """Each once, with all of its rows, from batches of any length."""
+    names = [f"key {number}" for number in range(len(KEYS[name]))]
+    table = pa.table([*KEYS[name], pa.array(np.arange(ROWS))], [*names, "n"])
+    table = pa.concat_tables([table.slice(0, 7), table.slice(7, 100_000), table.slice(100_007)])
+    functions = [("n", "sum"), ("n", "min")]
+    found = grouped(table, names, functions)
+    wanted = table.group_by(names, use_threads=False).aggregate(functions)
+    assert len(found) == len(wanted) > ROWS // 5
+    # The first row of a group belongs to no other group, so that it stands for the keys, of which some are NaN.
+    assert found.sort_by("n_min").select(["n_min", "n_sum"]).equals(wanted.sort_by("n_min").select(["n_min", "n_sum"]))
+
+
+@given(st.lists(st.binary(max_size=12), min_size=1, max_size=8), st.integers(0, 7))
+def test_equal_keys_are_in_one_share_wherever_they_are(texts: list[bytes], first: int) -> None:
+    """The bytes around a text, and the rows before it, do not count."""
+    together = _shares([pa.array(texts).slice(first % len(texts))])
+    alone = [_shares([pa.array([text])])[0] for text in texts[first % len(texts) :]]
+    assert together.tolist() == alone
+
+
+def test_a_few_rows_are_grouped_in_the_order_of_their_first_rows() -> None:
+    """As Arrow gives them."""
+    table = pa.table({"k": ["b", "a", "b"], "x": [Decimal(1), Decimal(2), Decimal(3)]})
+    assert grouped(table, ["k"], [("x", "max")]).to_pylist() == [
+        {"k": "b", "x_max": Decimal(3)},
+        {"k": "a", "x_max": Decimal(2)},
+    ]
