@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from operators.files.metadata import FileMetadata as FileMetadata
     from operators.files.metadata import FileVersion as FileVersion
     from operators.reader.block_reader import BlockReader as BlockReader
-    from operators.reader.formats import read_block as read_block
+    from operators.reader.content import read_block as read_block
     from operators.reader.formats.base import RecordFormat as RecordFormat
     from operators.sink.cleaner import SourceCleaner as SourceCleaner
     from operators.sink.merger import FileMerger as FileMerger

@@ -9,11 +9,11 @@ from typing import Any
 from dagflow.errors import StorageError
 from dagflow.storage.base import Backend
 from dagflow.storage.files import FileStat, ReadableFile
-from dagflow.storage.location import absolute, is_local, scheme_of
+from dagflow.storage.location import absolute, archive_of, is_local, scheme_of
 from dagflow.storage.objects import ObjectStore
 from dagflow.storage.options import StorageOptions, name_one_store
 from dagflow.storage.pending import Durability, PendingWriter
-from dagflow.storage.registry import backend_of
+from dagflow.storage.registry import archive_backend, backend_of
 from dagflow.storage.roots import Roots
 
 
@@ -45,12 +45,15 @@ class StorageContext:
         return cls(options, Roots.of(roots))
 
     def backend(self, url: str) -> Backend:
-        """The kind of store of a location; the same object for all locations of a scheme."""
+        """The kind of store of a location; the same object for all of a scheme that are in archives, or are not."""
         scheme = scheme_of(url)
         backend = self._backends.get(scheme)
         if backend is None:
             backend = self._backends.setdefault(scheme, backend_of(url, self.options))
-        return backend
+        if archive_of(url) is None:
+            return backend
+        members = self._backends.get(f"{scheme}!")
+        return members or self._backends.setdefault(f"{scheme}!", archive_backend(backend, self))
 
     def named_like(self, url: str, other: str) -> str:
         """A location to compare with another one: with the other's scheme, if both schemes reach one store."""

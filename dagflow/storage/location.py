@@ -1,6 +1,7 @@
 """Locations: a local path, or a URL that fsspec understands.
 
-A local location is an absolute path without a scheme. Paths are text in which any byte but NUL may occur: bytes that
+A local location is an absolute path without a scheme. A member of an archive is its path behind the archive's, with
+`!` between them. Paths are text in which any byte but NUL may occur: bytes that
 are not UTF-8 are surrogate escapes, see os.fsdecode.
 """
 
@@ -22,6 +23,11 @@ _LOGIN = re.compile(r"://[^/\s@]*:[\s\S]*@|(?<!abfs)(?<!abfss)(?<!wasb)(?<!wasbs
 _SPACE = re.compile(r"(\s+)")
 _SIGNED = re.compile(r"[?&](x-(amz|goog)-\w+|sig|signature|\w*token|\w*key|\w*keyid|password|secret)=", re.IGNORECASE)
 _FILE_SCHEME = "file://"
+ARCHIVE_NAME = r"\.(?:zip|tar|tgz|tbz2?|txz|tzst|tar\.(?:gz|bz2|xz|zst))"
+"""A regular expression for the ends of the names of archives, in lower case."""
+
+_MEMBER = re.compile(f"(.+{ARCHIVE_NAME})!(.*)", re.DOTALL | re.IGNORECASE)
+_ARCHIVE = re.compile(f".+{ARCHIVE_NAME}", re.DOTALL | re.IGNORECASE)
 
 
 def is_local(url: str) -> bool:
@@ -32,6 +38,17 @@ def is_local(url: str) -> bool:
 def scheme_of(url: str) -> str:
     """The URL scheme of a location, such as `s3` or `simplecache::s3`; "" for one on a file system of this machine."""
     return "" if is_local(url) else url.partition("://")[0]
+
+
+def archive_of(url: str) -> tuple[str, str] | None:
+    """The location of the archive that has a file, and the path in it: `in/a.zip!b/c` is `b/c` of `in/a.zip`."""
+    match = _MEMBER.fullmatch(url) if "!" in url else None
+    return None if match is None else (match[1], match[2])
+
+
+def is_archive_name(name: str) -> bool:
+    """Whether a location or a name is that of an archive of files, by its end."""
+    return _ARCHIVE.fullmatch(name) is not None
 
 
 def absolute(url: str) -> str:

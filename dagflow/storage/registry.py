@@ -43,6 +43,13 @@ def backend_of(url: str, options: StorageOptions) -> Backend:
     return backend_class(scheme, options)
 
 
+def archive_backend(store: Backend, storage: object) -> Backend:
+    """The backend of the members of archives in a store, which the context `storage` reaches."""
+    archive_class = import_module(f"{_BUILT_IN}.archive").ArchiveBackend
+    backend: Backend = archive_class(store, storage)
+    return backend
+
+
 def known_protocols() -> list[str]:
     """The protocols that options can be given for."""
     # Heavy: only apps with options pay for the import of fsspec.

@@ -13,7 +13,7 @@ import numpy as np
 
 from dagflow.api.ports import TupleBatch
 from dagflow.api.saved_values import require_fields
-from dagflow.storage.location import scheme_of
+from dagflow.storage.location import archive_of, scheme_of
 from operators.files.metadata import NO_CONTINUATION, BlockMetadata, Column, Continuation, FileVersion
 
 
@@ -131,13 +131,15 @@ class SmallFileBatch(TupleBatch):
             file_ids=self.file_ids[start:end],
         )
 
-    def by_scheme(self) -> Iterator[SmallFileBatch]:
+    def by_backend(self) -> Iterator[SmallFileBatch]:
         """The members in parts, in their order, each with files of one backend."""
-        if self.base:
+        has_mark = "!" in self.names.text
+        are_members = {archive_of(self.base + name) is not None for name in self.names} if has_mark else {False}
+        if self.base and len(are_members) == 1:
             yield self
             return
-        start = 0
-        for _, group in itertools.groupby(self.names, scheme_of):
+        start, all_urls = 0, (self.base + name for name in self.names)
+        for _, group in itertools.groupby(all_urls, lambda url: (scheme_of(url), archive_of(url) is None)):
             urls = list(group)
             part = self.slice(start, start + len(urls))
             base, names = _split(urls)

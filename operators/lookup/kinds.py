@@ -15,10 +15,10 @@ from dagflow.errors import DagflowError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.files import FileStat
 from dagflow.storage.location import absolute, is_local, name_of, redacted
+from dagflow.storage.python_file import PythonFile
 from dagflow.suggestions import did_you_mean
 from operators.expressions.sql_types import as_decimal, normal_type
 from operators.files.metadata import BlockMetadata, FileVersion
-from operators.files.python_file import PythonFile
 from operators.reader.columns.exact_casts import plain_type
 from operators.reader.content import ContentReader
 from operators.reader.formats import RECORD_FORMATS

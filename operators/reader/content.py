@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import tempfile
 import weakref
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dagflow.api.records import RecordBatch
 from dagflow.errors import RecordError
 from dagflow.metrics.names import RESUMED_BYTES, WAITING_BYTES
+from dagflow.storage.context import StorageContext
 from operators.files.compression import Compression
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.block_files import require_begun
@@ -23,6 +25,7 @@ from operators.reader.compression.recognition import (
 )
 from operators.reader.compression.splitting import UNIT_FINDERS, DecompressedPart, owned_range
 from operators.reader.compression.stream import OUTPUT_BYTES, DecompressedFile
+from operators.reader.formats import RECORD_FORMATS
 from operators.reader.formats.base import UNKNOWN_STATE, ByteAccounting, RecordFormat, scanned_before, with_entry_state
 from operators.reader.path_values import REMEDY, PathValues
 
@@ -172,6 +175,42 @@ def resumed_block(format: RecordFormat, source: ByteSource, block: BlockMetadata
         # A format that cannot be read from the middle reads the new version as a whole.
         return replace(block, start=0).continued(resumes=False)
     return replace(block, start=start, entry_state=0)
+
+
+def read_block(url: str, start: int, end: int, format: object = "lines") -> Iterator[tuple[int, Any]]:
+    """Read the records that begin in one block of a file; those of a compressed file all begin in its first.
+
+    Args:
+        url: The file: a path, or an fsspec URL.
+        start: Offset of the first byte of the block.
+        end: Offset one past its last byte; may be beyond the end of the file.
+        format: As in YAML: a name, or a mapping with `type` and options.
+
+    Returns:
+        Byte offset and bytes of each record, in file order; of a format of rows, such as Parquet, the number of the row
+        and its values by column.
+
+    Raises:
+        ValueError: The format is not valid, or the range is not one.
+        RecordError: The bytes do not fit the format.
+        StorageError: The file cannot be read.
+    """
+    made = RECORD_FORMATS.make(format)
+    if not 0 <= start <= end:
+        raise ValueError(f"a block is a range [start, end) with 0 <= start <= end; got [{start}, {end})")
+
+    def records() -> Iterator[tuple[int, Any]]:
+        with StorageContext.default().open_file(url) as file:
+            version = FileVersion(file.size_bytes)
+            block = BlockMetadata(0, url, version, start, min(end, file.size_bytes), end >= file.size_bytes)
+            accounting = ByteAccounting(url, Counter(), None)
+            content = block_content(file, block, "auto", made)
+            entered = with_entry_state(made, content.source, content.block)
+            for batch in made.read(content.source, entered, accounting):
+                raw = made.parse(batch, accounting).raw
+                yield from zip(raw.offsets().tolist(), raw.to_pylist(), strict=True)
+
+    return records()
 
 
 SPOOLED_BYTES = 32 << 20

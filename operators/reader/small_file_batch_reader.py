@@ -51,7 +51,7 @@ class SmallFileBatchReader:
     def read(self, small_files: SmallFileBatch) -> Iterator[ReadStep]:
         """Read a batch."""
         for files in self._without_gone(small_files):
-            for part in files.by_scheme():
+            for part in files.by_backend():
                 yield from self._read(part)
 
     def _without_gone(self, small_files: SmallFileBatch) -> Iterator[SmallFileBatch]:
@@ -64,7 +64,7 @@ class SmallFileBatchReader:
         yield small_files.slice(start, len(small_files)) if start else small_files
 
     def _read(self, small_files: SmallFileBatch) -> Iterator[ReadStep]:
-        start, buffer_bytes = 0, self.context.storage.backend(small_files.base).files.batch_bytes
+        start, buffer_bytes = 0, self.context.storage.backend(small_files.url(0)).files.batch_bytes
         if self.limiter is not None:
             buffer_bytes = min(buffer_bytes, self.limiter.piece_bytes)
         while start < len(small_files):
@@ -94,7 +94,7 @@ class SmallFileBatchReader:
         if self.limiter is not None:
             self.limiter.begin()
         endings = self.content.format.traits.file_endings
-        loaded = self.context.storage.backend(part.base).files.load(files, memoryview(buffer).cast("B"), endings)
+        loaded = self.context.storage.backend(part.url(0)).files.load(files, memoryview(buffer).cast("B"), endings)
         if self.limiter is not None:
             self.limiter.count(int(part.sizes.sum()))
         for index, error in loaded.failures.items():

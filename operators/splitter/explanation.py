@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from dagflow.errors import MissingError
 from dagflow.storage.context import StorageContext
-from dagflow.storage.location import redacted
+from dagflow.storage.location import archive_of, redacted
 from operators.files.metadata import FileVersion
 from operators.splitter.changes.detection_rules import CompletenessRules
 from operators.splitter.scan.listed_files import ListedFiles
@@ -52,6 +52,9 @@ class InputExplanation:
         except MissingError:
             return 0, f"files: {named} does not exist"
         root = roots[0] if key == roots[0].base else roots[-1]
+        inside = archive_of(root.lister.url(key)) if self._selection.archives == "open" else None
+        if inside is not None and key != root.base:
+            return self._why_not(named, os.fsencode(inside[0])) or self._why_no_member(root, key, inside[1])
         if root.kind == "file" and key != root.base:
             return 0, f"files: {named} names another file"
         if root.kind != "file":
@@ -60,6 +63,11 @@ class InputExplanation:
                 return 0, f"it does not lie below {place}, where files: {named} begins{self._namesake(root, key)}"
             if refusal := self._refusal(root, key[len(below(root.base)) :]):
                 return refusal
+        return self._why_not_now(root, key)
+
+    def _why_no_member(self, root: Root, key: bytes, path: str) -> tuple[int, str] | None:
+        if not self._selection.selects_member(path):
+            return len(key), f"file_pattern, ignore_pattern or recursive leave the member {path!r} out, or it is hidden"
         return self._why_not_now(root, key)
 
     def _namesake(self, root: Root, key: bytes) -> str:

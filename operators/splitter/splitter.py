@@ -74,6 +74,10 @@ class FileSplitterInput(BlockSplitter, InputOperator):
         Pattern | None,
         Field(description="regular expression for the whole name of files and directories to skip"),
     ] = None
+    archives: Annotated[
+        Literal["open", "whole"],
+        Field(description="zip and tar archives: read their members, each as a file, or the archives as files"),
+    ] = "open"
     listing: Annotated[
         Literal["driver", "sharded"],
         Tuning(),
@@ -186,6 +190,7 @@ class FileSplitterInput(BlockSplitter, InputOperator):
             storage=self._context.storage,
             tolerates_missing=self._is_following,
             in_tasks=in_tasks if self.listing == "sharded" else None,
+            archive_tasks=in_tasks,
             written=() if control is None else control.output_locations,
         )
         waits = self._wait_millis, ROTATED_MILLIS if self._is_following else 0
@@ -240,7 +245,7 @@ class FileSplitterInput(BlockSplitter, InputOperator):
         return CompletenessRules(self.settle_millis, self.done_marker)
 
     def _selection(self) -> Selection:
-        return Selection(self.recursive, self.file_pattern, self.ignore_pattern)
+        return Selection(self.recursive, self.file_pattern, self.ignore_pattern, self.archives)
 
     def begin_window(self, window_id: int) -> None:
         self._cutter.begin_window(self.window_limits())

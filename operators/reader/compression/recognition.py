@@ -40,6 +40,9 @@ CompressionSetting = Literal["auto", "none", "gzip", "bzip2", "xz", "zstd", "lz4
 _FORMS = {"snappy": "snappy in its framing format", "lz4": "lz4 in its frame format"}
 """What is read of a compression that has other forms, such as single blocks."""
 
+_OPENED = "let its name end in {} and archives be open on the splitter, which then reads its members"
+_REMEDIES = {"a zip archive": _OPENED.format(".zip"), "a tar archive": _OPENED.format(".tar, .tar.gz or .tgz")}
+
 _IS_PAIR = np.isin(np.arange(1 << 16), [int.from_bytes(pair, "big") for pair in PAIRS])
 _IS_FIRST_BYTE = np.isin(np.arange(256), [compression.magic[0] for compression in COMPRESSIONS])
 
@@ -119,7 +122,7 @@ def _unreadable(kind: str, block: BlockMetadata) -> UnreadableKindError:
         length=-1,
         hint="on_error: skip on the reader leaves such files out, and lists them; binary: allow in the format reads "
         "their bytes as text; to have their records, "
-        + (f"set format: {format}" if format else "unpack archives and convert other files before"),
+        + (f"set format: {format}" if format else _REMEDIES.get(kind, "convert such files before")),
     )
 
 

@@ -11,8 +11,8 @@ from typing import Any, ClassVar, NamedTuple
 import pyarrow as pa
 from typing_extensions import override
 
+from dagflow.storage.python_file import PythonFile
 from operators.files.metadata import BlockMetadata
-from operators.files.python_file import PythonFile
 from operators.reader.byte_source import ByteSource
 from operators.reader.scanning.tabular import RowUnit, TableFile, Tabular, tiled
 

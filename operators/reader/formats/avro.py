@@ -15,8 +15,8 @@ from pydantic import BeforeValidator, Field
 
 from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.errors import DagflowError, RecordError
+from dagflow.storage.python_file import PythonFile
 from operators.files.metadata import BlockMetadata
-from operators.files.python_file import PythonFile
 from operators.reader.byte_source import ByteSource, FileView, SourceEndError, read_exactly
 from operators.reader.columns.avro_types import AvroType, alternatives, require_same_units, stored_schema
 from operators.reader.formats.base import FormatTraits, PreScanned

@@ -16,8 +16,8 @@ import pyarrow as pa
 from pydantic import Field
 
 from dagflow.api.properties import Count
+from dagflow.storage.python_file import PythonFile
 from operators.files.metadata import BlockMetadata
-from operators.files.python_file import PythonFile
 from operators.reader.byte_source import ByteSource
 from operators.reader.scanning.tabular import RowUnit, TableFile, Tabular, tiled
 

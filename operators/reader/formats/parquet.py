@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from dagflow.storage.python_file import PythonFile
 from operators.files.metadata import BlockMetadata
-from operators.files.python_file import PythonFile
 from operators.reader.byte_source import ByteSource
 from operators.reader.formats.base import BATCH_RECORDS
 from operators.reader.scanning.tabular import BATCH_BYTES, RowUnit, TableFile, Tabular, tiled

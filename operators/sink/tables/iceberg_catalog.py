@@ -22,7 +22,7 @@ from typing_extensions import override
 from dagflow.errors import DagflowError, MissingError, StorageError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import is_local, name_of, parent
-from operators.files.python_file import PythonFile
+from dagflow.storage.python_file import PythonFile
 from operators.sink.tables.iceberg_table import CATALOG_TYPES, IcebergTable
 
 _DURABLE_IO = "operators.sink.tables.iceberg_catalog.DurableFileIO"

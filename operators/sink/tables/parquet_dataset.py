@@ -17,7 +17,7 @@ from dagflow.storage.files import FileStat
 from dagflow.storage.location import absolute, join, name_of, redacted
 from dagflow.storage.partition_names import column_of
 from dagflow.storage.pending import PendingFile
-from operators.files.python_file import PythonFile
+from dagflow.storage.python_file import PythonFile
 from operators.sink.columns.nested_types import common_type_of_readers, table_type
 from operators.sink.columns.table_columns import schema_of_text, without_large
 from operators.sink.tables.base import Table

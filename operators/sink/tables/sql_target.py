@@ -13,7 +13,7 @@ from dagflow.api.transactions import DecidedWindow, Target, TargetState, Unversi
 from dagflow.errors import StorageError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.pending import PendingFile
-from operators.files.python_file import PythonFile
+from dagflow.storage.python_file import PythonFile
 from operators.sink.columns.nested_types import with_columns
 from operators.sink.tables.sql_session import Path, SqlColumn, SqlSession, name_of, quoted
 from operators.sink.tables.sql_table import DatabaseTable

@@ -23,7 +23,7 @@ from dagflow.api.records import RecordBatch
 from dagflow.errors import StorageError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.pending import FileFacts, PendingFile
-from operators.files.python_file import PythonFile
+from dagflow.storage.python_file import PythonFile
 from operators.sink.columns.nested_types import with_columns
 from operators.sink.columns.table_columns import schema_text
 from operators.sink.file_sink import FileSink

@@ -18,7 +18,7 @@ from dagflow.api.properties import Millis
 from dagflow.errors import SourceChangedError
 from dagflow.metrics import names
 from dagflow.storage.fingerprint import UNKNOWN, file_id_of
-from dagflow.storage.location import redacted
+from dagflow.storage.location import archive_of, redacted
 from operators.files.metadata import Fate, FileVersion
 from operators.files.rotation_names import uncompressed
 from operators.splitter.index.entries import EARLIER, PART, SHORTER, IndexEntry
@@ -131,10 +131,12 @@ class CompletenessRules:
             return False
         if not self.done_marker:
             return True
-        lister = files.root.lister
-        directory, _, name = files.keys[index].rpartition(b"/")
-        marker = self.done_marker.replace("{name}", lister.url(name))
-        return lister.kind(directory + b"/" + marker.encode("utf-8", "surrogateescape")) is not None
+        place = files.url(index)
+        while (inside := archive_of(place)) is not None:
+            place = inside[0]
+        directory, _, name = place.rpartition("/")
+        marker = self.done_marker.replace("{name}", name)
+        return files.root.lister.kind(os.fsencode(f"{directory}/{marker}")) is not None
 
     def as_complete(self, files: ListedFiles, index: int) -> ListedFiles:
         """One of the complete files, in its current version.

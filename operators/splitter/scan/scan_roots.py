@@ -70,7 +70,7 @@ class Root:
 
     def relative_path(self, key: bytes) -> str:
         """The path below the root, without "/" at its end; the name of a root that is a file."""
-        start = key.rindex(b"/") + 1 if self.kind == "file" else len(below(self.base))
+        start = self.base.rindex(b"/") + 1 if self.kind == "file" else len(below(self.base))
         return self.lister.url(key[start:].rstrip(b"/"))
 
 

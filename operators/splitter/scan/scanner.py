@@ -16,10 +16,13 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from dagflow.errors import MissingError
+from dagflow.errors import CredentialsError, MissingError, StorageError, TransientStorageError
 from dagflow.metrics import names as metrics
+from dagflow.storage.backends.archive import ArchiveFiles, directory_in_task, is_decompressed_to_list
 from dagflow.storage.context import StorageContext
+from dagflow.storage.files import FileStat
 from dagflow.storage.location import redacted
+from operators.files.metadata import FileVersion
 from operators.splitter.index.fingerprinting import InTasks
 from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.listing import DIRECTORY, ENTRIES_AT_ONCE, Entries, ListedStats, Notices
@@ -32,8 +35,8 @@ from operators.splitter.scan.local_listing import (
     answer,
     parent_of,
 )
-from operators.splitter.scan.scan_roots import Root, below, find_roots, listed_in
-from operators.splitter.scan.selection import OutputLocations, OwnNames, Selection
+from operators.splitter.scan.scan_roots import RemoteLister, Root, below, find_roots, listed_in
+from operators.splitter.scan.selection import ARCHIVE_END, OutputLocations, OwnNames, Selection
 from operators.splitter.scan.walk import READ_ALREADY, Walk
 
 NO_MARKS = (
@@ -54,6 +57,7 @@ class Scanner:
         storage: Reaches the stores; None for the default context.
         tolerates_missing: Whether a location that does not exist is waited for; otherwise it is an error.
         in_tasks: Lists local directories ahead of the walk in tasks; None to do it in threads.
+        archive_tasks: Lists archives in tasks that are decompressed for it; None to do it here.
         written: Locations that the app writes into; a scan follows no link to them.
     """
 
@@ -66,8 +70,10 @@ class Scanner:
         storage: StorageContext | None = None,
         tolerates_missing: bool = False,
         in_tasks: InTasks | None = None,
+        archive_tasks: InTasks | None = None,
         written: Sequence[str] = (),
     ) -> None:
+        self._archive_tasks = archive_tasks
         self._written = written
         self._in_tasks = in_tasks
         self._storage = storage or StorageContext.default()
@@ -122,14 +128,59 @@ class Scanner:
             first, order, files, walk = heads[0]
             others = [head[0] for head in heads[1:3]] + [_first_name(root) for root in pending[-1:]]
             count = _count_before(files.index_names, min(others)) if others else len(files)
-            if fresh := files.slice(int(first == last), count):
-                last = fresh.index_names[-1]
+            start = int(first == last)
+            if (at := self._first_archive(files, start, count)) is not None:
+                # The members come where the archive stands, which ends the part before it.
+                count, last = at + 1, files.index_names[at]
+                if members := self._members(files, at):
+                    opened += 1
+                    heapq.heappush(heads, (members.index_names[0], opened, members, iter(())))
+            if fresh := files.slice(start, count if at is None else at):
+                last = fresh.index_names[-1] if at is None else last
                 yield fresh
             following = files.slice(count, len(files)) if count < len(files) else next(walk, None)
             if following is None:
                 heapq.heappop(heads)
             else:
                 heapq.heapreplace(heads, (following.index_names[0], order, following, walk))
+
+    def _first_archive(self, files: ListedFiles, start: int, end: int) -> int | None:
+        """The first of some files whose members are read in its place."""
+        if self._selection.archives != "open" or ARCHIVE_END.search(b"\0".join([*files.keys[start:end], b""])) is None:
+            return None
+        return next((at for at in range(start, end) if self._selection.opens(os.fsdecode(files.keys[at]))), None)
+
+    def _members(self, files: ListedFiles, at: int) -> ListedFiles | None:
+        """The selected members of an archive; the archive itself as one without a name if it cannot be read."""
+        url, version = files.url(at), files.stats[at]
+        archive = FileStat(url, version.size_bytes, version.mtime_ns, version.etag, file_id=version.file_id)
+        store = self._storage.backend(f"{url}!").files
+        assert isinstance(store, ArchiveFiles)
+        try:
+            if is_decompressed_to_list(url) and self._archive_tasks is not None and not store.knows(archive):
+                [members] = self._archive_tasks(directory_in_task, [(self._storage, archive)])
+                store.learn(archive, members)
+            listed = list(store.members(archive))
+        except (TransientStorageError, CredentialsError):
+            raise
+        except MissingError:
+            return None
+        except StorageError as error:
+            # The reader opens it, fails as the listing did, and does what on_error says.
+            self._notices.say(f"an archive cannot be read: {error.message}", files.keys[at])
+            listed = [replace(archive, url=f"{url}!", etag=archive.etag or str(archive.mtime_ns), file_id=0)]
+        paths = [member.url[len(url) + 1 :] for member in listed]
+        members = [
+            member
+            for member, path in zip(listed, paths, strict=True)
+            if not path or self._selection.selects_member(path)
+        ]
+        self._counters[metrics.IGNORED] += len(listed) - len(members)
+        if not members:
+            return None
+        versions = [FileVersion(member.size_bytes, member.mtime_ns, member.etag) for member in members]
+        keys = [os.fsencode(member.url) for member in members]
+        return ListedFiles(replace(files.root, lister=RemoteLister(self._storage)), keys, ListedStats.of(versions))
 
     def _walk(
         self, root: Root, own_names: OwnNames, written: OutputLocations, prefetching: Prefetching

@@ -13,7 +13,7 @@ import re2
 
 from dagflow.api.regular_expressions import matcher
 from dagflow.metrics import names as metrics
-from dagflow.storage.location import absolute, is_local
+from dagflow.storage.location import ARCHIVE_NAME, absolute, is_archive_name, is_local
 from operators.splitter.scan.listing import INCOMPLETE_SUFFIXES, UNFINISHED_ENDS, Entries
 from operators.splitter.scan.scan_roots import Root, below
 
@@ -24,6 +24,9 @@ HIDDEN = re.compile(rb"\..*|_(?:" + _MARKERS + rb")|.*(?:" + _SUFFIXES + rb")|.+
 copies; files that editors create beside a file. Unlike Hadoop it does not skip every name that begins with an
 underscore, such as _vendor.
 """
+
+ARCHIVE_END = re.compile(rb"(?:%b)\0" % ARCHIVE_NAME.encode(), re.IGNORECASE)
+"""The end of the name of an archive, with a zero byte behind it."""
 
 _ANY_NAME = "\N{REPLACEMENT CHARACTER}" * 8
 """A name that a segment of a glob matches only if it matches any name."""
@@ -42,14 +45,29 @@ class Selection:
     Attributes:
         file_pattern: Matches the whole name of each file that is selected; None for all.
         ignore_pattern: Matches the whole name of each file and directory that is skipped; None for none.
+        archives: Whether archives are selected as files, `whole`, or each of their members is by its name, `open`.
     """
 
     recursive: bool = True
     file_pattern: str | None = None
     ignore_pattern: str | None = None
+    archives: str = "open"
 
     def selects_file(self, name: str) -> bool:
-        return (self.file_pattern is None or matcher(self.file_pattern)(name)) and self.enters(name)
+        is_named = self.file_pattern is None or self.opens(name) or matcher(self.file_pattern)(name)
+        return is_named and self.enters(name)
+
+    def opens(self, name: str) -> bool:
+        """Whether the members of a file are read in its place."""
+        return self.archives == "open" and is_archive_name(name)
+
+    def selects_member(self, path: str) -> bool:
+        """Whether a member of an archive is selected, which is searched like a directory."""
+        *directories, name = path.split("/")
+        if HIDDEN.fullmatch(os.fsencode(name)) or any(HIDDEN.fullmatch(os.fsencode(each)) for each in directories):
+            return False
+        is_entered = not directories or (self.recursive and all(map(self.enters, directories)))
+        return is_entered and self.selects_file(name)
 
     def enters(self, name: str) -> bool:
         return self.ignore_pattern is None or not matcher(self.ignore_pattern)(name)

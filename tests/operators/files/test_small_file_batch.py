@@ -116,18 +116,18 @@ def test_the_parts_of_a_batch_have_files_of_one_scheme_each() -> None:
     etags = ["", "", "tag 2", "tag 3", "tag 4", "", "", ""]
     batch = SmallFileBatch.of(7, urls, [1] * len(urls), range(len(urls)), etags, [5, 6, *[0] * 6])
     assert batch.base == ""
-    parts = list(batch.by_scheme())
+    parts = list(batch.by_backend())
     assert [block for part in parts for block in part] == list(batch)
     assert [part.base for part in parts[:3]] == ["/in/", "s3://x/m/", "s3a://y/"]
     assert [part.base for part in parts[3:]] == ["zip://a::/in/", "http://x/", "https://x/"]
     assert [part.etags for part in parts] == [(), ("tag 2", "tag 3"), ("tag 4",), (), (), ()]
     of_one_scheme = batch.slice(2, 4)
-    assert [part.base for part in of_one_scheme.by_scheme()] == ["s3://x/m/"]
-    assert [*batch.slice(1, 1).by_scheme()] == []
+    assert [part.base for part in of_one_scheme.by_backend()] == ["s3://x/m/"]
+    assert [*batch.slice(1, 1).by_backend()] == []
 
 
 @given(FILES)
 def test_a_batch_of_one_scheme_is_one_part(files: list[tuple[str, int, int]]) -> None:
     """It is read as it is, whatever directories it is from."""
     batch = batch_of(files)
-    assert list(batch.by_scheme()) == [batch]
+    assert list(batch.by_backend()) == [batch]

@@ -1,0 +1,75 @@
+"""A directory that is sent as an archive gives the same records as before it was packed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dagflow.errors import DagflowError
+from dagflow.testing.apps import run_app
+from tests.operators.splitter.splitter_driver import FollowingDriver, write
+from tests.storage.test_archives import LONG, tarred, zipped
+
+APP = """
+name: packed
+steps:
+  - files: inbox
+    file_pattern: '.*\\.log(\\.gz)?'
+    block_size: 256KiB
+    batch_bytes: 64KiB
+    blocks_threshold: 3%s
+  - read: lines%s
+  - write: out
+"""
+
+MEMBERS = {"a/long.log": LONG, "b.log": b"1\n2\n", "a/empty.log": b"", "c.txt": b"3\n", "z.log": b"4\nlast"}
+
+
+def records(tmp_path: Path, files: dict[str, bytes], splitter: str = "", reader: str = "") -> list[bytes]:
+    """The records of an app over some files, in any order."""
+    path = tmp_path / "app.yaml"
+    path.write_text(APP % (splitter, reader))
+    return sorted(run_app(path, {f"inbox/{name}": data for name, data in files.items()}).lines("out"))
+
+
+@pytest.mark.parametrize("name", ["a.zip", "a.tar", "a.tar.gz"])
+def test_an_archive_has_the_records_of_the_directory_that_was_packed(name: str, tmp_path: Path) -> None:
+    """In windows of a few blocks: short members are read in batches, long ones in blocks, or as compressed files."""
+    packed = zipped(MEMBERS) if name == "a.zip" else tarred(MEMBERS, "w:gz" if name.endswith("gz") else "w")
+    beside = {"plain.log": b"5\n"}
+    assert records(tmp_path, {f"sub/{name}": packed, **beside}) == records(tmp_path, {**MEMBERS, **beside})
+
+
+def test_a_damaged_archive_ends_the_run_or_is_left_out(tmp_path: Path) -> None:
+    """As any other file that cannot be read; the message names the archive, and its advice works."""
+    files = {"a.zip": zipped(MEMBERS)[:-30], "plain.log": b"5\n"}
+    with pytest.raises(DagflowError, match=r"a\.zip: it is no zip archive, or damaged(.|\n)*on_error: skip"):
+        records(tmp_path, files)
+    assert records(tmp_path, files, reader="\n    on_error: skip") == [b"5"]
+    # As files, archives have other names than those that are selected.
+    assert records(tmp_path, files, splitter="\n    archives: whole") == [b"5"]
+
+
+def test_members_are_taken_once_while_archives_come_and_change(tmp_path: Path) -> None:
+    """One that was written anew is a change of all of its members, and has its members of then and no others."""
+    write(tmp_path / "a.zip", zipped({"1.log": b"1\n", "2.log": b"2\n"}), mtime_s=1)
+    with FollowingDriver(files=[str(tmp_path)], on_change={"replaced": "reread"}, batch_bytes=0) as run:
+        first = run.scanned()
+        assert (first.paths, first.ranges) == (["a.zip!1.log", "a.zip!2.log"], [(0, 2), (0, 2)])
+        write(tmp_path / "b.tgz", tarred({"3.log": b"3\n"}, "w:gz"))
+        assert run.next_scan().paths == ["b.tgz!3.log"]
+        write(tmp_path / "a.zip", zipped({"2.log": b"2\n", "4.log": b"4\n"}), mtime_s=2)
+        assert run.next_scan().paths == ["a.zip!2.log", "a.zip!4.log"]
+        assert run.next_scan().paths == []
+
+
+def test_the_marker_of_an_archive_makes_its_members_complete(tmp_path: Path) -> None:
+    """Before it is there an archive may be half written: neither a member nor the archive is taken."""
+    write(tmp_path / "a.zip", zipped({"d/1.log": b"1\n"})[:20])
+    with FollowingDriver(files=[str(tmp_path / "a.zip")], done_marker="{name}.done") as run:
+        assert run.scanned().paths == []
+        write(tmp_path / "a.zip", zipped({"d/1.log": b"1\n"}))
+        assert run.next_scan().paths == []
+        write(tmp_path / "a.zip.done")
+        assert run.next_scan().paths == ["a.zip!d/1.log"]
