@@ -185,6 +185,9 @@ class FileTarget(ABC):
     such files of a window are decided and checked, also those of other operators.
     """
 
+    is_on_server: bool = False
+    """Whether it changes more than files below the locations that its operator claims; tests of an app replace it."""
+
     @property
     @abstractmethod
     def name(self) -> str:

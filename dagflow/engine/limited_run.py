@@ -10,6 +10,7 @@ from pathlib import Path
 
 from dagflow.api.control import ControlOperator
 from dagflow.api.refused_records import REJECTS
+from dagflow.api.transactions import file_targets_of
 from dagflow.engine.preparation import LocationCollector, prepare_operator
 from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import DagflowError, StorageError
@@ -101,6 +102,23 @@ def _below(app: LogicalPlan, directory: str) -> LogicalPlan:
         if isinstance(node.operator, ControlOperator):
             node.operator.begin_preview(None)
     return plan
+
+
+def without_servers(app: LogicalPlan, directory: str) -> LogicalPlan:
+    """The app with targets below a directory in place of those on servers."""
+    targets = file_targets_of(app.instances, app.attributes.storage_context())
+    moved = {
+        name: app.operators[name].operator.properties_below(directory)
+        for name, target in targets.items()
+        if target.is_on_server
+    }
+    if app.spec is None or not moved:
+        return app
+    operators = {
+        name: replace(spec, properties={**spec.properties, **moved.get(name, {})})
+        for name, spec in app.spec.operators.items()
+    }
+    return logical_plan(replace(app.spec, operators=operators))
 
 
 def _streams_without(names: set[str], spec: AppSpec) -> dict[str, StreamSpec]:

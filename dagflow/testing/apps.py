@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 
 from dagflow.api.columns.json_values import readable_rows
 from dagflow.api.transactions import targets_of
+from dagflow.engine.limited_run import without_servers
 from dagflow.engine.preparation import LocationCollector, prepare_operator
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
@@ -210,6 +211,7 @@ class AppFolder:
             if isinstance(self._app, Path)
             else self._app.logical()
         )
+        plan = without_servers(plan, str(self.path))
         self._output_locations = _output_locations_inside(plan, self._bounds())
         attributes = replace(plan.attributes.without_signals(), checkpoint=str(self.path / CHECKPOINT))
         return replace(plan, attributes=attributes)

@@ -13,7 +13,15 @@ import click
 
 from dagflow.cli import output
 from dagflow.cli.progress import operators_silenced
-from dagflow.cli.scaffold.app_guess import AppGuess, FileHead, guess_app, plan_of, read_heads, require_read
+from dagflow.cli.scaffold.app_guess import (
+    AppGuess,
+    FileHead,
+    guess_app,
+    plan_of,
+    read_heads,
+    require_read,
+    require_target,
+)
 from dagflow.cli.scaffold.app_text import (
     MODULE_FILE,
     SCHEMA_FILE,
@@ -55,7 +63,8 @@ _IGNORED = "/journal/\n/rejects/\n/.dagflow/\n__pycache__/\n"
     metavar="TARGET",
     default="out",
     show_default=True,
-    help="Directory for the records, relative to DIR; parquet:out/table and delta:out/table write tables.",
+    help="Directory for the records, relative to DIR, or a table: parquet:PATH, delta:PATH, iceberg:NAMESPACE.NAME, "
+    "duckdb:FILE#TABLE, postgres:SCHEMA.TABLE, sqlite:FILE#TABLE.",
 )
 @click.option(
     "--operator",
@@ -79,7 +88,7 @@ def command(
     if directory is None:
         raise click.UsageError("missing argument DIR")
     folder = Path(directory)
-    target_of(to)  # before anything is read or written
+    require_target(to)  # before anything is read or written
     if operator is not None:
         require_operator_name(operator)
     for file in (APP_FILE, *([MODULE_FILE] if operator is not None else [])):
@@ -111,7 +120,8 @@ def command(
         path = target_of(to)[1]
         first = path.split("/")[0]
         is_inside = is_local(path) and not path.startswith("/") and first not in ("", ".", "..")
-        _write(folder, ".gitignore", (f"/{first}/\n" if is_inside else "") + _IGNORED)
+        own = f"/{first}{'*' if '#' in to and first == path else '/'}\n"  # a database has files beside its own
+        _write(folder, ".gitignore", (own if is_inside else "") + _IGNORED)
     _report(folder, guess, has_test=_write_case(folder, text, guess, to), has_operator=operator is not None)
     return 0
 
@@ -240,7 +250,8 @@ def write_case(folder: Path, sample: FirstRecords, format: FormatGuess, to: str)
 def _lines(sample: FirstRecords, format: FormatGuess, to: str) -> Iterator[str]:
     kind, path = target_of(to)
     is_inside = is_local(path) and not path.startswith("/") and path.split("/")[0] not in ("", "..")
-    place = path if is_inside else "out"
+    is_table = kind not in ("", "parquet")
+    place = "table" if is_table else path if is_inside else "out"
     yield "# dagflow test runs this; after an intended change, dagflow test --update writes the new output here."
     yield "app: app.yaml"
     yield "tests:"
@@ -252,8 +263,8 @@ def _lines(sample: FirstRecords, format: FormatGuess, to: str) -> Iterator[str]:
         yield f"      {scalar(f'in/{sample.name}')}:{behind_key(sample.text, 6)}"
     yield "    set:"
     yield "      files.files: in"
-    if not is_inside:
-        yield "      write.path: out" if kind in ("", "parquet") else f"      table.table: {scalar(f'{kind}:out')}"
+    if not (is_inside or is_table):
+        yield "      write.path: out"
     if format.has_columns:
         yield from ("    schema:", "      read.messages:")
     if format.has_columns or kind:

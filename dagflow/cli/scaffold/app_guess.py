@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dagflow.cli.output import count, on_one_line, place
-from dagflow.cli.scaffold.app_text import app_text
+from dagflow.cli.scaffold.app_text import TARGETS, app_text
 from dagflow.cli.scaffold.column_types import VALUES_BY_EXCEPTION, ColumnGuess, guess_column
 from dagflow.cli.scaffold.format_guess import FormatGuess, guess_format
 from dagflow.engine.preview import Preview, preview
 from dagflow.engine.preview_chain import PreviewOptions
 from dagflow.engine.preview_source import first_files
-from dagflow.errors import DagflowError, MissingError
+from dagflow.errors import DagflowError, MissingError, SpecError
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
 from dagflow.storage.file_kinds import UNTYPED_FORMATS
@@ -87,6 +87,14 @@ def plan_of(text: str) -> LogicalPlan:
         path = Path(directory, "app.yaml")
         path.write_text(text, encoding="utf-8")
         return load_app(path)
+
+
+def require_target(to: str) -> None:
+    """Refuse a target that no app can write to."""
+    try:
+        plan_of(app_text("proof", "in", FormatGuess("parquet"), to))
+    except SpecError as error:
+        raise DagflowError(f"--to: {error.problems[0].message}", hint=f"give {TARGETS}") from error
 
 
 _CHECKED_RECORDS = 1000

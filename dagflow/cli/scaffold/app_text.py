@@ -13,6 +13,7 @@ from dagflow.errors import DagflowError
 from dagflow.spec.yaml_parser import scalar
 
 SCHEMA_FILE = "app.schema.json"
+TARGETS = "a directory, parquet:out/table for files of Parquet, or a table such as delta:out/table"
 _CHECKPOINT = "journal"
 _REJECTS = "rejects"
 
@@ -23,11 +24,11 @@ def app_text(
     """The text of an app that reads files and writes their records.
 
     Args:
-        to: Where the records go: a directory, or parquet: or delta: before one.
+        to: Where the records go: a directory, parquet: before one, or a table as a TableWriter names it.
         operator: The class of an operator of the app's own that records pass through; None for none.
 
     Raises:
-        DagflowError: The target is of no known kind, or takes only records with columns.
+        DagflowError: The target names no place, or takes only records with columns.
     """
     own = [f"  - class: {MODULE_FILE.removesuffix('.py')}.{operator}  # in {MODULE_FILE}"] if operator else []
     lines = [
@@ -69,29 +70,40 @@ def _read_lines(guess: FormatGuess) -> Iterator[str]:
 
 def _writer_lines(guess: FormatGuess, to: str) -> Iterator[str]:
     kind, path = target_of(to)
-    if kind == "delta":
-        yield f"  - table: {scalar(to)}"
-        return
-    if kind and not guess.has_columns:
+    if kind == "parquet" and not guess.has_columns:
         raise DagflowError(
             f"--to {kind}: records of the format {guess.name} have no columns",
             hint="write them as they are, with --to DIRECTORY, or give them columns with an operator of your own",
         )
+    if kind not in ("", "parquet"):
+        yield f"  - table: {scalar(to)}"
+        yield from (f"    {line}" for line in _PLACES.get(kind, ("", ""))[1:] if line)
+        return
     what = "" if kind else "  # as lines of JSON" if guess.has_columns else "  # as they are"
     yield f"  - write: {scalar(path)}{what}"
     if kind:
         yield "    format: parquet"
 
 
+_PLACES = {
+    "iceberg": ("out", "catalog: {type: sql, uri: 'sqlite:///out/catalog.db', warehouse: out/warehouse}"),
+    "postgres": (
+        ".dagflow-postgres",
+        "connection: postgresql://  # as PGHOST, PGDATABASE and PGUSER say; or postgresql://USER@HOST/DATABASE",
+    ),
+}
+"""Where kinds of tables have files that their names do not tell, and what else a TableWriter needs for them."""
+
+
 def target_of(to: str) -> tuple[str, str]:
-    """The kind of a target, "" for plain files, and its location."""
+    """The kind of a target, "" for plain files, and where it has files."""
     kind, colon, path = to.partition(":")
     if not colon or path.startswith("//"):
         kind, path = "", to
-    if kind not in ("", "parquet", "delta"):
-        raise DagflowError(f"--to: there is no target '{kind}'", hint="give a directory, parquet:… or delta:…")
     if not path.strip():
-        raise DagflowError(f"--to: '{to}' names no directory", hint="give a directory, parquet:… or delta:…")
+        raise DagflowError(f"--to: '{to}' names no place", hint=f"give {TARGETS}")
+    if kind not in ("", "parquet", "delta"):
+        path = _PLACES[kind][0] if kind in _PLACES else path.rpartition("#")[0] or path
     place = posixpath.normpath(path)
     if place == _REJECTS or f"{place}/".startswith(f"{_CHECKPOINT}/"):
         what = "its rejects" if place == _REJECTS else "its checkpoint"

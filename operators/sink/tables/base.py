@@ -147,6 +147,11 @@ class Table(ABC):
         """Whether the table can be read without a network, so that its columns are known before a run."""
         return is_local(self.location)
 
+    @property
+    def is_on_server(self) -> bool:
+        """Whether a server has it, or its catalog."""
+        return False
+
     def columns_as(self, decided: str) -> TableColumns:
         """The columns in a task, as decided; "" for those that the table had when the run began."""
         shape = replace(self.shape, columns=schema_of_text(decided)) if decided else self.shape

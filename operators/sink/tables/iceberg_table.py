@@ -103,6 +103,10 @@ class IcebergTable(Table):
     def is_near(self) -> bool:
         return self.catalog.get("uri", "").startswith("sqlite")
 
+    @property
+    def is_on_server(self) -> bool:
+        return not self.is_near
+
 
 def _options(catalog: Mapping[str, str]) -> dict[str, str]:
     """The options of a catalog, with local paths made absolute: executors have another working directory."""

@@ -200,5 +200,9 @@ class PostgresTable(DatabaseTable):
     def is_near(self) -> bool:
         return False
 
+    @property
+    def is_on_server(self) -> bool:
+        return True
+
     def wider_type(self, there: pa.DataType, given: pa.DataType) -> pa.DataType | None:
         return common_type(there, given)

@@ -12,9 +12,11 @@ import pytest
 import yaml
 from pyarrow import parquet
 
+from dagflow.api.transactions import targets_of
 from dagflow.engine.run import run
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
+from dagflow.storage.context import StorageContext
 from tests.cli.commands.inspected_app import invoke
 from tests.nightly import by_day
 
@@ -264,17 +266,40 @@ def test_records_with_columns_can_go_to_parquet(folder: Path) -> None:
         run(load_app("app.yaml"), runtime=InlineRuntime)
         assert Path("out/table/_delta_log").is_dir()
     (folder / "a.txt").write_text("one\n")
-    for target, message in (("parquet:out", "records of the format lines have no columns"), ("orc:out", "'orc'")):
+    for target, message in (("parquet:out", "records of the format lines have no columns"), ("orc:out", "table takes delta:PATH")):
         code, _, err = invoke("init", "y", "--from", "a.txt", "--to", target)
         assert (code, message in err, (folder / "y").exists()) == (1, True, False)
 
 
 @pytest.mark.parametrize(
+    ("to", "ignored"),
+    [
+        ("sqlite:shop.db#orders", "/shop.db*"),
+        ("postgres:public.orders", "/.dagflow-postgres/"),
+        pytest.param("duckdb:out/shop.db#orders", "/out/", marks=pytest.mark.nightly),
+        pytest.param("iceberg:shop.orders", "/out/", marks=pytest.mark.nightly),
+    ],
+)
+def test_records_can_go_to_any_table(folder: Path, to: str, ignored: str) -> None:
+    """The test of the app passes at once, and reaches no server."""
+    assert invoke("init", "x", "--to", to)[0] == 0
+    with contextlib.chdir(folder / "x"):
+        assert invoke("test")[2].startswith("1 test passed, 0 failed")
+        assert Path(".gitignore").read_text().splitlines()[0] == ignored
+        if not to.startswith("postgres"):
+            assert run(load_app("app.yaml"), runtime=InlineRuntime).records["read.messages"] == 3
+            tables = targets_of(load_app("app.yaml").instances, StorageContext.default())
+            assert len(tables["table"].rows() or ()) == 3
+
+
+@pytest.mark.parametrize(
     ("to", "message"),
     [
-        ("", "--to: '' names no directory"),
-        ("parquet:", "--to: 'parquet:' names no directory"),
-        ("delta:", "--to: 'delta:' names no directory"),
+        ("", "--to: '' names no place"),
+        ("parquet:", "--to: 'parquet:' names no place"),
+        ("delta:", "--to: 'delta:' names no place"),
+        ("sqlite:out/shop.db", "as in sqlite:out/shop.db#orders; got 'out/shop.db'"),
+        ("duckdb:journal/shop.db#orders", "--to: the app has its checkpoint in journal/shop.db"),
         ("journal", "--to: the app has its checkpoint in journal"),
         ("delta:out/../journal/x", "--to: the app has its checkpoint in journal/x"),
         ("./rejects/", "--to: the app has its rejects in rejects"),
