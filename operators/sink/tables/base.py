@@ -145,7 +145,7 @@ class Table(ABC):
     @property
     def is_near(self) -> bool:
         """Whether the table can be read without a network, so that its columns are known before a run."""
-        return is_local(self.location)
+        return is_local(self.location) and not self.is_on_server
 
     @property
     def is_on_server(self) -> bool:

@@ -105,7 +105,10 @@ class FileTable(DatabaseTable):
 
     Attributes:
         database: The file.
+        most_schemas: Most names before the one of the table.
     """
+
+    most_schemas: ClassVar[int] = 0
 
     def __init__(self, location: str, partition_by: Sequence[str], **options: Any) -> None:
         database, mark, table = location.rpartition("#")
@@ -115,11 +118,8 @@ class FileTable(DatabaseTable):
                 f"{self.extra}:out/shop.db#orders; got {redacted(location)!r}"
             )
         self.database = absolute(database)
-        super().__init__(f"{self.database}.dagflow/{escaped(table)}", self.names_in(table), partition_by, **options)
-
-    def names_in(self, table: str) -> Sequence[str]:
-        """The names by which the database knows a table."""
-        return [table]
+        path = table.split(".", self.most_schemas)
+        super().__init__(f"{self.database}.dagflow/{escaped(table)}", path, partition_by, **options)
 
     @property
     def name(self) -> str:
@@ -155,9 +155,7 @@ class DuckdbFileTable(FileTable):
     package: ClassVar[str] = "duckdb"
     extra: ClassVar[str] = "duckdb"
     has_parts: ClassVar[bool] = True
-
-    def names_in(self, table: str) -> Sequence[str]:
-        return table.split(".", 1)
+    most_schemas: ClassVar[int] = 1
 
     def wider_type(self, there: pa.DataType, given: pa.DataType) -> pa.DataType | None:
         return common_type(there, given)
@@ -195,10 +193,6 @@ class PostgresTable(DatabaseTable):
     @property
     def name(self) -> str:
         return f"table postgres:{'.'.join(self.path)}"
-
-    @property
-    def is_near(self) -> bool:
-        return False
 
     @property
     def is_on_server(self) -> bool:

@@ -266,7 +266,10 @@ def test_records_with_columns_can_go_to_parquet(folder: Path) -> None:
         run(load_app("app.yaml"), runtime=InlineRuntime)
         assert Path("out/table/_delta_log").is_dir()
     (folder / "a.txt").write_text("one\n")
-    for target, message in (("parquet:out", "records of the format lines have no columns"), ("orc:out", "table takes delta:PATH")):
+    for target, message in (
+        ("parquet:out", "records of the format lines have no columns"),
+        ("orc:out", "table takes delta:PATH"),
+    ):
         code, _, err = invoke("init", "y", "--from", "a.txt", "--to", target)
         assert (code, message in err, (folder / "y").exists()) == (1, True, False)
 
