@@ -77,7 +77,7 @@ def _writer_lines(guess: FormatGuess, to: str) -> Iterator[str]:
         )
     if kind not in ("", "parquet"):
         yield f"  - table: {scalar(to)}"
-        yield from (f"    {line}" for line in _PLACES.get(kind, ("", ""))[1:] if line)
+        yield from (f"    {line}" for line in _NEEDS.get(kind, ("", ""))[1:] if line)
         return
     what = "" if kind else "  # as lines of JSON" if guess.has_columns else "  # as they are"
     yield f"  - write: {scalar(path)}{what}"
@@ -85,7 +85,7 @@ def _writer_lines(guess: FormatGuess, to: str) -> Iterator[str]:
         yield "    format: parquet"
 
 
-_PLACES = {
+_NEEDS = {
     "iceberg": ("out", "catalog: {type: sql, uri: 'sqlite:///out/catalog.db', warehouse: out/warehouse}"),
     "postgres": (
         ".dagflow-postgres",
@@ -103,7 +103,7 @@ def target_of(to: str) -> tuple[str, str]:
     if not path.strip():
         raise DagflowError(f"--to: '{to}' names no place", hint=f"give {TARGETS}")
     if kind not in ("", "parquet", "delta"):
-        path = _PLACES[kind][0] if kind in _PLACES else path.rpartition("#")[0] or path
+        path = _NEEDS[kind][0] if kind in _NEEDS else path.rpartition("#")[0] or path
     place = posixpath.normpath(path)
     if place == _REJECTS or f"{place}/".startswith(f"{_CHECKPOINT}/"):
         what = "its rejects" if place == _REJECTS else "its checkpoint"
