@@ -9,6 +9,7 @@ that a million take less than ten seconds, and that time grows no faster than th
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import sys
 import tempfile
@@ -16,6 +17,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
+
+import fastavro
+import pyarrow as pa
+from pyarrow import csv, orc, parquet
 
 from benchmarks.measuring import check, in_own_process, peak_mib, table
 
@@ -30,12 +35,14 @@ class RefusedInput(NamedTuple):
         record: The bytes of the record with a number.
         operator: An operator that refuses the records, as YAML; "" if the reader does.
         header: The beginning of the file.
+        as_file: Makes the file of the header and all records, where it is not these bytes.
     """
 
     format: str
     record: Callable[[int], bytes]
     operator: str = ""
     header: bytes = b""
+    as_file: Callable[[bytes], bytes] = bytes
 
 
 def _number(number: int) -> bytes:
@@ -44,6 +51,36 @@ def _number(number: int) -> bytes:
 
 def _field(number: int) -> bytes:
     return b"x%d\n" % number
+
+
+def _utf_16(text: bytes) -> bytes:
+    return text.decode().encode("utf-16")
+
+
+def _parquet(text: bytes) -> bytes:
+    out = io.BytesIO()
+    parquet.write_table(csv.read_csv(io.BytesIO(text)), out)
+    return out.getvalue()
+
+
+def _arrow(text: bytes) -> bytes:
+    out, rows = io.BytesIO(), csv.read_csv(io.BytesIO(text))
+    with pa.ipc.new_file(out, rows.schema) as file:
+        file.write_table(rows)
+    return out.getvalue()
+
+
+def _orc(text: bytes) -> bytes:
+    out = io.BytesIO()
+    orc.write_table(csv.read_csv(io.BytesIO(text)), out)
+    return out.getvalue()
+
+
+def _avro(text: bytes) -> bytes:
+    out = io.BytesIO()
+    schema = {"type": "record", "name": "row", "fields": [{"name": "a", "type": "string"}]}
+    fastavro.writer(out, schema, csv.read_csv(io.BytesIO(text)).to_pylist())
+    return out.getvalue()
 
 
 _TEXT = "{type: csv, header: false, columns: [a]}"
@@ -68,6 +105,24 @@ CASES = {
         lambda n: b'{"n": {"a": 1.5, "b": "x%d"}}\n' % n,
     ),
     "json_lines, twice": RefusedInput("{type: json_lines, columns: as_found}", lambda n: b'{"n": %d, "n": 2}\n' % n),
+    "csv, utf-16": RefusedInput("{type: csv, columns: {a: int64}}", _field, header=b"a\n", as_file=_utf_16),
+    "json": RefusedInput("json", lambda n: b"{'n': %d},\n" % n, header=b"["),
+    "json, type": RefusedInput("{type: json, columns: {n: int64}}", lambda n: b'{"n": "x%d"},\n' % n, header=b"["),
+    "xml": RefusedInput("{type: xml, tag: r, columns: {a: int64}}", lambda n: b"<r><a>%d</b></r>\n" % n),
+    "xml, type": RefusedInput("{type: xml, tag: r, columns: {a: int64}}", lambda n: b"<r><a>x%d</a></r>\n" % n),
+    "fixed, type": RefusedInput("{type: fixed, length: 9, columns: {a: [0, 9, int64]}}", lambda n: b"x%08d" % n),
+    "fixed, utf-8": RefusedInput("{type: fixed, length: 9, columns: {a: [0, 9]}}", lambda n: b"\xff%08d" % n),
+    "fixed, packed": RefusedInput(
+        "{type: fixed, length: 4, columns: {a: [0, 4, packed(7)]}}", lambda n: (n << 4).to_bytes(4, "big")
+    ),
+    "paragraphs": RefusedInput("{type: paragraphs, fields: true, columns: {a: int64}}", lambda n: b"x%d\n\n" % n),
+    "paragraphs, type": RefusedInput(
+        "{type: paragraphs, fields: true, columns: {a: int64}}", lambda n: b"a: x%d\n\n" % n
+    ),
+    **{
+        name: RefusedInput(f"{{type: {name}, columns: {{a: int64}}}}", _field, header=b"a\n", as_file=as_file)
+        for name, as_file in {"parquet": _parquet, "arrow": _arrow, "orc": _orc, "avro": _avro}.items()
+    },
     "lines, encoding": RefusedInput("{type: lines, encoding: utf-8, on_bad_bytes: reject}", lambda n: b"\xff%d\n" % n),
     "lines, max_record": RefusedInput("{type: lines, max_record: 4, on_long: reject}", lambda n: b"%09d\n" % n),
     "regex, max_record": RefusedInput(
@@ -120,9 +175,8 @@ def measure(name: str, records: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         directory = Path(folder)
         (directory / "in").mkdir()
-        with (directory / "in" / "a").open("wb") as file:
-            file.write(case.header)
-            file.writelines(map(case.record, range(records)))
+        content = case.as_file(case.header + b"".join(map(case.record, range(records))))
+        (directory / "in" / "a").write_bytes(content)
         (directory / "app.yaml").write_text(app_text(case, directory))
         app = load_app(directory / "app.yaml")
         began = time.process_time()

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import functools
+import io
 import json
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import deltalake
+import fastavro
+import pyarrow as pa
+import pyarrow.orc
+import pyarrow.parquet
 import pytest
 
 from dagflow.api.columns.column_values import ColumnValuesError, column_of
+from dagflow.api.refused_records import Reject
 from dagflow.errors import MOST_LEVELS, StorageError
 from dagflow.plan.accumulators import results_of_windows
 from dagflow.plan.load import load_app
@@ -19,9 +26,10 @@ from dagflow.telemetry.lineage import datasets_of
 from operators.found_values import MAX_DEPTH
 from operators.reader.columns.types import ColumnType
 from operators.reader.formats import RECORD_FORMATS
+from operators.reader.formats.base import ByteAccounting
 from operators.sink.tables.delta_log import refusals
 from operators.sink.tables.delta_table import DeltaTable
-from operators.testing import read_cut
+from operators.testing import URL, MemorySource, block_of, read_cut
 
 
 @pytest.mark.parametrize("levels", [MAX_DEPTH + 1, 450, 3000])
@@ -149,3 +157,69 @@ def test_a_line_without_an_end_is_refused_like_any_other(last: str) -> None:
     made = RECORD_FORMATS.make({"type": "json_lines", "keep_delimiter": True})
     records, rejects = read_cut(made, b"{}\n" + last.encode(), 1000)
     assert (len(records), len(rejects)) == (1, 1)
+
+
+def written(format: str, rows: pa.Table) -> bytes:
+    """A file with two columns, `id` and `a`, a list of lists of numbers."""
+    out = io.BytesIO()
+    if format == "parquet":
+        pyarrow.parquet.write_table(rows, out)
+    elif format == "orc":
+        pyarrow.orc.write_table(rows, out)
+    elif format == "arrow":
+        with pa.ipc.new_file(out, rows.schema) as file:
+            file.write_table(rows)
+    else:
+        kind: Any = "long"
+        for _ in range(str(rows.schema.field("a").type).count("list")):
+            kind = {"type": "array", "items": kind}
+        fields = [{"name": "id", "type": "long"}, {"name": "a", "type": kind}]
+        fastavro.writer(out, {"type": "record", "name": "r", "fields": fields}, rows.to_pylist())
+    return out.getvalue()
+
+
+def refusals_of(format: Any, content: bytes) -> tuple[int, list[str]]:
+    """How many records a file has, and why others are refused."""
+    rejects: list[bytes] = []
+    made = RECORD_FORMATS.make(format)
+    accounting = ByteAccounting(URL, Counter(), rejects.append)
+    batches = list(made.read(MemorySource(content), block_of(content, 0, len(content)), accounting))
+    return sum(map(len, batches)), [Reject.from_bytes(reject).reason for reject in rejects]
+
+
+@pytest.mark.parametrize("format", ["parquet", "arrow", "orc", "avro"])
+def test_a_column_that_is_nested_too_deeply_is_refused_and_can_be_left_out(format: str) -> None:
+    """Formats with types have the limit of those without."""
+
+    def rows(levels: int) -> bytes:
+        value: Any = functools.reduce(lambda inner, _: [inner], range(levels), 1)
+        kind = functools.reduce(lambda inner, _: pa.list_(inner), range(levels), pa.int64())
+        return written(format, pa.table({"id": [1], "a": pa.array([value], kind)}))
+
+    assert refusals_of(format, rows(MAX_DEPTH)) == (1, [])
+    count, reasons = refusals_of(format, rows(MAX_DEPTH + 1))
+    assert count == 0
+    assert f"column 'a' is nested more than {MAX_DEPTH} levels deep; leave it out of columns" in reasons[0]
+    assert refusals_of({"type": format, "columns": ["id"]}, rows(MAX_DEPTH + 1)) == (1, [])
+
+
+def test_types_of_orc_that_are_nested_very_deeply_do_not_end_the_process() -> None:
+    """They are refused before the library, which has no limit, looks at them."""
+
+    def number(value: int) -> bytes:
+        return bytes([value]) if value < 128 else bytes([value & 127 | 128]) + number(value >> 7)
+
+    def field(place: int, value: int | bytes) -> bytes:
+        if isinstance(value, int):
+            return number(place << 3) + number(value)
+        return number(place << 3 | 2) + number(len(value)) + value
+
+    levels = 30_000
+    outer = field(4, field(1, 12) + field(2, number(1)) + field(3, b"a"))
+    lists = b"".join(field(4, field(1, 10) + field(2, number(at + 2))) for at in range(levels))
+    footer = outer + lists + field(4, field(1, 4)) + field(6, 0)
+    postscript = field(1, len(footer)) + field(2, 0) + field(8000, b"ORC")
+    content = b"ORC" + footer + postscript + bytes([len(postscript)])
+    count, reasons = refusals_of("orc", content)
+    assert count == 0
+    assert reasons == [f"the file cannot be read as ORC: its types are nested more than {MOST_LEVELS} levels deep"]

@@ -21,7 +21,7 @@ from operators.testing import URL, MemorySource, block_of
 from tests.nightly import by_day
 
 RECORDS = 2000
-MOST_CALLS = 45
+MOST_CALLS = 80
 """Calls of functions for each refused record."""
 
 WAYS_TO_READ: list[tuple[Any, bytes, bytes]] = [
@@ -41,6 +41,12 @@ WAYS_TO_READ: list[tuple[Any, bytes, bytes]] = [
     ({"type": "lines", "encoding": "utf-8", "on_bad_bytes": "reject"}, b"", b"\xff%d\n"),
     ({"type": "lines", "max_record": 2, "on_long": "reject"}, b"", b"%03d\n"),
     ({"type": "regex", "pattern": "[0-9]", "max_record": 2, "on_long": "reject"}, b"", b"%03d\n"),
+    ({"type": "paragraphs", "fields": True, "columns": {"a": "int64"}}, b"", b"x%d\n\n"),
+    ({"type": "paragraphs", "fields": True, "columns": {"a": "int64"}}, b"", b"a: x%d\n\n"),
+    ({"type": "fixed", "length": 5, "columns": {"a": [0, 5, "int64"]}}, b"", b"x%04d"),
+    ({"type": "fixed", "length": 4, "columns": {"a": [0, 4, "packed(7)"]}}, b"", b"%04d"),
+    ({"type": "xml", "tag": "r", "columns": {"a": "int64"}}, b"", b"<r><a>%d</b></r>"),
+    ({"type": "xml", "tag": "r", "columns": {"a": "int64"}}, b"", b"<r><a>x%d</a></r>"),
 ]
 WAYS_TO_COMPUTE: list[Callable[[], Any]] = [
     lambda: Parse(regex="(?P<a>[a-z]+)"),

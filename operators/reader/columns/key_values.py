@@ -41,8 +41,10 @@ class KeyValue(BaseModel):
         is_refused[refused] = True
         return [pc.if_else(pa.array(is_refused), pa.scalar(None, pa.string()), column) for column in columns]
 
-    def why_not(self, text: str) -> str:
-        return why_refused(text, self.separator, self.assignment) or "none of the keys is there"
+    def why_not(self, texts: pa.StringArray) -> list[str]:
+        """Why each of some texts has no values."""
+        reasons = (why_refused(text, self.separator, self.assignment) for text in texts.to_pylist())
+        return [reason or "none of the keys is there" for reason in reasons]
 
     def _values(self, key: str, texts: pa.StringArray, marked: pa.BinaryArray | None) -> pa.StringArray:
         width = len(self.separator.encode())
@@ -168,17 +170,17 @@ def why_refused(text: str, separator: str, assignment: str) -> str:
     quoted = re.compile(r'"(?:[^"\\]|\\.)*"' if has_escapes(separator, assignment) else '"[^"]*"', re.DOTALL)
     position = 0
     while position <= len(text):
-        end = text.find(separator, position) if separator in text[position:] else len(text)
+        end = text.find(separator, position)
+        end = len(text) if end < 0 else end
         assigned = text.find(assignment, position, end)
         start = assigned + len(assignment)
         if assigned >= 0 and text.startswith('"', start):
-            opening = len(text[:start].encode())
             value = quoted.match(text, start)
             if value is None:
-                return f"the quote at byte {opening} is never closed"
+                return f"the quote at byte {len(text[:start].encode())} is never closed"
             end = value.end()
             if not text.startswith(separator, end) and end < len(text):
-                closing = len(text[: end - 1].encode())
+                opening, closing = (len(text[:at].encode()) for at in (start, end - 1))
                 opens = f"the value that the quote at byte {opening} opens"
                 return f"the quote at byte {closing} closes {opens}, and text follows it"
         position = end + len(separator)

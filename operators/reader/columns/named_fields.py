@@ -30,9 +30,10 @@ class NamedFields:
         """
         return self._found(texts)[0]
 
-    def why_not(self, text: str) -> str:
-        """Why a text has no values."""
-        return next(iter(self._found(pa.array([text]))[1].values()), "none of the fields is there")
+    def why_not(self, texts: pa.StringArray) -> list[str]:
+        """Why each of some texts has no values."""
+        reasons = self._found(texts)[1]
+        return [reasons.get(at, "none of the fields is there") for at in range(len(texts))]
 
     def _found(self, texts: pa.StringArray) -> tuple[list[pa.StringArray], dict[int, str]]:
         """The values, and for each text that has none because of one of its lines the reason."""
@@ -43,12 +44,11 @@ class NamedFields:
         starts, ends, colons = _lines(data, borders)
         rows = np.searchsorted(borders, starts, "right") - 1
         others = np.flatnonzero((colons <= starts) | np.isin(data[starts], _BLANKS))
-        # The first of a text comes last, and stays.
-        numbers = {at: 1 + np.count_nonzero(data[borders[rows[at]] : starts[at]] == LF) for at in others[::-1].tolist()}
-        reasons = {
-            int(rows[at]): f"line {number} has no name before a colon, and goes on with no other"
-            for at, number in numbers.items()
-        }
+        refused, firsts = np.unique(rows[others], return_index=True)
+        reasons = {}
+        for row, at in zip(refused.tolist(), starts[others[firsts]].tolist(), strict=True):
+            number = np.count_nonzero(data[borders[row] : at] == LF) + 1
+            reasons[row] = f"line {number} has no name before a colon, and goes on with no other"
         named = np.setdiff1d(np.arange(len(starts)), others, assume_unique=True)
         found = pc.index_in(pieces_of(buffer, starts[named], colons[named]).cast(pa.string()), self._names)
         is_found = found.is_valid().to_numpy(zero_copy_only=False)

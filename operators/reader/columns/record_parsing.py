@@ -125,8 +125,8 @@ class RecordParsing(HasProperties):
             kept = without_skipped(texts, ~matches, "regex does not match", rejects)
         else:
             rows = np.flatnonzero(~matches)
-            refused = values.take(pa.array(rows)).to_pylist()
-            reasons = dict(zip(rows.tolist(), map(self._why_not, refused), strict=True))
+            refused = self._why_not(values.take(pa.array(rows))) if len(rows) else []
+            reasons = dict(zip(rows.tolist(), refused, strict=True))
             kept = without_refused(texts, in_records(reasons, texts), rejects) if reasons else texts
         if not len(kept):
             return Parsed(kept)
@@ -134,12 +134,12 @@ class RecordParsing(HasProperties):
         rows_of_text = pa.RecordBatch.from_arrays([column.filter(mask) for column in columns], self._names)
         return typed(Parsed(kept, rows_of_text), self.columns, ("",), rejects)
 
-    def _why_not(self, text: str) -> str:
+    def _why_not(self, texts: pa.StringArray) -> list[str]:
         if self.split is not None:
-            found = text.count(self.split.delimiter) + 1
-            return f"the record has {found} fields; there are {len(self._names)} names"
+            counts = (text.count(self.split.delimiter) + 1 for text in texts.to_pylist())
+            return [f"the record has {count} fields; there are {len(self._names)} names" for count in counts]
         way = self.key_value or self._named_fields
-        return "the record does not match regex" if way is None else way.why_not(text)
+        return ["the record does not match regex"] * len(texts) if way is None else way.why_not(texts)
 
     def _fields_of(self, values: Any) -> tuple[Any, list[Any]]:
         if self.regex is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
@@ -10,13 +11,16 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from dagflow.storage.python_file import PythonFile
+from dagflow.errors import MOST_LEVELS
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource, read_exactly
 from operators.reader.scanning.tabular import RowUnit, TableFile, Tabular, tiled
 
+_MAGIC = b"ORC"
 _SNAPPY, _ZSTD = 2, 5
-_CODECS = {_SNAPPY: "snappy", 4: "lz4_raw", _ZSTD: "zstd"}
+_CODECS = {_SNAPPY: "snappy", 4: "lz4_raw"}
 _ZLIB = 1
+_MOST_CHUNK_BYTES = 1 << 23
 
 
 class Orc(Tabular):
@@ -42,9 +46,11 @@ class OrcTable(TableFile):
         # Importing it takes time that apps without such files do not spend.
         import pyarrow.orc
 
+        footer = b"" if units else _footer_of(source)
+        _require_shallow(footer)
         self._file = pyarrow.orc.ORCFile(PythonFile(source, is_holder=False))
         self.schema = self._file.schema
-        self.all_units = units or _units_of(source, self._file.nstripes, self._file.nrows)
+        self.all_units = units or _units_of(footer, self._file.nstripes, self._file.nrows, source.size_bytes)
 
     def units(self, block: BlockMetadata) -> Sequence[RowUnit]:
         """The stripes."""
@@ -55,33 +61,57 @@ class OrcTable(TableFile):
         yield self._file.read_stripe(unit.index, columns=None if names is None else [*names])
 
 
-def _units_of(source: ByteSource, count: int, rows: int) -> list[RowUnit]:
-    """The stripes of a file; pyarrow does not tell where they are, nor how many rows they have.
+def _footer_of(source: ByteSource) -> bytes:
+    """The footer of a file.
 
     Raises:
-        ValueError: The footer is damaged.
+        ValueError: The file has none.
 
     Source:
         The specification of ORC v1, "File Tail".
     """
     size = source.size_bytes
     tail = read_exactly(source, max(0, size - 256), size).tobytes()
-    postscript = dict(_fields(tail[-1 - tail[-1] : -1]))
-    start = size - 1 - tail[-1] - int(postscript.get(1, 0))
-    footer = read_exactly(source, max(0, start), size - 1 - tail[-1]).tobytes()
-    codec, most = int(postscript.get(2, 0)), int(postscript.get(3, 1 << 18))
-    content = footer if codec == 0 else b"".join(_decompressed(footer, codec, most))
-    stripes: list[dict[int, Any]] = []
-    for field, value in _fields(content) if count else ():
-        if field == 3:
-            stripes.append(dict(_fields(value)))
-        # Content may be followed by bytes that the codec did not fill.
-        if len(stripes) == count:
-            break
+    length = 1 + int.from_bytes(tail[-1:])
+    if not tail[-length:-1].endswith(_MAGIC):
+        raise ValueError("it does not end as an ORC file")
+    postscript = dict(_fields(tail[-length:-1]))
+    start = size - length - int(postscript.get(1, 0))
+    footer = read_exactly(source, max(0, start), size - length).tobytes()
+    codec, most = int(postscript.get(2, 0)), min(int(postscript.get(3, 1 << 18)), _MOST_CHUNK_BYTES)
+    return footer if codec == 0 else b"".join(_decompressed(footer, codec, most))
+
+
+def _require_shallow(footer: bytes) -> None:
+    """Refuse types that are nested very deeply: pyarrow ends the process for them.
+
+    Raises:
+        ValueError: They are.
+    """
+    types = (value for field, value in _fields(footer) if field == 4)
+    levels = {0: 0}
+    for number, facts in enumerate(types):
+        level = levels.pop(number, 0) + 1
+        if level > MOST_LEVELS:
+            raise ValueError(f"its types are nested more than {MOST_LEVELS} levels deep")
+        for inner in (value for field, value in _fields(facts) if field == 2):
+            levels.update(dict.fromkeys([inner] if isinstance(inner, int) else _varints(inner), level))
+        if not levels:
+            return  # what follows may be no footer
+
+
+def _units_of(footer: bytes, count: int, rows: int, size_bytes: int) -> list[RowUnit]:
+    """The stripes of a file; pyarrow does not tell where they are, nor how many rows they have.
+
+    Raises:
+        ValueError: The footer is damaged.
+    """
+    found = (dict(_fields(value)) for field, value in _fields(footer) if field == 3)
+    stripes = list(itertools.islice(found, count))
     counts = [int(stripe.get(5, 0)) for stripe in stripes]
     if sum(counts) != rows or len(stripes) != count:
         raise ValueError("the footer has other stripes than rows")
-    return tiled([int(stripe.get(1, 0)) for stripe in stripes], counts, size)
+    return tiled([int(stripe.get(1, 0)) for stripe in stripes], counts, size_bytes)
 
 
 def _decompressed(data: bytes, codec: int, most: int) -> Iterator[bytes]:
@@ -93,24 +123,13 @@ def _decompressed(data: bytes, codec: int, most: int) -> Iterator[bytes]:
         if is_original:
             yield chunk
         elif codec == _ZLIB:
-            yield zlib.decompress(chunk, -zlib.MAX_WBITS)
+            yield zlib.decompressobj(-zlib.MAX_WBITS).decompress(chunk, most)
+        elif codec == _ZSTD:
+            yield pa.CompressedInputStream(pa.BufferReader(chunk), "zstd").read(most)
         else:
-            size = _size_in(chunk, codec) or most
+            # LZ4 does not tell the size: other bytes may follow the content.
+            size = min(most, _varint(chunk, 0)[0]) if codec == _SNAPPY else most
             yield pa.Codec(_CODECS[codec]).decompress(chunk, decompressed_size=size, asbytes=True)
-
-
-def _size_in(chunk: bytes, codec: int) -> int:
-    """The decompressed size that a chunk tells; 0 for none."""
-    if codec == _SNAPPY:
-        return _varint(chunk, 0)[0]
-    if codec != _ZSTD:
-        return 0
-    flags = chunk[4]
-    is_single = flags >> 5 & 1
-    start = 5 + (not is_single) + (0, 1, 2, 4)[flags & 3]
-    length = (is_single, 2, 4, 8)[flags >> 6]
-    size = int.from_bytes(chunk[start : start + length], "little")
-    return size + 256 if length == 2 else size
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
@@ -127,6 +146,13 @@ def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
             position += length
         else:
             raise ValueError("a field of another kind than footers have")
+
+
+def _varints(data: bytes) -> Iterator[int]:
+    position = 0
+    while position < len(data):
+        value, position = _varint(data, position)
+        yield value
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:

@@ -17,6 +17,7 @@ from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.records import Origin, RecordBatch
 from dagflow.errors import DagflowError
 from operators.files.metadata import BlockMetadata
+from operators.found_values import MAX_DEPTH, is_deep_type
 from operators.reader.byte_source import ByteSource, SourceEndError
 from operators.reader.columns.exact_casts import cast_rows, plain_rows, plain_schema, unsound_rows, why_not_cast
 from operators.reader.columns.types import ColumnTypes
@@ -215,6 +216,8 @@ class Tabular(RecordFormat):
         if missing:
             return f"the file has no column '{missing[0]}'; it has {', '.join(schema.names)}"
         for name in self._wanted(schema) or schema.names:
+            if is_deep_type(schema.field(name).type):
+                return f"column '{name}' is nested more than {MAX_DEPTH} levels deep; leave it out of columns"
             try:
                 pa.nulls(0, schema.field(name).type)
             except KeyError:  # pyarrow has no arrays of it, as of intervals of months
@@ -282,5 +285,7 @@ def _joined(batches: list[RecordBatch]) -> RecordBatch:
 
 def clause_of(error: Exception) -> str:
     """An error of a library, as a clause."""
+    if isinstance(error, RecursionError):
+        return "its types are nested too deeply"
     text = " ".join(str(error).split()).rstrip(".") or type(error).__name__
     return text if text[:2].isupper() else text[:1].lower() + text[1:]

@@ -42,8 +42,11 @@ def test_fields_are_those_that_a_reader_of_lines_finds(texts: list[str], skipped
 
 def test_a_text_that_is_refused_has_a_reason() -> None:
     """Of its first line that is wrong."""
-    why_not = NamedFields(["a", "b"]).why_not
-    assert why_not("a: 1\nb\nc") == "line 2 has no name before a colon, and goes on with no other"
-    assert why_not(" a: 1") == "line 1 has no name before a colon, and goes on with no other"
-    assert why_not("a: 1\nb: 2\na: 3") == "the field 'a' is there twice"
-    assert why_not("c: 1") == why_not("") == "none of the fields is there"
+    reasons = {
+        "a: 1\nb\nc": "line 2 has no name before a colon, and goes on with no other",
+        "c: 1": "none of the fields is there",
+        " a: 1": "line 1 has no name before a colon, and goes on with no other",
+        "": "none of the fields is there",
+        "a: 1\nb: 2\na: 3": "the field 'a' is there twice",
+    }
+    assert NamedFields(["a", "b"]).why_not(pa.array([*reasons])) == [*reasons.values()]
