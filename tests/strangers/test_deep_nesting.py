@@ -192,8 +192,10 @@ def test_a_column_that_is_nested_too_deeply_is_refused_and_can_be_left_out(forma
     """Formats with types have the limit of those without."""
 
     def rows(levels: int) -> bytes:
-        value: Any = functools.reduce(lambda inner, _: [inner], range(levels), 1)
-        kind = functools.reduce(lambda inner, _: pa.list_(inner), range(levels), pa.int64())
+        value: Any = 1
+        kind = pa.int64()
+        for _ in range(levels):
+            value, kind = [value], pa.list_(kind)
         return written(format, pa.table({"id": [1], "a": pa.array([value], kind)}))
 
     assert refusals_of(format, rows(MAX_DEPTH)) == (1, [])
