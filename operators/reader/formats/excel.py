@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
@@ -33,6 +34,16 @@ _NO_VALUE = re.compile(
     _CELL + rb"[^>]*>\s*<(?:\w+:)?f\b[^>]*?(?:/>|>[^<]*</(?:\w+:)?f>)\s*(?:<(?:\w+:)?v\s*/>\s*)?</(?:\w+:)?c>"
 )
 _FORMULA = re.compile(rb"<(?:\w+:)?f\b")
+
+# Places in the XML of a sheet: one behind column AF, or behind the last row; and those of all cells with content.
+_FAR = re.compile(rb"""r=["'](?:[Aa][G-Zg-z]|[B-Zb-z][A-Za-z]|[A-Za-z]{3}|[A-Za-z]+[0-9]{8})""")
+_FILLED = re.compile(rb"""<(?:\w+:)?c\s(?:[^>]*\s)?r=["']([A-Za-z]+)([0-9]+)["'](?:[^>]*[^>/])?>""")
+_MOST_CELLS = 1 << 25
+"""Cells between the first and the last one of a sheet, also empty ones: calamine holds each of them."""
+
+_MOST_BYTES = 1 << 30
+"""Bytes of the parts of a workbook when they are decompressed."""
+
 _MIDNIGHT = functools.partial(datetime.datetime.combine, time=datetime.time())
 _RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
 
@@ -190,6 +201,7 @@ class WorkbookFile(TableFile):
     """A workbook that was read; nothing else is needed of its file."""
 
     def __init__(self, source: ByteSource, format: Excel) -> None:
+        _require_modest_parts(source)
         workbook = _calamine().CalamineWorkbook.from_filelike(PythonFile(source, is_holder=False))
         names = _chosen(workbook.sheet_names, format.sheet)
         errors = _errors_in(source, names)
@@ -293,6 +305,41 @@ def _number_of(letters: str) -> int:
     return number - 1
 
 
+def _require_modest_parts(source: ByteSource) -> None:
+    """Refuse a small archive of large parts, and one that does not tell how large they are.
+
+    Raises:
+        ValueError: It is one.
+    """
+    try:
+        archive = zipfile.ZipFile(PythonFile(source, is_holder=False))
+    except zipfile.BadZipFile:
+        return  # of another kind
+    if sum(part.file_size for part in archive.infolist()) > _MOST_BYTES:
+        raise ValueError(f"it has more than {_MOST_BYTES >> 20:,} MiB when it is decompressed; save it as CSV")
+    if damaged := archive.testzip():
+        raise ValueError(f"its part {damaged} is damaged")
+
+
+def _require_modest_sheet(name: str, content: bytes) -> None:
+    """Refuse a sheet whose cells are far from each other, since all between them are held, too.
+
+    Raises:
+        ValueError: They are.
+    """
+    if not _FAR.search(content):
+        return
+    number = functools.cache(_number_of)
+    places = np.array([(int(match[2]), number(match[1].decode())) for match in _FILLED.finditer(content)] or [(0, 0)])
+    (top, left), (bottom, right) = places.min(axis=0).tolist(), places.max(axis=0).tolist()
+    if (cells := (bottom - top + 1) * (right - left + 1)) > _MOST_CELLS:
+        area = f"from {_letters(left)}{top} to {_letters(right)}{bottom}"
+        raise ValueError(
+            f"sheet '{name}' has {cells:,} cells {area}, more than {_MOST_CELLS:,}; clear those that lie far away, "
+            "or save it as CSV"
+        )
+
+
 def _errors_in(source: ByteSource, names: Sequence[str]) -> dict[str, dict[tuple[int, int], str]]:
     """The cells of an .xlsx file that calamine gives as empty although they show something, by sheet."""
     try:
@@ -307,6 +354,7 @@ def _errors_in(source: ByteSource, names: Sequence[str]) -> dict[str, dict[tuple
         path = posixpath.join("/xl", targets.get(sheet.get(_RELATION), ""))[1:]
         if sheet.tag.endswith("}sheet") and sheet.get("name") in names and path in archive.namelist():
             content = archive.read(path)
+            _require_modest_sheet(sheet.get("name", ""), content)
             errors = _ERROR.finditer(content) if b't="e"' in content else ()
             formulas = _NO_VALUE.finditer(content) if _FORMULA.search(content) else ()
             cells = [(match, f"{match[3].decode()} is an error") for match in errors]
