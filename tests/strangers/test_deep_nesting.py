@@ -188,7 +188,7 @@ def refusals_of(format: Any, content: bytes) -> tuple[int, list[str]]:
 
 
 @pytest.mark.parametrize("format", ["parquet", "arrow", "orc", "avro"])
-def test_a_column_that_is_nested_too_deeply_is_refused_and_can_be_left_out(format: str) -> None:
+def test_a_column_nested_too_deeply_is_refused_and_can_be_left_out(format: str) -> None:
     """Formats with types have the limit of those without."""
 
     def rows(levels: int) -> bytes:

@@ -33,6 +33,7 @@ _LOGICAL = {
 }
 _NUMBERS = ("int", "long", "float", "double")
 _MOST_DIGITS = 38
+_MOST_TYPES = 1 << 14
 _EXACT = Context(prec=77)
 """As many digits as the widest decimal of Arrow has."""
 
@@ -106,6 +107,8 @@ class AvroType:
         self.arrow, self.stored, self.convert = inner.arrow, inner.stored, inner.convert
 
     def _list(self, inner: AvroType) -> None:
+        if _is_empty(inner.arrow):
+            raise ValueError("its schema has an array of items without bytes, of which there may be any number")
         self.arrow, self.stored, convert = pa.list_(inner.arrow), pa.list_(inner.stored), inner.convert
         if convert is not None:
             self.convert = lambda values: _converted(values, convert)
@@ -126,6 +129,29 @@ class AvroType:
             }
 
 
+def require_few_types(schema: Any) -> None:
+    """Refuse a parsed schema with very many types, also by names that stand for others, again and again.
+
+    Raises:
+        ValueError: It has more than _MOST_TYPES.
+    """
+    sizes: dict[str, int] = {}
+
+    def size_of(schema: Any) -> int:
+        if isinstance(schema, str):
+            return sizes.get(schema, 1)
+        if isinstance(schema, list):
+            return sum(map(size_of, schema))
+        inner = [schema[key] for key in ("type", "items", "values") if key in schema]
+        size = 1 + sum(map(size_of, [*inner, *(field["type"] for field in schema.get("fields", ()))]))
+        if "name" in schema:
+            sizes[schema["name"]] = size
+        return size
+
+    if (count := size_of(schema)) > _MOST_TYPES:
+        raise ValueError(f"its schema has {count:,} types, more than {_MOST_TYPES:,}")
+
+
 def require_same_units(written: AvroType, wanted: AvroType) -> None:
     """Refuse times and decimals whose numbers would mean something else: Avro resolves the numbers alone.
 
@@ -137,6 +163,13 @@ def require_same_units(written: AvroType, wanted: AvroType) -> None:
         are_alike = all(pa.types.is_temporal(each) or pa.types.is_decimal(each) for each in (kind, other.arrow))
         if are_alike and kind != other.arrow:
             raise ValueError(f"'{name}' is {kind} in it, and {other.arrow} in reader_schema")
+
+
+def _is_empty(kind: pa.DataType) -> bool:
+    """Whether values of a type are written without any bytes."""
+    if pa.types.is_struct(kind):
+        return all(_is_empty(field.type) for field in kind)
+    return kind in (pa.null(), pa.binary(0))
 
 
 def _converted(values: Iterable[Any], convert: Convert) -> list[Any]:

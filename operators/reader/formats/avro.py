@@ -18,8 +18,15 @@ from dagflow.errors import DagflowError, RecordError
 from dagflow.storage.python_file import PythonFile
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource, FileView, SourceEndError, read_exactly
-from operators.reader.columns.avro_types import AvroType, alternatives, require_same_units, stored_schema
-from operators.reader.formats.base import FormatTraits, PreScanned
+from operators.reader.columns.avro_types import (
+    AvroType,
+    alternatives,
+    require_few_types,
+    require_same_units,
+    stored_schema,
+)
+from operators.reader.compression.blocks import decompressed
+from operators.reader.formats.base import BATCH_RECORDS, FormatTraits, PreScanned
 from operators.reader.scanning.tabular import RowUnit, TableFile, Tabular
 
 _MAGIC = b"Obj\x01"
@@ -31,6 +38,9 @@ _ROW_BITS, _DISTANCE_BITS = 33, 30
 """Of a state: the rows before the first data block that begins in a block, and its distance from the block's start."""
 
 _CHUNK_BYTES = 4 << 20
+
+_MOST_BYTES = 256 << 20
+"""Bytes of a data block when it is decompressed; writers make blocks of a few MB at most."""
 
 
 def _schema(value: Any) -> Any:
@@ -163,13 +173,15 @@ class AvroHeader:
     """The header of a file.
 
     Attributes:
-        head: A header by which the data blocks are read as the type is stored.
+        head: A header by which data blocks are read as the type is stored, and not compressed.
+        codec: How they are compressed.
         marker: The bytes behind each data block.
         end: Where the first data block begins.
         type: The type of the records.
     """
 
     head: bytes
+    codec: str
     marker: bytes
     end: int
     type: AvroType
@@ -185,12 +197,15 @@ class AvroHeader:
         facts = fastavro.block_reader(file)
         end = file.tell()
         schema = json.loads(facts.metadata["avro.schema"])
+        parsed = fastavro.parse_schema(schema)
+        require_few_types(parsed)
         marker = read_exactly(source, end - _MARKER_BYTES, end).tobytes()
         stored = json.dumps(stored_schema(schema, itertools.count())).encode()
-        parts = {b"avro.schema": stored, b"avro.codec": facts.metadata.get("avro.codec", "null").encode()}
+        codec = facts.metadata.get("avro.codec", "null")
+        parts = {b"avro.schema": stored, b"avro.codec": b"null"}
         texts = [text for pair in parts.items() for text in pair]
         head = b"".join([_MAGIC, _number(len(parts)), *(_number(len(text)) + text for text in texts), b"\0", marker])
-        return cls(head, marker, end, AvroType(fastavro.schema.expand_schema(fastavro.parse_schema(schema))))
+        return cls(head, codec, marker, end, AvroType(fastavro.schema.expand_schema(parsed)))
 
 
 def _number(value: int) -> bytes:
@@ -307,16 +322,35 @@ class AvroTable(TableFile):
         if unit.start in self._walk.unsound:
             raise ValueError("it does not end with the marker of the file")
         blocks, self._blocks = self._blocks or self._new_blocks(), None
-        self._feed.part = io.BytesIO(self._walk.data(self._walk.content_start(unit.start), unit.end))
-        records = list(next(blocks))
-        self._blocks = blocks  # of bytes that are damaged, none can be read with the same reader
+        self._feed.part = io.BytesIO(self._content_of(unit))
+        records = iter(next(blocks))
         members = self._type.members
         is_record = "value" not in members or members["value"] is not self._type
-        columns = [
-            members[name].column([record[name] for record in records] if is_record else records)
-            for name in names or members
-        ]
-        yield pa.RecordBatch.from_arrays(columns, names=[*(names or members)])
+        while batch := list(itertools.islice(records, BATCH_RECORDS)):
+            columns = [
+                members[name].column([record[name] for record in batch] if is_record else batch)
+                for name in names or members
+            ]
+            yield pa.RecordBatch.from_arrays(columns, names=[*(names or members)])
+        self._blocks = blocks  # of bytes that are damaged, none can be read with the same reader
+
+    def _content_of(self, unit: RowUnit) -> bytes:
+        """A data block, decompressed.
+
+        Raises:
+            ValueError: It is damaged, or has more bytes or rows than may be held.
+        """
+        data = self._walk.data(self._walk.content_start(unit.start), unit.end)
+        (rows, length), start = _numbers_in(data[:_HEAD_BYTES], 2)
+        content, most = data[start : start + length], _MOST_BYTES
+        if self._header.codec == "snappy":
+            content = content[:-4]  # its checksum
+        elif self._header.codec == "lz4":
+            content, most = content[4:], min(most, int.from_bytes(content[:4], "little"))
+        content = decompressed(self._header.codec, content, most)
+        if rows > max(len(content), BATCH_RECORDS):
+            raise ValueError(f"it has {rows:,} rows in {len(content):,} bytes")
+        return b"".join([_number(rows), _number(len(content)), content, self._header.marker])
 
     def _new_blocks(self) -> Any:
         self._feed.part = io.BytesIO(self._header.head)

@@ -309,7 +309,7 @@ def _require_modest_parts(source: ByteSource) -> None:
     """Refuse a small archive of large parts, and one that does not tell how large they are.
 
     Raises:
-        ValueError: It is one.
+        ValueError: Its parts are larger than _MOST_BYTES, or other than it tells.
     """
     try:
         archive = zipfile.ZipFile(PythonFile(source, is_holder=False))
@@ -325,7 +325,7 @@ def _require_modest_sheet(name: str, content: bytes) -> None:
     """Refuse a sheet whose cells are far from each other, since all between them are held, too.
 
     Raises:
-        ValueError: They are.
+        ValueError: Between them are more than _MOST_CELLS.
     """
     if not _FAR.search(content):
         return

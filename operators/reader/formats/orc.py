@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import itertools
-import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
@@ -14,12 +13,11 @@ from dagflow.storage.python_file import PythonFile
 from dagflow.errors import MOST_LEVELS
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource, read_exactly
+from operators.reader.compression.blocks import decompressed
 from operators.reader.scanning.tabular import RowUnit, TableFile, Tabular, tiled
 
 _MAGIC = b"ORC"
-_SNAPPY, _ZSTD = 2, 5
-_CODECS = {_SNAPPY: "snappy", 4: "lz4_raw"}
-_ZLIB = 1
+_CODECS = {1: "deflate", 2: "snappy", 4: "lz4", 5: "zstandard"}
 _MOST_CHUNK_BYTES = 1 << 23
 
 
@@ -86,7 +84,7 @@ def _require_shallow(footer: bytes) -> None:
     """Refuse types that are nested very deeply: pyarrow ends the process for them.
 
     Raises:
-        ValueError: They are.
+        ValueError: They have more than MOST_LEVELS.
     """
     types = (value for field, value in _fields(footer) if field == 4)
     levels = {0: 0}
@@ -122,14 +120,8 @@ def _decompressed(data: bytes, codec: int, most: int) -> Iterator[bytes]:
         chunk = stream.read(length)
         if is_original:
             yield chunk
-        elif codec == _ZLIB:
-            yield zlib.decompressobj(-zlib.MAX_WBITS).decompress(chunk, most)
-        elif codec == _ZSTD:
-            yield pa.CompressedInputStream(pa.BufferReader(chunk), "zstd").read(most)
         else:
-            # LZ4 does not tell the size: other bytes may follow the content.
-            size = min(most, _varint(chunk, 0)[0]) if codec == _SNAPPY else most
-            yield pa.Codec(_CODECS[codec]).decompress(chunk, decompressed_size=size, asbytes=True)
+            yield decompressed(_CODECS[codec], chunk, most)
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, Any]]:

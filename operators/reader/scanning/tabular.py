@@ -202,17 +202,19 @@ class Tabular(RecordFormat):
     def _wanted(self, schema: pa.Schema) -> list[str] | None:
         if self.columns is None:
             return None
-        return [name for name in self.columns if name in schema.names]
+        names = {*schema.names}
+        return [name for name in self.columns if name in names]
 
     def _problem_with(self, schema: pa.Schema) -> str:
         """Why no row of a file has the columns that the app reads; "" if its rows may have them."""
-        twice = [name for name in self.columns or schema.names if schema.names.count(name) > 1]
+        counts = Counter(schema.names)
+        twice = [name for name in self.columns or schema.names if counts[name] > 1]
         if twice:
             return f"the file has several columns '{twice[0]}'"
-        if not schema.names:
+        if not counts:
             return "the file has no columns"
         optional: Collection[str] = [name for name, kind in self._types.items() if kind.is_optional]
-        missing = [name for name in self.columns or () if name not in schema.names and name not in optional]
+        missing = [name for name in self.columns or () if name not in counts and name not in optional]
         if missing:
             return f"the file has no column '{missing[0]}'; it has {', '.join(schema.names)}"
         for name in self._wanted(schema) or schema.names:
@@ -225,7 +227,7 @@ class Tabular(RecordFormat):
             except pa.ArrowException:
                 pass
         plain = plain_schema(schema)
-        problems = (why_not_cast(plain.field(name), kind) for name, kind in self._types.items() if name in plain.names)
+        problems = (why_not_cast(plain.field(name), kind) for name, kind in self._types.items() if name in counts)
         return next(filter(None, problems), "")
 
     def place_of(self, unit: RowUnit) -> str:
