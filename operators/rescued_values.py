@@ -54,12 +54,24 @@ def renamed_values(text: str, names: Iterable[tuple[str, str]]) -> str | None:
 
 
 def _named(values: Mapping[str, Any]) -> dict[str, Any]:
-    texts = {name: str(value) for name, value in values.items() if isinstance(value, float) and not isfinite(value)}
-    return {f"_{name}" if _LIKE_A_PLACE.fullmatch(name) else name: value for name, value in {**values, **texts}.items()}
+    return {f"_{name}" if _LIKE_A_PLACE.fullmatch(name) else name: value for name, value in values.items()}
 
 
 def _text(members: Mapping[str, Any]) -> str:
-    return json.dumps(members, ensure_ascii=False, default=_as_text)
+    return json.dumps(_held(members), ensure_ascii=False, default=_as_text)
+
+
+def _held(value: Any) -> Any:
+    """A value in which numbers that JSON lacks are text, wherever they are."""
+    match value:
+        case float() if not isfinite(value):
+            return str(value)
+        case dict():
+            return {name: _held(member) for name, member in value.items()}
+        case list() | tuple():
+            return [*map(_held, value)]
+        case _:
+            return value
 
 
 def rescued_values(text: str) -> dict[str, Any]:
