@@ -318,6 +318,8 @@ class ErrorPolicy:
 
     def _leave_out(self, block: BlockMetadata, error: DagflowError, cause: Cause) -> None:
         context, version = self._context, block.version
+        if not version.size_bytes:
+            return  # nothing is missing of a file that was empty
         lost_start, lost_end = owned_range(block, expected_compression(block, self._compression))
         if block.closes:
             lost_start = block.continuation.tail_start

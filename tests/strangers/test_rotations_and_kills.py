@@ -152,6 +152,16 @@ def test_each_record_is_published_once_and_nothing_is_said_to_be_missing(tmp_pat
         assert (final.left_out.ranges, final.waiting_bytes) == (0, 0), f"seed {seed}: {final.left_out}"
 
 
+def test_a_file_that_was_empty_is_not_listed(tmp_path: Path) -> None:
+    """None of its bytes is missing, also if it is gone before it was to be read."""
+    history = LogHistory(tmp_path, random.Random(0))
+    (tmp_path / "in" / "web.log").unlink()
+    log = tmp_path / "in" / "app.log"
+    log.write_bytes(b"")
+    history.run_with(lambda window: log.unlink())
+    assert history.run_to_the_end().left_out.ranges == 0
+
+
 @pytest.mark.parametrize("rotation", by_day(2, [rename_into_directory, copy_and_truncate, compress_at_once, mirror]))
 def test_what_was_read_after_a_rotation_is_not_listed(tmp_path: Path, rotation: Callable[[Path], None]) -> None:
     """A version that was gone before any of it was read is known elsewhere by its fingerprint, also if it has grown."""
