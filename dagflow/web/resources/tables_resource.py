@@ -87,7 +87,8 @@ def _shown(name: str, table: _Table, state: JournalState, app: AppFile) -> dict[
     target_bytes = None
     with contextlib.suppress(ValueError):
         target_bytes = None if target is None else parse_size(target)
-    receipt = state.receipts.get(name)
+    receipt, waiting = state.receipts.get(name), state.held.waiting.get(name, [])
+    every_millis = properties.get("commit", {}).get("every_millis")
     newest = max((each["window"] for each in table.versions), default=0)
     bits = range(min(table.sizes), max(table.sizes) + 1) if table.sizes else ()
     return {
@@ -95,7 +96,8 @@ def _shown(name: str, table: _Table, state: JournalState, app: AppFile) -> dict[
         "table": str(properties.get("table", "")),
         "version": "" if receipt is None else receipt.version,
         "window": newest if receipt is None else receipt.window_id,
-        "waiting_windows": len({each.window_id for each in state.held.waiting.get(name, ())}),
+        "waiting_windows": len({each.window_id for each in waiting}),
+        "due_ms": waiting[0].held_ms + every_millis if waiting and every_millis else None,
         "files": table.files,
         "size_bytes": table.size_bytes,
         "records": table.records,

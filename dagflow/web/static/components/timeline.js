@@ -1,8 +1,9 @@
-/** Windows as bars from emit to publish on one axis of time, with marks for what was special about them. */
-import { duration, localTime, utcTime } from "../lib/format.js";
+/** Windows as bars from emit to publish on one scale, each from its own beginning, with marks for what was special. */
+import { duration, localTime } from "../lib/format.js";
 import { html, useRef } from "../lib/html.js";
 import { Badge } from "./marks.js";
 import { moveFocus } from "./table.js";
+import { Time } from "./time.js";
 
 /** The phases of a window: name, the time it begins, the time it ends, its colour. */
 export const PHASES = [
@@ -28,24 +29,29 @@ export function spanOf(times) {
  */
 export function Timeline({ rows, linkOf, selected, now }) {
   const list = useRef(null);
-  const spans = rows.map((row) => spanOf(row.times)).filter(([start]) => start > 0);
-  const first = Math.min(...spans.map(([start]) => start));
-  const last = Math.max(...spans.map(([, end]) => end), now ?? 0, first + 1);
+  // A day of windows has gaps of hours between bars of half a second, so each begins at the left.
+  const longest = Math.max(1, ...rows.map((row) => lengthOf(row, now)));
   const stop = rows.some((row) => row.id === selected) ? selected : rows[0]?.id;
   return html`<div class="timeline" ref=${list} onKeyDown=${(event) => moveFocus(event, list.current, "a.row")}>
     ${rows.map(
       (row) => html`<a key=${row.id} class="row ${row.id === selected ? "selected" : ""}" href=${linkOf(row.id)} tabindex=${row.id === stop ? 0 : -1}>
         <span class="number"><span class="visually-hidden">Window </span>${row.id}<span class="visually-hidden">${spoken(row)}</span></span>
-        <${Bar} row=${row} first=${first} last=${last} now=${now} />
+        <span class="muted nowrap"><${Time} at=${spanOf(row.times)[0]} /></span>
+        <${Bar} row=${row} longest=${longest} now=${now} />
         <span class="marks">
           ${row.marks.map((mark) => html`<${Badge} tone=${mark.tone} title=${mark.title}>${mark.text}<//>`)}
           <span class="muted number hide-narrow">${row.note}</span>
         </span>
       </a>`,
     )}
-    ${spans.length > 0 &&
-    html`<span></span><span class="axis" title=${`${utcTime(first)} to ${utcTime(last)}`}><span>${localTime(first)}</span><span>${localTime((first + last) / 2)}</span><span>${localTime(last)}</span></span><span></span>`}
+    <span></span><span></span><span class="axis"><span>0 s</span><span>${duration(longest / 1000)}</span></span><span></span>
   </div>`;
+}
+
+/** How long a window takes: until `now` where it is not over, in milliseconds. */
+function lengthOf({ times }, now) {
+  const [start, end] = spanOf(times);
+  return start ? Math.max(end, times.published_ms ? 0 : (now ?? 0)) - start : 0;
 }
 
 /** What the bar says, for readers who do not see it. */
@@ -54,8 +60,9 @@ function spoken({ times }) {
   return start ? `from ${localTime(start)}, ${duration((end - start) / 1000)}` : "";
 }
 
-function Bar({ row, first, last, now }) {
-  const x = (time) => ((time - first) / (last - first)) * 1000;
+function Bar({ row, longest, now }) {
+  const [first] = spanOf(row.times);
+  const x = (time) => ((time - first) / longest) * 1000;
   return html`<svg viewBox="0 0 1000 16" preserveAspectRatio="none" aria-hidden="true">
     <rect class="track" y="7" width="1000" height="2" />
     ${PHASES.map(([name, from, to, fill]) => {

@@ -54,7 +54,8 @@ function Overview({ app }) {
         ["Rejects", count(app.rejected), app.rejected ? html`<a href=${href(app.id, "rejects")}>see them</a>` : "none refused", app.rejected ? "bad" : ""],
       ]}
     />
-    <p><${Equation} account=${app.account} /></p>`;
+    <p><${Equation} account=${app.account} /></p>
+    ${app.concerns.map((concern) => html`<p class="sentence warn"><span>${visible(concern)}</span></p>`)}`;
 }
 
 const drawn = (node, bottleneck) => ({

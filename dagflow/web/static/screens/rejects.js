@@ -39,7 +39,7 @@ export function Rejects({ route, app }) {
 const keyOf = (reject) => `${reject.file}:${reject.offset}`;
 
 const COLUMNS = [
-  { label: "Reason", wide: true, cell: (reject) => visible(reject.reason) },
+  { label: "Reason", cell: (reject) => visible(reject.reason) },
   { label: "File", cell: (reject) => html`<span class="nowrap" title=${visible(reject.file)}>${shortened(baseName(reject.file), 24)}</span>` },
   { label: "Byte", number: true, cell: (reject) => count(reject.offset) },
   { label: "Length", number: true, optional: true, cell: (reject) => count(reject.length) },
@@ -57,7 +57,7 @@ function Group({ route, param, title, rows, total }) {
       selected=${route.params[param]}
       linkOf=${(row) => changed(route, { [param]: row.name, after: "", reject: "" })}
       columns=${[
-        { label: param[0].toUpperCase() + param.slice(1), wide: true, cell: (row) => (param === "file" ? html`<${Path} of=${row.name} />` : html`<span title=${visible(row.name)}>${visible(row.name)}</span>`) },
+        { label: param[0].toUpperCase() + param.slice(1), wide: param !== "reason", cell: (row) => (param === "file" ? html`<${Path} of=${row.name} />` : visible(row.name)) },
         { label: "Rejects", number: true, cell: (row) => count(row.count) },
         { label: "Share", number: true, cell: (row) => percent(row.count / total) },
       ]}

@@ -3,13 +3,13 @@ import { Badge } from "../components/marks.js";
 import { Empty, Resource } from "../components/notice.js";
 import { Cards } from "../components/panel.js";
 import { Table } from "../components/table.js";
-import { Time } from "../components/time.js";
+import { Time, useNow } from "../components/time.js";
 import { useResource } from "../lib/api.js";
-import { bytes, count, plural, shortened, visible } from "../lib/format.js";
+import { bytes, count, duration, plural, shortened, UNKNOWN, visible } from "../lib/format.js";
 import { html } from "../lib/html.js";
 import { href } from "../lib/router.js";
 
-export function Tables({ route }) {
+export function Tables({ route, app }) {
   const tables = useResource(`apps/${route.app}/tables`, {}, { app: route.app });
   return html`<main class="main" id="main" tabindex="-1">
     <${Resource} of=${tables}>
@@ -18,23 +18,23 @@ export function Tables({ route }) {
           ? html`<${Empty} title="This app fills no table">An operator TableWriter adds windows to a table.<//>`
           : html`<p class="sentence accent"><span>All tables show every window up to <b>${data.watermark}</b>.</span></p>
               ${data.since_window > 1 && html`<p class="muted">Files and rows are those of windows from ${data.since_window} on.</p>`}
-              ${data.tables.map((table) => html`<${One} key=${table.operator} route=${route} table=${table} />`)}`}
+              ${data.tables.map((table) => html`<${One} key=${table.operator} ...${{ route, app, table }} />`)}`}
     <//>
   </main>`;
 }
 
-function One({ route, table }) {
+function One({ route, app, table }) {
   const average = table.files ? table.size_bytes / table.files : 0;
   return html`<section class="box" aria-label=${visible(table.operator)}>
     <header>
       <h2>${visible(table.operator)}</h2>
       <span class="muted mono">${visible(table.table)}</span>
-      <span class="end">${table.waiting_windows > 0 && html`<${Badge} tone="accent">${plural(table.waiting_windows, "window waits", "windows wait")}<//>`} ${table.version && html`<${Badge}>${visible(table.version)}<//>`}</span>
+      <span class="end">${table.waiting_windows > 0 && html`<${Badge} tone="accent"><${Waiting} app=${app} table=${table} /><//>`} ${table.version && html`<${Badge}>${visible(table.version)}<//>`}</span>
     </header>
     <div class="pad stack">
       <${Cards}
         items=${[
-          ["Last written by window", html`<a href=${href(route.app, "windows", { window: table.window })}>${table.window}</a>`],
+          ["Last written by window", table.window ? html`<a href=${href(route.app, "windows", { window: table.window })}>${table.window}</a>` : UNKNOWN],
           ["Rows", count(table.records)],
           ["Files", count(table.files), bytes(table.size_bytes)],
           ["Average file", bytes(average), table.target_bytes && `target ${bytes(table.target_bytes)}`],
@@ -62,6 +62,21 @@ function One({ route, table }) {
     </div>`}
     ${table.changes.length > 0 && html`<${History} route=${route} changes=${table.changes} />`}
   </section>`;
+}
+
+/** Windows that are not in the table yet, and when they will be. */
+function Waiting({ app, table }) {
+  const now = useNow();
+  const seconds = Math.ceil((table.due_ms - now) / 1000);
+  const when =
+    app?.state !== "running"
+      ? "in the table with the next run"
+      : !table.due_ms
+        ? "in the table with their group: at the end of the run, or within a minute while following"
+        : seconds > 0
+          ? `in the table in ${duration(seconds)}`
+          : "in the table next";
+  return `${plural(table.waiting_windows, "window waits", "windows wait")}, ${when}`;
 }
 
 /** How the columns came about, since the checkpoint began. */

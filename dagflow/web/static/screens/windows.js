@@ -1,4 +1,4 @@
-/** Windows from emit to publish on one axis of time; a click shows the manifest. */
+/** Windows, and how long each took from emit to publish; a click shows the manifest. */
 import { Badge, Legend, State } from "../components/marks.js";
 import { More } from "../components/more.js";
 import { Empty, Resource } from "../components/notice.js";
