@@ -11,6 +11,7 @@ from typing import Any
 
 import fastavro
 import openpyxl
+import pyarrow as pa
 import pytest
 
 from dagflow.api.refused_records import Reject
@@ -68,6 +69,25 @@ def test_a_workbook_of_large_parts_or_false_sizes_is_refused(size: int) -> None:
     count, (reason,) = read("excel", content)
     assert count == 0
     assert "more than 1,024 MiB when it is decompressed" in reason or "its part x is damaged" in reason
+
+
+def mib_of_repeated(rows: int) -> tuple[int, int]:
+    """How many rows a file of Arrow has in which one long value is repeated, and how much memory they take."""
+    values = pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), ["x" * 100_000])
+    table, out = pa.table({"a": values}), io.BytesIO()
+    with pa.ipc.new_file(out, table.schema) as file:
+        file.write_table(table)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    count, _ = read("arrow", out.getvalue())
+    return count, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10
+
+
+@pytest.mark.nightly
+def test_a_long_value_of_a_dictionary_is_repeated_for_few_rows_at_once() -> None:
+    """The values of all rows together have 500 MB."""
+    count, mib = in_own_process(mib_of_repeated, 5000)
+    assert count == 5000
+    assert mib < 150
 
 
 def number(value: int) -> bytes:

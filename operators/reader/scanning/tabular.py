@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import Field
 
 from dagflow.api.columns.column_typing import StreamColumns
@@ -181,11 +182,13 @@ class Tabular(RecordFormat):
                 kept = np.delete(np.arange(len(rows), dtype=np.int32), [*reasons])
                 row += len(rows)
                 rows = rows.take(pa.array(kept)) if reasons else rows
-                if not rows.schema.equals(self._plain_schema, check_metadata=True):
-                    rows = plain_rows(rows)
-                    self._plain_schema = rows.schema
-                if len(rows):
-                    yield RecordBatch(rows, origin=Origin((block,), kept, first_row))
+                most = _most_rows(rows)
+                for start in range(0, len(rows), most):
+                    part = rows.slice(start, most)
+                    if not part.schema.equals(self._plain_schema, check_metadata=True):
+                        part = plain_rows(part)
+                        self._plain_schema = part.schema
+                    yield RecordBatch(part, origin=Origin((block,), kept[start : start + most], first_row))
         except (DagflowError, SourceEndError):
             raise
         except Exception as error:
@@ -251,6 +254,17 @@ class Tabular(RecordFormat):
             kept = np.delete(np.arange(len(batch)), positions)
             batch, rows = batch.take(kept), rows.take(pa.array(kept))
         return Parsed(batch.with_columns(rows))
+
+
+def _most_rows(rows: pa.RecordBatch) -> int:
+    """How many of some rows are made plain at once: a dictionary has a long value once, and they have it each."""
+    dictionaries = (column.dictionary for column in rows.columns if pa.types.is_dictionary(column.type))
+    longest = (
+        pc.max(pc.binary_length(values)).as_py() or 0
+        for values in dictionaries
+        if pa.types.is_string(values.type) or pa.types.is_binary(values.type)
+    )
+    return max(1, BATCH_BYTES // max([1, *longest]))
 
 
 def _refuse(unit: RowUnit, row: int, reason: str, accounting: ByteAccounting) -> None:
