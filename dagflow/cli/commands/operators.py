@@ -20,7 +20,7 @@ from dagflow.spec.class_description import (
 )
 from dagflow.spec.class_lookup import UnknownClassError
 
-_KINDS = {
+KINDS = {
     "input": "runs once, in the driver, and begins an app",
     "control": "runs once, in the driver",
     "partitioned": "runs in parallel, in Spark tasks",
@@ -53,7 +53,7 @@ def command(name: str | None) -> int:
 
 
 def _page(found: ClassInfo) -> Iterator[str]:
-    yield f"{found.name}: {_KINDS[found.kind]}"
+    yield f"{found.name}: {KINDS[found.kind]}"
     yield ""
     yield paragraphs(found.details or "It has no description.")
     for title, ports in (("Input ports", found.inputs), ("Output ports", found.outputs)):
