@@ -25,6 +25,14 @@ class ControlOperator(Operator):
     removes_input: ClassVar[bool] = False
     """Whether it removes or archives its input, so that the output may be the only copy; --fresh is refused then."""
 
+    @property
+    def corrects(self) -> bool:
+        """Whether its tuples may take the place of earlier ones, whose records leave when theirs come in.
+
+        Such a tuple names the version that it replaces, see supersedes_of(); no other tuples are in its window.
+        """
+        return False
+
     def unemitted_bytes(self) -> int:
         """Bytes that it knows it will emit in later windows; 0 where they are not known."""
         return 0

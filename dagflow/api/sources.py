@@ -114,6 +114,22 @@ def moved_from_of(item: Any) -> str:
     return moved_from
 
 
+VersionFacts = tuple[int, int, int]
+"""Size, modification time and identity of a version of a file: the identity is its inode, or a hash of its tag."""
+
+
+def version_facts_of(item: SourceRange) -> VersionFacts:
+    """The facts by which a splitter remembers the version of a tuple's file."""
+    version = item.version
+    return version.size_bytes, version.mtime_ns, getattr(version, "identity", version.file_id)
+
+
+def supersedes_of(item: Any) -> VersionFacts | None:
+    """The version of a tuple's file whose records those of the tuple's version replace; None for none."""
+    supersedes: VersionFacts | None = getattr(getattr(item, "continuation", item), "supersedes", None)
+    return supersedes
+
+
 @dataclass(frozen=True, slots=True)
 class FileSources:
     """The blocks of an output file.

@@ -39,11 +39,19 @@ class DecidedReplay:
         number: The checkpoint's replay that it is part of, counted from 1.
         removed: Files that windows have added, and that the target shows.
         added: New files, under their final names.
+        window: A window above the marker that is added in the same transaction, which sets the marker to it; None
+            where the marker stays.
     """
 
     number: int
     removed: tuple[PendingFile, ...]
     added: tuple[PendingFile, ...]
+    window: DecidedWindow | None = None
+
+    @property
+    def files(self) -> tuple[PendingFile, ...]:
+        """All files that become visible."""
+        return self.added if self.window is None else (*self.added, *self.window.files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +175,7 @@ class ReplayableState(TargetState):
         """Replace files by others, and set `replays` to the number: both in one transaction, or neither.
 
         Guarantee, which the author gives: the transaction fails if the target has changed in any way since this state
-        was read, and leaves the marker unchanged.
+        was read, and leaves the marker unchanged, or sets it to the window of the replay.
 
         Args:
             replay: The files; none of the removed ones is missing.

@@ -121,7 +121,10 @@ def summary(snapshot: RunSnapshot) -> str:
         lines.append(f"    {most}")
     if snapshot.rejected:
         lines.append(f"    rejected: {snapshot.rejected:,}")
-    lines += [f"    {line}" for line in left_out_lines(snapshot)]
+    lines += [
+        f"    {line}"
+        for line in (*(on_one_line(each.text) for each in snapshot.corrections), *left_out_lines(snapshot))
+    ]
     lines += concerns
     if others:
         lines.append(f"    also counted: {', '.join(others)}")

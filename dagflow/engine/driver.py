@@ -13,9 +13,13 @@ from concurrent.futures import wait
 from dagflow.api.transactions import TargetDecision
 from dagflow.engine.byte_sums import require_bytes_add_up
 from dagflow.engine.control_graph import ControlGraph
+from dagflow.engine.corrections import BESIDE, Superseded, corrections_in
 from dagflow.engine.driver_memory import FreeMemory
 from dagflow.engine.estimate import InputCount
 from dagflow.engine.live_run import ScanRequests
+from dagflow.engine.repeatable import why_not_again
+from dagflow.engine.replay_scope import with_their_groups
+from dagflow.engine.replayer import Replayer
 from dagflow.engine.run_setup import Assembly
 from dagflow.engine.stop_request import GROUP_GRACE_S, STOP_GRACE_S
 from dagflow.engine.window_committer import WindowCommitter, raise_first_error
@@ -23,10 +27,11 @@ from dagflow.engine.window_loop import WindowLoop
 from dagflow.engine.window_planner import WindowPlanner, WindowSource
 from dagflow.engine.window_runner import MAX_IN_FLIGHT, InFlight, WindowRunner
 from dagflow.engine.window_sizing import UNMEASURED_WINDOWS, WINDOWS_AHEAD
-from dagflow.errors import DagflowError, JournalError
+from dagflow.errors import DagflowError, JournalError, RunStoppedError
 from dagflow.execution.messages import TaskResult
+from dagflow.journal.events import WindowReplay
 from dagflow.journal.heartbeat import RunState
-from dagflow.journal.windows import Window, WindowPlan
+from dagflow.journal.windows import Correction, Window, WindowPlan
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.report.statistics import RunStatistics
 from dagflow.telemetry.run_signals import RunSignals
@@ -226,14 +231,43 @@ class Driver(WindowLoop):
     def _commit(self, flight: InFlight, results: Sequence[TaskResult], decisions: Mapping[str, TargetDecision]) -> None:
         self._has_committed = True
         window_id = flight.planned.window_id
+        try:
+            replays, corrections = self._correct(flight.planned, results)
+        except RunStoppedError:
+            return  # the window stays planned
+        except DagflowError as error:
+            error.advise(hint=BESIDE)
+            raise
         with self._watch.doing(lambda: f"{self._at_work()}, at the commit of window {window_id}"):
-            intent = self._committer.commit(flight.planned, results, decisions)
+            intent = self._committer.commit(flight.planned, results, decisions, replays, corrections)
+        if self._parts.follow_millis is not None:
+            for each in (each for each in self._journal.state.corrections if each.window_id == window_id):
+                self._parts.observer.notice(each.text)
         self._parts.gone.committed(window_id, intent.skipped, self._planner.last_emitted)
         self._statistics.committed(flight.planned, intent)
         self._signals.committed(Window(flight.planned, intent, self._journal.state.last_published_ms))
         self._report_progress()
         self._journal.maintain()
         self._free_memory.release()
+
+    def _correct(
+        self, planned: WindowPlan, results: Sequence[TaskResult]
+    ) -> tuple[list[WindowReplay], list[Correction]]:
+        """Run the windows again that lose records because of a window, which is not committed yet."""
+        if not planned.corrects:
+            return [], []
+        parts, journal = self._parts, self._journal
+        journal.flush()  # only what is known to be published can be replaced
+        lost = Superseded(journal.newest_windows, journal.state.forgotten, self._app.storage).by(planned, results)
+        if not lost:
+            return [], []
+        if (obstacle := why_not_again(journal.state, lost)) is not None:
+            raise obstacle
+        beside = [file for result in results for file in result.files]
+        scope = with_their_groups(journal, lost)
+        replayer = Replayer(parts.for_replay(), scope, self._stop, self._watch, lost, planned.window_id, beside)
+        replays = replayer.run_again()
+        return replays, corrections_in(planned, beside, replayer.records(), journal.state.outputs)
 
     def _finish_in_grace(self) -> None:
         """Commit the windows that finish soon, and leave the rest planned."""

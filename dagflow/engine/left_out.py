@@ -102,11 +102,16 @@ def require_gone(gone: Sequence[Skipped], storage: StorageContext) -> None:
 
 
 def gone_before_replay(skipped: Iterable[Skipped], storage: StorageContext) -> dict[VersionKey, Skipped]:
-    """The versions that a replay leaves out again because they were gone: if they come back, the next run reads them.
+    """The versions that a replay leaves out again: corrected ones, and gone ones, which the next run reads if they
+    come back.
 
     This does not hold for an object that comes back, see docs/following.md: there only a replay can read it.
     """
-    return {each.version: each for each in skipped if each.is_gone and storage.backend(each.url).is_local}
+    return {
+        each.version: each
+        for each in skipped
+        if each.cause == "corrected" or (each.is_gone and storage.backend(each.url).is_local)
+    }
 
 
 def as_left_out_before(before: Sequence[Skipped], skipped: Sequence[Skipped]) -> list[Skipped]:
@@ -117,6 +122,7 @@ def as_left_out_before(before: Sequence[Skipped], skipped: Sequence[Skipped]) ->
 
 def log_left_out(window_id: int, skipped: Sequence[Skipped]) -> None:
     """Log in the driver what a window has left out."""
+    skipped = [each for each in skipped if each.cause != "corrected"]
     for each in skipped[:CHECKED_RANGES]:
         logger.warning(
             "left out window=%d url=%s start=%d end=%d: %s",

@@ -9,11 +9,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from dagflow.api.operator import Operator
 from dagflow.api.transactions import DecidedReplay, Target, TargetDecision, file_targets_of
-from dagflow.engine.publishers import Publisher, TargetPublisher
+from dagflow.engine.publishers import Publisher, TargetPublisher, decided_window
 from dagflow.engine.window_repair import repair_command
 from dagflow.errors import JournalError, ReplacedFilesGoneError, StorageError
-from dagflow.journal.events import ReplayCancelled, WindowReplay
+from dagflow.journal.events import Event, Repair, ReplayCancelled, WindowReplay
 from dagflow.journal.journal import Journal
+from dagflow.journal.windows import WindowIntent
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
 from dagflow.storage.pending import Durability, PendingFile
@@ -128,8 +129,11 @@ class Publication:
         for operator, own in _files_by_operator(files).items():
             self._publisher(operator).require_shown(own)
 
-    def replace(self, decided: Iterable[WindowReplay]) -> dict[str, str]:
+    def replace(self, decided: Iterable[WindowReplay], correction: WindowIntent | None = None) -> dict[str, str]:
         """Replace what a decided replay replaces in targets, those of all windows in one transaction of each target.
+
+        Args:
+            correction: A window that is added in the same transactions.
 
         Returns:
             Each target's name for its state with the replay, by operator.
@@ -140,7 +144,7 @@ class Publication:
             DagflowError: The replay is not in every target, or not known to be; a later call continues.
         """
         receipts: dict[str, str] = {}
-        for operator, replay in sorted(_replays(decided).items()):
+        for operator, replay in sorted(_replays(decided, correction).items()):
             try:
                 receipts[operator] = self._publisher(operator).replace(replay)
             except ReplacedFilesGoneError as error:
@@ -185,7 +189,12 @@ def finish_replay(
         return
     # Regardless of the app's durability: a record of the journal says that these files are complete.
     publication = Publication(operators, journal, storage, "power")
+    correction = journal.state.intents.get(max(window.correction for window in decided.values()))
+    number = max(window.number for window in decided.values())
     files = [(file, window.number) for window in decided.values() for file in window.made]
+    # Of targets that lose nothing, those of the correction are published later, as in any other window.
+    touched = {"", *(file.target for each in decided.values() for file in [*each.replaced, *each.made])}
+    files += [(file, number) for file in (correction.files if correction else ()) if file.target in touched]
     done = {
         each
         for each in {(file.target, number) for file, number in files if file.target}
@@ -201,9 +210,9 @@ def finish_replay(
             f"{window_options(decided)}",
         )
     try:
-        receipts = publication.replace(decided.values())
+        receipts = publication.replace(decided.values(), correction)
     except ReplacedFilesGoneError:
-        _cancel(journal, storage, decided)
+        _cancel(journal, storage, decided, correction)
         raise
     removed = {url for window in decided.values() for url in window.removed}
     replace_all(storage, [file for file, _ in files if not file.target], removed, journal.check_epoch)
@@ -212,25 +221,35 @@ def finish_replay(
         journal.end_replay(window_id, {name: receipts[name] for name in sorted(targets & receipts.keys())})
 
 
-def _cancel(journal: Journal, storage: StorageContext, decided: Mapping[int, WindowReplay]) -> None:
+def _cancel(
+    journal: Journal, storage: StorageContext, decided: Mapping[int, WindowReplay], correction: WindowIntent | None
+) -> None:
     """Take back a decided replay before any of its files is visible."""
     published = {window_id: journal.window(window_id).intent for window_id in decided}
-    events = (
+    events: list[Event] = [
         ReplayCancelled(window_id, intent.counters, intent.accounting)
         for window_id, intent in published.items()
         if intent
-    )
+    ]
+    events += [] if correction is None else [Repair(correction.window_id)]
     journal.append(*events)
     discard_all(storage, [file for window in decided.values() for file in window.made])
 
 
-def _replays(decided: Iterable[WindowReplay]) -> dict[str, DecidedReplay]:
+def _replays(decided: Iterable[WindowReplay], correction: WindowIntent | None) -> dict[str, DecidedReplay]:
     replays = list(decided)
     removed = _files_by_operator(file for each in replays for file in each.replaced)
     added = _files_by_operator(file for each in replays for file in each.made)
     number = max((each.number for each in replays), default=0)
+    new = {} if correction is None else _files_by_operator(correction.files)
+    window_id = 0 if correction is None else correction.window_id
     return {
-        name: DecidedReplay(number, tuple(removed.get(name, ())), tuple(added.get(name, ())))
+        name: DecidedReplay(
+            number,
+            tuple(removed.get(name, ())),
+            tuple(added.get(name, ())),
+            decided_window(window_id, new[name]) if name in new else None,
+        )
         for name in {*removed, *added} - {""}
     }
 

@@ -47,6 +47,10 @@ def _digest_of_names(files: Iterable[PendingFile]) -> str:
     return hashlib.sha256(names.encode()).hexdigest()[:16]
 
 
+def decided_window(window_id: int, files: Sequence[PendingFile]) -> DecidedWindow:
+    return DecidedWindow(window_id, _digest_of_names(files), tuple(files))
+
+
 class Publisher:
     """Publishes files that become visible by their names, as soon as each is moved there.
 
@@ -222,7 +226,7 @@ class TargetPublisher(Publisher):
         raise self._foreign(window_id)
 
     def publish(self, window_id: int, files: Sequence[PendingFile]) -> str:
-        window = DecidedWindow(window_id, _digest_of_names(files), tuple(files))
+        window = decided_window(window_id, files)
 
         def has_window(state: TargetState) -> bool:
             # Where the marker is above the window, a driver of this journal has committed later windows.
@@ -289,7 +293,7 @@ class TargetPublisher(Publisher):
             f"replay {replay.number}",
             self._replayable_state,
             has_replay,
-            lambda: publish_all(self._storage, replay.added, durability=self._durability),
+            lambda: publish_all(self._storage, replay.files, durability=self._durability),
             replace,
             hint="the replay is decided and its files are kept; the next run commits it",
         )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from dagflow.api.transactions import TargetDecision
+from dagflow.engine.corrections import Lost, output_of
 from dagflow.engine.driver_watch import DriverWatch
 from dagflow.engine.left_out import as_left_out_before, gone_before_replay, recovered_by_replay
 from dagflow.engine.publication import finish_replay
@@ -115,11 +117,12 @@ class _Rerun:
     def made(self) -> list[PendingFile]:
         return [file for file in self.intent.files if file.final_url not in self.kept]
 
-    def as_event(self, number: int, new: Set[str]) -> WindowReplay:
+    def as_event(self, number: int, new: Set[str], correction: int) -> WindowReplay:
         """The journal event for the replayed window.
 
         Args:
             new: The names of all files that the replay makes.
+            correction: The window that is published with it; 0 for none.
         """
         before = self.published
         replaced = [file for file in before.files if file.target and file.final_url not in self.kept]
@@ -133,11 +136,17 @@ class _Rerun:
             number,
             sorted(self.kept),
             [replace(file, pending_url="", token="", facts=own) for file, own in zip(replaced, facts, strict=True)],
+            correction,
         )
 
 
 class Replayer(WindowLoop):
     """Replays windows of one journal.
+
+    Args:
+        lost: Versions of files whose records the windows lose.
+        correction: The window that is published with them, which has read what replaces these.
+        beside: The files of that window.
 
     Guarantee: no published file is replaced before all new files, of all windows together, are complete and durable and
     one record of the journal holds their names. After that record all of them will be replaced, by the next run or
@@ -147,7 +156,16 @@ class Replayer(WindowLoop):
         JournalError: A window is not committed, or cannot run again.
     """
 
-    def __init__(self, parts: Assembly, scope: ReplayScope, stop: StopRequest, watch: DriverWatch) -> None:
+    def __init__(
+        self,
+        parts: Assembly,
+        scope: ReplayScope,
+        stop: StopRequest,
+        watch: DriverWatch,
+        lost: Lost = MappingProxyType({}),
+        correction: int = 0,
+        beside: Sequence[PendingFile] = (),
+    ) -> None:
         super().__init__(parts.journal, WindowRunner(parts), stop)
         app = parts.app
         self._plan = app.plan
@@ -158,12 +176,25 @@ class Replayer(WindowLoop):
         self._counts = Scaling(app.plan, app.deciders, parts.sizing.parallelism).counts
         self._publication = parts.publication
         self._scope = scope
+        self._lost, self._correction, self._beside = lost, correction, beside
         self._before = {window_id: self._published(window_id) for window_id in scope.all}
         self._left = deque(sorted(scope.again))
         self._reruns: dict[int, _Rerun] = {}
 
     def replay(self) -> list[ReplayedWindow]:
-        """Run windows again, then replace the files of all of them.
+        """Run windows again, then replace the files of all of them; raises as run_again() does."""
+        events = self.run_again()
+        with self._watch.doing("the commit of the replay"):
+            self._journal.append(*events)
+            finish_replay(self._journal, self._storage, self._operators)
+        reruns = [self._reruns[window_id] for window_id in self._scope.all]
+        return [
+            ReplayedWindow(rerun.intent.window_id, tuple(_file_changes(rerun.published.files, rerun.intent.files)))
+            for rerun in reruns
+        ]
+
+    def run_again(self) -> list[WindowReplay]:
+        """Run windows again, and return the decision that replaces their files.
 
         Raises:
             JournalError: The app has no input port for the blocks of a window.
@@ -178,24 +209,34 @@ class Replayer(WindowLoop):
                 self._reruns[window_id] = self._merged(self._before[window_id])
             reruns = [self._reruns[window_id] for window_id in self._scope.all]
             new = self._made
-            require_names_apart(new)
             taken = {url for window in self._before.values() for url in window.urls}
             _require_free(self._storage, {file.final_url for file in new} - taken)
+            require_names_apart([*new, *self._beside])
             self._publication.check([file for file in new if file.target], [])
             names = {file.final_url for file in new}
-            events = [rerun.as_event(self._journal.state.replays + 1, names) for rerun in reruns]
+            number, unfinished = self._journal.state.replays + 1, self._journal.state.reprocessing.values()
+            correction = self._correction or max((each.correction for each in unfinished), default=0)
+            events = [rerun.as_event(number, names, correction) for rerun in reruns]
             self._publication.require_shown(file for event in events for file in event.replaced)
         except DagflowError:
             self._abandon()
             discard_all(self._storage, self._made)
             raise
-        with self._watch.doing("the commit of the replay"):
-            self._journal.append(*events)
-            finish_replay(self._journal, self._storage, self._operators)
-        return [
-            ReplayedWindow(rerun.intent.window_id, tuple(_file_changes(rerun.published.files, rerun.intent.files)))
-            for rerun in reruns
-        ]
+        return events
+
+    def records(self) -> tuple[Counter[str], Counter[str]]:
+        """The records of the windows before, and as they would be published, by output; asked for before that is."""
+        before, after = Counter[str](), Counter[str]()
+        for rerun in self._reruns.values():
+            self._count(before, rerun.published.files)
+            self._count(after, rerun.intent.files)
+        for waiting in self._journal.state.held.waiting.values():
+            self._count(before, [held.file for held in waiting if held.window_id in self._scope.again])
+        return before, after
+
+    def _count(self, counts: Counter[str], files: Iterable[PendingFile]) -> None:
+        for file in files:
+            counts[output_of(file, self._journal.state.outputs)] += file.records
 
     @property
     def _made(self) -> list[PendingFile]:
@@ -240,6 +281,7 @@ class Replayer(WindowLoop):
 
     def _submit(self, planned: WindowPlan) -> None:
         gone = gone_before_replay(self._before[planned.window_id].intent.skipped, self._storage)
+        gone |= self._lost.get(planned.window_id, {})
         self._in_flight.append(self._runner.submit(planned, gone))
 
     def _require_success(self, planned: WindowPlan, results: Sequence[TaskResult]) -> None:
@@ -249,7 +291,7 @@ class Replayer(WindowLoop):
     def _decide(self, results: Sequence[TaskResult]) -> Mapping[str, TargetDecision]:
         held = self._journal.state.held.files(self._scope.again)
         made = [file for result in results for file in result.files if file.target]
-        return self._publication.decide(made, [*held, *self._made])
+        return self._publication.decide(made, [*held, *self._made, *(file for file in self._beside if file.target)])
 
     def _commit(self, flight: InFlight, results: Sequence[TaskResult], decisions: Mapping[str, TargetDecision]) -> None:
         """Keep what the window did: all windows are committed together."""
@@ -294,7 +336,7 @@ def _failure_of(results: Sequence[TaskResult], window: _Published) -> DagflowErr
             return SourceChangedError(result.error.message, url=result.error.url, hint=_PUT_VERSION_BACK)
         if result.error is not None:
             return result.error
-    for skipped in (skipped for result in results for skipped in result.skipped):
+    for skipped in (skipped for result in results for skipped in result.skipped if skipped.cause != "corrected"):
         known = (
             each.start <= skipped.start and skipped.end <= each.end
             for each in window.intent.skipped

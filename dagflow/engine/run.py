@@ -12,6 +12,7 @@ from typing import Any
 
 from dagflow.api.context import WindowBudget
 from dagflow.engine.control_graph import ControlGraph, index_operators
+from dagflow.engine.corrections import require_correctable
 from dagflow.engine.driver import Driver
 from dagflow.engine.held_results import require_all_windows
 from dagflow.engine.live_run import app_url_of
@@ -65,6 +66,7 @@ def run(
         LiveRunError: Another run is at work on the checkpoint; nothing was done.
         DagflowError: The run failed, and its journal is resumable; or it did not start, as Spark cannot start here.
     """
+    require_correctable(app)
     options = in_session(options, runtime)
     observer, stop = observer or SilentObserver(), stop or StopRequest()
     follows = options.rejects is None and (options.follow or wants_to_follow(app))

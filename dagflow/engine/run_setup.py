@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -212,6 +213,12 @@ class Assembly:
         self.tag = pending_tag(journal.state.app_uuid, journal.epoch)
         self.codec = WindowCodec(app.plan, app.operators, self.tag, app.facts.fingerprint)
         self.gone = GoneVersions(app.storage)
+
+    def for_replay(self) -> Assembly:
+        """The same parts, for windows that run again while the run goes on."""
+        parts = copy.copy(self)
+        parts.is_replay = True
+        return parts
 
 
 @contextlib.contextmanager

@@ -14,16 +14,19 @@ from dagflow.api.sources import encode_sources, is_first_part, is_source_range
 from dagflow.api.transactions import TargetDecision
 from dagflow.engine.control_graph import ControlGraph, ControlResult
 from dagflow.engine.left_out import ended, log_left_out, recovered
+from dagflow.engine.publication import finish_replay
 from dagflow.engine.run_setup import Assembly
 from dagflow.engine.window_codec import require_names_apart
 from dagflow.errors import START_OVER, DagflowError, RecordError
 from dagflow.execution.failures import located
 from dagflow.execution.messages import TaskResult
+from dagflow.journal.events import WindowReplay
 from dagflow.journal.journal import now_ms
 from dagflow.journal.planned_tuples import planned_tuples
 from dagflow.journal.saved_state import KEPT_ENDS, CommittedState, SavedState
-from dagflow.journal.windows import ProducedFiles, RefusedPart, WindowIntent, WindowPlan
+from dagflow.journal.windows import Correction, ProducedFiles, RefusedPart, WindowIntent, WindowPlan
 from dagflow.metrics.counters import Counters, OperatorCounters
+from dagflow.metrics.names import SUPERSEDED_RECORDS
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.storage.location import redacted
 from dagflow.storage.pending import PendingFile
@@ -77,9 +80,18 @@ class WindowCommitter:
         return self._publication.decide(file for result in ordered for file in result.files)
 
     def commit(
-        self, planned: WindowPlan, results: Sequence[TaskResult], decisions: Mapping[str, TargetDecision]
+        self,
+        planned: WindowPlan,
+        results: Sequence[TaskResult],
+        decisions: Mapping[str, TargetDecision],
+        replays: Sequence[WindowReplay] = (),
+        corrections: Sequence[Correction] = (),
     ) -> WindowIntent:
         """Commit the oldest planned window.
+
+        Args:
+            replays: Decisions about earlier windows, which are published together with this one.
+            corrections: What these and the window change in outputs.
 
         Raises:
             DagflowError: The window must not be committed, or could not be.
@@ -93,10 +105,13 @@ class WindowCommitter:
         self._publication.check([*files, *did.held])
         log_left_out(window_id, did.skipped)
         did.counters.add(counted)
+        superseded = {each.output: {SUPERSEDED_RECORDS: each.rows_out} for each in corrections}
+        did.counters.add(Counters.of_counts({name: superseded[name] for name in superseded.keys() & self._operators}))
         self._check_limits(did.counters)
         intent = replace(
             did,
             files=files,
+            corrections=[*corrections],
             columns={operator: list(each.changes) for operator, each in sorted(decisions.items()) if each.changes},
             recovered=recovered(self._parts.journal.state.left_out, planned, results),
             waiting=[end._replace(since_ms=now_ms()) for result in results for end in result.waiting][-KEPT_ENDS:],
@@ -110,9 +125,11 @@ class WindowCommitter:
             ).with_booked(did.accounting, {}),
             committed_ms=now_ms(),
         )
-        self._parts.journal.append(intent)
+        self._parts.journal.append(intent, *replays)
         made = [*control_files, *(file for result in results for file in result.files if not is_held(file))]
         discard_all(self._storage, [file for file in made if file.target in taken])
+        if replays:
+            finish_replay(self._parts.journal, self._storage, self._operators)
         self._publish(window_id, files)
         self._report_published(window_id)
         self._parts.segments.committed(window_id)

@@ -8,6 +8,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
+from dagflow.api.control import ControlOperator
+from dagflow.api.sources import supersedes_of
 from dagflow.engine.control_graph import Emission
 from dagflow.engine.prescan import PreScans
 from dagflow.engine.run_setup import Assembly
@@ -63,6 +65,8 @@ class WindowPlanner:
         self._control = control
         self._runner = runner
         self._emitted: deque[tuple[Emission, Load]] = deque()
+        self._corrects = any(isinstance(each, ControlOperator) and each.corrects for each in app.operators.values())
+        self._correcting = 0
         self.has_emitted_all = False
         self._next_window = journal.state.next_window_id
         fixed = states.fixed_counts(filter(codec.is_current, journal.state.planned.values()))
@@ -82,18 +86,29 @@ class WindowPlanner:
         return self._next_window - 1
 
     def emit_ahead(self, windows: int) -> None:
-        """Emit until this many windows wait to be planned, or there is no more to emit for now."""
-        while len(self._emitted) < windows:
+        """Emit until this many windows wait to be planned, or there is no more to emit for now.
+
+        Nothing is emitted behind a window that corrects others before it is committed: it changes what these hold back.
+        """
+        while len(self._emitted) < windows and self._correcting <= self._parts.journal.state.last_committed:
             emission = self._control.emit(self._next_window)
             self.has_emitted_all = emission is None
             if emission is None:
                 return
             self._next_window += 1
             plan = replace(emission.plan, emitted_after=self._parts.journal.state.last_committed)
-            emission = replace(emission, plan=plan)
+            emission = self._marked(replace(emission, plan=plan))
             load = load_of(self._plan, emission.tuples)
             self._parts.sizing.emitted(load)
             self._emitted.append((emission, load))
+
+    def _marked(self, emission: Emission) -> Emission:
+        """An emission with whether it corrects earlier windows; if so, it merges nothing of what these hold back."""
+        corrects = self._corrects and any(map(supersedes_of, itertools.chain(*emission.tuples.values())))
+        if corrects:
+            emission = _without_groups(emission, ())
+            self._correcting = emission.plan.window_id
+        return replace(emission, plan=replace(emission.plan, corrects=corrects))
 
     def plan_next(self, in_flight: Iterable[Load]) -> WindowPlan:
         """Plan the oldest emitted window; the plan is durable when this returns.
@@ -148,7 +163,7 @@ class WindowPlanner:
             JournalError: The app has no input port for some of the tuples; nothing was changed.
         """
         emissions = [
-            _without_groups(self._parts.codec.emission_of(planned), published.get(planned.window_id, ()))
+            self._marked(_without_groups(self._parts.codec.emission_of(planned), published.get(planned.window_id, ())))
             for planned in windows
         ]
         self._scaling.observe(

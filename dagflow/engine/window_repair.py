@@ -145,6 +145,13 @@ def _examined(state: JournalState, window_id: int, checkpoint: str, storage: Sto
             if remover
             else f"to run it again: dagflow replay {shlex.quote(url)} {windows}",
         )
+    if again := [each for each, replayed in state.reprocessing.items() if replayed.correction == window_id]:
+        raise JournalError(
+            f"window {window_id} is published together with the windows that lose what it has replaced",
+            url=url,
+            hint=f"finish it, with dagflow run; if files are lost: dagflow replay {shlex.quote(url)} "
+            f"{window_options(again)}",
+        )
     files = state.intents[window_id].files
     require_located([file.to_json() for file in files])
     lost = {file.final_url for file in find_lost(storage, files)}

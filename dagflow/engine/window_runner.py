@@ -102,7 +102,12 @@ class WindowRunner:
         side_inputs = self._parts.side_inputs.data_of(planned.side_inputs)
         decided, self._again = {**self._decided, **self._again}, {}
         job = replace(
-            job, gone=gone or {}, decided=decided, side_inputs=side_inputs, is_reprocessed=self._parts.is_replay
+            job,
+            gone=gone or {},
+            decided=decided,
+            side_inputs=side_inputs,
+            is_reprocessed=self._parts.is_replay,
+            may_hold=not (self._parts.is_replay or planned.corrects),
         )
         load = load_of_job(self._plan, planned, job)
         results: Future[list[TaskResult]] = Future()

@@ -33,6 +33,7 @@ class WindowJob:
         parts: Parts of held results that the window takes in, by operator.
         gone: Versions of files to leave out whole, as found by an earlier attempt; see OperatorContext.gone.
         decided: The decisions of targets, by operator; see OperatorContext.decided.
+        may_hold: Whether operators may hold files back for a later window.
     """
 
     window_id: int
@@ -49,6 +50,7 @@ class WindowJob:
     gone: Mapping[VersionKey, Skipped] = field(default_factory=dict)
     decided: Mapping[str, str] = field(default_factory=dict)
     side_inputs: Mapping[str, SideData] = field(default_factory=dict)
+    may_hold: bool = True
 
 
 @dataclass(frozen=True, slots=True)

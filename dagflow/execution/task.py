@@ -170,7 +170,7 @@ class StageTask:
                 refused=self._refused[name],
                 connected=frozenset(ref.port for ref in connected if ref.operator == name),
                 prescan=prescan_of(name, operator, self._window.prescans),
-                may_hold=not self._window.is_reprocessed and grouper_name(name) in self._program.plan.control,
+                may_hold=self._window.may_hold and grouper_name(name) in self._program.plan.control,
                 decided=self._window.decided.get(targets_owner(name), ""),
                 side_input=self._window.side_inputs.get(name),
             )

@@ -123,6 +123,8 @@ class WindowReplay:
         number: The checkpoint's replay that it is part of, counted from 1.
         kept: Files of the intent that are already at their final names, or shown by targets, and stay as they are.
         replaced: Files of targets that are replaced; their facts have only the operator and the partition.
+        correction: The window that is published in the same transactions, and whose input replaces what this one has
+            lost; 0 for none.
     """
 
     kind: ClassVar[str] = "REPROCESS"
@@ -134,6 +136,7 @@ class WindowReplay:
     number: int = 0
     kept: list[str] = field(default_factory=list)
     replaced: list[PendingFile] = field(default_factory=list)
+    correction: int = 0
 
     @property
     def made(self) -> list[PendingFile]:

@@ -26,7 +26,7 @@ from dagflow.journal.events import (
 )
 from dagflow.journal.frames import decode, encode, from_json
 from dagflow.journal.log import DIRECTORIES, LOG, SNAPSHOTS, LoadedLog, Log, SlotTakenError, apply_record, load
-from dagflow.journal.reader import all_windows, archive_directory, find_window, published_urls
+from dagflow.journal.reader import all_windows, archive_directory, find_window, newest_windows, published_urls
 from dagflow.journal.retention import (
     JournalRetention,
     archive,
@@ -227,6 +227,10 @@ class Journal:
     def windows(self, window_id: int = 1) -> Iterator[Window]:
         """All committed windows that are kept, from window_id on, in their order."""
         return all_windows(self._store, self.state, window_id)
+
+    def newest_windows(self, before: int) -> Iterator[Window]:
+        """The windows before one, the newest first."""
+        return newest_windows(self._store, self.state, before)
 
     def mark_done(
         self,

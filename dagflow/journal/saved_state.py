@@ -152,6 +152,7 @@ class LeftOut:
     newest: list[Skipped] = field(default_factory=list)
 
     def after(self, skipped: Sequence[Skipped], recovered: Sequence[Skipped]) -> LeftOut:
+        skipped, recovered = ([each for each in ranges if each.cause != "corrected"] for ranges in (skipped, recovered))
         read = set(recovered)
         return LeftOut(
             self.ranges + len(skipped) - len(recovered),

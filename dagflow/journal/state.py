@@ -26,7 +26,15 @@ from dagflow.journal.events import (
 )
 from dagflow.journal.frames import encode, to_json
 from dagflow.journal.saved_state import Booked, CommittedState, ControlState, LeftOut, ends_after
-from dagflow.journal.windows import ColumnHistory, PartitionDecision, Receipt, Window, WindowIntent, WindowPlan
+from dagflow.journal.windows import (
+    ColumnHistory,
+    Correction,
+    PartitionDecision,
+    Receipt,
+    Window,
+    WindowIntent,
+    WindowPlan,
+)
 from dagflow.metrics import names
 from dagflow.metrics.counters import Counters
 from dagflow.storage.pending import HeldFile, PendingFile
@@ -109,6 +117,9 @@ class HeldFiles:
 KEPT_DRIVERS = 50
 """How many of the newest drivers are kept, for display."""
 
+KEPT_CORRECTIONS = 20
+"""How many of the newest corrections are kept, for display."""
+
 KEPT_DECISIONS = 20
 """How many changes of partition counts are kept for display; each window's plan keeps its own."""
 
@@ -168,6 +179,7 @@ class JournalState:
         reprocessed: The objects that hold the results of replays, by window id.
         receipts: The newest state of each transactional target, by operator.
         retried: Windows whose refused records a later window has taken over.
+        corrections: The newest corrections of outputs.
         phase_ms: How long each phase took in all done windows together, in milliseconds, by phase; see PHASES.
         last_committed_ms: When the newest intent was written, in milliseconds since 1970, 0 for none.
         last_published_ms: When the newest done window was published, in milliseconds since 1970, 0 for none.
@@ -210,6 +222,7 @@ class JournalState:
     reprocessed: dict[int, str] = field(default_factory=dict)
     receipts: dict[str, Receipt] = field(default_factory=dict)
     retried: list[int] = field(default_factory=list)
+    corrections: list[Correction] = field(default_factory=list)
     held: HeldFiles = field(default_factory=HeldFiles)
     columns: list[ColumnHistory] = field(default_factory=list)
     phase_ms: dict[str, int] = field(default_factory=dict)
@@ -326,6 +339,7 @@ class JournalState:
         self.left_out = self.left_out.after(intent.skipped, intent.recovered)
         self.waiting = ends_after(self.waiting, intent.waiting, intent.ended)
         self.retried += plan.retries
+        self.corrections = [*self.corrections, *intent.corrections][-KEPT_CORRECTIONS:]
         published = [before.held_results[name].since_window for name in plan.closes if name in before.held_results]
         self.held.commit(plan, intent, min(published, default=0))
         for operator, changes in intent.columns.items():
@@ -354,6 +368,12 @@ class JournalState:
             target = done.targets.get(name, "")
             before = self.receipts.get(name, Receipt(0, "", target))
             self.receipts[name] = before.followed_by(window_id, version, target)
+        self.corrections = [
+            replace(each, version=self.receipts[each.output].version)
+            if each.window_id == window_id and each.output in self.receipts
+            else each
+            for each in self.corrections
+        ]
         self.last_published_ms = done.published_ms
         window = Window(plan, intent, done.published_ms, done.receipts)
         for phase, took_ms in window.phase_ms().items():
@@ -377,6 +397,7 @@ class JournalState:
         self.left_out = self.left_out.after(intent.recovered, intent.skipped)
         self.waiting = ends_after(self.waiting, intent.ended, intent.waiting)
         self.held.take_back(window_id)
+        self.corrections = [each for each in self.corrections if each.window_id != window_id]
         self.columns = [change for change in self.columns if change.window_id != window_id]
         self.totals.subtract(plan.counters)
         self.totals.subtract(intent.counters)

@@ -8,8 +8,10 @@ from typing import Any, ClassVar, Final
 
 from dagflow.api.context import Skipped, WaitingEnd
 from dagflow.api.transactions import ColumnChange
+from dagflow.errors import own_name
 from dagflow.journal.saved_state import CommittedState, ControlState
 from dagflow.metrics.counters import Counters
+from dagflow.storage.location import name_of, redacted
 from dagflow.storage.pending import PendingFile
 
 PHASES: Final = ("plan", "queue", "run", "commit", "publish")
@@ -83,6 +85,7 @@ class WindowPlan:
         side_inputs: The versions of side inputs that the window sees, by operator.
         emitted_after: The newest window that was committed when this one was emitted: the emitted tuples depend on what
             could be read by then.
+        corrects: Whether the window is published together with those that lose the versions which it replaces.
     """
 
     kind: ClassVar[str] = "PLAN"
@@ -104,6 +107,7 @@ class WindowPlan:
     discovered_ms: int = 0
     side_inputs: dict[str, SideVersion] = field(default_factory=dict)
     emitted_after: int = 0
+    corrects: bool = False
 
     @property
     def waits_since_ms(self) -> int:
@@ -134,6 +138,40 @@ class RefusedPart:
 
 
 @dataclass(frozen=True, slots=True)
+class Correction:
+    """Files of which a window has read another version, in place of the one that an output had, or none.
+
+    Attributes:
+        files: Their locations, the first of them.
+        count: How many they are.
+        output: The operator whose target it is, or where the files are published.
+        rows_out: Records of the earlier versions that the output has lost.
+        rows_in: Records of the later ones that it has got.
+        version: The target's name for its state with both; "" where it has none.
+        is_deletion: Whether the files are gone, and there is no later version.
+    """
+
+    window_id: int
+    files: list[str]
+    count: int
+    output: str
+    rows_out: int
+    rows_in: int
+    version: str = ""
+    is_deletion: bool = False
+
+    @property
+    def text(self) -> str:
+        """For people, such as "a.csv was corrected: 3 rows out, 4 in (orders, version 7)"."""
+        name, rows = name_of(self.files[0]), "row" if self.rows_out == 1 else "rows"
+        what = f"{name} was" if self.count == 1 else f"{self.count:,} files, such as {name}, were"
+        place = ", ".join(filter(None, (own_name(name_of(redacted(self.output))), self.version)))
+        if self.is_deletion:
+            return f"{what} deleted: {self.rows_out:,} {rows} out ({place})"
+        return f"{what} corrected: {self.rows_out:,} {rows} out, {self.rows_in:,} in ({place})"
+
+
+@dataclass(frozen=True, slots=True)
 class WindowIntent:
     """The results of a window; once the intent is durable, the window's files will be published.
 
@@ -153,6 +191,7 @@ class WindowIntent:
         columns: The changes that its files make to the columns of targets, by operator.
         task_ms: How long the task of each partition took, in milliseconds, by head of the stage.
         accounting: What its operators booked into the byte accounting; see saved_state.Booked.
+        corrections: What it changes beside what it adds, output by output.
     """
 
     kind: ClassVar[str] = "INTENT"
@@ -175,6 +214,7 @@ class WindowIntent:
     columns: dict[str, list[ColumnChange]] = field(default_factory=dict)
     task_ms: dict[str, list[int]] = field(default_factory=dict)
     accounting: dict[str, dict[str, int]] = field(default_factory=dict)
+    corrections: list[Correction] = field(default_factory=list)
 
     def without_state(self) -> WindowIntent:
         """The intent in the form that is kept for queries about the window."""

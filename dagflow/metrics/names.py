@@ -44,6 +44,10 @@ CLEANED = "cleaned"
 CLEANED_NOT = "not_cleaned"
 # Files that were replaced or truncated after they had been read, and are read as new: the app does not say what to do.
 REREAD = "files_reread"
+# Files that were replaced or truncated after they had been read, and whose new records take the place of the old ones.
+SUPERSEDED = "files_superseded"
+# Records of earlier versions of files that were taken out of an output.
+SUPERSEDED_RECORDS = "superseded_records"
 # Files and directories that scans passed over because of their names, counted in each scan.
 IGNORED = "ignored"
 # Files that scans left for later, as they were not complete, or not known to be new or moved; counted in each scan.

@@ -101,7 +101,7 @@ def _extent(block_id: int, block: InputRange, sources: FileSources | None) -> tu
     return start, end
 
 
-READ, PLANNED, LEFT_OUT, IN_PART = "read", "planned", "left out", "left out in part"
+READ, PLANNED, LEFT_OUT, IN_PART, CORRECTED = "read", "planned", "left out", "left out in part", "corrected"
 
 
 class VersionRanges:
@@ -111,6 +111,7 @@ class VersionRanges:
         self._planned: list[tuple[int, int]] = []
         self._read: list[tuple[int, int]] = []
         self._left_out: list[tuple[int, int]] = []
+        self._is_corrected = False
 
     def add(self, part: InputRange, skipped: Sequence[Skipped], *, is_planned: bool) -> None:
         """Add a range of the version that a window has read, left out, or is to read.
@@ -122,8 +123,9 @@ class VersionRanges:
         if is_planned:
             self._planned.append((part.start, part.end))
             return
-        position = part.start
-        for start, end in sorted((each.lost_start, each.lost_end) for each in skipped if each.url == part.url):
+        position, own = part.start, [each for each in skipped if each.version == part.version]
+        self._is_corrected |= any(each.cause == "corrected" for each in own)
+        for start, end in sorted((each.lost_start, each.lost_end) for each in own):
             if start < part.end and part.start < end:
                 self._left_out.append((max(start, part.start), min(end, part.end)))
                 self._read.append((position, max(start, position)))
@@ -140,12 +142,12 @@ class VersionRanges:
 
     @property
     def state(self) -> str:
-        """One of READ, PLANNED, LEFT_OUT and IN_PART."""
+        """One of READ, PLANNED, LEFT_OUT, IN_PART, and CORRECTED where a later version has taken its place."""
         if self._planned:
             return PLANNED
         if _length([*self._read, *self._left_out]) == self.read_bytes:
             return READ
-        return IN_PART if self.read_bytes else LEFT_OUT
+        return IN_PART if self.read_bytes else CORRECTED if self._is_corrected else LEFT_OUT
 
 
 def _length(ranges: Iterable[tuple[int, int]]) -> int:

@@ -11,7 +11,7 @@ from dagflow.errors import own_name
 from dagflow.journal.heartbeat import Heartbeat, RunningWindow, RunProgress, RunRates, Standing
 from dagflow.journal.saved_state import LeftOut
 from dagflow.journal.state import JournalState, PartitionCounts
-from dagflow.journal.windows import PartitionDecision, Receipt
+from dagflow.journal.windows import Correction, PartitionDecision, Receipt
 from dagflow.metrics import names
 from dagflow.metrics.counters import Counters, OperatorReport
 from dagflow.report.concerns import Concern, concerns_of
@@ -217,6 +217,7 @@ class RunSnapshot:
         oldest_unpublished_ms: Since when the oldest input waits that a window has planned and no reader of the output
             sees, in milliseconds since 1970; 0 where nothing waits.
         phase_s: Seconds that the phases of published windows took together, by phase; see PHASES.
+        corrections: The newest corrections of outputs: of a run those that it has made.
         last_published: Id of the last window that was published, 0 for none.
         last_committed_ms: When the last window was committed, in milliseconds since 1970; 0 for none.
         last_published_ms: When the last window was published; 0 for none.
@@ -258,6 +259,7 @@ class RunSnapshot:
     oldest_unpublished_ms: int = 0
     phase_s: dict[str, float] = field(default_factory=dict)
     last_published: int = 0
+    corrections: tuple[Correction, ...] = ()
     last_committed_ms: int = 0
     last_published_ms: int = 0
     all_runs: RunSnapshot | None = None
@@ -365,6 +367,7 @@ class RunSnapshot:
         newest = [asdict(each) | {"url": redacted(each.url)} for each in self.left_out.newest[-SHOWN_RANGES:]]
         return {
             **{name: getattr(self, name) for name in _SHOWN_OF_RUN},
+            "corrections": [asdict(each) | {"output": redacted(own_name(each.output))} for each in self.corrections],
             "concerns": [asdict(concern) for concern in self.concerns],
             "operators": {each.name: each.to_json() for each in self._by_name()},
             "running": self.progress.to_json() if self.progress is not None and self.state == "running" else None,
@@ -445,6 +448,7 @@ def snapshot_of(journal: JournalState, counters: Counters) -> RunSnapshot:
         oldest_unpublished_ms=journal.oldest_unpublished_ms,
         phase_s={phase: took_ms / 1000 for phase, took_ms in journal.phase_ms.items()},
         last_published=journal.last_done,
+        corrections=tuple(journal.corrections),
         last_committed_ms=journal.last_committed_ms,
         last_published_ms=journal.last_published_ms,
     )

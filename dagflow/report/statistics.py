@@ -80,7 +80,7 @@ class RunStatistics:
             own_name(name) for name in self._stages if name in operators and is_record_source(operators[name])
         }
         self._started = time.monotonic()
-        self._windows = 0
+        self._windows = self._first_window = 0
         self._counters = Counters()
         self._busy_s: dict[str, float] = {}
         self._partitions: dict[str, PartitionCounts] = {}
@@ -92,6 +92,7 @@ class RunStatistics:
 
     def committed(self, plan: WindowPlan, intent: WindowIntent) -> None:
         self._windows += 1
+        self._first_window = self._first_window or plan.window_id
         self._published_files += len(intent.files)
         self._counters.add(plan.counters)
         self._counters.add(intent.counters)
@@ -136,9 +137,11 @@ class RunStatistics:
             figures_of(name, counters, busy_s.get(name, 0.0), own.stage(head), name in self._sources)
             for name, head in own_stages(self._stages).items()
         )
+        corrections = (each for each in journal.corrections if 0 < self._first_window <= each.window_id)
         snapshot = replace(
             snapshot_of(journal, self._counters),
             state=state,
+            corrections=tuple(corrections),
             windows=self._windows,
             seconds=seconds,
             operators=figures,

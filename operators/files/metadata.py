@@ -131,6 +131,14 @@ class DecompressedRange(NamedTuple):
     near_start: int
 
 
+class SupersededVersion(NamedTuple):
+    """A version of a file as the index has it; see FileVersion.identity."""
+
+    size_bytes: int
+    mtime_ns: int
+    identity: int
+
+
 @dataclass(frozen=True, slots=True)
 class Continuation:
     """What is known of a file beyond one read of one version: it may grow, was read in part, has moved, or is cut.
@@ -151,6 +159,8 @@ class Continuation:
             place; "" for none.
         is_gone: Whether an earlier window has found that the version is gone, so that this is left out.
         decompressed: The part of the content of a compressed file that is in the block; None where the file is not cut.
+        supersedes: The version that was taken before, and that this one replaces; None for none. Its records leave if
+            the app says so.
     """
 
     is_open: bool = False
@@ -162,6 +172,7 @@ class Continuation:
     moved_from: str = ""
     is_gone: bool = False
     decompressed: DecompressedRange | None = None
+    supersedes: SupersededVersion | None = None
 
 
 NO_CONTINUATION = Continuation()

@@ -302,6 +302,9 @@ class ErrorPolicy:
 
     def left_out_before(self, block: BlockMetadata) -> bool:
         """Leave out a block if an earlier attempt at the window found its version gone; returns whether it did."""
+        if block.continuation.is_gone and block.continuation.supersedes is not None:
+            self._context.skipped.append(skipped_by_correction(block, "its file was deleted"))
+            return True
         if block.continuation.is_gone:
             text = "the version was already gone when the bytes before these were to be read"
             self._leave_out_gone(block, SourceChangedError(text, url=redacted(block.url), has_other_bytes=True))
@@ -309,6 +312,9 @@ class ErrorPolicy:
         known = self._context.gone.get(version_key(block)) if self._context.gone else None
         if known is None:
             return False
+        if known.cause == "corrected":
+            self._context.skipped.append(skipped_by_correction(block, known.reason))
+            return True
         text = known.reason.partition(": ")[2]
         error: GoneError = SourceChangedError(text, url=redacted(known.url), has_other_bytes=known.has_other_bytes)
         if known.cause == "deleted":
@@ -366,6 +372,13 @@ def _has_content(block: BlockMetadata) -> bool:
 def version_key(block: BlockMetadata) -> VersionKey:
     version = block.version
     return block.url, version.size_bytes, version.mtime_ns, version.etag
+
+
+def skipped_by_correction(block: BlockMetadata, reason: str) -> Skipped:
+    """A block of a version whose records have left the output."""
+    version = block.version
+    facts = version.size_bytes, version.mtime_ns, version.etag, version.file_id
+    return Skipped(block.url, block.start, block.end, reason, "corrected", *facts)
 
 
 def _reason(error: DagflowError) -> str:

@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Container, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -22,6 +22,10 @@ from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.scan_sources import Clock
 
 logger = logging.getLogger(__name__)
+
+
+Kind = Literal["new", "corrected", "deleted"]
+"""Files by what becomes of the records of an earlier version: there is none, its file has another one now, or none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +121,7 @@ class BlockCutter:
     Args:
         context: Counts files, blocks and bytes, and knows which ports are connected.
         cut_suffixes: Suffixes of compressed files that are cut; other compressed files are one block.
+        corrects: Whether files that supersede earlier versions of them have windows of their own, each file one.
 
     Attributes:
         announces: Whether files are announced: only if an operator takes the announcements in.
@@ -129,7 +134,9 @@ class BlockCutter:
         context: OperatorContext,
         batcher: SmallFileBatcher,
         cut_suffixes: tuple[str, ...] = CUT_SUFFIXES,
+        corrects: bool = False,
     ) -> None:
+        self._corrects = corrects
         self._cut_suffixes = cut_suffixes
         self._files = files
         self._blocks = blocks
@@ -144,10 +151,20 @@ class BlockCutter:
         self._open: OpenFile | None = None
         self._control = context.control
         self._quota = WindowQuota(DEFAULT_BUDGET)
+        self._kind: Kind | None = None
 
     def begin_window(self, limits: WindowLimits) -> None:
         """Count emitted tuples towards a new window from now on."""
         self._quota = WindowQuota(DEFAULT_BUDGET if self._control is None else self._control.budget, limits)
+        self._kind = None
+
+    def _admits(self, kind: Kind) -> bool:
+        """Whether the window takes files of a kind: no window has two, where some correct others."""
+        if self._corrects and kind != "new" and len(self._batcher):
+            self.flush()
+            self._kind = "new"
+        self._kind = self._kind or kind
+        return self._kind == kind or not self._corrects
 
     @property
     def rest_bytes(self) -> int:
@@ -169,7 +186,11 @@ class BlockCutter:
         """
         version, start, known = file.version, file.next_start, file.continuation
         is_begun = start > 0 or known.content_start > 0
-        if not (is_begun or known.moved_from) and version.size_bytes <= self._batcher.max_small_bytes(file.block_size):
+        kind: Kind = "new" if known.supersedes is None else "deleted" if known.is_gone else "corrected"
+        if not self._admits(kind):
+            return False
+        is_new = not (is_begun or known.moved_from) and kind == "new"
+        if is_new and version.size_bytes <= self._batcher.max_small_bytes(file.block_size):
             return self._begin_small(file, relative_path)
         if not self._quota.take_file():
             return False
@@ -236,6 +257,8 @@ class BlockCutter:
         Returns:
             How many were taken, directories included.
         """
+        if not self._admits("new"):
+            return 0
         rows = np.flatnonzero(files.size_bytes >= 0)
         sizes = files.size_bytes[rows]
         is_small = sizes <= self._batcher.max_small_bytes(block_size)
@@ -290,7 +313,8 @@ class BlockCutter:
         file = self._open
         while file is not None:
             block = file.next_block(self._next_block_id)
-            if not self._quota.take_block(block.end - block.start):
+            is_together = self._corrects and file.continuation.supersedes is not None
+            if not (self._quota.take_block(block.end - block.start) or is_together):
                 break
             self._blocks.emit(block)
             self._counters[names.BLOCKS_EMITTED] += 1
@@ -309,7 +333,7 @@ class BlockCutter:
         """
         file = self._open
         if file is not None and os.fsencode(self._roots.shorten(file.url)) in gone:
-            self._open = replace(file, continuation=replace(file.continuation, is_gone=True))
+            self._open = replace(file, continuation=replace(file.continuation, is_gone=True, supersedes=None))
 
     def snapshot(self) -> CutterState:
         file = self._open

@@ -60,7 +60,12 @@ class BlockSplitter(ControlOperator):
         options = {"is_whole": self.batches == "whole", "may_grow": may_grow}
         batcher = SmallFileBatcher(self.batch_bytes, self.batch_files, self._clock, wait_millis=wait_millis, **options)
         self._cutter = BlockCutter(
-            self.files_metadata_output, self.blocks_metadata_output, context, batcher, self.cut_compressed
+            self.files_metadata_output,
+            self.blocks_metadata_output,
+            context,
+            batcher,
+            self.cut_compressed,
+            self.corrects,
         )
 
     def begin_preview(self, file: str | None) -> None:

@@ -195,9 +195,10 @@ class FileSplitterInput(BlockSplitter, InputOperator):
         )
         waits = self._wait_millis, ROTATED_MILLIS if self._is_following else 0
         rules = DetectionRules(self.on_change, self._completeness(), self.latest_first, *waits, self.block_size)
-        taken, roots = self._taken, self._context.storage.roots
+        taken = self._taken
+        storage = self._context.storage
         return ChangeDetector(
-            scanner, taken.index, taken.pending, rules, self._scan_counters, self._clock, in_tasks, roots
+            scanner, taken.index, taken.pending, rules, self._scan_counters, self._clock, in_tasks, storage
         )
 
     def estimate(self, within_s: float, storage: StorageContext | None = None) -> InputEstimate:
@@ -229,6 +230,10 @@ class FileSplitterInput(BlockSplitter, InputOperator):
 
     def wants_to_follow(self) -> bool:
         return self.follow
+
+    @property
+    def corrects(self) -> bool:
+        return self.on_change.corrects
 
     @property
     def _wait_millis(self) -> int | None:
@@ -370,7 +375,10 @@ class FileSplitterInput(BlockSplitter, InputOperator):
             tail_start=files.start - files.waiting_bytes,
             resumes=is_begun and not files.begins_at_cut,
         )
-        file = OpenFile(url, version, self.block_size, files.start, discovered_ms, continuation)
+        # What leaves the output is one block: nothing of it is read.
+        is_retracted = continuation.is_gone and continuation.supersedes is not None
+        block_size = max(version.size_bytes, 1) if is_retracted else self.block_size
+        file = OpenFile(url, version, block_size, files.start, discovered_ms, continuation)
         return self._cutter.begin(file, relative_path)
 
     def _counted_since(self) -> Counter[str]:

@@ -225,7 +225,8 @@ def _describe(summary: RunSnapshot) -> str:
     stalls = [f"stalled: {each}" for each in driver.heartbeat.stalls] if driver is not None else []
     failure = [f"error: {driver.heartbeat.error}"] if driver is not None and driver.heartbeat.error else []
     urls = [f"output: {on_one_line(url)}" for url in summary.outputs]
-    lines = [*concern_lines(summary), *left_out_lines(summary), *waiting_lines(summary)]
+    corrected = [on_one_line(each.text) for each in summary.corrections]
+    lines = [*concern_lines(summary), *corrected, *left_out_lines(summary), *waiting_lines(summary)]
     return "\n".join([definitions(rows), *lines, *urls, *stalls, *failure])
 
 

@@ -16,6 +16,7 @@ from dagflow.cli import output
 from dagflow.cli.locations import load, note_beside
 from dagflow.cli.output import count
 from dagflow.cli.shared_options import Settings, set_option
+from dagflow.engine.corrections import correction_problems
 from dagflow.engine.estimate import estimate
 from dagflow.engine.preparation import require_outside, require_paths_apart, target_problems
 from dagflow.engine.preview import first_errors, header_problems
@@ -44,7 +45,8 @@ def command(settings: Settings, app: str, overrides: tuple[str, ...]) -> int:
     Runs nothing and starts no Spark. Ends with exit code 2 if there is a mistake.
     """
     logical = load(app, settings, overrides)
-    if problems := [*target_problems(logical), *(in_time(lambda: header_problems(logical), _ANSWER_S) or ())]:
+    headers = in_time(lambda: header_problems(logical), _ANSWER_S) or ()
+    if problems := [*target_problems(logical), *correction_problems(logical), *headers]:
         raise PlanError(problems)
     # As the app has them: what is inside of a module has a "/" in its name.
     operators = count(len({own_name(name).partition("/")[0] for name in logical.operators}), "operator")

@@ -138,11 +138,7 @@ class DeltaState(ReplayableState):
         self._require_unmoved()
         properties = CommitProperties(
             app_transactions=[Transaction(self._writer, last.window_id)],
-            custom_metadata={
-                "dagflow.writer": self._writer,
-                "dagflow.window": str(last.window_id),
-                "dagflow.decision": last.decision,
-            },
+            custom_metadata=self._facts_of(last),
             # Rows of other writers are read again before they are replaced.
             max_commit_retries=0 if keys else None,
         )
@@ -167,6 +163,13 @@ class DeltaState(ReplayableState):
                 upsert(handle, rows, keys, properties)
             else:
                 _append(handle, [_add_action(table, file, columns) for file in files], properties)
+
+    def _facts_of(self, window: DecidedWindow) -> dict[str, str]:
+        return {
+            "dagflow.writer": self._writer,
+            "dagflow.window": str(window.window_id),
+            "dagflow.decision": window.decision,
+        }
 
     def _checked(self, files: Sequence[PendingFile]) -> tuple[pa.Schema, list[str]]:
         """The columns of the table with files that it takes, and those by which it is partitioned."""
@@ -202,18 +205,23 @@ class DeltaState(ReplayableState):
             return missing_in(self._table, self._handle, files)
 
     def replace(self, replay: DecidedReplay) -> None:
-        table = self._table
+        table, window = self._table, replay.window
         self._require_unmoved()
-        handle, columns = self._ready(replay.added)
+        handle, columns = self._ready(replay.files)
         with refusals(table):
             had = handle.transaction_version(replays_of(self._writer)) or 0
             if had >= replay.number or missing_in(table, handle, replay.removed):
                 raise StorageError("another program has changed it meanwhile", url=table.name)
             actions: list[AddAction | RemoveAction] = [*removals(table, replay.removed)]
-            actions += [_add_action(table, file, columns) for file in replay.added]
+            actions += [_add_action(table, file, columns) for file in replay.files]
+            markers = [Transaction(replays_of(self._writer), replay.number)]
+            facts = {"dagflow.writer": self._writer, "dagflow.replay": str(replay.number)}
+            if window is not None:
+                markers.append(Transaction(self._writer, window.window_id))
+                facts |= self._facts_of(window)
             properties = CommitProperties(
-                app_transactions=[Transaction(replays_of(self._writer), replay.number)],
-                custom_metadata={"dagflow.writer": self._writer, "dagflow.replay": str(replay.number)},
+                app_transactions=markers,
+                custom_metadata=facts,
                 max_commit_retries=0,  # another program may have changed the files that are removed
             )
             _append(handle, actions, properties)

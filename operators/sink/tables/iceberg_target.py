@@ -206,7 +206,7 @@ class IcebergState(ReplayableState):
         facts = facts_of_file(last.files[0])
         with refusals(self._table):
             transaction = self._transaction(files)
-            summary = self._mark(transaction, {"window": str(last.window_id), "decision": last.decision})
+            summary = self._mark(transaction, _marks_of(last))
             if facts.keys:
                 rows = newest_rows(self._storage, files, facts.keys, columns_of(transaction.table_metadata.schema()))
                 upsert(self._table.name, transaction, rows, facts.keys, fields_of_file(last.files[0]), summary)
@@ -244,10 +244,11 @@ class IcebergState(ReplayableState):
 
     def replace(self, replay: DecidedReplay) -> None:
         with refusals(self._table):
-            transaction = self._transaction(replay.added)
-            summary = self._mark(transaction, {"replay": str(replay.number)})
+            transaction = self._transaction(replay.files)
+            marks = {"replay": str(replay.number)} | ({} if replay.window is None else _marks_of(replay.window))
+            summary = self._mark(transaction, marks)
             shown = {} if self._handle is None else shown_files(self._table.name, self._handle, replay.removed)
-            replace_files(transaction, shown.values(), _data_files(transaction, replay.added), summary)
+            replace_files(transaction, shown.values(), _data_files(transaction, replay.files), summary)
             transaction.commit_transaction()
 
     def _creation(self, columns: pa.Schema, files: Sequence[PendingFile]) -> Transaction:
@@ -268,6 +269,10 @@ class IcebergState(ReplayableState):
         # For a catalog that gives a new table another location each time, this shows nothing.
         if locations[0] == locations[1]:
             require_decided_for(table, locations[0], [*facts_of_file(file).partition], [file])
+
+
+def _marks_of(window: DecidedWindow) -> dict[str, str]:
+    return {"window": str(window.window_id), "decision": window.decision}
 
 
 def _change(table: IcebergTable, handle: Handle, columns: pa.Schema, files: Sequence[PendingFile]) -> Transaction:

@@ -15,11 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from dagflow.metrics import names
+from dagflow.storage.context import StorageContext
 from dagflow.storage.fingerprint import UNKNOWN
 from dagflow.storage.location import redacted
 from dagflow.storage.roots import Roots
 from operators.files.metadata import Fate
 from operators.files.rotation_names import uncompressed
+from operators.splitter.changes.deleted_files import DeletedFiles
 from operators.splitter.changes.detection_rules import (
     ChangedFiles,
     DetectionRules,
@@ -89,8 +91,9 @@ class ChangeDetector:
         counters: Counter[str],
         clock: Clock,
         in_tasks: InTasks | None,
-        roots: Roots,
+        storage: StorageContext,
     ) -> None:
+        roots = storage.roots
         self._scanner = scanner
         self._index = index
         self._rules = rules
@@ -103,6 +106,7 @@ class ChangeDetector:
         self._changed = ChangedFiles(rules.on_change, index, counters, self._growth)
         self._fingerprints = NeededFingerprints(rules, counters, in_tasks)
         self._waiting = WaitingFiles(index, roots)
+        self._deleted = DeletedFiles(index, pending, storage) if rules.on_change.deleted == "retract" else None
         self._moved: set[bytes] = set()
         self._incomplete = 0
         self.has_more = False
@@ -124,6 +128,8 @@ class ChangeDetector:
         """Scan once without counting the files that are left for later scans: the next one may follow at once."""
         self.has_more = False
         self._moved.clear()
+        if self._deleted is not None:
+            self._deleted.begin_scan()
         self._fingerprints.begin_scan()
         self._renames.begin_scan()
         if self._rules.latest_first:
@@ -134,6 +140,8 @@ class ChangeDetector:
         if not (self._incomplete or self._renames.left.has_more):
             # What a file that is left for later was before is not known yet.
             yield from self._waiting.deleted(self._moved)
+            if self._deleted is not None:
+                yield from self._deleted.found(self._moved)
         self._renames.left.end_scan()
         self._growth.report()
         self._fingerprints.end_scan()
@@ -196,9 +204,12 @@ class ChangeDetector:
         view = self._index.view(now_millis)
         self._incomplete = 0
         for step in in_larger_steps(self._scanner.scan()):
-            entries = view.look_up(
+            index_names = (
                 step[0].index_names if len(step) == 1 else [name for files in step for name in files.index_names]
             )
+            entries = view.look_up(index_names)
+            if self._deleted is not None:
+                self._deleted.listed(index_names)
             start = 0
             due: list[_NewOrChanged] = []
             lacking: list[ListedFiles] = []

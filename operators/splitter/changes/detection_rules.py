@@ -19,7 +19,7 @@ from dagflow.errors import SourceChangedError
 from dagflow.metrics import names
 from dagflow.storage.fingerprint import UNKNOWN, file_id_of
 from dagflow.storage.location import archive_of, redacted
-from operators.files.metadata import Fate, FileVersion
+from operators.files.metadata import Fate, FileVersion, SupersededVersion
 from operators.files.rotation_names import uncompressed
 from operators.splitter.index.entries import EARLIER, PART, SHORTER, IndexEntry
 from operators.splitter.index.file_index import FileIndex
@@ -35,7 +35,7 @@ ROTATED_MILLIS = 1000
 """How long a rotated file must be unchanged to be over, while files are followed: its writer may still have it open."""
 
 Change = Literal["appended", "replaced", "truncated"]
-Action = Literal["tail", "reread", "ignore", "fail"]
+Action = Literal["tail", "reread", "supersede", "ignore", "fail"]
 
 
 class OnChange(BaseModel):
@@ -51,11 +51,17 @@ class OnChange(BaseModel):
         Field(description="the same file got longer: read what was added, or all of it again"),
     ] = "tail"
     replaced: Annotated[
-        Literal["reread", "ignore", "fail"], Field(description="another content under the same name: read it as new")
+        Literal["reread", "supersede", "ignore", "fail"],
+        Field(description="another content under the same name: read it as new, beside or in place of the old records"),
     ] = "reread"
     truncated: Annotated[
-        Literal["reread", "ignore", "fail"], Field(description="the same file got shorter: read it as new")
+        Literal["reread", "supersede", "ignore", "fail"],
+        Field(description="the same file got shorter: read it as new, beside or in place of the old records"),
     ] = "reread"
+    deleted: Annotated[
+        Literal["keep", "retract"],
+        Field(description="no file under the name any more, nor under another: keep its records, or take them out"),
+    ] = "keep"
 
     def action(self, change: Change) -> Action:
         return {"appended": self.appended, "replaced": self.replaced, "truncated": self.truncated}[change]
@@ -68,6 +74,11 @@ class OnChange(BaseModel):
             "to read the present content as a new file, beside the published output of the old one, set "
             f"on_change: {{{change}: reread}} on the splitter"
         )
+
+    @property
+    def corrects(self) -> bool:
+        """Whether the records of a version leave when those of the next one come in."""
+        return "supersede" in (self.replaced, self.truncated) or self.deleted == "retract"
 
     @property
     def needs_fingerprints(self) -> bool:
@@ -306,7 +317,8 @@ class ChangedFiles:
             rest = self.rest(files, name, entry, is_content=is_content)
             self._notes.grown(url, None if rest.continuation.content_start else files.stats[0].size_bytes - rest.start)
             return rest
-        logger.warning("file changed after it was taken change=%s action=%s url=%s", change, action, url)
+        level = logging.INFO if action == "supersede" else logging.WARNING
+        logger.log(level, "file changed after it was taken change=%s action=%s url=%s", change, action, url)
         if action == "fail":
             now = "compressed" if is_content else files.stats[0].size_bytes
             raise SourceChangedError(
@@ -316,7 +328,9 @@ class ChangedFiles:
             )
         if action == "reread" and entry.read_until and change not in self._on_change.model_fields_set:
             self._counters[names.REREAD] += 1
-        return replace(files, start=0, is_noted=action == "ignore")
+        self._counters[names.SUPERSEDED] += action == "supersede"
+        files = replace(files, start=0, is_noted=action == "ignore")
+        return files if files.is_noted else files.continued(supersedes=SupersededVersion(*entry.version))
 
     def rest(self, files: ListedFiles, name: bytes, entry: IndexEntry, *, is_content: bool = False) -> ListedFiles:
         """The unread rest of a file, with the fingerprint of the part that was read.
@@ -359,6 +373,8 @@ class ChangedFiles:
         if not entry.fate.is_gone or (entry.size_bytes, entry.mtime_ns) != (stat.size_bytes, stat.mtime_ns):
             return None
         rest = self.rest(files, files.index_names[0], entry)
+        if not rest.start:
+            rest = rest.continued(supersedes=SupersededVersion(*entry.version))
         if entry.identity != stat.identity:
             # The part that was read of the content of a compressed file has no fingerprint that identifies a copy.
             if rest.continuation.read_fingerprint == UNKNOWN:

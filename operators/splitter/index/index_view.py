@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,11 +13,12 @@ import pyarrow as pa
 from dagflow.storage.columns import binary_column, bool_column, numbers_of, positions_in
 from dagflow.storage.objects import ObjectStore
 from operators.files.metadata import Fate
-from operators.splitter.index.entries import SCHEMA, IndexEntry, few_but, within
+from operators.splitter.index.entries import EARLIER, SCHEMA, IndexEntry, few_but, within
 from operators.splitter.index.sorted_runs import (
     GROUP_ROWS,
     Run,
     RunCursor,
+    all_groups,
     groups_with_rest,
     identities_in,
     rows_with_identities,
@@ -129,10 +130,25 @@ class IndexView:
                 break
         return sorted(paths)
 
+    def paths_but(self, listed: npt.NDArray[np.int64]) -> list[bytes]:
+        """The paths of entries, including older ones of a path, whose hashes are not among some."""
+        paths: set[bytes] = set()
+        runs = (table for run in self.runs for table in all_groups(self._required_store, run))
+        for table in itertools.chain(self._tables, runs):
+            names = [path for path in table.column("path").to_pylist() if EARLIER not in path]
+            is_listed = np.isin(hashes_of(names), listed)
+            paths.update(itertools.compress(names, ~is_listed))
+        return sorted(paths)
+
     @property
     def _required_store(self) -> ObjectStore:
         assert self._store is not None
         return self._store
+
+
+def hashes_of(paths: Iterable[bytes]) -> npt.NDArray[np.int64]:
+    """A number for each path, the same in this process: two paths may have the same."""
+    return np.fromiter(map(hash, paths), np.int64)
 
 
 class IndexEntries:

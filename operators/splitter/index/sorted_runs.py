@@ -226,6 +226,10 @@ def rows_with_identities(store: ObjectStore, run: Run, wanted: npt.NDArray[np.in
     return _tables_of(store, run.files, read)
 
 
+def all_groups(store: ObjectStore, run: Run) -> Iterator[pa.Table]:
+    return _tables_of(store, run.files, _group)
+
+
 def groups_with_rest(store: ObjectStore, run: Run) -> Iterator[pa.Table]:
     """The groups of files with bytes at their ends that were not read; files without such rows are not opened."""
     return _tables_of(store, (file for file in run.files if file.has_rest), _group)

@@ -14,6 +14,7 @@ from dagflow.storage.context import StorageContext
 from dagflow.storage.fingerprint import UNKNOWN
 from dagflow.storage.location import absolute, redacted
 from dagflow.storage.roots import MARK, Roots
+from operators.files.metadata import Fate
 from operators.splitter.index.entries import IndexEntry
 from operators.splitter.index.file_index import FileIndex, IndexState
 from operators.splitter.index.fingerprinting import EMPTY
@@ -70,9 +71,12 @@ class TakenFiles:
         rest_bytes = files.waiting_bytes if files.is_noted else 0
         version = stat.size_bytes, stat.mtime_ns, stat.identity
         entry = IndexEntry(*version, now_millis, fingerprint, rest_bytes, is_rotated=files.is_rotated)
+        if is_retracted := files.continuation.is_gone and files.continuation.supersedes is not None:
+            # If the version is put back, all of it is read.
+            entry = entry._replace(fate=Fate.GONE, rest_bytes=stat.size_bytes)
         name = files.index_names[0]
         self.index.record(name, entry)
-        if is_reported:
+        if is_reported and not is_retracted:
             self.pending.add_one(name, entry, is_read=stat.size_bytes > 0 and not files.is_noted)
 
     def snapshot(self) -> TakenState:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from typing_extensions import override
 
+from dagflow.storage.context import StorageContext
 from dagflow.storage.fingerprint import fingerprint
-from dagflow.storage.roots import Roots
 from operators.splitter.changes import change_detection
 from operators.splitter.changes.change_detection import ChangeDetector
 from operators.splitter.changes.detection_rules import CompletenessRules, DetectionRules
@@ -42,7 +42,7 @@ def detector_of(
     """A detector that takes fingerprints in this process."""
     pending, clock = PendingFingerprints(index), clock or ManualClock()
     counters = Counter() if counters is None else counters
-    return ChangeDetector(scanner, index, pending, rules, counters, clock, None, Roots())
+    return ChangeDetector(scanner, index, pending, rules, counters, clock, None, StorageContext.default())
 
 
 @pytest.mark.usefixtures("three_held")

@@ -1,0 +1,264 @@
+"""Finds what a corrected file takes the place of: the windows that have read its earlier version."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from dagflow.api.context import Skipped, VersionKey
+from dagflow.api.control import ControlOperator
+from dagflow.api.ports import unbatched
+from dagflow.api.sources import (
+    SourceRange,
+    VersionFacts,
+    is_first_part,
+    is_source_range,
+    moved_from_of,
+    supersedes_of,
+    version_facts_of,
+)
+from dagflow.engine.repeatable import why_not_replayed
+from dagflow.errors import JournalError, PlanError, Problem, own_name
+from dagflow.execution.messages import TaskResult
+from dagflow.journal.planned_tuples import planned_tuples
+from dagflow.journal.windows import Correction, Window, WindowPlan
+from dagflow.plan.logical import LogicalPlan
+from dagflow.plan.placement import PlacedApp
+from dagflow.storage.context import StorageContext
+from dagflow.storage.files import FileStat
+from dagflow.storage.location import join, redacted
+from dagflow.storage.pending import PendingFile
+
+BESIDE = (
+    "read the later version of the file beside the rows of the earlier one, which then stay: let on_change say "
+    "{replaced: reread, truncated: reread}"
+)
+"""Advice where the records of an earlier version cannot be taken out."""
+
+Lost = Mapping[int, Mapping[VersionKey, Skipped]]
+"""The versions of files whose records windows lose, by window."""
+
+
+def correction_problems(app: LogicalPlan) -> list[Problem]:
+    """Why the records of a version of a file cannot leave the output of an app that is to replace them."""
+    owners = [name for name, each in app.instances.items() if isinstance(each, ControlOperator) and each.corrects]
+    obstacle = why_not_replayed(PlacedApp.of(app, app.attributes.storage_context())) if owners else None
+    if obstacle is None:
+        return []
+    spec = app.spec.operators.get(owners[0]) if app.spec is not None else None
+    at = ("", 0, 0) if spec is None else (spec.place.file, spec.place.line, spec.place.column)
+    text = (
+        f"operator '{own_name(owners[0])}' has on_change: supersede, and the records of a version that was read cannot "
+        f"be taken out again: {obstacle.message}; let on_change say reread, ignore or fail"
+    )
+    return [Problem(*at, text)]
+
+
+def require_correctable(app: LogicalPlan) -> None:
+    """Refuse an app that is to replace records, and cannot take them out."""
+    if problems := correction_problems(app):
+        raise PlanError(problems)
+
+
+@dataclass(slots=True)
+class _Lineage:
+    """The parts of a file's earlier version, looked for from the newest to the first one.
+
+    Attributes:
+        version: The version to look for next; None where only its name is known, or the part that continues it.
+        names: Where it may have been read.
+        continued: The part that continues it; None where that is not known.
+        is_found: Whether a part was found, be it one that was left out.
+    """
+
+    version: VersionFacts | None
+    names: set[str]
+    continued: SourceRange | None = None
+    is_found: bool = False
+    is_done: bool = False
+
+    @property
+    def is_of_nothing(self) -> bool:
+        """Whether the version is empty, so that it has no records."""
+        return self.version is not None and not self.version[0]
+
+    def found_in(self, parts: Sequence[SourceRange], has_moved: Callable[[SourceRange], bool]) -> list[SourceRange]:
+        """The parts among those of a window that belong to it.
+
+        Args:
+            has_moved: Whether a part with another name may be of the version, because its file was renamed since.
+        """
+        if self.version is None:
+            before = [each for each in parts if each.url in self.names and self._is_before(each)]
+            self.version = version_facts_of(before[-1]) if before else None
+        return [
+            each
+            for each in parts
+            if version_facts_of(each) == self.version and (each.url in self.names or has_moved(each))
+        ]
+
+    def _is_before(self, part: SourceRange) -> bool:
+        later = self.continued
+        if later is None:
+            return True
+        is_same_file = part.version.file_id == later.version.file_id != 0
+        return is_same_file or part.version.size_bytes == later.start
+
+    def follow(self, found: Sequence[SourceRange], *, has_replaced: bool) -> None:
+        """Decide where its next part is.
+
+        Args:
+            found: All parts of a window, also those that were left out.
+            has_replaced: Whether the window has taken the place of what they supersede.
+        """
+        self.is_found = True
+        first = min(found, key=lambda each: each.start)
+        self.names = {first.url, moved_from_of(first) or first.url}
+        if is_first_part(first):
+            self.version = None if has_replaced else supersedes_of(first)
+            self.is_done = self.version is None
+        elif getattr(getattr(first, "continuation", first), "tail_start", 0) or not first.start:
+            self.version, self.continued = None, first
+
+
+class Superseded:
+    """Finds the windows that have read what corrected files replace.
+
+    Args:
+        windows: The committed windows, the newest first, from before a given one on.
+        forgotten: The newest window that the journal does not keep any more.
+    """
+
+    def __init__(self, windows: Callable[[int], Iterable[Window]], forgotten: int, storage: StorageContext) -> None:
+        self._windows = windows
+        self._forgotten = forgotten
+        self._storage = storage
+
+    def by(self, planned: WindowPlan, results: Sequence[TaskResult]) -> Lost:
+        """What earlier windows lose because of a window that has run.
+
+        A version that the window has left out, because it is gone or cannot be read, replaces nothing.
+
+        Raises:
+            JournalError: The journal does not keep a window that has read an earlier version.
+        """
+        left_out = {each.url for result in results for each in result.skipped if each.cause != "corrected"}
+        lineages = {
+            block.url: _Lineage(version, {block.url})
+            for block in _parts(planned)
+            if (version := supersedes_of(block)) is not None and block.url not in left_out
+        }
+        lost: dict[int, dict[VersionKey, Skipped]] = defaultdict(dict)
+        self._look(lineages, planned.window_id, lost, lambda part: False)
+        # A file that was only renamed has no part under its new name, and a version that was ignored has none at all:
+        # it has taken the place of the one that was read before.
+        renamed = {url: each for url, each in lineages.items() if not each.is_found}
+        self._look(renamed, planned.window_id, lost, self._has_moved)
+        passed_over = {url: each for url, each in renamed.items() if not (each.is_found or each.is_of_nothing)}
+        for each in passed_over.values():
+            each.version = None
+        self._look(passed_over, planned.window_id, lost, lambda part: False)
+        if self._forgotten and (unknown := sorted(url for url, each in lineages.items() if not each.is_done)):
+            raise JournalError(
+                f"{redacted(unknown[0])} was corrected, and which rows its earlier version gave is not known: the "
+                f"windows up to {self._forgotten} are no longer kept",
+                hint="attributes: {retain_windows: all} keeps those to come for ever",
+            )
+        return lost
+
+    def _look(
+        self,
+        lineages: Mapping[str, _Lineage],
+        before: int,
+        lost: dict[int, dict[VersionKey, Skipped]],
+        has_moved: Callable[[SourceRange], bool],
+    ) -> None:
+        for window in self._windows(before) if lineages else ():
+            intent, parts = window.intent, list(_parts(window.plan))
+            if intent is None:
+                continue
+            left_out = {(each.version, each.start) for each in intent.skipped}
+            for url, lineage in lineages.items():
+                if lineage.is_done or not (found := lineage.found_in(parts, has_moved)):
+                    continue
+                read = [each for each in found if (_version_key(each), each.start) not in left_out]
+                lost_here = lost[window.plan.window_id] if read else {}
+                lost_here.update((_version_key(each), _correction(each, url)) for each in read)
+                # A version that was left out has taken the place of nothing.
+                lineage.follow(found, has_replaced=bool(read) and window.plan.corrects)
+            if all(each.is_done for each in lineages.values()):
+                return
+
+    def _has_moved(self, part: SourceRange) -> bool:
+        """Whether a part was read of an inode that its name does not have any more: a hard link still has it."""
+        version = part.version
+        if not version.file_id:
+            return False
+        stat = FileStat(part.url, version.size_bytes, version.mtime_ns, version.etag, file_id=version.file_id)
+        return not self._storage.backend(part.url).files.has_version(stat)
+
+
+def output_of(file: PendingFile, outputs: Iterable[str]) -> str:
+    """The output that a file is part of: the operator with a target, or the location that it is published below."""
+    return file.target or max((url for url in outputs if file.final_url.startswith(join(url, ""))), key=len, default="")
+
+
+_MOST_NAMED = 3
+
+
+def corrections_in(
+    planned: WindowPlan,
+    files: Iterable[PendingFile],
+    records: tuple[Mapping[str, int], Mapping[str, int]],
+    outputs: Sequence[str],
+) -> list[Correction]:
+    """What a window changes in each output that loses records or gets some.
+
+    Args:
+        files: The files of the window.
+        records: The records in each output before and after, of the windows that lose some.
+    """
+    named = {block.url: block for block in _parts(planned) if supersedes_of(block) is not None}
+    urls = sorted(map(redacted, named))
+    is_deletion = any(getattr(getattr(block, "continuation", block), "is_gone", False) for block in named.values())
+    added = Counter[str]()
+    for file in files:
+        added[output_of(file, outputs)] += file.records
+    before, after = records
+    return [
+        Correction(
+            planned.window_id,
+            urls[:_MOST_NAMED],
+            len(urls),
+            output,
+            before.get(output, 0) - after.get(output, 0),
+            added[output],
+            is_deletion=is_deletion,
+        )
+        for output in sorted({*before, *after, *added})
+    ]
+
+
+def _parts(planned: WindowPlan) -> Iterator[SourceRange]:
+    for _, _, item in planned_tuples(planned):
+        yield from filter(is_source_range, unbatched((item,)))
+
+
+def _version_key(part: SourceRange) -> VersionKey:
+    return part.url, part.version.size_bytes, part.version.mtime_ns, part.version.etag
+
+
+def _correction(part: SourceRange, url: str) -> Skipped:
+    version = part.version
+    return Skipped(
+        part.url,
+        part.start,
+        part.end,
+        f"{redacted(url)} was corrected or deleted later",
+        "corrected",
+        version.size_bytes,
+        version.mtime_ns,
+        version.etag,
+        version.file_id,
+    )
