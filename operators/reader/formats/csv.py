@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv as arrow_csv
 from pydantic import AfterValidator, Field
 
 from dagflow.api.columns.column_typing import StreamColumns
@@ -19,7 +18,15 @@ from dagflow.api.properties import Count
 from dagflow.api.records import RecordBatch
 from dagflow.storage.columns import borders_of
 from operators.files.metadata import BlockMetadata
-from operators.reader.byte_source import Bytes, ByteSource, FileView, GrowingSource, encoding_of, read_exactly
+from operators.reader.byte_source import (
+    UNKNOWN_SIZE,
+    Bytes,
+    ByteSource,
+    FileView,
+    GrowingSource,
+    encoding_of,
+    read_exactly,
+)
 from operators.reader.columns.types import ColumnTypes, NumberPattern
 from operators.reader.columns.typing import (
     parse_columns,
@@ -31,6 +38,7 @@ from operators.reader.columns.typing import (
 )
 from operators.reader.formats.base import ByteAccounting, Parsed, PreScanned
 from operators.reader.scanning.charset import Charset, UndecodedRejects, decoded
+from operators.reader.scanning.csv_fields import split_rows, text_of
 from operators.reader.scanning.csv_head import (
     COMMENT_OVER_LINES,
     Character,
@@ -41,8 +49,8 @@ from operators.reader.scanning.csv_head import (
     is_over_lines,
     problem_of,
 )
+from operators.reader.scanning.csv_trailer import CsvTrailer, FoundTrailer, TrailerSearch, kept_trailer, quote_state
 from operators.reader.scanning.delimited import BlockView, Delimited
-from operators.reader.scanning.framing import joined
 from operators.reader.scanning.quoting import (
     ADVICE,
     OUTSIDE,
@@ -56,7 +64,7 @@ from operators.reader.scanning.quoting import (
     stray_quotes,
     unclosed_quote,
 )
-from operators.reader.scanning.search import BYTE, BYTE_ORDER_MARK, LF, Terminators, find_newlines, positions_of
+from operators.reader.scanning.search import BYTE, LF, Terminators, find_newlines, positions_of
 from operators.reader.scanning.wide_text import NarrowSource, WideAccounting
 
 
@@ -118,6 +126,13 @@ class Csv(Delimited, PreScanned):
             pattern=r"^[^0-9A-Za-z+\-]$", description="character between groups of three digits, in columns of numbers"
         ),
     ] = None
+    trailer: Annotated[
+        CsvTrailer | None,
+        Field(
+            description="the rows at the end of each file that are no records: {rows: 'T,(?P<count>\\d+)'}; a file "
+            "without them, or with another count of rows, is refused as a whole"
+        ),
+    ] = None
     max_columns: Annotated[Count, Field(ge=1, description="maximum columns of a header")] = 1 << 14
     columns: Annotated[
         list[str] | ColumnTypes | None,
@@ -138,7 +153,8 @@ class Csv(Delimited, PreScanned):
         if twice:
             raise ValueError(f"columns: '{twice[0]}' is there twice")
         self._dialect = Dialect(*(ord(mark) if mark else -1 for mark in (self.delimiter, quote, self.escape)))
-        self.needs_prescan = quote is not None
+        self.needs_prescan = quote is not None or self.trailer is not None
+        self._checked: tuple[object, FoundTrailer] | None = None
         if self.thousands == self.decimal:
             raise ValueError("decimal and thousands must be different characters")
         self._types = dict(self.columns) if isinstance(self.columns, dict) else {}
@@ -210,7 +226,6 @@ class Csv(Delimited, PreScanned):
         return narrow
 
     def _read(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
-        self._entered = (block.start, block.entry_state)
         head = self._head_of(source, block) if self.header and not encoding_of(source)[0] else None
         if head is not None and head.problem:
             line = len(find_newlines(read_exactly(source, 0, head.start), True).stops) + 1
@@ -220,9 +235,32 @@ class Csv(Delimited, PreScanned):
             )
             accounting.refuse_file(source, block, reason, remedy, head.start)
             return
+        if self.trailer is not None:
+            found = FoundTrailer.known_by(block.entry_state) or self._trailer_of(source, block)
+            if found.problem:
+                accounting.refuse_file(source, block, found.problem)
+                return
+            if block.end > found.start:
+                end = min(block.end, source.size_bytes)
+                accounting.skip(max(block.start, found.start), end - max(block.start, found.start), "trailer")
+            self.records_end = found.start
+        self._entered = (block.start, quote_state(block.entry_state))
         for batch in super().read(source, block, accounting):
             # The bytes of the batch are those in which newlines were found last.
             yield self._without_strays(batch, accounting) if self._has_strays and len(batch) else batch
+
+    def _trailer_of(self, source: ByteSource, block: BlockMetadata) -> FoundTrailer:
+        """The trailer of a file, all of whose rows are counted for it."""
+        file = (block.url, block.version)
+        if self._checked is None or self._checked[0] != file:
+            assert self.trailer is not None
+            search, self.records_end = TrailerSearch(self.trailer), UNKNOWN_SIZE
+            whole = replace(block, start=0, end=UNKNOWN_SIZE, is_last=True, entry_state=0)
+            charset = self._charset.name if self._charset.unit == BYTE else "latin-1"
+            for batch in super().read(source, whole, ByteAccounting(block.url, listener=search.refused)):
+                search.take(batch, ~(self._are_empty(batch) | self._are_comments(batch)), charset)
+            self._checked = (file, search.result())
+        return self._checked[1]
 
     def first_record(self, source: ByteSource, block: BlockMetadata) -> int:
         """Where the first row begins behind the header, whose names are kept for the file."""
@@ -304,8 +342,10 @@ class Csv(Delimited, PreScanned):
         count = len(self.columns) if isinstance(self.columns, list) else None
         return tuple(names), problem_of(names, self._types, count)
 
-    def complete_end(self, source: ByteSource) -> int:
+    def complete_end(self, source: ByteSource) -> int | None:
         """The end of the last complete row, found from the beginning of the file, where no quote is open."""
+        if self.trailer is not None:
+            return None
         narrow = self._narrow_of(source)
         if narrow is not None:
             return narrow.complete_end(self.last_stop(narrow, min(self.begin(narrow), narrow.size_bytes)))
@@ -334,13 +374,17 @@ class Csv(Delimited, PreScanned):
             return min(start, limit)
         return scan.next_row(entry, state, start, limit)
 
-    def prescan(self, source: ByteSource, block: BlockMetadata) -> Transition:
+    def prescan(self, source: ByteSource, block: BlockMetadata) -> tuple[Transition, int]:
+        """What the quotes of a block change, and what its reader must know of the trailer if it begins the file."""
         source, block = self._narrowed(source, block)
         scan = self._quotes(source)
-        return scan.transition(scan.entry(block.start, self.begin(source)), min(block.end, source.size_bytes))
+        changes = scan.transition(scan.entry(block.start, self.begin(source)), min(block.end, source.size_bytes))
+        is_searched = self.trailer is not None and not block.start
+        return changes, self._trailer_of(source, block).added_to(0) if is_searched else 0
 
     def exit_state(self, entry_state: int, result: Any) -> int:
-        return int(result.applied(entry_state))
+        changes, trailer = result
+        return int(changes.applied(quote_state(entry_state)) + max(trailer, kept_trailer(entry_state)))
 
     def entry_state(self, source: ByteSource, block: BlockMetadata) -> int:
         """The state in which a block begins, from the nearest quotes before it; a longer row ends the run."""
@@ -374,18 +418,14 @@ class Csv(Delimited, PreScanned):
         borders = borders_of(framed).astype(np.int64)
         data = np.frombuffer(framed.buffers()[2], np.uint8)[borders[0] : borders[-1]]
         reasons = dict(rows_with_strays(data, borders - borders[0], self._dialect))
-        is_comment = self._are_comments(batch, (self.comment or "").encode())
+        is_comment = self._are_comments(batch)
         reasons = {row: why for row, why in reasons.items() if not is_comment[row]}
         kept = without_refused(batch, reasons, accounting)
         accounting.count_delimiters(batch.content_bytes()[1] - kept.content_bytes()[1])
         return kept
 
     def parse(self, batch: RecordBatch, accounting: ByteAccounting) -> Parsed:
-        lengths = np.diff(borders_of(batch.framed())) - batch.delimiters.lengths()
-        is_empty = lengths == 0
-        if self.keep_delimiter:
-            delimiters = pa.array([*map(self._encoded, self.table)], pa.binary())
-            is_empty |= pc.is_in(batch.record, delimiters).to_numpy(zero_copy_only=False)
+        is_empty = self._are_empty(batch)
         if self.comment:
             batch, is_empty = self._refused_comments(batch, is_empty, accounting)
         batch = without_skipped(batch, is_empty, "empty line or comment", accounting)
@@ -410,7 +450,16 @@ class Csv(Delimited, PreScanned):
         """ASCII characters in the encoding of the file."""
         return text if self._charset.unit == BYTE else text.decode().encode(self._charset.name)
 
-    def _are_comments(self, batch: RecordBatch, mark: bytes) -> npt.NDArray[np.bool_]:
+    def _are_empty(self, batch: RecordBatch) -> npt.NDArray[np.bool_]:
+        lengths = np.diff(borders_of(batch.framed())) - batch.delimiters.lengths()
+        is_empty: npt.NDArray[np.bool_] = lengths == 0
+        if self.keep_delimiter:
+            delimiters = pa.array([*map(self._encoded, self.table)], pa.binary())
+            is_empty |= pc.is_in(batch.record, delimiters).to_numpy(zero_copy_only=False)
+        return is_empty
+
+    def _are_comments(self, batch: RecordBatch, mark: bytes | None = None) -> npt.NDArray[np.bool_]:
+        mark = (self.comment or "").encode() if mark is None else mark
         begins: npt.NDArray[np.bool_] = pc.starts_with(batch.record, mark).to_numpy(False)
         return begins & (self.comment is not None)
 
@@ -427,7 +476,7 @@ class Csv(Delimited, PreScanned):
     def _split(self, batch: RecordBatch, rejects: ByteAccounting) -> Parsed:
         names, wrong = self._names, Counter[int]()
         try:
-            table = self._texts(_text_of(batch), names, wrong)
+            table = self._texts(text_of(batch), names, wrong)
             if table.num_rows == len(batch):
                 return Parsed(batch, table.combine_chunks().to_batches()[0])
         except pa.ArrowInvalid:
@@ -436,7 +485,7 @@ class Csv(Delimited, PreScanned):
         right = without_refused(batch, reasons, rejects)
 
         def part(rows: RecordBatch) -> pa.Table:
-            table = self._texts(_text_of(rows), names, Counter())
+            table = self._texts(text_of(rows), names, Counter())
             if table.num_rows != len(rows):
                 raise pa.ArrowInvalid("The row is not as the quotes around it say")
             return table
@@ -444,51 +493,5 @@ class Csv(Delimited, PreScanned):
         return parse_columns(right, part, rejects)
 
     def _texts(self, data: Any, names: tuple[str, ...] | None, wrong: Counter[int]) -> pa.Table:
-        """Split rows into fields with Arrow.
-
-        The first row names the columns where names is None. wrong takes in the number of fields of each row with
-        another one, by the index of the row from 0.
-
-        Raises:
-            pyarrow.ArrowInvalid: The quotes of the rows do not match.
-        """
-
-        def take_note(row: Any) -> str:
-            wrong[row.number - 1] = row.actual_columns
-            return "skip"
-
-        # Arrow skips a byte order mark at the beginning. The file's own is not among the rows: this one is a row's
-        # text.
-        if bytes(data[: len(BYTE_ORDER_MARK)]) == BYTE_ORDER_MARK:
-            data = BYTE_ORDER_MARK + data
-        return arrow_csv.read_csv(
-            pa.BufferReader(data),
-            read_options=arrow_csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=names),
-            parse_options=arrow_csv.ParseOptions(
-                delimiter=self.delimiter,
-                quote_char=False if self.quote == "none" else self.quote,
-                escape_char=self.escape or False,
-                newlines_in_values=True,
-                invalid_row_handler=take_note,
-            ),
-            # Rows were checked to be UTF-8 before, and quotes, escapes and delimiters are single ASCII characters.
-            # Without words of the app's own, text is never null: Arrow would make nulls of a dozen words.
-            convert_options=arrow_csv.ConvertOptions(
-                column_types=dict.fromkeys(names or (), pa.string()),
-                null_values=list(self.null_values or ()),
-                strings_can_be_null=bool(self.null_values),
-                quoted_strings_can_be_null=False,
-                check_utf8=False,
-            ),
-        )
-
-
-def _text_of(batch: RecordBatch) -> pa.Buffer:
-    """Rows side by side, without the newline behind the last.
-
-    This newline may not be in the file, and belongs to the last field where that row was cut inside quotes or ends in
-    an escape.
-    """
-    text = joined(batch)
-    last = batch.delimiters.select(np.array([len(batch) - 1]))
-    return text.slice(0, len(text) - int(np.sum(last.lengths())))
+        quote = False if self.quote == "none" else self.quote
+        return split_rows(data, names, wrong, (self.delimiter, quote, self.escape or False), self.null_values or ())

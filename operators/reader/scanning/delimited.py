@@ -15,6 +15,7 @@ from dagflow.api.records import NO_DELIMITER, RecordBatch
 from dagflow.errors import RecordError
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import (
+    UNKNOWN_SIZE,
     BufferSlice,
     Bytes,
     ByteSource,
@@ -71,6 +72,7 @@ class Delimited(RecordFormat):
     is_narrow = True  # files in UTF-16 and UTF-32 are refused, whose newlines are more than one byte each
     wide_remedy = "convert such files to UTF-8 first, as with iconv"  # for such files; {} stands for their encoding
     unit_bytes = 1  # in a code unit of the text
+    records_end = UNKNOWN_SIZE  # of the file that is read: where its records end, if something else follows
     table = tuple[bytes, ...]()
     """The bytes of each kind of terminator; the first is added to a last record that has none."""
 
@@ -87,7 +89,7 @@ class Delimited(RecordFormat):
 
     def read(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
         """The records that begin in a block."""
-        limit = min(block.end, source.size_bytes)
+        limit = min(block.end, source.size_bytes, self.records_end)
         if block.start >= limit:
             return
         # A record without a terminator in so many bytes is too long.

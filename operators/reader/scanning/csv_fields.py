@@ -1,0 +1,76 @@
+"""Splits rows of CSV into fields with Arrow."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as arrow_csv
+
+from dagflow.api.records import RecordBatch
+from operators.reader.scanning.framing import joined
+from operators.reader.scanning.search import BYTE_ORDER_MARK
+
+
+def split_rows(
+    data: Any,
+    names: Sequence[str] | None,
+    wrong: Counter[int],
+    marks: tuple[str, str | bool, str | bool],
+    null_values: Sequence[str],
+) -> pa.Table:
+    """Split rows into columns of text.
+
+    Args:
+        data: The rows, as UTF-8.
+        names: The names of the columns; None if the first row names them.
+        wrong: Takes in the number of fields of each row with another one, by the index of the row from 0.
+        marks: The delimiter, the quote and the escape; False for none.
+        null_values: Words that mean null unless they are quoted.
+
+    Raises:
+        pyarrow.ArrowInvalid: The quotes of the rows do not match.
+    """
+
+    def take_note(row: Any) -> str:
+        wrong[row.number - 1] = row.actual_columns
+        return "skip"
+
+    # Arrow skips a byte order mark at the beginning. The file's own is not among the rows: this one is a row's text.
+    if bytes(data[: len(BYTE_ORDER_MARK)]) == BYTE_ORDER_MARK:
+        data = BYTE_ORDER_MARK + data
+    delimiter, quote, escape = marks
+    return arrow_csv.read_csv(
+        pa.BufferReader(data),
+        read_options=arrow_csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=names),
+        parse_options=arrow_csv.ParseOptions(
+            delimiter=delimiter,
+            quote_char=quote,
+            escape_char=escape,
+            newlines_in_values=True,
+            invalid_row_handler=take_note,
+        ),
+        # Rows were checked to be UTF-8 before, and quotes, escapes and delimiters are single ASCII characters.
+        # Without words of the app's own, text is never null: Arrow would make nulls of a dozen words.
+        convert_options=arrow_csv.ConvertOptions(
+            column_types=dict.fromkeys(names or (), pa.string()),
+            null_values=list(null_values),
+            strings_can_be_null=bool(null_values),
+            quoted_strings_can_be_null=False,
+            check_utf8=False,
+        ),
+    )
+
+
+def text_of(batch: RecordBatch) -> pa.Buffer:
+    """Rows side by side, without the newline behind the last.
+
+    This newline may not be in the file, and belongs to the last field where that row was cut inside quotes or ends in
+    an escape.
+    """
+    text = joined(batch)
+    last = batch.delimiters.select(np.array([len(batch) - 1]))
+    return text.slice(0, len(text) - int(np.sum(last.lengths())))
