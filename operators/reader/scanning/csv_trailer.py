@@ -84,7 +84,7 @@ class TrailerSearch:
         self._last = ""
 
     def refused(self, _: bytes) -> None:
-        """Count a row that the format refuses, as whoever has written the file does."""
+        """Count a row that the format refuses: it is a row of the file."""
         self._rows += len(self._found) + 1
         self._found = []
 
