@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
 from dagflow.api.context import SideData
@@ -341,3 +342,51 @@ class Composite(Capability):
     @abstractmethod
     def expand(self) -> Expansion | None:
         """Called in the driver when the app is planned; returns new operators each time, or None to run itself."""
+
+
+class RowCondition(ABC):
+    """What is asked of the records that an operator passes on; picklable."""
+
+    @abstractmethod
+    def may_hold(self, least: pa.RecordBatch, greatest: pa.RecordBatch) -> bool:
+        """Whether it may be true of a record whose values lie between those of two rows.
+
+        Args:
+            least: One row with a value for each column for which one is known that no value is less than.
+            greatest: The same for the greatest values.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class WantedRows:
+    """What an operator wants of the records that arrive.
+
+    Attributes:
+        condition: Is true of all records that it passes on, or refuses; None for any.
+        columns: The columns that it makes use of; None for all.
+    """
+
+    condition: RowCondition | None = None
+    columns: frozenset[str] | None = None
+
+
+class SelectsRows(Capability):
+    """Declares an operator that drops some of the records or columns that arrive at its port `input`."""
+
+    @abstractmethod
+    def wanted_rows(self) -> WantedRows:
+        """The records and columns for which it does something."""
+
+
+class SkipsRows(Capability):
+    """Declares an operator that can save itself records and columns that nothing behind it makes use of.
+
+    Guarantee: what the operator behind it emits stays the same.
+    """
+
+    rows_port: ClassVar[str]
+    """The port of the records; they are skipped only if one stream alone begins there."""
+
+    @abstractmethod
+    def skip_rows(self, wanted: WantedRows) -> None:
+        """Take in what is wanted; called in the driver before a run, and in place of an earlier call."""

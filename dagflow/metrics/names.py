@@ -38,6 +38,8 @@ LEFT_OUT_BYTES = "left_out_bytes"
 WAITING_BYTES = "waiting_bytes"
 # Bytes of records in progress that were read again with their end; waiting_bytes less these still wait.
 RESUMED_BYTES = "resumed_bytes"
+# Rows that were not read because statistics of their file show that the next operator would drop them.
+SKIPPED_ROWS = "skipped_rows"
 # Input files that were removed or archived after their records had been published.
 CLEANED = "cleaned"
 # Input files that should have been removed or archived, but stayed, or were gone or renamed by then.

@@ -11,6 +11,7 @@ from dagflow.plan.added_operators import fixed_count
 from dagflow.plan.description import describe, describe_composites
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import Edge, Exchange, PhysicalPlan, Stage
+from dagflow.plan.push_down import push_down
 from dagflow.spec.app_spec import Attributes, KeyedPartition, Partition
 from dagflow.storage.context import StorageContext
 
@@ -108,6 +109,7 @@ class PlacedApp:
 
     @classmethod
     def of(cls, app: LogicalPlan, storage: StorageContext) -> PlacedApp:
+        push_down(app)
         nodes = app.operators.items()
         return cls(
             app.name,

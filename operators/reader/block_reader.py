@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pydantic import Field
 
-from dagflow.api.capabilities import TupleReader
+from dagflow.api.capabilities import SkipsRows, TupleReader, WantedRows
 from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.context import OperatorContext
 from dagflow.api.operator import Operator
@@ -138,7 +138,7 @@ class _Readers:
         return self.batches.read(item) if isinstance(item, SmallFileBatch) else self.blocks.read(item)
 
 
-class BlockReader(RejectLimited, BacklogScaled):
+class BlockReader(RejectLimited, BacklogScaled, SkipsRows):
     """Reads the records of blocks, exactly: each record by the block that holds its first byte.
 
     It decides itself how many partitions it has, by the number of blocks that wait.
@@ -180,6 +180,7 @@ class BlockReader(RejectLimited, BacklogScaled):
     blocks_metadata_input = InputPort(BlockMetadata, tuple_batches=True)
     blocks_metadata_output = OutputPort(BlockMetadata)
     messages = OutputPort()
+    rows_port = "messages"
     errors = OutputPort()
 
     _readers: _Readers | None = None
@@ -230,6 +231,10 @@ class BlockReader(RejectLimited, BacklogScaled):
                 yield item
             elif item.end > offset:
                 yield with_entry_state(self.format, file, item) if item.start <= offset else item
+
+    def skip_rows(self, wanted: WantedRows) -> None:
+        """Let a format of rows skip units of which its statistics show that all of their rows are dropped."""
+        self.format.wanted = wanted
 
     def retry_batch(
         self, blocks: Mapping[int, Any], refused: RefusedRecords, is_tried: npt.NDArray[np.bool_], first_id: int

@@ -10,11 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
+from dagflow.api.capabilities import SelectsRows, WantedRows
 from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.properties import Columns
 from dagflow.api.records import RecordBatch
 from dagflow.suggestions import did_you_mean
 from operators.expressions.expression import ExpressionText, OptionalExpression
+from operators.expressions.row_bounds import Comparisons
 from operators.expressions.syntax import ColumnName, Node, columns_in
 from operators.expressions.vectors import Bound, Rows
 from operators.found_values import FOUND, is_found
@@ -78,7 +80,7 @@ class SelectPlan:
         return pa.array(texts, column.type)
 
 
-class Select(ColumnOperator[SelectPlan]):
+class Select(ColumnOperator[SelectPlan], SelectsRows):
     """Computes columns by expressions, and keeps the records for which a condition is true.
 
     Expressions see the columns as they arrive, not each other's results. A computed column replaces an existing one of
@@ -162,6 +164,14 @@ class Select(ColumnOperator[SelectPlan]):
             return self.columns[column].columns(arriving.schema.names)
         before = [old for old, new in self.rename.items() if new == column]
         return before if port == "output" and before else super().columns_used(port, column, arriving)
+
+    def wanted_rows(self) -> WantedRows:
+        """The records of which the comparisons of `where` may be true, and with `keep` the columns that are used."""
+        names = None
+        if self.keep is not None:
+            used = (name for tree in self.expressions() for name in columns_in(tree))
+            names = frozenset([*self.keep, *self.rename, *used])
+        return WantedRows(Comparisons.of(self.where), names)
 
     def plan(self, schema: pa.Schema) -> SelectPlan:
         where = None if self.where is None else self.where.bind_condition(schema)

@@ -188,10 +188,21 @@ def test_a_member_has_the_version_of_its_archive(tmp_path: Path) -> None:
         assert not other.backend(planned.url).files.has_version(planned)
         with pytest.raises(SourceChangedError, match="etag"):
             other.open_file(planned.url, planned)
-    with pytest.raises(MissingError, match="no such member"):
-        storage.stat(f"{archive}!c")
-    with pytest.raises(MissingError, match="No such file"):
-        storage.stat(f"{tmp_path}/b.zip!c")
+    for missing in (f"{archive}!c", f"{tmp_path}/b.zip!c"):
+        with pytest.raises(MissingError, match=r"\.zip!c: cannot look at: No such file"):
+            storage.stat(missing)
+
+
+def test_a_file_may_be_called_like_a_member(tmp_path: Path) -> None:
+    """It is read where no archive has such a member: beside one, or below a directory that is called like one."""
+    (tmp_path / "d.zip!").mkdir()
+    storage = StorageContext.default()
+    for name in ("a.zip!b", "d.zip!/c"):
+        assert content(storage, put(tmp_path / name, b"file")) == b"file"
+    put(tmp_path / "a.zip", zipped({"c": b"c"}))
+    assert content(storage, f"{tmp_path}/a.zip!b") == b"file"
+    put(tmp_path / "a.zip", zipped({"b": b"member"}))
+    assert content(storage, f"{tmp_path}/a.zip!b") == b"member"
 
 
 @pytest.mark.parametrize(("method", "flags", "what"), [(99, 1, "AES"), (8, 1, "a password"), (9, 0, "Deflate64")])

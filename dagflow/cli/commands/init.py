@@ -39,7 +39,7 @@ from dagflow.errors import DagflowError
 from dagflow.spec.class_description import known_names
 from dagflow.spec.json_schema import json_schema
 from dagflow.spec.yaml_parser import behind_key, scalar
-from dagflow.storage.location import absolute, is_local
+from dagflow.storage.location import absolute, archive_of, is_local
 from dagflow.testing.app_cases import failures_of, read_cases
 from dagflow.testing.case_update import update_file
 
@@ -206,7 +206,8 @@ class FirstRecords:
             return None
         is_cut = len(offsets) > _RECORDS and not format.is_tabular
         end = offsets[_RECORDS] if is_cut else len(head.data)
-        name = PurePosixPath(head.url)
+        inside = archive_of(head.url)
+        name = PurePosixPath(head.url if inside is None else inside[1])
         name = name.with_suffix("") if name.suffix.lower() in _PACKED else name
         # A name that begins with a dot or an underscore is hidden from a scan; YAML holds no bytes that are no UTF-8.
         shown = "".join(char if char.isprintable() else "_" for char in name.name)

@@ -25,10 +25,10 @@ MAX_MEMBERS = 1 << 17
 
 
 class ArchiveBackend(Backend):
-    """Reads members of archives in a store; whatever is written under such a name is an ordinary file of the store."""
+    """Reads members of archives in a store; what is written under such a name is an ordinary file of the store."""
 
     def __init__(self, store: Backend, storage: StorageContext) -> None:
-        super().__init__(store.scheme, store.options, ArchiveFiles(storage), store.pending)
+        super().__init__(store.scheme, store.options, ArchiveFiles(storage, store.files), store.pending)
         self._store = store
 
     @override
@@ -40,11 +40,13 @@ class ArchiveFiles(Files):
     """Members of archives. Their version is that of the archive.
 
     Guarantee: a compressed tar archive is decompressed once by a process that reads its members one after the other;
-    members of zip archives are read at their places.
+    members of zip archives are read at their places. A file whose own name is that of a member is found where there is
+    no such member.
     """
 
-    def __init__(self, storage: StorageContext) -> None:
+    def __init__(self, storage: StorageContext, ordinary: Files) -> None:
         self._storage = storage
+        self._ordinary = ordinary
         self._members: OrderedDict[FileStat, dict[str, Member]] = OrderedDict()  # by age
         self._held = 0
         self._unpacked: tuple[FileStat, ReadableFile] | None = None
@@ -80,14 +82,15 @@ class ArchiveFiles(Files):
 
     @override
     def stat(self, url: str) -> FileStat:
-        archive, member = self._find(url)
-        return _stat_of(archive, member)
+        found = self._find(url)
+        return self._ordinary.stat(url) if found is None else _stat_of(*found)
 
     @override
     def open(self, url: str, expected: FileStat | None = None) -> ReadableFile:
-        archive, member = self._find(url)
-        require_same_version(expected, _stat_of(archive, member))
-        return open_member(self._open_archive(archive), member, url)
+        if (found := self._find(url)) is None:
+            return self._ordinary.open(url, expected)
+        require_same_version(expected, _stat_of(*found))
+        return open_member(self._open_archive(found[0]), found[1], url)
 
     @override
     def no_listing(self, url: str) -> str:
@@ -101,13 +104,15 @@ class ArchiveFiles(Files):
     def remove(self, url: str) -> None:
         raise StorageError("a member of an archive cannot be removed", url=redacted(url))
 
-    def _find(self, url: str) -> tuple[FileStat, Member]:
+    def _find(self, url: str) -> tuple[FileStat, Member] | None:
+        """The archive and the member with a name; None if there is no such member."""
         place, name = archive_of(url) or (url, "")
-        archive = self._storage.stat(place)
-        directory = {} if archive.is_directory else self.directory(archive)
-        if (member := directory.get(name)) is None:
-            raise MissingError("there is no such member in the archive", url=redacted(url))
-        return archive, member
+        try:
+            archive = self._storage.stat(place)
+        except MissingError:
+            return None
+        member = None if archive.is_directory else self.directory(archive).get(name)
+        return None if member is None else (archive, member)
 
     def _open_archive(self, archive: FileStat) -> ReadableFile:
         """The bytes of an archive: of a tar archive without its compression, of an archive in another one all."""

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
+from dagflow.api.capabilities import WantedRows
 from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.properties import HasProperties
 from dagflow.api.records import RecordBatch
@@ -294,6 +295,10 @@ class RecordFormat(HasProperties, ABC):
 
     # Without an annotation, so that it is no option: it may depend on the options.
     traits = FormatTraits()
+
+    # Without an annotation, so that it is no option: the plan of an app says it.
+    wanted = WantedRows()
+    """What is used of the records; a format may leave out others, and columns, if it reads less for it."""
 
     # Without an annotation, so that it is no option: only tests change it.
     chunk_bytes = CHUNK_BYTES

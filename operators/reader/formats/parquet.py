@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import pyarrow as pa
+from typing_extensions import override
 
 from dagflow.storage.python_file import PythonFile
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource
+from operators.reader.columns.exact_casts import plain_schema
 from operators.reader.formats.base import BATCH_RECORDS
 from operators.reader.scanning.tabular import BATCH_BYTES, RowUnit, TableFile, Tabular, tiled
+
+_TIME_UNIT = re.compile("timeUnit=(milli|micro|nano)seconds")
+_ARROW_UNITS = {"milli": "ms", "micro": "us", "nano": "ns"}
 
 
 class Parquet(Tabular):
@@ -51,6 +57,42 @@ class ParquetTable(TableFile):
         group = self.file.metadata.row_group(unit.index)
         count = max(1, min(BATCH_RECORDS, BATCH_BYTES * unit.rows // max(1, group.total_byte_size)))
         yield from self.file.iter_batches(count, row_groups=[unit.index], columns=names, use_threads=False)
+
+    @override
+    def bounds(self, unit: RowUnit) -> tuple[pa.RecordBatch, pa.RecordBatch] | None:
+        """The bounds in the statistics of a row group."""
+        group = self.file.metadata.row_group(unit.index)
+        plain, found = plain_schema(self.schema), dict[str, tuple[Any, Any]]()
+        for index in range(group.num_columns):
+            column = group.column(index)
+            name, statistics = column.path_in_schema, column.statistics
+            if plain.names.count(name) == 1 and statistics is not None and statistics.has_min_max:
+                bounds = _bounds_of(self.file.metadata.schema.column(index), statistics, plain.field(name).type)
+                found |= {} if bounds is None else {name: bounds}
+        if not found:
+            return None
+        columns = zip(*found.values(), strict=True)
+        least, greatest = (pa.RecordBatch.from_arrays(list(arrays), names=[*found]) for arrays in columns)
+        return least, greatest
+
+
+def _bounds_of(column: Any, statistics: Any, kind: pa.DataType) -> tuple[Any, Any] | None:
+    """The least and the greatest value, each as an array of the type; None for types whose bounds are not used."""
+    types = pa.types
+    if types.is_timestamp(kind):
+        # As numbers: moments of Python have no nanoseconds.
+        unit = _TIME_UNIT.search(str(column.logical_type))
+        if unit is None or _ARROW_UNITS[unit[1]] != kind.unit or column.physical_type != "INT64":
+            return None
+        bounds = pa.array([statistics.min_raw, statistics.max_raw], pa.int64()).cast(kind)
+        return bounds[:1], bounds[1:]
+    numbers = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
+    if not (numbers or types.is_string(kind) or types.is_date32(kind)):
+        return None
+    try:
+        return pa.array([statistics.min], kind), pa.array([statistics.max], kind)
+    except (pa.ArrowException, TypeError, OverflowError):
+        return None
 
 
 def _units_of(metadata: Any, size_bytes: int) -> list[RowUnit]:

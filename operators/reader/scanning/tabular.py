@@ -17,6 +17,7 @@ from pydantic import Field
 from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.records import Origin, RecordBatch
 from dagflow.errors import DagflowError
+from dagflow.metrics.names import SKIPPED_ROWS
 from operators.files.metadata import BlockMetadata
 from operators.found_values import MAX_DEPTH, is_deep_type
 from operators.reader.byte_source import ByteSource, SourceEndError
@@ -76,6 +77,10 @@ class TableFile(ABC):
     @abstractmethod
     def read(self, unit: RowUnit, names: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
         """The rows of a unit, in batches of any size; at least the columns of the names, or all if None."""
+
+    def bounds(self, unit: RowUnit) -> tuple[pa.RecordBatch, pa.RecordBatch] | None:
+        """The least and the greatest values of a unit, of columns for which both are known, with their plain types."""
+        return None
 
     def reasons(self, unit: RowUnit) -> Mapping[int, str]:
         """The rows of a unit that are refused, from 0 on, and why; called when it was read."""
@@ -163,8 +168,20 @@ class Tabular(RecordFormat):
             accounting.count_bytes(unit.end - unit.start)
             if problem and unit.rows:
                 _refuse(unit, unit.first_row, problem, accounting)
+            elif unit.rows and self._is_dropped(table, unit):
+                accounting.counters[SKIPPED_ROWS] += unit.rows
             elif unit.rows:
                 yield from self._rows_of(table, unit, block, accounting)
+
+    def _is_dropped(self, table: TableFile, unit: RowUnit) -> bool:
+        """Whether no row of a unit can be passed on by the next operator, nor refused by this format."""
+        condition = self.wanted.condition
+        if condition is None:
+            return False
+        plain = plain_schema(table.schema)
+        read = [(name, kind.arrow) for name, kind in self._types.items() if name in plain.names]
+        bounds = None if any(plain.field(name).type != kind for name, kind in read) else table.bounds(unit)
+        return bounds is not None and not condition.may_hold(*bounds)
 
     def _rows_of(
         self, table: TableFile, unit: RowUnit, block: BlockMetadata, accounting: ByteAccounting
@@ -204,7 +221,9 @@ class Tabular(RecordFormat):
 
     def _wanted(self, schema: pa.Schema) -> list[str] | None:
         if self.columns is None:
-            return None
+            # Without types no value is refused, so that none of a column that is dropped is missed.
+            used = self.wanted.columns
+            return None if used is None else [name for name in schema.names if name in used] or None
         names = {*schema.names}
         return [name for name in self.columns if name in names]
 
