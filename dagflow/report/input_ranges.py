@@ -123,7 +123,7 @@ class VersionRanges:
         if is_planned:
             self._planned.append((part.start, part.end))
             return
-        position, own = part.start, [each for each in skipped if each.version == part.version]
+        position, own = part.start, [each for each in skipped if each.url == part.url]
         self._is_corrected |= any(each.cause == "corrected" for each in own)
         for start, end in sorted((each.lost_start, each.lost_end) for each in own):
             if start < part.end and part.start < end:

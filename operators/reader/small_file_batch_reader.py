@@ -59,9 +59,11 @@ class SmallFileBatchReader:
         start = 0
         for index in range(len(small_files)) if self.context.gone else ():
             if self.errors.left_out_before(small_files.block(index)):
-                yield small_files.slice(start, index)
+                if start < index:
+                    yield small_files.slice(start, index)
                 start = index + 1
-        yield small_files.slice(start, len(small_files)) if start else small_files
+        if start < len(small_files):
+            yield small_files.slice(start, len(small_files)) if start else small_files
 
     def _read(self, small_files: SmallFileBatch) -> Iterator[ReadStep]:
         start, buffer_bytes = 0, self.context.storage.backend(small_files.url(0)).files.batch_bytes
