@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
 
 import click
@@ -67,6 +69,12 @@ _IGNORED = "/journal/\n/rejects/\n/.dagflow/\n__pycache__/\n"
     "duckdb:FILE#TABLE, postgres:SCHEMA.TABLE, sqlite:FILE#TABLE.",
 )
 @click.option(
+    "--format",
+    "format_name",
+    metavar="NAME",
+    help="The format of the files that are read, if they have several; files of others are left out.",
+)
+@click.option(
     "--operator",
     metavar="NAME",
     help=f"Add an operator of your own, the class NAME in {MODULE_FILE}: it passes records on unchanged.",
@@ -76,7 +84,13 @@ _IGNORED = "/journal/\n/rejects/\n/.dagflow/\n__pycache__/\n"
 )
 @click.pass_obj
 def command(
-    settings: Settings, directory: str | None, location: str | None, to: str, operator: str | None, plugin: str | None
+    settings: Settings,
+    directory: str | None,
+    location: str | None,
+    to: str,
+    format_name: str | None,
+    operator: str | None,
+    plugin: str | None,
 ) -> int:
     """Write an app into DIR that reads files; their format, columns and types are detected.
 
@@ -107,13 +121,14 @@ def command(
                 hint=f"say which files, such as --from '{named}/*.csv', or give another DIR",
             )
     with operators_silenced(is_verbose=settings.is_verbose):
-        guess = guess_app(heads_of, read_heads(heads_of))
-    text = app_text(_name_of(folder), named, guess.format, to, guess.evidence)
+        guess = guess_app(heads_of, read_heads(heads_of), partial(_chosen, format_name))
+    write = partial(app_text, _name_of(folder), named, guess.format, to, guess.evidence, selection=guess.selection)
+    text = write()
     plan_of(text)  # a mistake in it would be found too late
     if operator is None:
         _write(folder, APP_FILE, text)
     else:
-        _write(folder, APP_FILE, app_text(_name_of(folder), named, guess.format, to, guess.evidence, operator))
+        _write(folder, APP_FILE, write(operator=operator))
         _write(folder, MODULE_FILE, operator_text(operator, has_columns=guess.format.has_columns))
     _write(folder, SCHEMA_FILE, json.dumps(json_schema(known_names(str(folder / APP_FILE))), indent=1) + "\n")
     if not (folder / ".gitignore").exists():
@@ -124,6 +139,14 @@ def command(
         _write(folder, ".gitignore", (own if is_inside else "") + _IGNORED)
     _report(folder, guess, has_test=_write_case(folder, text, guess, to), has_operator=operator is not None)
     return 0
+
+
+def _chosen(format_name: str | None, names: Sequence[str]) -> str:
+    """The format that was asked for, or is chosen at a terminal, or most files have."""
+    if format_name is not None or len(names) < 2 or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return format_name or next(iter(names), "")
+    chosen: str = click.prompt("Files of several formats; read", type=click.Choice(names), default=names[0], err=True)
+    return chosen
 
 
 def _write_plugin(folder: Path, name: str) -> int:

@@ -7,9 +7,10 @@ import json
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import Any
 
 from dagflow.cli.output import count, on_one_line, place
 from dagflow.cli.scaffold.app_text import TARGETS, app_text
@@ -21,12 +22,18 @@ from dagflow.engine.preview_source import first_files
 from dagflow.errors import DagflowError, MissingError, SpecError
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
-from dagflow.storage.file_kinds import UNTYPED_FORMATS
+from dagflow.spec.yaml_parser import scalar
+from dagflow.storage.file_kinds import UNTYPED_FORMATS, compression_name_of_url
+from dagflow.storage.location import archive_of
 
 _PIECE_BYTES = 64 << 10
 _PIECES = 4
 _MOST_FILES = 5
-"""Files that are looked at."""
+"""Files that are looked at if all names end alike; otherwise one of each ending at least."""
+
+_MOST_ENDS = 12
+_MOST_LISTED = 1000
+_SHOWN_FILES = 5
 
 _APP = """\
 name: first-bytes
@@ -45,15 +52,22 @@ class FileHead:
 
     Attributes:
         data: Its first bytes, decompressed.
+        files: How many of the listed files have names that end like its own.
     """
 
     url: str
     data: bytes
     is_whole: bool
+    files: int = 1
+
+    @property
+    def end(self) -> str:
+        """The end of its name, such as .csv.gz, in lower case; "" for none."""
+        return _end_of(self.url)
 
 
 def read_heads(location: str) -> list[FileHead]:
-    """The beginnings of the first files at a location, without those that are empty.
+    """The beginnings of some files at a location, among them one of each ending of names, without empty ones.
 
     Raises:
         MissingError: The location has no files, or only empty ones.
@@ -66,14 +80,31 @@ def read_heads(location: str) -> list[FileHead]:
         )
     app = plan_of(_APP.replace("FILES", json.dumps([location])).replace("LENGTH", str(_PIECE_BYTES)))
     heads = []
-    for url in first_files(app, _MOST_FILES):
+    for url, files in _looked_at(first_files(app, _MOST_LISTED)):
         limits = PreviewOptions(at="read.messages", file=url, records=_PIECES, read_bytes=_PIECE_BYTES * _PIECES)
         found = require_read(preview(app, limits))
         if data := b"".join(record.values["record"] for record in found.records):
-            heads.append(FileHead(url, data, found.is_complete and len(data) < _PIECE_BYTES * _PIECES))
+            heads.append(FileHead(url, data, found.is_complete and len(data) < _PIECE_BYTES * _PIECES, files))
     if not heads:
         raise MissingError("there is no file with anything in it", url=location)
     return heads
+
+
+def _looked_at(urls: Sequence[str]) -> list[tuple[str, int]]:
+    """Files to look at, in their order, each with the number of files whose names end alike."""
+    by_end: dict[str, list[str]] = {}
+    for url in urls:
+        by_end.setdefault(_end_of(url), []).append(url)
+    firsts = {alike[0] for alike in itertools.islice(by_end.values(), _MOST_ENDS)}
+    others = [url for url in urls if url not in firsts]
+    chosen = firsts | set(others[: max(0, _MOST_FILES - len(firsts))])
+    return [(url, len(by_end[_end_of(url)])) for url in urls if url in chosen]
+
+
+def _end_of(url: str) -> str:
+    name = PurePosixPath((archive_of(url) or ("", url))[1]).name.lower()
+    stem = name[: -len(PurePosixPath(name).suffix)] if compression_name_of_url(name) else name
+    return name[len(PurePosixPath(stem).stem) :]
 
 
 def require_read(found: Preview) -> Preview:
@@ -109,45 +140,101 @@ class AppGuess:
 
     Attributes:
         head: The first file that has it.
+        selection: The property of the splitter, as YAML, that leaves out files of other formats; "" for none.
     """
 
     format: FormatGuess
     evidence: tuple[str, ...]
     warnings: tuple[str, ...]
     head: FileHead
+    selection: str = ""
 
 
-def guess_app(location: str, heads: Sequence[FileHead]) -> AppGuess:
-    """The format of files, as most of those that were looked at have it.
+Choose = Callable[[Sequence[str]], str]
+"""Chooses among the formats of files, the most common one first."""
 
-    Columns that a file contradicts become text.
+
+def guess_app(location: str, heads: Sequence[FileHead], choose: Choose | None = None) -> AppGuess:
+    """The format of files, as most of them have it, or as it is chosen if they have several.
+
+    Columns that a file contradicts become text. Files of other formats are left out by the ends of their names.
+
+    Args:
+        location: Where they are.
+        heads: Their beginnings.
+        choose: Called with the names of the formats, if any; may give another name, which all files are read by. None
+            for the most common one.
 
     Raises:
-        DagflowError: A file cannot be read as records.
+        DagflowError: No file can be read as records.
     """
-    guesses = []
+    guesses, problems = [], dict[FileHead, DagflowError]()
     for head in heads:
         try:
-            guesses.append(guess_format(head.data, is_whole=head.is_whole))
+            guesses.append((head, guess_format(head.data, is_whole=head.is_whole)))
         except DagflowError as error:
-            raise DagflowError(f"{place(head.url)}: {error.message}", hint=error.hint) from error
-    counts = Counter(guess.kind for guess in guesses)
-    kind = counts.most_common(1)[0][0]
-    of_kind = [guess for guess in guesses if guess.kind == kind]
+            problems[head] = error
+    looked = Counter(head.end for head in heads)
+    counts: dict[Any, float] = {}
+    for head, guess in guesses:
+        counts[guess.kind] = counts.get(guess.kind, 0) + head.files / looked[head.end]
+    # Lines without a structure are mostly what stands beside the data, such as a README.
+    kinds = sorted(counts, key=lambda kind: (counts[kind], kind[0] != "lines"), reverse=True)
+    names = list(dict.fromkeys(kind[0] for kind in kinds))
+    name = choose(names) if choose is not None else next(iter(names), "")
+    if not name:
+        head, problem = next(iter(problems.items()))
+        raise DagflowError(f"{place(head.url)}: {problem.message}", hint=problem.hint) from problem
+    if name not in names:
+        try:
+            return _tried(FormatGuess(name, evidence=("--format asks for it",)), location, heads, ())
+        except SpecError as error:
+            raise DagflowError(f"--format: {error.problems[0].message}") from error
+    kind = next(kind for kind in kinds if kind[0] == name)
+    of_kind = [guess for _, guess in guesses if guess.kind == kind]
     # A file without quotes within quotes does not show how they are written.
     chosen = next((guess for guess in of_kind if guess.options.keys() & _QUOTING), of_kind[0])
-    alike = [head for head, guess in zip(heads, guesses, strict=True) if guess.kind == kind]
+    alike = [head for head, guess in guesses if guess.kind == kind]
+    ends = {head.end for head, guess in guesses if guess.name == name}
+    what = {head: guess.name for head, guess in guesses if guess.name != name}
+    what |= {head: error.message for head, error in problems.items()}
+    left_out = {head: why for head, why in what.items() if head.end not in ends}
     warnings = [
         f"{place(head.url)} {_otherness(guess, chosen)}; give files of one kind only, such as by a glob"
-        for head, guess in zip(heads, guesses, strict=True)
-        if guess.kind != kind
+        for head, guess in guesses
+        if guess.kind != kind and head not in left_out
     ]
+    warnings += [f"{place(head.url)}: {error.message}" for head, error in problems.items() if head not in left_out]
+    found = _tried(chosen, location, alike, warnings)
+    if not left_out:
+        return found
+    shown = [f"{place(head.url)} ({why})" for head, why in left_out.items()][:_SHOWN_FILES]
+    more = sum(head.files / looked[head.end] for head in left_out) - len(shown)
+    shown += [f"{count(round(more), 'more file')}"] if more >= 1 else []
+    rule = _selection(ends, {head.end for head in left_out})
+    return replace(found, evidence=(*found.evidence, f"left out by their names: {', '.join(shown)}"), selection=rule)
+
+
+def _selection(ends: set[str], others: set[str]) -> str:
+    """The property that leaves out names by their ends, whatever their case.
+
+    Names that were not seen are selected, so that they are not missed; ignore_pattern would leave out directories with
+    a name without an end.
+    """
+    if others == {""}:
+        return f"file_pattern: {scalar('.+[.].+')}"
+    is_ignored = "" not in others
+    patterns = "|".join(re.escape(end) for end in sorted(others if is_ignored else ends))
+    return f"{'ignore' if is_ignored else 'file'}_pattern: {scalar(f'(?i).*({patterns})')}"
+
+
+def _tried(chosen: FormatGuess, location: str, alike: Sequence[FileHead], warnings: Sequence[str]) -> AppGuess:
     format, refused = _proved(chosen, location, alike)
-    warnings += refused
     sizes = sum(len(head.data) for head in alike)
     names = ", ".join(place(head.url) for head in alike[:_NAMED_FILES])
     more = f" and {len(alike) - _NAMED_FILES} more" if len(alike) > _NAMED_FILES else ""
-    return AppGuess(format, (f"seen in the first {sizes:,} bytes of {names}{more}",), tuple(warnings), alike[0])
+    evidence = f"seen in the first {sizes:,} bytes of {names}{more}"
+    return AppGuess(format, (evidence,), (*warnings, *refused), alike[0])
 
 
 def _otherness(guess: FormatGuess, chosen: FormatGuess) -> str:

@@ -19,12 +19,19 @@ _REJECTS = "rejects"
 
 
 def app_text(
-    name: str, location: str, guess: FormatGuess, to: str, evidence: Sequence[str] = (), operator: str | None = None
+    name: str,
+    location: str,
+    guess: FormatGuess,
+    to: str,
+    evidence: Sequence[str] = (),
+    operator: str | None = None,
+    selection: str = "",
 ) -> str:
     """The text of an app that reads files and writes their records.
 
     Args:
         to: Where the records go: a directory, parquet: before one, or a table as a TableWriter names it.
+        selection: A property of the splitter that selects files, as YAML; "" for none.
         operator: The class of an operator of the app's own that records pass through; None for none.
 
     Raises:
@@ -43,6 +50,7 @@ def app_text(
         f"    properties: {{path: {_REJECTS}}}",
         "steps:",
         f"  - files: [{scalar(location)}]",
+        *([f"    {selection}"] if selection else []),
         *(f"  # {comment(line)}" for line in (*guess.evidence, *evidence)),
         *_read_lines(guess),
         *own,

@@ -40,6 +40,8 @@ _BEHIND_STAMP = r"(:\d\d)?([.,]\d+|\d*)( \d{4})?( [AP]M)?( ?(Z|[+-]\d\d:?\d\d))?
 _FIELD = re.compile(r"[A-Za-z][\w-]*:(\s|$)")
 _TAG = re.compile(r"""<(/?)([A-Za-z_][\w.:-]*)(?:\s(?:[^<>"']|"[^"]*"|'[^']*')*?)?(/?)>""")
 _MOST_LINES = 1000
+_WITH_PATH = {"columns": True}
+"""Files that are one record each are told apart by their paths."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ class FormatGuess:
 
     @property
     def has_columns(self) -> bool:
-        return bool(self.columns) or self.infers or self.is_tabular
+        return bool(self.columns) or self.infers or self.is_tabular or self.options.get("columns") is True
 
     @property
     def kind(self) -> tuple[str, str, int, tuple[str, ...]]:
@@ -159,7 +161,7 @@ def _xml(text: str) -> FormatGuess | None:
         depth += not (is_end or is_empty)
     ((tag, count),) = counts.most_common(1) or [("", 0)]
     if count < 2:
-        return FormatGuess("whole_file", {}, ("an XML document without elements that repeat",))
+        return FormatGuess("whole_file", _WITH_PATH, ("an XML document without elements that repeat",))
     return FormatGuess("xml", {"tag": tag}, (f"{count:,} elements <{tag}> below the outermost one",), infers=True)
 
 
@@ -174,7 +176,9 @@ def _document(text: str) -> FormatGuess | None:
     found = dict(_lists(text, len(text) - len(text.lstrip()), "$"))
     if len(found) != 1:
         lists = f", which has several lists of objects: {', '.join(found)}" if found else ""
-        return FormatGuess("whole_file", {}, (f"a JSON document over several lines, which is one record{lists}",))
+        return FormatGuess(
+            "whole_file", _WITH_PATH, (f"a JSON document over several lines, which is one record{lists}",)
+        )
     ((records, count),) = found.items()
     options = {} if records == "$[*]" else {"records": records}
     return FormatGuess("json", options, (f"{count:,} objects or more in the list {records}",), infers=True)

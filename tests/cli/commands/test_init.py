@@ -17,6 +17,7 @@ from dagflow.engine.run import run
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
+from dagflow.testing.apps import run_app
 from tests.cli.commands.inspected_app import invoke
 from tests.nightly import by_day
 
@@ -105,7 +106,7 @@ def test_an_operator_of_ones_own_is_in_the_chain(folder: Path, to: str) -> None:
 
 @pytest.mark.parametrize("name", by_day(1, ["a\nb.csv", "a\rb.csv", "a\udcffb.csv", "a\u2028b.csv"]), ids=ascii)
 def test_a_file_may_have_any_name(folder: Path, name: str) -> None:
-    """Its name stands in comments, and in the output on one line; of another file it stands in a warning."""
+    """Its name stands in comments, and in the output on one line, as that of a file that is left out."""
     (folder / "in").mkdir()
     (folder / "in" / name).write_text("id,v\n1,2\n")
     (folder / "in" / f"z{name}.txt").write_text("one\n")
@@ -113,7 +114,7 @@ def test_a_file_may_have_any_name(folder: Path, name: str) -> None:
         code, out, err = invoke("init", f"{location[-3:]}x", "--from", location)
         assert code == 0, err
         assert f"    seen in the first 9 bytes of in/a{ascii(name[1])[1:-1]}b.csv\n" in out
-        assert (f"warning: in/za{ascii(name[1])[1:-1]}b.csv.txt seems" in err) == (location == "in")
+        assert (f"left out by their names: in/za{ascii(name[1])[1:-1]}b.csv.txt" in out) == (location == "in")
     assert rows_of(folder / "csvx") == [{"id": 1, "v": 2}]
     with contextlib.chdir(folder / "csvx"):
         assert invoke("test")[2].startswith("1 test passed, 0 failed")
@@ -319,14 +320,49 @@ def test_what_comes_next_can_be_pasted_into_a_shell(folder: Path) -> None:
     assert "next: cd 'my app' && dagflow preview" in invoke("init", "my app")[2]
 
 
+MIXED = {
+    "a.csv": "n,m\n1,2\n",
+    "b.CSV": "n,m\n3,4\n",
+    "c.txt": "one\ntwo\nthree\n",
+    "d/e.jsonl": '{"a": 1}\n',
+    "f.pdf": "%PDF-1.7",
+}
+
+
+@pytest.mark.parametrize(
+    ("named", "options", "records"),
+    [
+        ("csv", (), ['{"n":1,"m":2}', '{"n":3,"m":4}']),
+        ("json_lines", ("--format", "json_lines"), ['{"a":1}']),
+        ("lines", ("--format", "lines"), ["one", "two", "three"]),
+    ],
+)
+def test_an_app_for_files_of_several_formats_reads_those_of_one(
+    folder: Path, named: str, options: tuple[str, ...], records: list[str]
+) -> None:
+    """That which is asked for, or that of most files; the others are named, and left out by the ends of their names."""
+    for name, text in MIXED.items():
+        (folder / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "in" / name).write_text(text)
+    code, out, err = invoke("init", "x", "--from", "in", *options)
+    assert (code, out.splitlines()[0]) == (0, f"x/app.yaml: an app for the format {named}"), err
+    assert "in/f.pdf (it is PDF, which no record format reads)" in out
+    app = (folder / "x" / "app.yaml").read_text().replace(str(folder / "in"), "in")
+    (folder / "x" / "app.yaml").write_text(app)
+    outputs = run_app(folder / "x" / "app.yaml", {f"in/{name}": text for name, text in MIXED.items()})
+    assert (sorted(outputs.text("out").split()), outputs.rejected) == (sorted(records), 0)
+
+
 def test_files_of_several_kinds_are_distinguished(folder: Path) -> None:
-    """The app is for those that are most; files that cannot be read, or are not there, are named."""
+    """Names that end alike are not told apart by a pattern; files that cannot be read, or are not there, are named."""
     (folder / "in").mkdir()
-    for name, text in {"a.csv": "n,m\n1,2\n", "b.csv": "n,m\n3,4\n", "c.txt": "one\n"}.items():
+    for name, text in {"a.csv": "n,m\n1,2\n", "b.csv": "n,m\n3,4\n", "c.csv": "one\n"}.items():
         (folder / "in" / name).write_text(text)
     code, out, err = invoke("init", "x", "--from", "in")
     assert (code, out.splitlines()[0]) == (0, "x/app.yaml: an app for the format csv")
-    assert "warning: in/c.txt seems to be something else (lines); give files of one kind only" in err
+    assert "warning: in/c.csv seems to be something else (lines); give files of one kind only" in err
+    code, _, err = invoke("init", "y", "--from", "in", "--format", "nope")
+    assert (code, "--format: " in err, "there is no format 'nope'" in err) == (1, True, True)
     (folder / "in" / "a.csv").write_bytes(b"%PDF-1.7")
     for location, message in (("in/a.csv", "in/a.csv: it is PDF"), ("none", "none: no such file or directory")):
         code, _, err = invoke("init", "y", "--from", location)
