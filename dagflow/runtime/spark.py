@@ -27,6 +27,7 @@ from dagflow.execution.task import run_level, run_prescan
 from dagflow.execution.task_process import warm, withhold_sockets
 from dagflow.execution.task_progress import ProgressSender
 from dagflow.execution.task_watch import TaskHost
+from dagflow.runtime.arrivals import in_order
 from dagflow.runtime.base import MAX_ATTEMPTS, Runtime, driver_inputs, group_slots, slot_of
 from dagflow.runtime.probe import RunLocations, check_compatibility, examiner, incompatibility_of
 from dagflow.runtime.progress_board import ProgressBoard, ProgressReceiver
@@ -243,7 +244,7 @@ class SparkRuntime(Runtime):
         above = [*slots[1:], 0]
         rdd = rdd.mapPartitions(self._sent(_lowest_task(self._broadcast, window, above[0])))
         for level in range(1, len(slots)):
-            rdd = rdd.repartitionAndSortWithinPartitions(slots[level], partitionFunc=self._sent(_slot))
+            rdd = rdd.partitionBy(slots[level], partitionFunc=self._sent(_slot))
             rdd = rdd.mapPartitionsWithIndex(self._sent(_higher_task(self._broadcast, window, level, above[level])))
         return rdd
 
@@ -349,11 +350,11 @@ def _higher_task(
     """The function that Spark runs for each slot of a higher level; next_slots is 0 at the last one."""
 
     def run(slot: int, arrived: Iterable[Any]) -> Iterator[Any]:
-        program, items = broadcast.value, (item for _, item in arrived)
+        program = broadcast.value
         host, attempt = _host()
         with warm(), ProgressSender(program.progress, attempt) as sender:
             watch = AttemptWatch(level, slot)
-            results = run_level(program, window, level, slot, watch.received(items), sender.send, host)
+            results = run_level(program, window, level, slot, watch.received(in_order(arrived)), sender.send, host)
             yield from watch.sent(results, next_slots)
 
     return run

@@ -20,8 +20,9 @@ from dagflow.api.operator import Operator
 from dagflow.api.partitioning import StreamCodec, hashes_of, partitions_of
 from dagflow.api.ports import InputPort
 from dagflow.api.records import RecordBatch
-from operators.aggregate.aggregate_base import AggregateBase, bytes_of, concatenated, table_of
+from operators.aggregate.aggregate_base import AggregateBase, bytes_of, tables_of
 from operators.aggregate.aggregate_calls import COMBINED_BY, Aggregation, combined_schema, kind_of, with_room
+from operators.aggregate.common_types import concatenated
 from operators.aggregate.hash_groups import grouped
 from operators.expressions.expression import Expression
 from operators.expressions.syntax import ColumnName, Node, columns_in
@@ -86,6 +87,10 @@ class _Grouped(AggregateBase):
             raise ValueError(f"columns: '{twice[0]}' is one of the columns in by as well")
         for aggregation in self.columns.values():
             aggregation.require_keys(self.by)
+
+    @property
+    def keys(self) -> Sequence[str]:
+        return list(self.by)
 
     def combined(self, partial: pa.Table) -> pa.Table:
         keys = list(self.by)
@@ -169,6 +174,9 @@ class AggregateTotals(AggregateMerger, KeyedOperator):
     value_type = bytes
     """Of no use here: the segments hold tables."""
 
+    keys = ()
+    """Its state has all groups in memory."""
+
     _groups: list[Segment]
 
     def keyed_by(self) -> Mapping[str, Any]:
@@ -214,11 +222,11 @@ class AggregateTotals(AggregateMerger, KeyedOperator):
 
 
 def _segment_of(groups: pa.Table) -> Segment:
-    return Segment("", len(groups), bytes_of(groups))
+    return Segment("", len(groups), bytes_of([groups]))
 
 
 def _groups_of(segment: Segment) -> pa.Table:
-    return table_of(segment.data)
+    return concatenated([*tables_of(segment.data)])
 
 
 class Aggregate(_Grouped, ColumnOperator[_Grouping], Composite):
@@ -232,8 +240,6 @@ class Aggregate(_Grouped, ColumnOperator[_Grouping], Composite):
     The sum of doubles may differ in its last digits with the number of partitions; those of whole numbers and decimals
     are exact.
     """
-
-    _is_partial = False
 
     def expand(self) -> Expansion | None:
         """With over: all, the groups of each partition, and behind them the totals by group."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import functools
+import tempfile
 from abc import abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Literal
 
 import pyarrow as pa
@@ -15,14 +15,8 @@ from dagflow.api.capabilities import Accumulator, Over
 from dagflow.api.operator import Operator, Unified
 from dagflow.api.ports import OutputPort
 from dagflow.api.records import RecordBatch
-from dagflow.errors import START_OVER
-from operators.expressions.sql_types import common_type, normal_type
-
-_COMPACT_ROWS = 1 << 16
-"""Number of rows at which partial results are combined: memory grows with the results, not with the records."""
-
-_COMPACT_BYTES = 64 << 20
-"""Bytes to wait for before combining again, where combining, most of the work, has not halved the rows."""
+from operators.aggregate.common_types import concatenated
+from operators.aggregate.sorted_runs import SortedRuns
 
 _EMITTED_ROWS = 1 << 16
 """Rows of one batch: what carries batches to another stage holds several of them, as bytes too."""
@@ -50,6 +44,16 @@ class AggregateBase(Operator, Accumulator, Unified):
 
     output = OutputPort()
 
+    # Without annotations, so that they are no properties.
+    compact_rows = 1 << 16
+    """Number of rows at which partial results are combined: memory grows with the results, not with the records."""
+    compact_bytes = 64 << 20
+    """Bytes to wait for before combining again, where combining, most of the work, has not halved the rows."""
+    held_bytes = 48 << 20
+    """Bytes of groups that are held in memory between two compactions."""
+
+    _is_partial = False  # whether another operator combines what this one emits
+
     @abstractmethod
     def combined(self, partial: pa.Table) -> pa.Table:
         """One table for the rows of several."""
@@ -61,14 +65,20 @@ class AggregateBase(Operator, Accumulator, Unified):
     def unifier(self, port: str) -> Operator | None:
         return None
 
+    @property
+    def keys(self) -> Sequence[str]:
+        """The columns of which each combination is once in a result, in its order; none if the result is small."""
+        return ()
+
     def begin_window(self, window_id: int) -> None:
+        self._runs = SortedRuns(self.keys)
         self._partial: list[pa.Table] = []
         self._is_combined = False
         self._begin_compaction(0)
 
     def _begin_compaction(self, rows: int, *, least_bytes: int = 0) -> None:
         self._rows = rows
-        self._limit = max(_COMPACT_ROWS, 2 * rows)
+        self._limit = max(self.compact_rows, 2 * rows)
         self._new_bytes = 0
         self._least_bytes = least_bytes
 
@@ -80,78 +90,66 @@ class AggregateBase(Operator, Accumulator, Unified):
         # A single result has likely been combined where it comes from.
         if len(self._partial) > 1 and self._rows > self._limit and self._new_bytes >= self._least_bytes:
             before, combined = self._rows, self._combined()
-            self._partial, self._is_combined = [combined], True
             is_halved = 2 * combined.num_rows <= before
-            self._begin_compaction(combined.num_rows, least_bytes=0 if is_halved else _COMPACT_BYTES)
+            self._partial, self._is_combined = [combined], True
+            if self.keys and combined.nbytes > self.held_bytes:
+                self._let_go()
+            rows = sum(map(len, self._partial))
+            self._begin_compaction(rows, least_bytes=0 if is_halved else self.compact_bytes)
+
+    def _let_go(self) -> None:
+        """Emit what another operator combines, or else store it as a run."""
+        if self._is_partial:
+            self._emit([self._combined()])
+        else:
+            self._runs.add(self._combined())
+        self._partial, self._is_combined = [], False
 
     def _combined(self) -> pa.Table:
         return self._partial[0] if self._is_combined else self.combined(concatenated(self._partial))
 
     def end_window(self) -> None:
-        if self._partial:
-            for batch in self.result(self._combined()).combine_chunks().to_batches(_EMITTED_ROWS):
+        self._emit(map(self.result, self._all_combined()))
+
+    def _all_combined(self) -> Iterator[pa.Table]:
+        """All groups, in tables whose keys follow each other."""
+        if self._runs and self._partial:
+            self._let_go()
+        if self._runs:
+            yield from self._runs.merged(self.combined)
+        elif self._partial:
+            yield self._combined()
+
+    def _emit(self, tables: Iterable[pa.Table]) -> None:
+        for table in tables:
+            for batch in table.combine_chunks().to_batches(_EMITTED_ROWS):
                 self.output.emit(RecordBatch(batch))
 
     def add_part(self, part: bytes) -> None:
-        self.add(table_of(part), is_combined=True)
+        for table in tables_of(part):
+            self.add(table, is_combined=True)
 
     def take_part(self) -> bytes | None:
-        return bytes_of(self._combined()) if self._partial else None
+        return bytes_of(self._all_combined()) if self._partial or self._runs else None
 
 
-def bytes_of(table: pa.Table) -> bytes:
-    """The table as a checkpoint holds it."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
-        writer.write_table(table.combine_chunks())
-    return bytes(sink.getvalue())
+def bytes_of(tables: Iterable[pa.Table]) -> bytes:
+    """Tables as a checkpoint holds them: a stream for each, as sums of some have more digits."""
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    # A buffer that grows would be held twice.
+    with tempfile.TemporaryFile() as file:
+        for table in tables:
+            with pa.ipc.new_stream(file, table.schema, options=options) as writer:
+                writer.write_table(table.combine_chunks())
+        file.seek(0)
+        return file.read()
 
 
-def table_of(data: bytes) -> pa.Table:
-    """The table that bytes_of() was given."""
-    with pa.ipc.open_stream(data) as reader:
-        return reader.read_all()
-
-
-def concatenated(tables: Sequence[pa.Table]) -> pa.Table:
-    """Join the rows of all tables; a column that a table lacks is null in its rows."""
-    try:
-        return pa.concat_tables(tables, promote_options="permissive")
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
-        pass  # Arrow does not convert whole numbers to a decimal of more digits than the decimals that are there
-    try:
-        return pa.concat_tables(_with_common_decimals(tables), promote_options="permissive")
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise ValueError(
-            f"the batches do not go together: {error}; give the column one type, as by a cast to text, and {START_OVER}"
-        ) from error
-
-
-def _with_common_decimals(tables: Sequence[pa.Table]) -> list[pa.Table]:
-    """The tables with one decimal type for each column that has whole numbers in some and decimals in others.
-
-    Raises:
-        pa.ArrowInvalid: A value has more digits than a decimal.
-    """
-    types: dict[str, set[pa.DataType]] = {}
-    for table in tables:
-        for field in table.schema:
-            types.setdefault(field.name, set()).add(field.type)
-    common = {name: _common_decimal(found) for name, found in types.items()}
-    return [
-        table.cast(pa.schema([field.with_type(common[field.name] or field.type) for field in table.schema]))
-        for table in tables
-    ]
-
-
-def _common_decimal(types: Collection[pa.DataType]) -> pa.DataType | None:
-    """The decimal type for whole numbers and decimals; None if not both occur, or another type does."""
-    numbers = [kind for kind in types if not pa.types.is_null(kind)]
-    if not all(pa.types.is_integer(kind) or pa.types.is_decimal128(kind) for kind in numbers):
-        return None
-    if len({pa.types.is_integer(kind) for kind in numbers}) != 2:
-        return None
-    return functools.reduce(common_type, map(normal_type, numbers))
+def tables_of(data: bytes) -> Iterator[pa.Table]:
+    """The tables that bytes_of() was given."""
+    source = pa.BufferReader(data)
+    while source.tell() < len(data):
+        yield pa.ipc.open_stream(source).read_all()
 
 
 def ordered(table: pa.Table, first: Sequence[tuple[str, str]]) -> pa.Table:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Annotated
 
 import pyarrow as pa
@@ -44,6 +44,10 @@ class CountBy(AggregateBase, ColumnTraced):
         if COUNT in self.by:
             raise ValueError(f"by: a column of the name '{COUNT}' would be hidden by the counts")
 
+    @property
+    def keys(self) -> Sequence[str]:
+        return self.by
+
     def combined(self, partial: pa.Table) -> pa.Table:
         summed = grouped(partial, self.by, [(COUNT, "sum")])
         return summed.rename_columns([*self.by, COUNT]).select([*self.by, COUNT])
@@ -75,6 +79,7 @@ class CountBy(AggregateBase, ColumnTraced):
         return [column] if column in self.by else []
 
     def unifier(self, port: str) -> Operator:
+        self._is_partial = True
         merger = CountBy(by=self.by, over=self.over)
         merger._are_counted = True
         return merger

@@ -260,20 +260,19 @@ def test_a_part_of_a_sum_may_have_more_digits_than_a_sum() -> None:
 
 
 @pytest.mark.parametrize(("keys", "most"), [(2, 40), (1000, 3)])
-def test_groups_that_are_nearly_as_many_as_records_are_combined_seldom(
-    keys: int, most: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_groups_that_are_nearly_as_many_as_records_are_combined_seldom(keys: int, most: int) -> None:
     """Where combining saves little it waits for memory to fill; the result is the same."""
     calls: list[int] = []
 
     class Counts(Aggregate):
         """Notes how many rows are combined."""
 
+        compact_rows = 16
+
         def combined(self, partial: pa.Table) -> pa.Table:
             calls.append(partial.num_rows)
             return super().combined(partial)
 
-    monkeypatch.setattr("operators.aggregate.aggregate_base._COMPACT_ROWS", 16)
     batches = [
         batch([{"k": f"{(10 * at + row) % keys}", "d": math.nan if at == 7 else 1.0} for row in range(10)])
         for at in range(40)

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from dagflow.api.records import RecordBatch
 from dagflow.errors import OperatorError
 from dagflow.testing.operators import OperatorHarness, run_operator
-from operators.aggregate import aggregate_base
 from operators.aggregate.count_by import CountBy
 
 KEYS = st.lists(st.lists(st.sampled_from([b"a", b"b", b"", b"cc"]), max_size=10), min_size=1, max_size=4)
@@ -51,7 +50,7 @@ def test_equal_numbers_are_counted_together(kind: pa.DataType) -> None:
 def test_many_keys_are_added_up_on_the_way() -> None:
     """Memory follows the keys: partial counts are merged before they pile up."""
     harness = OperatorHarness(CountBy(by="record"))
-    size = aggregate_base._COMPACT_ROWS // 2
+    size = CountBy.compact_rows // 2
     keys = [b"%d" % n for n in range(size)]
     operator = harness.operator
     assert isinstance(operator, CountBy)

@@ -20,7 +20,7 @@ KEYS: dict[str, list[Any]] = {
     "numbers": [pa.array(NUMBERS)],
     "numbers with nulls": [pa.array(NUMBERS, mask=NUMBERS < 1000)],
     "small numbers and truth values": [pa.array(NUMBERS.astype(np.uint16)), pa.array(NUMBERS > 70_000)],
-    "doubles": [pa.array(np.where(NUMBERS < 1000, np.nan, NUMBERS / 8))],
+    "doubles": [pa.array(np.where(NUMBERS < 1000, np.nan, NUMBERS * 0.1))],
     "texts": [pa.array(np.where(NUMBERS < 1000, "", NUMBERS.astype("U8")).tolist(), pa.string())],
     "texts and bytes with nulls": [
         pa.array([None if number < 1000 else str(number % 500) for number in NUMBERS.tolist()]),
