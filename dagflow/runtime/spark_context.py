@@ -202,7 +202,7 @@ def _run_once(option: str, log: Path) -> str:
     context: Any = start_context("classes", "local[2]", {JAVA_OPTIONS: shlex.join([*LOCAL_JAVA, option])}, log)
     with translating("a job for the class archive"):
         pairs = context.parallelize(range(8), 2).map(lambda number: (number % 3, number))
-        pairs.repartitionAndSortWithinPartitions(2).collect()
+        pairs.partitionBy(2).collect()
         class_path = str(context._jvm.System.getProperty("java.class.path"))
     stop_context(context)
     return class_path
