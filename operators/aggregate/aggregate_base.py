@@ -16,7 +16,7 @@ from dagflow.api.operator import Operator, Unified
 from dagflow.api.ports import OutputPort
 from dagflow.api.records import RecordBatch
 from operators.aggregate.common_types import concatenated
-from operators.aggregate.sorted_runs import SortedRuns
+from operators.aggregate.group_runs import GroupRuns
 
 _EMITTED_ROWS = 1 << 16
 """Rows of one batch: what carries batches to another stage holds several of them, as bytes too."""
@@ -71,7 +71,7 @@ class AggregateBase(Operator, Accumulator, Unified):
         return ()
 
     def begin_window(self, window_id: int) -> None:
-        self._runs = SortedRuns(self.keys)
+        self._runs = GroupRuns(self.keys)
         self._partial: list[pa.Table] = []
         self._is_combined = False
         self._begin_compaction(0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from dagflow.api.records import RecordBatch
 from dagflow.execution.messages import PickledTuples, ShuffleItem
 from dagflow.plan.physical import PortRef
-from dagflow.runtime.arrivals import in_order
+from dagflow.runtime.arrivals import Place, in_order
 
 TARGET = PortRef("sum", "input")
 
@@ -29,9 +31,9 @@ def content(arrived: object) -> object:
 
 
 @given(st.permutations(range(9)), st.integers(0, 300))
-def test_items_come_in_the_order_of_their_places(numbers: list[int], held_bytes: int) -> None:
+def test_items_come_in_their_order(numbers: list[int], held_bytes: int) -> None:
     """Whichever of them wait in a file; what is no records goes first."""
-    arrived = [((0, (number,)), item(number)) for number in numbers]
-    arrived.insert(4, ((0, (-1,)), 77))  # type: ignore[arg-type]
+    arrived: list[tuple[Place, Any]] = [((0, (number,)), item(number)) for number in numbers]
+    arrived.insert(4, ((0, (-1,)), 77))
     found = [content(each) for each in in_order(arrived, held_bytes)]
     assert found == [77, *(content(item(number)) for number in range(9))]

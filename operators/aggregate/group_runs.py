@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from operators.aggregate.common_types import concatenated
 
 
-class SortedRuns:
+class GroupRuns:
     """Groups in files without names, of which nothing is left when the process ends.
 
     Args:

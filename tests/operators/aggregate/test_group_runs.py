@@ -16,7 +16,7 @@ from dagflow.api.records import RecordBatch
 from operators.aggregate.aggregate import Aggregate
 from operators.aggregate.aggregate_base import AggregateBase
 from operators.aggregate.count_by import CountBy
-from operators.aggregate.sorted_runs import SortedRuns
+from operators.aggregate.group_runs import GroupRuns
 from tests.nightly import examples
 from tests.operators.aggregate.test_aggregate import COLUMNS, ROWS, batch, emitted
 
@@ -47,7 +47,7 @@ def test_merged_runs_are_all_groups_in_the_order_of_arrow(
 ) -> None:
     """However the groups are spread over runs, and however many rows of a run are in memory."""
     row = st.tuples(st.sampled_from(KINDS[first]), st.sampled_from(KINDS[second]), st.integers(0, 9))
-    runs = SortedRuns(["a", "b"], rows)
+    runs = GroupRuns(["a", "b"], rows)
     tables = []
     for found in data.draw(st.lists(st.lists(row, min_size=1, max_size=9), min_size=1, max_size=4)):
         columns = [pa.array([each[at] for each in found], kind) for at, kind in enumerate([first, second, pa.int64()])]
