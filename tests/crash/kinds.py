@@ -326,14 +326,15 @@ def postgres_kind(address: str) -> KilledApp:
     """Tables of a server that is running."""
 
     def read(folder: Path, name: str) -> pa.Table:
-        table = PostgresTable(f"public.{name}", ())
+        table = PostgresTable(f"public.{folder.name}_{name}", ())
         table.connect_by(address, "")
         return table.target(StorageContext.default()).rows()
 
-    place = f'table: "postgres:public.NAME", connection: "{address}", staging: staging'
-    return KilledApp(
-        "postgres", lambda folder: _make_tables(folder, place), lambda folder: _require_tables(folder, read)
-    )
+    def make(folder: Path) -> None:
+        place = f'table: "postgres:public.{folder.name}_NAME", connection: "{address}", staging: staging'
+        _make_tables(folder, place)
+
+    return KilledApp("postgres", make, lambda folder: _require_tables(folder, read))
 
 
 KINDS = (

@@ -12,16 +12,19 @@ About four seconds a kill on two cores, and fewer without Spark (--local).
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import itertools
 import random
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.crash.killing import LOCALLY, KillCounts, Target, kill_until_done, watched
-from tests.crash.kinds import KINDS
+from tests.crash.kinds import KINDS, KilledApp, postgres_kind
+from tests.operators.sink.tables.postgres_server import running_server
 
 TARGETS: list[Target] = ["driver", "driver", "jvm", "jvm", "daemon", "worker", "worker", "worker"]
 LOCAL_TARGETS: list[Target] = ["driver", "driver", "daemon", "worker", "worker"]
@@ -33,14 +36,25 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1, help="what the moments are drawn from")
     parser.add_argument("--per-app", type=int, default=16, help="kills of one app until its output is compared")
-    parser.add_argument("--kind", action="append", choices=[kind.name for kind in KINDS], help="default: all in turn")
+    names = [*(kind.name for kind in KINDS), "postgres"]
+    parser.add_argument("--kind", action="append", choices=names, help="default: all in turn, but no server's")
     parser.add_argument("--local", action="store_true", help="runs without Spark")
     options = parser.parse_args()
+    chosen = options.kind or [kind.name for kind in KINDS]
+    kinds = [kind for kind in KINDS if kind.name in chosen]
+    with contextlib.ExitStack() as stack:
+        if "postgres" in chosen:
+            kinds.append(postgres_kind(stack.enter_context(running_server()).address))
+        kill(kinds, options)
+    return 0
+
+
+def kill(kinds: Sequence[KilledApp], options: argparse.Namespace) -> None:
+    """Start one app after the other until enough of their processes died."""
     dice = random.Random(options.seed)
     started = time.monotonic()
     whole = KillCounts()
     possible, arguments = (LOCAL_TARGETS, LOCALLY) if options.local else (TARGETS, ())
-    kinds = [kind for kind in KINDS if kind.name in (options.kind or [kind.name])]
     for apps, kind in enumerate(itertools.cycle(kinds), start=1):
         counts = KillCounts()
         with tempfile.TemporaryDirectory() as name:
@@ -59,7 +73,6 @@ def main() -> int:
         )
         if whole.total >= options.kills:
             break
-    return 0
 
 
 if __name__ == "__main__":

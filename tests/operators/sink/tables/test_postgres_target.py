@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import adbc_driver_postgresql.dbapi
 import pyarrow as pa
 import pytest
 
 from dagflow.api.transactions import DecidedWindow
+from dagflow.engine.run import run
 from dagflow.errors import DagflowError, StorageError
+from dagflow.runtime.inline import InlineRuntime
 from operators.sink.tables.sql_table import PostgresTable
-from tests.operators.sink.tables.postgres_server import Server, running_server
+from tests.operators.sink.tables.postgres_server import DyingServer, Server, running_server
 from tests.operators.sink.tables.sql_contract import SqlContract, SqlTargetContract
-from tests.operators.sink.test_table_writer import columns
+from tests.operators.sink.test_table_writer import app, columns
 
 pytestmark = pytest.mark.nightly
 
@@ -119,6 +122,29 @@ def test_a_server_that_dies_within_a_transaction_has_nothing_of_it(tmp_path: Pat
     assert state.marker == 1
     state.commit([DecidedWindow(2, "d", state_files)])
     assert database.rows(tmp_path) == database.rows_of([1, 2])
+
+
+@pytest.mark.parametrize(
+    ("moment", "first", "properties"), [("before", 3, {}), ("after", 2, {}), ("after", 2, {"upsert_by": "n"})]
+)
+def test_a_server_that_dies_at_a_commit(
+    tmp_path: Path, server: Server, moment: Literal["before", "after"], first: int, properties: dict[str, Any]
+) -> None:
+    """At each of a run's commits, those that try and read included: the run goes on, and has each row once.
+
+    Only the look before a run is not repeated, and ends it.
+    """
+    database, batches = TestPostgresTables(), [columns(n=[number], more=[2**number]) for number in range(2)]
+    for at in itertools.count(first):
+        root = tmp_path / str(at)
+        with DyingServer(server, at, moment) as dying:
+            named = {"table": database.given(root), "staging": str(root / "staging"), "connection": dying.address}
+            run(app(root, batches, commit={"every_millis": 0}, **named, **properties), runtime=InlineRuntime)
+            if not dying.has_died:
+                break
+        assert database.rows(root) == [0, 1]
+        assert not list((root / "staging").rglob("part-*"))
+    assert at > 6
 
 
 def test_a_transaction_that_is_still_on_its_way_is_waited_for(tmp_path: Path) -> None:
