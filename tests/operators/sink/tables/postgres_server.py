@@ -71,9 +71,11 @@ def running_server() -> Iterator[Server]:
 
 
 class _Connection(socketserver.BaseRequestHandler):
+    server: DyingServer
+
     def handle(self) -> None:
         with socket.socket(socket.AF_UNIX) as server:
-            server.connect(f"{self.server.folder}/{_SOCKET}")  # type: ignore[attr-defined]  # a DyingServer
+            server.connect(f"{self.server.folder}/{_SOCKET}")
             answers = threading.Thread(target=self._pass_on, args=(server, self.request, "after"))
             answers.start()
             self._pass_on(self.request, server, "before")
@@ -82,7 +84,7 @@ class _Connection(socketserver.BaseRequestHandler):
     def _pass_on(self, source: socket.socket, sink: socket.socket, moment: str) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(1 << 16):
-                if b"COMMIT\0" in data and self.server.dies(moment):  # type: ignore[attr-defined]
+                if b"COMMIT\0" in data and self.server.dies(moment):
                     break
                 sink.sendall(data)
         for end in (source, sink):
