@@ -56,8 +56,8 @@ def _too_long(site: CallSite, where: Bound, left: pa.DataType, sign: str, right:
 
 
 def _number(site: CallSite, argument: Bound) -> Bound:
-    checked = site.require(argument, is_number, "numbers")
-    return cast(site, checked, INTEGER) if pa.types.is_null(checked.type) else checked
+    """A number; a null without a type is a double."""
+    return site.require(argument, is_number, "numbers", DOUBLE)
 
 
 def _numbers(site: CallSite, left: Bound, right: Bound) -> tuple[Bound, Bound]:
@@ -216,9 +216,7 @@ def _numpy(values: Any) -> Any:
 
 
 def negative(site: CallSite, value: Bound) -> Bound:
-    site.require(value, lambda kind: is_number(kind) or pa.types.is_duration(kind), "numbers")
-    if pa.types.is_null(value.type):
-        return value
+    value = value if pa.types.is_duration(value.type) else _number(site, value)
     why = lambda given: f"-({given}) does not fit {name_of(value.type)}"  # noqa: E731  # a reason, not a function
     return attempted(site, value.type, with_room(pc.negate_checked), why, value)
 
