@@ -67,8 +67,10 @@ class AppReader(HeadReader):
     def read(self, overrides: Overrides) -> AppSpec | None:
         """Read the file; None where it is not even a mapping."""
         root = parse_file(self.file, self.environment, self.problems)
-        if root is None:
-            return None
+        return None if root is None else self.app_of(root, overrides)
+
+    def app_of(self, root: Node, overrides: Overrides) -> AppSpec | None:
+        """The app of a parsed file; None where it is not even a mapping."""
         if not isinstance(root, Mapping):
             self.problems.add(root.place, f"an app is a mapping with {', '.join(APP_KEYS)}; got {kind_of(root)}")
             return None
@@ -218,6 +220,13 @@ def read(
     folders = search_path_of(os.fspath(path)) if search_path is None else tuple(search_path)
     spec = AppReader(folders, environment, problems, os.fspath(path)).read(overrides)
     return spec, problems.found
+
+
+def read_values(values: MappingType[str, Any], place: Place) -> tuple[AppSpec | None, list[Problem]]:
+    """Read an app that is given as values of Python, as YAML would give them; see read()."""
+    problems = Problems()
+    reader = AppReader((os.getcwd(),), Environment(os.environ), problems, "")
+    return reader.app_of(node_of(values, place), ()), problems.found
 
 
 def _options(mapping: Mapping) -> dict[str, Any]:

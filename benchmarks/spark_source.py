@@ -1,0 +1,103 @@
+"""Spark's data source `dagflow` beside Spark's own sources, in one session and in turn.
+
+    python -m benchmarks.spark_source [--lines-mb 500] [--csv-mb 100] [--rounds 5]
+
+Lines: records that do not begin with a dot are counted, as with spark.read.text. CSV: rows with quoted newlines are
+counted, as with spark.read.csv and multiLine, which reads a file in one task.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import col
+
+import dagflow.spark
+from benchmarks.measuring import SPARKS_JAVA, Promise, check_promises, in_turn, medians, range_of, table
+
+PROMISES = (
+    Promise("dagflow lines", 0.8, "Spark text"),
+    Promise("dagflow csv", 2.0, "Spark csv multiLine"),
+)
+
+LINES = b"".join(
+    b"%s2026-03-04T%02d:00:%02dZ host-%d GET /items/%d 200\n" % (b"." if n % 10 == 0 else b"", n % 24, n % 60, n, n * 7)
+    for n in range(20_000)
+)
+ROWS = b"".join(b'%d,"note %d\nwith a second line",%d.50,host-%d\n' % (n, n, n * 3, n % 100) for n in range(20_000))
+
+
+def repeated(path: Path, content: bytes, size_bytes: int, head: bytes = b"") -> None:
+    """Write a file of about a size."""
+    with path.open("wb") as file:
+        file.write(head)
+        for _ in range(max(1, size_bytes // len(content))):
+            file.write(content)
+
+
+def contenders(spark: Any, lines: str, rows: str) -> dict[str, Callable[[], int]]:
+    """What is measured, by name; each returns how many records it has counted."""
+    ours = spark.read.format("dagflow")
+    return {
+        "Spark text": lambda: spark.read.text(lines).where(~col("value").startswith(".")).count(),
+        "dagflow lines": lambda: (
+            ours.option("record", "lines")
+            .schema("record string")
+            .load(lines)
+            .where(~col("record").startswith("."))
+            .count()
+        ),
+        "Spark csv multiLine": lambda: (
+            spark.read.option("header", "true").option("multiLine", "true").csv(rows).where("id <> '7'").count()
+        ),
+        "dagflow csv": lambda: (
+            spark.read.format("dagflow").option("record", "csv").load(rows).where("id <> '7'").count()
+        ),
+    }
+
+
+def main() -> int:
+    """Measure, and print a table; 1 where a promise is not kept."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--lines-mb", type=int, default=500)
+    parser.add_argument("--csv-mb", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.python.unix.domain.socket.enabled", "true")
+    for name, value in SPARKS_JAVA.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    dagflow.spark.register(spark)
+    with tempfile.TemporaryDirectory() as directory:
+        lines, rows = Path(directory, "lines.txt"), Path(directory, "rows.csv")
+        repeated(lines, LINES, options.lines_mb << 20)
+        repeated(rows, ROWS, options.csv_mb << 20, b"id,note,price,host\n")
+        measured = contenders(spark, str(lines), str(rows))
+        counts = {name: count() for name, count in measured.items()}  # warms up as well
+        print(counts, file=sys.stderr)
+
+        def seconds_of(name: str) -> float:
+            began_s = time.perf_counter()
+            assert measured[name]() == counts[name]
+            return time.perf_counter() - began_s
+
+        seconds = in_turn(measured, seconds_of, options.rounds)
+    spark.stop()
+    median = medians(seconds)
+    print(table(("", "s", "range"), [(name, f"{median[name]:.2f}", range_of(seconds[name])) for name in median]))
+    return 0 if check_promises(PROMISES, median) else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
