@@ -25,7 +25,8 @@ def register(session: Any) -> None:
             f"Spark {session.version} has no data sources in Python, which came with 4.0",
             hint="dagflow.spark.read(session, path, record=...) gives the same DataFrame",
         )
-    from dagflow.spark.source import DagflowSource
+    # Heavy.
+    from dagflow.spark.data_source import DagflowSource
 
     with _this_python(session):
         session.dataSource.register(DagflowSource)
@@ -39,7 +40,8 @@ def read(session: Any, path: str, **options: Any) -> Any:
         path: A file, a directory or a glob.
         options: Those of the data source; lists and mappings may be those of Python.
     """
-    from dagflow.spark.frames import frame_of
+    # Heavy.
+    from dagflow.spark.dataframes import frame_of
 
     with _this_python(session):
         return frame_of(session, {**options, "path": path})
@@ -53,7 +55,8 @@ def records(sc: Any, path: str, format: str | Mapping[str, Any] = "lines") -> An
         path: A file, a directory or a glob.
         format: As in YAML: a name, or a mapping with `type` and options.
     """
-    from dagflow.spark.frames import pairs_of
+    # Heavy.
+    from dagflow.spark.dataframes import pairs_of
 
     return pairs_of(sc, {"record": format, "path": path})
 
@@ -76,6 +79,7 @@ def _this_python(session: Any) -> Iterator[None]:
 
 
 def _register_with_active_session() -> None:
+    # Heavy.
     from pyspark.sql import SparkSession
 
     session = SparkSession.getActiveSession()

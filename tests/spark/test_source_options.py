@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dagflow.errors import AppError
-from dagflow.spark.options import FILES, READER, SourceOptions
+from dagflow.spark.source_options import FILES, READER, SourceOptions
 
 
 def options_of(**given: object) -> SourceOptions:

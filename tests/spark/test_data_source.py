@@ -60,8 +60,8 @@ def test_a_dataframe_has_each_record_with_its_columns(session: Any, rows: Path) 
     assert pruned.load(str(rows)).first().asDict() == {"note": "a\nb", "_offset": 17}
 
 
-def test_records_are_those_of_the_source_in_an_rdd_and_without_data_sources(session: Any, tmp_path: Path) -> None:
-    """With their offsets; for a format with columns, the rows as they are in the file."""
+def test_an_rdd_has_the_records_with_their_offsets(session: Any, tmp_path: Path) -> None:
+    """As Hadoop's input formats gave them."""
     (tmp_path / "a.txt").write_bytes(b"one\\\nmore\ntwo\n")
     pairs = dagflow.spark.records(session.sparkContext, str(tmp_path), "escaped_lines").collect()
     assert pairs == [(0, b"one\\\nmore"), (10, b"two")]

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagflow.errors import DagflowError
-from dagflow.spark.options import SourceOptions
-from dagflow.spark.planning import columns_of, read_tasks
-from dagflow.spark.rows import RowShape
+from dagflow.spark.read_plan import columns_of, read_tasks
+from dagflow.spark.source_options import SourceOptions
+from dagflow.spark.spark_rows import RowShape
 
 
 def rows_of(keeps: Callable[[str], bool] | None = None, **given: Any) -> list[dict[str, Any]]:

@@ -10,11 +10,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from dagflow.spark.options import SourceOptions
-from dagflow.spark.planning import read_tasks
-from dagflow.spark.reading import ReadTask
-from dagflow.spark.rows import RECORDS
-from dagflow.spark.schema import schema_of, shape_of
+from dagflow.spark.read_plan import read_tasks
+from dagflow.spark.read_task import ReadTask
+from dagflow.spark.row_schema import schema_of, shape_of
+from dagflow.spark.source_options import SourceOptions
+from dagflow.spark.spark_rows import RECORDS
 
 
 def frame_of(session: Any, given: Mapping[str, Any]) -> Any:
@@ -34,6 +34,7 @@ def frame_of(session: Any, given: Mapping[str, Any]) -> Any:
 
 def pairs_of(context: Any, given: Mapping[str, Any]) -> Any:
     """An RDD of (offset, record), whose tasks bring dagflow's modules to executors that lack them."""
+    # It needs classic Spark.
     from dagflow.runtime.spark_context import SentSources
 
     tasks = read_tasks(SourceOptions.of(given))

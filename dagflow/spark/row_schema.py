@@ -10,9 +10,9 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from dagflow.errors import PlanError, Problem
-from dagflow.spark.options import READER, SourceOptions
-from dagflow.spark.planning import columns_of, declared_columns
-from dagflow.spark.rows import ADDED, RowShape
+from dagflow.spark.read_plan import columns_of, declared_columns
+from dagflow.spark.source_options import READER, SourceOptions
+from dagflow.spark.spark_rows import ADDED, RowShape
 from dagflow.suggestions import did_you_mean
 
 

@@ -15,7 +15,7 @@ from dagflow.execution.program import Program
 from dagflow.execution.task import run_level
 from dagflow.execution.task_progress import TaskMessage
 from dagflow.plan.physical import PortRef
-from dagflow.spark.rows import RECORDS, RowShape
+from dagflow.spark.spark_rows import RECORDS, RowShape
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class ReadTask:
     items: list[tuple[PortRef, list[Any]]]
 
     def batches(self, finish: Callable[[TaskResult], None] = lambda result: None) -> Iterator[tuple[str, RecordBatch]]:
-        """The records, each batch with the port of Rows that it is for.
+        """The records, each batch with the port of SparkRows that it is for.
 
         Args:
             finish: Called with the result of the task, when all of it is read.

@@ -22,9 +22,9 @@ from dagflow.execution.program import Program
 from dagflow.execution.routing import distribute, size_bytes_of
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.placement import PlacedApp
-from dagflow.spark.options import BLOCK_BYTES, BLOCKS, FILES, READER, ROWS, SourceOptions
-from dagflow.spark.reading import ReadTask
-from dagflow.spark.rows import spark_type
+from dagflow.spark.read_task import ReadTask
+from dagflow.spark.source_options import BLOCK_BYTES, BLOCKS, FILES, READER, ROWS, SourceOptions
+from dagflow.spark.spark_rows import spark_type
 from dagflow.storage.location import redacted
 
 TASK_BYTES = 4 * BLOCK_BYTES
@@ -46,7 +46,9 @@ def _input_of(app: LogicalPlan) -> Iterator[tuple[Program, PreviewInput]]:
         yield program, source
 
 
-def read_tasks(options: SourceOptions, keeps: FileFilter | None = None) -> list[ReadTask]:
+def read_tasks(
+    options: SourceOptions, keeps: FileFilter | None = None, columns: Sequence[str] | None = None
+) -> list[ReadTask]:
     """The tasks that read all files once.
 
     Where a format must know how each block begins, as CSV with quoted newlines, or an archive is cut, this process
@@ -55,12 +57,13 @@ def read_tasks(options: SourceOptions, keeps: FileFilter | None = None) -> list[
     Args:
         options: Those of the source.
         keeps: Whether rows of a file are wanted, by the value of the column `_file`; None for all.
+        columns: The columns that rows have; None for all.
 
     Raises:
         AppError: The options have mistakes.
         DagflowError: A location cannot be listed, or a file cannot be pre-scanned.
     """
-    with _input_of(options.app()) as (program, source):
+    with _input_of(options.app(columns)) as (program, source):
         items: list[Any] = []
         for tuples in source.steps():
             items += _kept(tuples.get(BLOCKS, []), keeps)

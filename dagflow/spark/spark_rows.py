@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pydantic import Field
 
+from dagflow.api.capabilities import SelectsRows, WantedRows
 from dagflow.api.operator import Operator
 from dagflow.api.ports import InputPort
 from dagflow.api.records import UNKNOWN, RecordBatch
@@ -19,7 +21,7 @@ from dagflow.storage.location import redacted
 from dagflow.suggestions import did_you_mean
 
 RECORDS, REJECTS = "records", "rejects"
-"""The ports of Rows."""
+"""The ports of SparkRows."""
 
 FILE, OFFSET, BAD_RECORD = "_file", "_offset", "_bad_record"
 """Columns beside those of the format: two on request, and one where refused records are rows."""
@@ -29,11 +31,17 @@ ADDED = {FILE: pa.string(), OFFSET: pa.int64(), BAD_RECORD: pa.string()}
 MOST_DIGITS = 38
 
 
-class Rows(Operator):
+class SparkRows(Operator, SelectsRows):
     """Stands for Spark in the app of a source: what is sent to it are the rows. It never runs."""
+
+    columns: Annotated[list[str] | None, Field(description="the columns that rows have; null: all")] = None
 
     records = InputPort()
     rejects = InputPort(optional=True)
+
+    def wanted_rows(self) -> WantedRows:
+        """The columns that the schema names."""
+        return WantedRows(columns=None if self.columns is None else frozenset(self.columns).difference(ADDED))
 
     @records.batch
     def take(self, batch: RecordBatch) -> None:

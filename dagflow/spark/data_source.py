@@ -12,8 +12,8 @@ from typing import Any
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from dagflow.spark.filters import FileFilters
-from dagflow.spark.reading import ReadTask
+from dagflow.spark.file_filters import FileFilters
+from dagflow.spark.read_task import ReadTask
 
 
 class DagflowSource(DataSource):
@@ -28,7 +28,8 @@ class DagflowSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns of the format, and those that were asked for beside them."""
-        from dagflow.spark.schema import schema_of
+        # Tasks do not plan.
+        from dagflow.spark.row_schema import schema_of
 
         self._has_own_schema = True
         return schema_of(self.options)
@@ -49,8 +50,9 @@ class BatchReader(DataSourceReader):
     """Plans the tasks in a process of Spark's driver, and reads in those of its executors."""
 
     def __init__(self, given: Mapping[str, Any], schema: StructType, *, is_whole: bool) -> None:
-        from dagflow.spark.options import SourceOptions
-        from dagflow.spark.schema import shape_of
+        # Tasks do not plan.
+        from dagflow.spark.row_schema import shape_of
+        from dagflow.spark.source_options import SourceOptions
 
         SourceOptions.of(given).require_batch()
         self._given = given
@@ -61,11 +63,13 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """One for each task."""
-        from dagflow.spark.options import SourceOptions
-        from dagflow.spark.planning import read_tasks
+        # Tasks do not plan.
+        from dagflow.spark.read_plan import read_tasks
+        from dagflow.spark.source_options import SourceOptions
 
         filters = self._filters
-        tasks = read_tasks(SourceOptions.of(self._given), filters.keeps if filters else None)
+        columns = None if self._shape.is_whole else self._shape.schema.names
+        tasks = read_tasks(SourceOptions.of(self._given), filters.keeps if filters else None, columns)
         return [SourcePartition(task) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:

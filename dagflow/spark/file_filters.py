@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import datasource
 
-from dagflow.spark.rows import FILE
+from dagflow.spark.spark_rows import FILE
 
 # Of 4.1 and later.
 _TESTS: dict[str, Callable[[str, Any], bool]] = {
@@ -33,7 +33,7 @@ class FileFilters:
     instance of this class stands for that method, and is to Spark that of the base class.
     """
 
-    __func__ = staticmethod(getattr(datasource.DataSourceReader, "pushFilters", None))  # type: ignore[arg-type]
+    __func__: Any = staticmethod(getattr(datasource.DataSourceReader, "pushFilters", len))
 
     def __init__(self) -> None:
         self._tests: list[Callable[[str], bool]] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from dagflow.errors import PlanError, Problem
 from dagflow.plan.load import logical_plan
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import PortRef
-from dagflow.spark.rows import ADDED, BAD_RECORD, FILE, OFFSET, RECORDS, REJECTS, Rows
+from dagflow.spark.spark_rows import ADDED, BAD_RECORD, FILE, OFFSET, RECORDS, REJECTS, SparkRows
 from dagflow.spec.app_reader import CodeReader, read_values
 from dagflow.spec.app_spec import Endpoint, StreamSpec
 from dagflow.spec.class_lookup import OPERATOR, find_class
@@ -98,8 +98,12 @@ class SourceOptions:
             names = ", ".join(f"'{name}'" for name in self.for_streams)
             raise PlanError([Problem("", 0, 0, f"option {names}: only readStream takes it, and this is read")])
 
-    def app(self, *, follow: bool = False) -> LogicalPlan:
+    def app(self, columns: Sequence[str] | None = None, *, follow: bool = False) -> LogicalPlan:
         """The app that lists files, cuts and reads them; the port of its rows stands for Spark.
+
+        Args:
+            columns: The columns that rows have; None for all.
+            follow: Whether to keep watching for new files.
 
         Raises:
             AppError: The options have mistakes; the error lists all of them.
@@ -116,7 +120,7 @@ class SourceOptions:
         place = Place("")
         spec, problems = read_values(values, place)
         assert spec is not None
-        rows = CodeReader((), Problems()).operator(ROWS, Rows(), 1, None, place)
+        rows = CodeReader((), Problems()).operator(ROWS, SparkRows(columns=columns), 1, None, place)
         ports = {"messages": RECORDS, "errors": REJECTS} if self.on_bad_record != "fail" else {"messages": RECORDS}
         streams = {
             target: StreamSpec(target, (_end(READER, source),), (_end(ROWS, target),), place, None)
@@ -176,7 +180,7 @@ class _Reader:
         )
 
     def _paths(self) -> list[str]:
-        """Those of load(path), or of load([path, path]), which Spark joins as JSON."""
+        """The paths of load(path), or of load([path, path]), which Spark joins as JSON."""
         given: Any = self._given.get("path") or self._given.get("paths") or []
         if isinstance(given, str):
             given = json.loads(given) if "path" not in self._given else [given]
