@@ -94,6 +94,7 @@ HEAVY = frozenset(
 SLOW_MODULES = (
     "dagflow.cli.app_run",
     "dagflow.app",
+    "dagflow.runtime.connect",
     "dagflow.runtime.spark",
     "dagflow.spark",
     "dagflow.cli.commands",

@@ -22,17 +22,18 @@ from dagflow.api.transactions import Target, TransactionalSink
 from dagflow.engine.preparation import LocationCollector, prepare_operator
 from dagflow.engine.preview import preview
 from dagflow.engine.preview_chain import PreviewOptions
-from dagflow.engine.run_setup import RunOptions, lazy_runtime
+from dagflow.engine.run_setup import RunOptions, in_session, lazy_runtime
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import DagflowError, MissingError
 from dagflow.execution.program import Program
 from dagflow.plan.accumulators import wants_to_follow
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.placement import PlacedApp
+from dagflow.runtime.connect_session import connect_class
 from dagflow.runtime.java import use_java
 from dagflow.runtime.probe import NEEDED, RunLocations
 from dagflow.runtime.spark_versions import require_version, version_numbers
-from dagflow.runtime.start_checks import require_open_files
+from dagflow.runtime.start_checks import remote_url, require_open_files
 from dagflow.spec.spark_master import SparkMaster
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, join, parent, redacted
@@ -193,12 +194,13 @@ def _executors(app: LogicalPlan, collector: LocationCollector) -> str:
     """Start Spark, which checks the executors of a cluster itself."""
     placed = PlacedApp.of(app, collector.storage)
     program = Program.of(app.name, placed.plan, placed.operators, placed.storage, app.attributes.durability)
-    master = SparkMaster.parse(app.attributes.master)
+    options = in_session(RunOptions(), None)
+    master = SparkMaster.parse(options.master or app.attributes.master)
     _require_reachable(master.url)
     is_local = master.local_tasks is not None
     # On this machine the locations were tried before.
     locations = RunLocations() if is_local else RunLocations(tuple(sorted(collector.outputs)), tuple(collector.inputs))
-    runtime = lazy_runtime(app, program, RunOptions(), locations, StopRequest())
+    runtime = lazy_runtime(app, program, options, locations, StopRequest())
     try:
         tasks = runtime.get().parallelism
         return f"Spark starts on {master.url}, and runs {tasks} tasks at the same time"
@@ -241,7 +243,10 @@ def checked(name: str, look: Callable[[], str]) -> MachineCheck:
 def machine_checks() -> Iterator[MachineCheck]:
     yield checked("python", lambda: f"{platform.python_version()} in {os.path.dirname(os.__file__)}")
     yield checked("packages", _packages)
-    yield checked("java", lambda: use_java(dict(os.environ)))
+    if remote_url():
+        yield checked("spark connect", _connect_packages)
+    else:
+        yield checked("java", lambda: use_java(dict(os.environ)))
     yield checked("open files", _open_files)
     yield checked("temporary files", lambda: free_space(Path(tempfile.gettempdir()), "TMPDIR names another place"))
 
@@ -259,6 +264,11 @@ def _packages() -> str:
     lacking = [name for name in OPTIONAL if not _version(name)]
     more = f"; not there, and needed for some files or stores only: {', '.join(lacking)}" if lacking else ""
     return f"pyspark {spark}, pyarrow {found['pyarrow']}, numpy {found['numpy']}{more}"
+
+
+def _connect_packages() -> str:
+    connect_class()
+    return f"SPARK_REMOTE is {remote_url()}, and its packages are here"
 
 
 def _version(name: str) -> str:

@@ -42,7 +42,7 @@ from dagflow.runtime.probe import RunLocations
 from dagflow.runtime.scratch import sweep
 from dagflow.runtime.spark_process import SparkProcess, spark_log
 from dagflow.runtime.spark_versions import require_version
-from dagflow.runtime.start_checks import is_submitted, session_here
+from dagflow.runtime.start_checks import is_connect, is_submitted, server_of, session_here
 from dagflow.runtime.task_server import TaskServer
 from dagflow.spec.spark_master import SparkMaster
 from dagflow.storage.context import StorageContext
@@ -76,7 +76,8 @@ class RunOptions:
         server: The process that forks those of tasks, where it was started ahead; None for a new one.
         metrics: Where the run serves its metrics; None for nowhere.
         java: Spark's Java process, where it was started ahead; None for a new one, when it is needed.
-        context: The SparkContext of a session, to run in; None for that of this process, or else for a new one.
+        context: The SparkContext, or the session of Spark Connect, to run in, or the URL of a server for one; None for
+            that of this process, or else for a new one.
         owns_process: Whether the process does nothing beside the run, so that all that is printed while an operator
             runs in it counts as that operator's.
     """
@@ -338,13 +339,14 @@ def in_session(options: RunOptions, runtime: RuntimeFactory | None) -> RunOption
         context = submitted_context()
     if context is None:
         return options
+    where = f"on {server_of(context)}" if is_connect(context) else f"'{context.appName}' on {context.master}"
     if options.master is not None or options.conf:
+        what = "SPARK_REMOTE names a Spark" if isinstance(context, str) else "this process has a Spark session already,"
         raise DagflowError(
-            f"this process has a Spark session already, '{context.appName}' on {context.master}, and the run cannot "
-            "have another master or other settings",
-            hint="leave out master and conf, or stop the session first with spark.stop()",
+            f"{what} {where}, and the run cannot have another master or other settings",
+            hint="leave out master and conf; or unset SPARK_REMOTE, or stop the session first with spark.stop()",
         )
-    return replace(options, context=context, master=str(context.master))
+    return replace(options, context=context, master=server_of(context) if is_connect(context) else str(context.master))
 
 
 def lazy_runtime(

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Mapping
 from concurrent.futures import Future, TimeoutError
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from dagflow.engine.stop_request import TICK_S, StopRequest
@@ -16,8 +17,9 @@ from dagflow.execution.program import Program
 from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.base import Runtime
 from dagflow.runtime.probe import RunLocations
+from dagflow.runtime.spark_jobs import SparkJobs
 from dagflow.runtime.spark_process import SparkProcess, spark_log
-from dagflow.runtime.start_checks import master_named
+from dagflow.runtime.start_checks import is_connect, master_named
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +30,7 @@ class SparkStart:
 
     Attributes:
         process: Spark's Java process, where it was started ahead; None before one was started.
-        context: The context of a session that is there, which is used as it is; None to start Java.
+        context: The Spark that is there, as of RunOptions, which is used as it is; None to start Java.
     """
 
     app: LogicalPlan
@@ -82,40 +84,52 @@ class SparkStart:
             runtime.set_exception(error)
 
     def _warn_of_settings(self) -> None:
-        setting = self.context.getConf().get
-        if other := sorted(name for name, value in self.conf.items() if setting(name) != str(value)):
+        # A session of Spark Connect is asked nothing: its server may not answer, and there may be none yet.
+        get = (lambda _: None) if is_connect(self.context) else self.context.getConf().get
+        if other := sorted(name for name, value in self.conf.items() if get(name) != str(value)):
             logger.warning(
                 "the session keeps its settings, and %s of the app has no effect: give it where the session is made",
                 ", ".join(other),
             )
 
     def _started(self) -> Runtime:
-        # Heavy: a run that finds nothing to do needs no Spark.
-        from dagflow.runtime.spark import SparkRuntime
-        from dagflow.runtime.spark_context import java_for, start_context, stop_context
-
-        name, log = self.app.name, spark_log(self.app.name)
+        if self.context is not None:
+            self._warn_of_settings()
         modules = self.app.spec.user_modules() if self.app.spec is not None else []
-        with master_named(self.master, log), contextlib.ExitStack() as undo:
-            is_guest = self.context is not None
-            if is_guest:
-                context = self.context
-                self._warn_of_settings()
-            else:
-                self.process = java_for(name, self.master, self.conf, log, self.process)
-                if self._is_over:  # give_up() may have come before there was a process
-                    self.process.kill()
-                context = start_context(name, self.master, self.conf, log, self.process)
-                undo.callback(stop_context, context)
-            runtime = SparkRuntime(
-                self.program,
-                context,
-                modules=modules,
-                owns_context=not is_guest,
-                is_guest=is_guest,
-                must_stop=lambda: self.stop.is_overdue,
-            )
+        with master_named(self.master, spark_log(self.app.name)), contextlib.ExitStack() as undo:
+            runtime = (self._connected if is_connect(self.context) else self._on_classic_spark)(modules, undo)
             undo.callback(runtime.close)
             runtime.probe(self.locations)
             undo.pop_all()
         return runtime
+
+    def _must_stop(self) -> bool:
+        return self.stop.is_overdue
+
+    def _connected(self, modules: list[Path], _: contextlib.ExitStack) -> SparkJobs:
+        # Heavy, as below: a run that finds nothing to do needs no Spark.
+        from dagflow.runtime.connect import ConnectRuntime
+
+        return ConnectRuntime(self.program, self.context, modules=modules, must_stop=self._must_stop)
+
+    def _on_classic_spark(self, modules: list[Path], undo: contextlib.ExitStack) -> SparkJobs:
+        # Heavy, and absent from a PySpark of Spark Connect alone.
+        from dagflow.runtime.spark import SparkRuntime
+        from dagflow.runtime.spark_context import java_for, start_context, stop_context
+
+        name, log = self.app.name, spark_log(self.app.name)
+        context, is_guest = self.context, self.context is not None
+        if not is_guest:
+            self.process = java_for(name, self.master, self.conf, log, self.process)
+            if self._is_over:  # give_up() may have come before there was a process
+                self.process.kill()
+            context = start_context(name, self.master, self.conf, log, self.process)
+            undo.callback(stop_context, context)
+        return SparkRuntime(
+            self.program,
+            context,
+            modules=modules,
+            owns_context=not is_guest,
+            is_guest=is_guest,
+            must_stop=self._must_stop,
+        )

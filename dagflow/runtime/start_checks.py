@@ -29,20 +29,38 @@ _MORE_FILES = f"raise the limit, such as with: ulimit -n {ADVISED_FILES}"
 
 
 def session_here() -> Any:
-    """The SparkContext of this process, as of a notebook; None where there is none.
+    """The Spark of this process, as of a notebook; None where there is none.
+
+    Returns:
+        A session of Spark Connect, a SparkContext, or the URL of a server of Spark Connect that SPARK_REMOTE names.
 
     Raises:
-        DagflowError: It is that of another run, which stops it, or a server of Spark Connect is asked for.
+        DagflowError: It is that of another run, which stops it.
     """
+    connect = _connect_class()
+    session = None if connect is None else connect.getActiveSession() or connect._get_default_session()
+    if session is not None:
+        return session
     context = _active_context()
-    if context is None and (remote := os.environ.get("SPARK_REMOTE")):
-        raise DagflowError(
-            f"SPARK_REMOTE names a server of Spark Connect, {remote}, and dagflow runs on classic Spark alone",
-            hint="unset SPARK_REMOTE; or run without Spark: --local, in Python app.run(local=True)",
-        )
     if hasattr(context, "process"):
         require_no_context()
-    return context
+    return context or remote_url()
+
+
+def remote_url() -> str | None:
+    """The URL of a server of Spark Connect in the environment."""
+    return os.environ.get("SPARK_REMOTE") or None
+
+
+def _connect_class() -> Any:
+    # A process that has not imported it has no such session, and may lack its packages.
+    return getattr(sys.modules.get("pyspark.sql.connect.session"), "SparkSession", None)
+
+
+def is_connect(spark: Any) -> bool:
+    """Whether this is a session of Spark Connect, or the URL of a server."""
+    connect = _connect_class()
+    return isinstance(spark, str) or (connect is not None and isinstance(spark, connect))
 
 
 def _active_context() -> Any:
@@ -51,15 +69,23 @@ def _active_context() -> Any:
     return getattr(known, "_active_spark_context", None)
 
 
+def server_of(spark: Any) -> str:
+    """The URL of the server of a session of Spark Connect, or of a URL without what else this says, such as a token."""
+    if not isinstance(spark, str):
+        return f"sc://{spark.client._builder.endpoint}"
+    return spark.partition("/;")[0].rstrip("/")
+
+
 def context_of(spark: Any) -> Any:
-    """The SparkContext of a session that a user gives, or that context itself."""
-    context = getattr(spark, "sparkContext", spark)
-    if not hasattr(context, "_active_spark_context"):
+    """The SparkContext of a session that a user gives, or that context itself; a session of Spark Connect has none."""
+    is_remote = is_connect(spark) and not isinstance(spark, str)
+    context = spark if is_remote else getattr(spark, "sparkContext", spark)
+    if not is_remote and not hasattr(context, "_active_spark_context"):
         raise DagflowError(
-            f"spark is {type(spark).__module__}.{type(spark).__name__}, and has no SparkContext",
-            hint="give a session of classic Spark, not of Spark Connect; or run without Spark: app.run(local=True)",
+            f"spark is {type(spark).__module__}.{type(spark).__name__}, and neither a SparkSession nor a SparkContext",
+            hint="give a session, or leave out spark; or run without Spark: app.run(local=True)",
         )
-    if context._jsc is None:
+    if context.is_stopped if is_remote else context._jsc is None:
         raise DagflowError("the Spark session was stopped", hint="make a new one, or leave out spark")
     return context
 

@@ -16,7 +16,8 @@ import pytest
 from dagflow.errors import DagflowError, OperatorError
 from dagflow.execution.program import Program
 from dagflow.execution.stalls import StallLimits
-from dagflow.runtime.spark import Attempt, SparkRuntime
+from dagflow.runtime.spark import SparkRuntime
+from dagflow.runtime.spark_tasks import Attempt
 from tests.cli.processes import PATIENCE_S, environment
 from tests.execution.sample_operators import SampleWords, TextSample
 from tests.runtime.bad_operators import DYING, Misbehaving

@@ -10,7 +10,7 @@ from pyspark.serializers import CPickleSerializer
 
 from dagflow.execution.messages import PickledTuples, ShuffleItem
 from dagflow.plan.physical import PortRef
-from dagflow.runtime.spark import Attempt, AttemptWatch, have_used_each_other
+from dagflow.runtime.spark_tasks import Attempt, AttemptWatch, have_used_each_other
 
 PICKLED: Any = CPickleSerializer()
 """How PySpark writes what goes from one level to the next."""

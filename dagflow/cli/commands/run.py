@@ -21,7 +21,7 @@ from dagflow.cli.shared_options import (
 from dagflow.errors import DagflowError
 from dagflow.runtime.spark_process import SparkProcess
 from dagflow.runtime.spark_settings import process_settings
-from dagflow.runtime.start_checks import is_submitted
+from dagflow.runtime.start_checks import is_submitted, remote_url
 from dagflow.runtime.task_server import TaskServer
 from dagflow.spec.head_reader import read_head
 from dagflow.spec.problems import quoted
@@ -138,7 +138,7 @@ def prestarted(asked: RunRequest, workers: int | None) -> Iterator[tuple[TaskSer
                 master = asked.master or head.master
                 if workers is not None:
                     server = stack.enter_context(contextlib.closing(TaskServer()))
-                elif is_master(master) and not is_submitted():
+                elif is_master(master) and not is_submitted() and not remote_url():
                     settings = process_settings(head.name, master, {**head.spark, **asked.conf})
                     java = SparkProcess(settings, has_log=True)
                     stack.callback(java.end)

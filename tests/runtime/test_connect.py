@@ -1,0 +1,45 @@
+"""The runtime on Spark Connect: without its packages, and in an environment that has them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.processes import PATIENCE_S, dagflow_command, environment
+
+APP = "name: first\nsteps:\n  - files: in\n  - read: lines\n  - write: out\n"
+PACKAGES = ("googleapis-common-protos", "grpcio", "grpcio-status", "pandas>=2.2,<3", "zstandard")
+
+
+def test_spark_connect_without_its_packages_is_one_line(tmp_path: Path) -> None:
+    """The same from a run and from doctor, with what to install."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.txt").write_text("a\n")
+    (tmp_path / "first.yaml").write_text(APP)
+    for command in (("run", "-q", "first.yaml"), ("doctor",)):
+        done = dagflow_command(command, cwd=tmp_path, SPARK_REMOTE="sc://127.0.0.1:1")
+        said = done.stdout + done.stderr
+        assert (done.returncode, "Traceback" in said) == (1, False), said
+        assert "Spark Connect cannot be used here: " in said and "pip install 'dagflow[connect]'" in said, said
+
+
+@pytest.mark.nightly
+def test_the_runtime_of_spark_connect_keeps_its_laws(tmp_path: Path) -> None:
+    """The suite beside, with the packages in a directory that only its processes see."""
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(tmp_path / "packages")]
+    subprocess.run([*install, *PACKAGES], check=True, timeout=PATIENCE_S)
+    suite = str(Path(__file__).with_name("connect_suite.py"))
+    variables = environment()
+    variables["PYTHONPATH"] += os.pathsep + str(tmp_path / "packages")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", suite],
+        env=variables,
+        capture_output=True,
+        text=True,
+        timeout=10 * PATIENCE_S,
+    )
+    assert done.returncode == 0, done.stdout
