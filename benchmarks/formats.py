@@ -3,11 +3,13 @@
     python -m benchmarks.formats
     python -m benchmarks.formats --size 200MB --rounds 5 --only csv
     python -m benchmarks.formats --part cores
+    python -m benchmarks.formats --part doors
 
 The reader of a task reads each file in blocks of 32 MiB, byte accounting included; records are counted, and counted
 again after a filter. The table shows megabytes of input per second of CPU time, as medians: CPU time depends little
 on other programs. Spark's is that of its JVM. A second table shows wall time of one process, and of two at the same
-time (see two_processes.py). Needs the extra `benchmark`; the second table needs two idle cores.
+time (see two_processes.py). A third table compares formats of rows and archives with libraries (see doors.py).
+Needs the extra `benchmark`; the second table needs two idle cores.
 """
 
 from __future__ import annotations
@@ -290,20 +292,12 @@ def _children(process: int) -> list[int]:
 
 
 def read_by_dagflow(case: MeasuredFormat, path: str, is_filtered: bool) -> int:
-    """Read all blocks of a file one after the other, as a task does; return the number of records."""
+    """Read a file, and count its records, or those that a filter keeps."""
     import pyarrow.compute as pc
 
-    from operators.files.metadata import BlockMetadata, FileVersion
-    from operators.reader.block_reader import BlockReader
     from operators.transform.record_filter import RecordFilter
 
-    found = os.stat(path)
-    version, size = FileVersion(found.st_size, found.st_mtime_ns), found.st_size
-    blocks = [
-        BlockMetadata(index, path, version, start, min(start + BLOCK_BYTES, size), start + BLOCK_BYTES >= size)
-        for index, start in enumerate(range(0, size, BLOCK_BYTES))
-    ]
-    reader, dropping = BlockReader(format=case.format), RecordFilter(drop={"prefix": "."})
+    dropping = RecordFilter(drop={"prefix": "."})
     counted: list[int] = []
 
     def count(batch: RecordBatch) -> None:
@@ -314,14 +308,29 @@ def read_by_dagflow(case: MeasuredFormat, path: str, is_filtered: bool) -> int:
 
     dropping.output.connect(count)
     chosen = select if case.column else getattr(dropping, dropping.handlers["input"][1])
-    reader.messages.connect(chosen if is_filtered else count)
+    read_blocks(path, case.format, chosen if is_filtered else count)
+    return sum(counted)
+
+
+def read_blocks(path: str, format: Any, take: Callable[[RecordBatch], object]) -> None:
+    """Read all blocks of a file one after the other, as a task does."""
+    from operators.files.metadata import BlockMetadata, FileVersion
+    from operators.reader.block_reader import BlockReader
+
+    found = StorageContext.default().stat(path)
+    version, size = FileVersion(found.size_bytes, found.mtime_ns, found.etag), found.size_bytes
+    blocks = [
+        BlockMetadata(index, path, version, start, min(start + BLOCK_BYTES, size), start + BLOCK_BYTES >= size)
+        for index, start in enumerate(range(0, size, BLOCK_BYTES))
+    ]
+    reader = BlockReader(format=format)
+    reader.messages.connect(take)
     prescan = reader.prescan()
     results = [prescan.scan(block, StorageContext.default()) if prescan.needs_scan(block) else None for block in blocks]
     for block in prescan.resolve(blocks, results):
         for _ in reader.read(block):
             pass
     reader.end_window()
-    return sum(counted)
 
 
 def make_file(case: MeasuredFormat, path: Path, size_bytes: int) -> None:
@@ -403,13 +412,13 @@ def main() -> None:
     parser.add_argument("--size", type=parse_size, default="100MB")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="", help="the rows whose names begin so")
-    parser.add_argument("--part", choices=("cpu", "cores", "both"), default="both", help="which table")
+    parser.add_argument("--part", choices=("cpu", "cores", "doors", "all"), default="all", help="which table")
     arguments = parser.parse_args()
     size_bytes = parse_size(arguments.size)
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
         kept = True
-        if arguments.part != "cores":
+        if arguments.part in ("cpu", "all"):
             # As a task's process has it.
             keep_freed_memory()
             print("MB per second of CPU time: counted / filtered and counted\n")
@@ -419,7 +428,13 @@ def main() -> None:
                     line, is_kept = measure(case, work, size_bytes, arguments.rounds)
                     kept = kept and is_kept
                     print(line, flush=True)
-        if arguments.part != "cpu":
+        if arguments.part in ("doors", "all"):
+            from benchmarks.doors import compare
+
+            keep_freed_memory()
+            print("\nMB of the stored file per second of CPU time\n")
+            kept = compare(work, size_bytes, arguments.rounds, read_blocks, cpu_seconds) and kept
+        if arguments.part in ("cores", "all"):
             print("\nMB per second of wall time\n")
             print("| format | read | one process | two processes | ratio | copying alone | loop in cache |")
             print("|---|---|---|---|---|---|---|", flush=True)

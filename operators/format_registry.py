@@ -144,6 +144,8 @@ def _option_problem(name: str, where: str, details: Sequence[Mapping[str, Any]])
         messages.insert(0, f"expected {' or '.join(expected)}")
     is_plain = "text" in expected and (given is None or isinstance(given, bool | int | float))
     hint = "; in quotes it is text" if is_plain else ""  # YAML reads NULL as no value
+    if (where, given) == ("columns", "infer"):
+        hint = "; this format finds no columns itself: name them; `dagflow infer` prints those of csv and files of rows"
     return f"format '{name}', option '{where}': {'; '.join(messages)}; got {given!r}{hint}"
 
 

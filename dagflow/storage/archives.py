@@ -266,10 +266,10 @@ class ArchivedFile(ReadableFile):
 
 
 class Unpacked(ReadableFile):
-    """All bytes of a stream: in memory if they are few, else in a temporary file."""
+    """All bytes of a stream: in memory up to some, else in a temporary file."""
 
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._file = tempfile.SpooledTemporaryFile(max_size=SMALL_BYTES)  # noqa: SIM115  # closed when this object goes
+    def __init__(self, stream: IO[bytes] | io.RawIOBase, in_memory_bytes: int = SMALL_BYTES) -> None:
+        self._file = tempfile.SpooledTemporaryFile(max_size=in_memory_bytes)  # noqa: SIM115  # closed when this object goes
         self._one_reader = threading.Lock()
         weakref.finalize(self, self._file.close)
         self._size_bytes = 0

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
-import weakref
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,7 +10,9 @@ from typing import Any, NamedTuple
 from dagflow.api.records import RecordBatch
 from dagflow.errors import RecordError
 from dagflow.metrics.names import RESUMED_BYTES, WAITING_BYTES
+from dagflow.storage.archives import Unpacked
 from dagflow.storage.context import StorageContext
+from dagflow.storage.python_file import PythonFile
 from operators.files.compression import Compression
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.block_files import require_begun
@@ -24,7 +24,7 @@ from operators.reader.compression.recognition import (
     require_text,
 )
 from operators.reader.compression.splitting import UNIT_FINDERS, DecompressedPart, owned_range
-from operators.reader.compression.stream import OUTPUT_BYTES, DecompressedFile
+from operators.reader.compression.stream import DecompressedFile
 from operators.reader.formats import RECORD_FORMATS
 from operators.reader.formats.base import UNKNOWN_STATE, ByteAccounting, RecordFormat, scanned_before, with_entry_state
 from operators.reader.path_values import REMEDY, PathValues
@@ -275,7 +275,7 @@ def _decompressed(
     if format.refuses_binary:
         require_text(content, block, setting)
     if format.needs_size:
-        content = SpooledSource(content)
+        content = _spooled(content)
     return BlockContent(content, replace(block, end=content.size_bytes, is_last=True))
 
 
@@ -292,7 +292,7 @@ def _growing_content(
     if format.refuses_binary:
         require_text(content, block, "auto")
     if format.needs_size:
-        content = SpooledSource(content)
+        content = _spooled(content)
     if known.is_open and known.content_start > content.size_bytes:
         # The next version has all content of this one, and continues where the file of the other name was left.
         return BlockContent(content, replace(block, start=0, end=0), waiting_bytes, is_begun=False)
@@ -334,24 +334,6 @@ def cutting_compression(block: BlockMetadata, setting: CompressionSetting, forma
     return compression
 
 
-class SpooledSource:
-    """All that a source holds, in memory or on disk, with its size known."""
-
-    def __init__(self, source: ByteSource) -> None:
-        self._file = tempfile.SpooledTemporaryFile(max_size=SPOOLED_BYTES)  # noqa: SIM115  # closed when this object goes
-        weakref.finalize(self, self._file.close)
-        buffer = memoryview(bytearray(OUTPUT_BYTES))
-        self._size = 0
-        while count := source.read_into(self._size, buffer):
-            self._file.write(buffer[:count])
-            self._size += count
-
-    @property
-    def size_bytes(self) -> int:
-        return self._size
-
-    def read_into(self, offset: int, buffer: memoryview) -> int:
-        self._file.seek(offset)
-        data = self._file.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
+def _spooled(content: ByteSource) -> ByteSource:
+    """All bytes of a content, whose size is known then."""
+    return Unpacked(PythonFile(content, is_holder=False), SPOOLED_BYTES)

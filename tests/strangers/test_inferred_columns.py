@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -11,6 +12,7 @@ from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
+from operators.reader.formats import RECORD_FORMATS
 
 APP = """\
 name: inferred
@@ -41,3 +43,19 @@ def test_an_object_without_members_ends_no_run(tmp_path: Path, line: str, row: o
     run(load_app(str(tmp_path / "app.yaml")), RunOptions(), runtime=InlineRuntime)
     (part,) = (tmp_path / "out").iterdir()
     assert pq.read_table(part).to_pylist() == [row]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"type": "csv"},
+        {"type": "fixed", "length": 4},
+        {"type": "paragraphs"},
+        {"type": "regex", "pattern": "a"},
+        {"type": "parquet"},
+    ],
+)
+def test_a_format_that_finds_no_columns_says_so(options: dict[str, Any]) -> None:
+    """And what does; it is not only another value that is expected."""
+    with pytest.raises(ValueError, match="got 'infer'; this format finds no columns itself: name them"):
+        RECORD_FORMATS.make({**options, "columns": "infer"})

@@ -1,0 +1,144 @@
+"""Compares formats of rows and archives with the libraries for them: `python -m benchmarks.formats --part doors`.
+
+Each pair does the same work in turn, on one core, from the page cache; the figures are megabytes of the stored file per
+second of CPU time, as medians.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import statistics
+import zipfile
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dagflow.engine.run import run
+from dagflow.plan.load import load_app
+from dagflow.runtime.inline import InlineRuntime
+
+ReadBlocks = Callable[[str, Any, Callable[[Any], object]], None]
+"""Reads a file in a format, and passes on its batches."""
+
+Pair = tuple[str, float, Path, Callable[[], int], Callable[[], int]]
+"""Name, promised ratio of the speeds, the file, and the two contenders, dagflow first."""
+
+ROWS_A_MEGABYTE = 10_000
+LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789 "
+_APP = """
+name: door
+attributes: {{checkpoint: {work}/journal}}
+steps:
+  - files: {file}
+  - read: parquet
+  - where: number < 300000
+  - table: delta:{work}/table
+"""
+
+
+def pairs(work: Path, size_bytes: int, read_blocks: ReadBlocks) -> Iterator[Pair]:
+    """Make the files one after the other, and yield what is compared."""
+
+    def read(path: Path | str, format: Any) -> int:
+        counted: list[int] = []
+        read_blocks(str(path), format, lambda batch: counted.append(len(batch)))
+        return sum(counted)
+
+    dice = random.Random(1)
+    count = size_bytes // 1_000_000 * ROWS_A_MEGABYTE
+    texts = ["".join(dice.choices(LETTERS, k=dice.randint(20, 80))) for _ in range(10_000)]
+    rows = [
+        {
+            "id": index,
+            "number": dice.randint(0, 10**6),
+            "name": dice.choice("abcd"),
+            "text": f"{dice.choice(texts)}{index}",
+        }
+        for index in range(count)
+    ]
+    columns = {"id": "int64", "number": "int64", "name": "string", "text": "string"}
+
+    parquet = work / "in.parquet"
+    pq.write_table(pa.Table.from_pylist(rows), parquet, row_group_size=100_000)
+    to_table, copies = partial(to_delta, work, parquet), partial(copied, work, parquet)
+    yield "parquet, filtered, to Delta; DuckDB copies", 1.0, parquet, to_table, copies
+
+    avro = work / "in.avro"
+    kinds = {"int64": "long", "string": "string"}
+    fields = [{"name": name, "type": kinds[kind]} for name, kind in columns.items()]
+    with avro.open("wb") as file:
+        fastavro.writer(file, {"type": "record", "name": "r", "fields": fields}, rows, codec="deflate")
+    yield "avro; fastavro", 1.0, avro, partial(read, avro, "avro"), partial(with_fastavro, avro)
+
+    array, lines = work / "in.json", work / "in.jsonl"
+    array.write_text("[" + ",".join(map(json.dumps, rows)) + "]")
+    lines.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    as_array, as_lines = ({"type": kind, "columns": columns} for kind in ("json", "json_lines"))
+    yield "JSON array; JSON lines", 1 / 1.2, array, partial(read, array, as_array), partial(read, lines, as_lines)
+
+    zipped, csv = work / "in.zip", work / "unpacked" / "in.csv"
+    text = "id,number,name,text\n" + "".join(f"{','.join(map(str, row.values()))}\n" for row in rows)
+    with zipfile.ZipFile(zipped, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(csv.name, text)
+
+    def unzipped() -> int:
+        with zipfile.ZipFile(zipped) as opened:
+            opened.extractall(csv.parent)
+        return read(csv, "csv")
+
+    yield "zip of CSV; unzip, and read", 0.9, zipped, partial(read, f"{zipped}!{csv.name}", "csv"), unzipped
+
+
+def to_delta(work: Path, parquet: Path) -> int:
+    """Run an app that filters a file into a new table; return the number of its records."""
+    for name in ("journal", "table"):
+        shutil.rmtree(work / name, ignore_errors=True)
+    (work / "app.yaml").write_text(_APP.format(work=work, file=parquet))
+    run(load_app(work / "app.yaml"), runtime=InlineRuntime)
+    return sum(pq.read_metadata(path).num_rows for path in (work / "table").glob("*.parquet"))
+
+
+def copied(work: Path, parquet: Path) -> int:
+    """Let DuckDB filter a file into a new one, compressed as dagflow compresses."""
+    connection = duckdb.connect(config={"threads": 1})
+    source = f"(SELECT * FROM '{parquet}' WHERE number < 300000)"
+    connection.execute(f"COPY {source} TO '{work}/out.parquet' (FORMAT parquet, COMPRESSION zstd)")
+    return int(pq.read_metadata(work / "out.parquet").num_rows)
+
+
+def with_fastavro(path: Path) -> int:
+    """Read all records by fastavro."""
+    with path.open("rb") as file:
+        return sum(1 for _ in fastavro.reader(file))
+
+
+def compare(work: Path, size_bytes: int, rounds: int, read_blocks: ReadBlocks, seconds: Callable[[], float]) -> bool:
+    """Print the table; return whether all promises hold."""
+    is_kept = True
+    print("| dagflow; the other | promised | dagflow | other | ratio |\n|---|---|---|---|---|", flush=True)
+    for name, promise, path, *contenders in pairs(work, size_bytes, read_blocks):
+        spent: list[list[float]] = [[], []]
+        counted = set()
+        for round_number in range(rounds + 1):
+            for index, contender in enumerate(contenders):
+                before = seconds()
+                counted.add(contender())
+                if round_number:
+                    spent[index].append(seconds() - before)
+        if len(counted) > 1:
+            raise ValueError(f"{name}: the contenders disagree: {counted}")
+        medians = [statistics.median(each) for each in spent]
+        ratio = medians[1] / medians[0]
+        is_kept = is_kept and ratio >= promise
+        mark = "" if ratio >= promise else " **missed**"
+        speeds = " | ".join(f"{path.stat().st_size / 1e6 / each:,.0f}" for each in medians)
+        print(f"| {name} | ≥ {promise:.2f}{mark} | {speeds} | {ratio:.2f} |", flush=True)
+    return is_kept
