@@ -167,6 +167,19 @@ class Superseded:
             )
         return lost
 
+    def in_output(self) -> Lost:
+        """What windows have published of versions that later ones have superseded, and read beside them."""
+        lineages: dict[str, _Lineage] = {}
+        lost: dict[int, dict[VersionKey, Skipped]] = defaultdict(dict)
+        for window in self._windows(0):
+            parts = list(_parts(window.plan))
+            self._look_in(window, parts, lineages, lost, lambda part: False)
+            for part in [] if window.plan.corrects else parts:
+                version = supersedes_of(part)
+                if version is not None and part.url not in lineages:
+                    lineages[part.url] = _Lineage(version, {part.url})
+        return lost
+
     def _look(
         self,
         lineages: Mapping[str, _Lineage],
@@ -175,20 +188,29 @@ class Superseded:
         has_moved: Callable[[SourceRange], bool],
     ) -> None:
         for window in self._windows(before) if lineages else ():
-            intent, parts = window.intent, list(_parts(window.plan))
-            if intent is None:
-                continue
-            left_out = {(each.version, each.start) for each in intent.skipped}
-            for url, lineage in lineages.items():
-                if lineage.is_done or not (found := lineage.found_in(parts, has_moved)):
-                    continue
-                read = [each for each in found if (_version_key(each), each.start) not in left_out]
-                lost_here = lost[window.plan.window_id] if read else {}
-                lost_here.update((_version_key(each), _correction(each, url)) for each in read)
-                # A version that was left out has taken the place of nothing.
-                lineage.follow(found, has_replaced=bool(read) and window.plan.corrects)
+            self._look_in(window, list(_parts(window.plan)), lineages, lost, has_moved)
             if all(each.is_done for each in lineages.values()):
                 return
+
+    def _look_in(
+        self,
+        window: Window,
+        parts: Sequence[SourceRange],
+        lineages: Mapping[str, _Lineage],
+        lost: dict[int, dict[VersionKey, Skipped]],
+        has_moved: Callable[[SourceRange], bool],
+    ) -> None:
+        if window.intent is None:
+            return
+        left_out = {(each.version, each.start) for each in window.intent.skipped}
+        for url, lineage in lineages.items():
+            if lineage.is_done or not (found := lineage.found_in(parts, has_moved)):
+                continue
+            read = [each for each in found if (_version_key(each), each.start) not in left_out]
+            lost_here = lost[window.plan.window_id] if read else {}
+            lost_here.update((_version_key(each), _correction(each, url)) for each in read)
+            # A version that was left out has taken the place of nothing.
+            lineage.follow(found, has_replaced=bool(read) and window.plan.corrects)
 
     def _has_moved(self, part: SourceRange) -> bool:
         """Whether a part was read of an inode that its name does not have any more: a hard link still has it."""

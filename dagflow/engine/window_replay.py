@@ -7,7 +7,9 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 
+from dagflow.engine.corrections import Lost, Superseded
 from dagflow.engine.repeatable import why_not_again, why_not_replayed
 from dagflow.engine.replay_scope import with_their_groups
 from dagflow.engine.replayer import ReplayedWindow, Replayer
@@ -23,7 +25,7 @@ from dagflow.engine.stop_request import StopRequest
 from dagflow.engine.window_repair import why_not_published
 from dagflow.errors import JournalError, MissingJournalError
 from dagflow.journal.journal import Journal
-from dagflow.journal.reader import find_window, read_state
+from dagflow.journal.reader import find_window, newest_windows, read_state
 from dagflow.journal.state import JournalState
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.placement import PlacedApp
@@ -104,6 +106,13 @@ def windows_of(ranges: Iterable[range], checkpoint: str, storage: StorageContext
     return found
 
 
+def superseded_in(checkpoint: str, storage: StorageContext) -> Lost:
+    """The versions that windows have published, and that later ones have read other versions of beside them."""
+    store = storage.objects(absolute(checkpoint))
+    state = _state_of(store)
+    return Superseded(partial(newest_windows, store, state), state.forgotten, storage).in_output()
+
+
 def replay_windows(
     app: LogicalPlan,
     options: RunOptions,
@@ -111,11 +120,13 @@ def replay_windows(
     stop: StopRequest | None = None,
     runtime: RuntimeFactory | None = None,
     notice: Callable[[str], None] = SilentObserver().notice,  # noqa: B008  # it has no state
+    lost: Lost = MappingProxyType({}),
 ) -> list[ReplayedWindow]:
     """Run windows again, and replace what they published: all of it, or nothing.
 
     Args:
         options: Checkpoint, master, Spark settings, and whether to replace a run that is at work on the checkpoint.
+        lost: Versions of files that the windows leave out from now on.
 
     Returns:
         The changes, window by window; all new files are in their final locations.
@@ -141,7 +152,7 @@ def replay_windows(
         _require_same_locations(locations.outputs, journal)
         with opened.assembled(placed, locations, runtime, is_replay=True) as parts:
             try:
-                changed = Replayer(parts, chosen, stop, opened.watch).replay()
+                changed = Replayer(parts, chosen, stop, opened.watch, lost).replay()
             finally:
                 parts.side_inputs.sweep(journal.state.planned.values())
             if set(chosen.all) >= set(range(journal.state.forgotten + 1, journal.state.last_committed + 1)):

@@ -63,7 +63,9 @@ def concerns_of(
             "replaced",
             f"{reread:,} {'file was' if reread == 1 else 'files were'} replaced or truncated after earlier runs had "
             "read them, and read again: what was published of them stays, beside the new records; say on the splitter "
-            "what to do, as in on_change: {replaced: fail, truncated: fail}; other choices are ignore, and reread",
+            "what to do, as in on_change: {replaced: supersede, truncated: supersede}, which puts the new ones in "
+            "their place; other choices are fail, ignore and reread. To take out what stays now: "
+            "`dagflow replay CHECKPOINT --superseded`",
         )
     # What earlier runs have left out was their concern; what is read by now is none.
     if left_out and (total(names.SKIPPED) or total(names.VANISHED)):

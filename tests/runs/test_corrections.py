@@ -15,6 +15,8 @@ from dagflow import Operator
 from dagflow.engine import publishers
 from dagflow.engine.corrections import correction_problems
 from dagflow.engine.run import run
+from dagflow.engine.run_setup import RunOptions
+from dagflow.engine.window_replay import replay_windows, superseded_in
 from dagflow.errors import DagflowError, PlanError, ReplacedFilesGoneError
 from dagflow.execution.messages import WindowJob
 from dagflow.plan.logical import LogicalPlan
@@ -157,6 +159,24 @@ def test_nothing_is_retracted_where_no_file_is_found_at_all(tmp_path: Path) -> N
     (tmp_path / "in" / "a").unlink()
     work(corrected_app(tmp_path, "delta", on_change=retract))
     assert lines_of(tmp_path, "delta") == ["a1", "a2"]
+
+
+def test_a_replay_takes_out_what_reread_has_left(tmp_path: Path) -> None:
+    """Of all versions but the newest; the next correction is one of that."""
+    for lines in ("a1 a2 a3 a4", "x1 x2 x3", "y1"):
+        write(tmp_path, "a", lines)
+        write(tmp_path, "b", f"b {lines}")
+        work(corrected_app(tmp_path, "delta", on_change={"replaced": "reread"}))
+    assert len(lines_of(tmp_path, "delta")) == 19
+    for is_left in (True, False):
+        lost = superseded_in(str(tmp_path / "journal"), storage())
+        assert bool(lost) == is_left
+        app = corrected_app(tmp_path, "delta", on_change={"replaced": "reread"})
+        replay_windows(app, RunOptions(), sorted(lost), runtime=InlineRuntime, lost=lost)
+        assert lines_of(tmp_path, "delta") == all_lines(tmp_path)
+    write(tmp_path, "a", "z1 z2")
+    work(corrected_app(tmp_path, "delta"))
+    assert lines_of(tmp_path, "delta") == all_lines(tmp_path)
 
 
 def test_a_file_that_is_truncated_and_written_anew_is_corrected(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from dagflow.cli.shared_options import (
 from dagflow.cli.signals import on_driver_thread, stop_requested_by_signals
 from dagflow.engine.replayer import ReplayedWindow
 from dagflow.engine.run_setup import RunOptions
-from dagflow.engine.window_replay import app_file, replay_windows, windows_of
+from dagflow.engine.window_replay import app_file, replay_windows, superseded_in, windows_of
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.manifest import matching_windows, unmatched
 from dagflow.spec.problems import quoted
@@ -79,6 +79,12 @@ def repeat_options(function: F) -> F:
     help="Replay window N, or windows N to M. May be repeated.",
 )
 @click.option("--files", "pattern", metavar="GLOB", help="Replay every window that read a file that matches GLOB.")
+@click.option(
+    "--superseded",
+    "takes_out",
+    is_flag=True,
+    help="Take out the records of all versions of files that were replaced and read again beside them.",
+)
 @repeat_options
 @click.option("--json", "as_json", is_flag=True, help="Print the changes as one JSON object on stdout.")
 @click.pass_obj
@@ -88,6 +94,7 @@ def command(
     checkpoint: str,
     windows: list[range],
     pattern: str | None,
+    takes_out: bool,
     app: str | None,
     overrides: tuple[str, ...],
     as_json: bool,
@@ -99,12 +106,15 @@ def command(
     is refused while a run is active on the checkpoint. The input must be unchanged.
     SIGINT (Ctrl-C) or SIGTERM stops the replay, and nothing is replaced; a second one stops at once.
     """
-    if bool(windows) == (pattern is not None):
-        raise click.UsageError("give either --window, once or more, or --files")
+    if [bool(windows), pattern is not None, takes_out].count(True) != 1:
+        raise click.UsageError("give either --window, once or more, or --files, or --superseded")
     require_no_file_above(checkpoint)
     with journal_required(checkpoint):
         logical, checkpoint, storage = app_to_repeat(checkpoint, app, settings, overrides)
-        if pattern is None:
+        lost = superseded_in(checkpoint, storage) if takes_out else {}
+        if takes_out:
+            chosen = sorted(lost)
+        elif pattern is None:
             chosen = windows_of(windows, checkpoint, storage)
         else:
             chosen = list(matching_windows(checkpoint, pattern, storage))
@@ -116,9 +126,11 @@ def command(
     if chosen:
         options = RunOptions(checkpoint=checkpoint, **run)
         with stop_requested_by_signals(STOPPING) as stop:
-            replayed = on_driver_thread(lambda: replay_windows(logical, options, chosen, stop, notice=note))
+            replayed = on_driver_thread(lambda: replay_windows(logical, options, chosen, stop, notice=note, lost=lost))
         for window in replayed:
             note(describe(window))
+    elif takes_out:
+        note("no file was replaced and read again beside what was published of it")
     else:
         compared = unmatched(checkpoint, pattern or "", storage) or "one is planned that is to read it"
         note(f"no committed window has read such a file: {compared}")

@@ -51,6 +51,7 @@ def app_text(
         "steps:",
         f"  - files: [{scalar(location)}]",
         *([f"    {selection}"] if selection else []),
+        *_change_lines(to),
         *(f"  # {comment(line)}" for line in (*guess.evidence, *evidence)),
         *_read_lines(guess),
         *own,
@@ -59,6 +60,14 @@ def app_text(
         "  refused: {from: read.errors, to: rejects.input}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _change_lines(to: str) -> list[str]:
+    """What becomes of files that are replaced: tables with transactions can take their rows out."""
+    if target_of(to)[0] not in ("delta", "iceberg"):
+        return []
+    lines = "# a corrected file takes the place of its rows", "on_change: {replaced: supersede, truncated: supersede}"
+    return [f"    {line}" for line in lines]
 
 
 def _read_lines(guess: FormatGuess) -> Iterator[str]:
