@@ -175,7 +175,7 @@ UNKNOWN_SUM = 1 << 62
 """Booked in OperatorContext.accounting under a key whose sum is unknown, because a part of it was left out."""
 
 
-Cause = Literal["unreadable", "superseded", "deleted", "corrected"]
+Cause = Literal["unreadable", "superseded", "deleted", "corrected", "spared"]
 """Why a range was left out; see Skipped."""
 
 VersionKey = tuple[str, int, int, str]
@@ -192,7 +192,8 @@ class Skipped:
         end: One past the last byte of the range in the planned version.
         reason: Why it was left out, in words.
         cause: "unreadable" where the version cannot be read; "superseded" where the file has another version, "deleted"
-            where the file does not exist; "corrected" where its records were taken out of the output again.
+            where the file does not exist; "corrected" where its records were taken out of the output again; "spared",
+            which is never journaled, where a part of a window runs again that has none of it.
         size_bytes: Size of the version.
         mtime_ns: Its modification time, in nanoseconds since 1970; 0 where the store has no times.
         etag: The store's tag of it, or "".

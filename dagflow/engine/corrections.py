@@ -146,7 +146,7 @@ class Superseded:
         left_out = {each.url for result in results for each in result.skipped if each.cause != "corrected"}
         lineages = {
             block.url: _Lineage(version, {block.url})
-            for block in _parts(planned)
+            for block in source_ranges(planned)
             if (version := supersedes_of(block)) is not None and block.url not in left_out
         }
         lost: dict[int, dict[VersionKey, Skipped]] = defaultdict(dict)
@@ -172,7 +172,7 @@ class Superseded:
         lineages: dict[str, _Lineage] = {}
         lost: dict[int, dict[VersionKey, Skipped]] = defaultdict(dict)
         for window in self._windows(0):
-            parts = list(_parts(window.plan))
+            parts = list(source_ranges(window.plan))
             self._look_in(window, parts, lineages, lost, lambda part: False)
             for part in [] if window.plan.corrects else parts:
                 version = supersedes_of(part)
@@ -188,7 +188,7 @@ class Superseded:
         has_moved: Callable[[SourceRange], bool],
     ) -> None:
         for window in self._windows(before) if lineages else ():
-            self._look_in(window, list(_parts(window.plan)), lineages, lost, has_moved)
+            self._look_in(window, list(source_ranges(window.plan)), lineages, lost, has_moved)
             if all(each.is_done for each in lineages.values()):
                 return
 
@@ -206,9 +206,9 @@ class Superseded:
         for url, lineage in lineages.items():
             if lineage.is_done or not (found := lineage.found_in(parts, has_moved)):
                 continue
-            read = [each for each in found if (_version_key(each), each.start) not in left_out]
+            read = [each for each in found if (version_key_of(each), each.start) not in left_out]
             lost_here = lost[window.plan.window_id] if read else {}
-            lost_here.update((_version_key(each), _correction(each, url)) for each in read)
+            lost_here.update((version_key_of(each), _correction(each, url)) for each in read)
             # A version that was left out has taken the place of nothing.
             lineage.follow(found, has_replaced=bool(read) and window.plan.corrects)
 
@@ -241,7 +241,7 @@ def corrections_in(
         files: The files of the window.
         records: The records in each output before and after, of the windows that lose some.
     """
-    named = {block.url: block for block in _parts(planned) if supersedes_of(block) is not None}
+    named = {block.url: block for block in source_ranges(planned) if supersedes_of(block) is not None}
     urls = sorted(map(redacted, named))
     is_deletion = any(getattr(getattr(block, "continuation", block), "is_gone", False) for block in named.values())
     added = Counter[str]()
@@ -262,12 +262,12 @@ def corrections_in(
     ]
 
 
-def _parts(planned: WindowPlan) -> Iterator[SourceRange]:
+def source_ranges(planned: WindowPlan) -> Iterator[SourceRange]:
     for _, _, item in planned_tuples(planned):
         yield from filter(is_source_range, unbatched((item,)))
 
 
-def _version_key(part: SourceRange) -> VersionKey:
+def version_key_of(part: SourceRange) -> VersionKey:
     return part.url, part.version.size_bytes, part.version.mtime_ns, part.version.etag
 
 

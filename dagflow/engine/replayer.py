@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+from dagflow.api.sources import block_id_of
 from dagflow.api.transactions import TargetDecision
-from dagflow.engine.corrections import Lost, output_of
+from dagflow.engine.corrections import Lost, output_of, source_ranges, version_key_of
 from dagflow.engine.driver_watch import DriverWatch
 from dagflow.engine.left_out import as_left_out_before, gone_before_replay, recovered_by_replay
+from dagflow.engine.partial_replay import PartialReplay, partial_replay, works_record_by_record
 from dagflow.engine.publication import finish_replay
 from dagflow.engine.repeatable import why_not_again, why_not_alone
 from dagflow.engine.replay_scope import ReplayScope
@@ -36,6 +38,7 @@ from dagflow.journal.journal import now_ms
 from dagflow.journal.saved_state import ControlState
 from dagflow.journal.windows import ProducedFiles, WindowIntent, WindowPlan
 from dagflow.plan.physical import merger_name
+from dagflow.plan.placement import PlacedApp
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
 from dagflow.storage.pending import FileFacts, PendingFile
@@ -179,6 +182,7 @@ class Replayer(WindowLoop):
         self._lost, self._correction, self._beside = lost, correction, beside
         self._before = {window_id: self._published(window_id) for window_id in scope.all}
         self._left = deque(sorted(scope.again))
+        self._parts = self._partial(app) if lost and not scope.merged else {}
         self._reruns: dict[int, _Rerun] = {}
 
     def replay(self) -> list[ReplayedWindow]:
@@ -262,6 +266,17 @@ class Replayer(WindowLoop):
         shown = unfinished.intent if is_shown else intent
         return _Published(planned, unfinished.intent, shown.files, shown.produced, unfinished.intent.files)
 
+    def _partial(self, app: PlacedApp) -> dict[int, PartialReplay]:
+        """The parts of windows that run again where these lose versions, and the other files stay."""
+        parts: dict[int, PartialReplay] = {}
+        for window_id, lost in self._lost.items() if works_record_by_record(app.plan, app.operators) else ():
+            before = self._before[window_id]
+            blocks = [(block_id_of(each), version_key_of(each)) for each in source_ranges(before.planned)]
+            found = None if before.lost or before.planned.takes else partial_replay(blocks, before.intent, lost)
+            if found is not None:
+                parts[window_id] = found
+        return parts
+
     def _next_window(self) -> WindowPlan | None:
         if not self._left:
             return None
@@ -282,6 +297,8 @@ class Replayer(WindowLoop):
     def _submit(self, planned: WindowPlan) -> None:
         gone = gone_before_replay(self._before[planned.window_id].intent.skipped, self._storage)
         gone |= self._lost.get(planned.window_id, {})
+        if (part := self._parts.get(planned.window_id)) is not None:
+            gone |= part.spared
         self._in_flight.append(self._runner.submit(planned, gone))
 
     def _require_success(self, planned: WindowPlan, results: Sequence[TaskResult]) -> None:
@@ -298,10 +315,14 @@ class Replayer(WindowLoop):
         planned = flight.planned
         before = self._before[planned.window_id]
         files, produced = before.kept(self._is_kept(before.planned))
-        kept = frozenset(file.final_url for file in files)
+        part = self._parts.get(planned.window_id)
+        kept = frozenset(file.final_url for file in (files if part is None else part.files))
         # The columns of a target change without a word in the journal.
         counted = {operator: replace(each, changes=()) for operator, each in decisions.items()}
         did = intent_of(planned, self._plan, results, decisions=counted)
+        if part is not None:
+            self._reruns[planned.window_id] = _Rerun(before, part.intent(before.intent, did), kept)
+            return
         intent = replace(
             did,
             files=[*files, *did.files],

@@ -312,6 +312,8 @@ class ErrorPolicy:
         known = self._context.gone.get(version_key(block)) if self._context.gone else None
         if known is None:
             return False
+        if known.cause == "spared":
+            return True
         if known.cause == "corrected":
             self._context.skipped.append(skipped_by_correction(block, known.reason))
             return True

@@ -35,6 +35,8 @@ def writer(root: Path, kind: str, **properties: Any) -> Operator:
         return RecordWriter(path=str(root / "table"))
     if kind.endswith("-groups"):
         properties |= {"commit": GroupLimits(bytes=1 << 30)}
+    elif kind != "parquet":
+        properties |= {"commit": GroupLimits(every_millis=0)}
     if kind.startswith("iceberg"):
         return FaultyWriter(table="iceberg:shop.x", catalog=catalog(root), **properties)
     made = TableWriter if kind == "parquet" else FaultyWriter

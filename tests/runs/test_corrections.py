@@ -20,7 +20,7 @@ from dagflow.engine.window_replay import replay_windows, superseded_in
 from dagflow.errors import DagflowError, PlanError, ReplacedFilesGoneError
 from dagflow.execution.messages import WindowJob
 from dagflow.plan.logical import LogicalPlan
-from dagflow.report.manifest import tracked_files
+from dagflow.report.manifest import tracked_files, window_manifest
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.testing.faults import InjectedCrash
 from operators.aggregate.aggregate import Aggregate
@@ -263,15 +263,36 @@ def test_a_file_that_was_read_with_a_corrected_one_must_be_there(tmp_path: Path)
     write(tmp_path, "a", "a1")
     kept = write(tmp_path, "b", "b1")
     apps = {"block_size": 1 << 20, "batch_bytes": 1 << 20}
-    work(corrected_app(tmp_path, "delta", **apps))
+    work(corrected_app(tmp_path, "delta-groups", **apps))
     kept.rename(tmp_path / "b")
     write(tmp_path, "a", "A1")
     with pytest.raises(DagflowError, match="nothing was replaced"):
-        work(corrected_app(tmp_path, "delta", **apps))
-    assert lines_of(tmp_path, "delta") == ["a1", "b1"]
+        work(corrected_app(tmp_path, "delta-groups", **apps))
+    assert lines_of(tmp_path, "delta-groups") == ["a1", "b1"]
     (tmp_path / "b").rename(kept)
+    work(corrected_app(tmp_path, "delta-groups", **apps))
+    assert lines_of(tmp_path, "delta-groups") == ["A1", "b1"]
+
+
+def test_only_the_data_files_concerned_are_made_anew(tmp_path: Path) -> None:
+    """Those that have rows of the old version alone go; what others were made of need not be there any more."""
+    apps = {"block_size": 1 << 20, "blocks_threshold": 8}
+    for name in "abcd":
+        write(tmp_path, name, f"{name}1 {name}2 {name}3")
     work(corrected_app(tmp_path, "delta", **apps))
-    assert lines_of(tmp_path, "delta") == ["A1", "b1"]
+    before = set(DeltaTable(str(tmp_path / "table")).file_uris())
+    assert len(before) == 2
+    manifest = window_manifest(str(tmp_path / "journal"), 1, storage())
+    (with_a,) = (
+        each for each in manifest.outputs if any(part.url.endswith("/a") for part in manifest.sources_of(each))
+    )
+    beside = {Path(part.url).name for part in manifest.sources_of(with_a)}
+    for name in {*"bcd"} - beside:
+        (tmp_path / "in" / name).rename(tmp_path / name)
+    write(tmp_path, "a", "A1")
+    run(corrected_app(tmp_path, "delta", **apps), runtime=InlineRuntime)
+    assert lines_of(tmp_path, "delta") == sorted(["A1", *(f"{name}{n}" for name in "bcd" for n in (1, 2, 3))])
+    assert len(before & set(DeltaTable(str(tmp_path / "table")).file_uris())) == 1
 
 
 def test_the_journal_shows_which_version_a_table_holds(tmp_path: Path) -> None:
