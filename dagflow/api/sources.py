@@ -198,6 +198,17 @@ def block_ids(batch: RecordBatch, first: int, last: int) -> npt.NDArray[np.int64
     return None if UNKNOWN_BLOCK in ids else ids
 
 
+def record_block_ids(batch: RecordBatch) -> npt.NDArray[np.int64]:
+    """The id of the block of each record; UNKNOWN_BLOCK where an operator did not keep it."""
+    origin = batch.origin
+    if origin is None:
+        return np.full(len(batch), UNKNOWN_BLOCK, np.int64)
+    known: npt.NDArray[np.int64] | None = getattr(origin.blocks, "block_ids", None)
+    ids = np.array([block_id_of(each) for each in origin.blocks], np.int64) if known is None else known
+    codes = origin.block_indices(len(batch))
+    return np.where(codes == UNKNOWN, UNKNOWN_BLOCK, ids[codes])
+
+
 def _stretch_codes(origin: Origin, count: int, first: int, last: int) -> npt.NDArray[np.int32]:
     """The index of the block of each stretch of consecutive records; see block_ids()."""
     if (first, last) == (0, count) and origin.block_codes is not None and len(origin.selections) == 1:

@@ -1,8 +1,9 @@
-"""Which part of a window has to run again where it loses versions of files: that of the data files concerned."""
+"""Which part of windows has to run again where these lose versions of files: that of the data files concerned."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dagflow.api.context import Skipped, VersionKey
@@ -26,21 +27,39 @@ def works_record_by_record(plan: PhysicalPlan, operators: Mapping[str, Operator]
 
 
 @dataclass(frozen=True, slots=True)
+class ReadWindow:
+    """A window that has run: the blocks that it has read, by id with their versions, and what it did."""
+
+    blocks: Sequence[tuple[int, VersionKey]]
+    intent: WindowIntent
+
+
+@dataclass(frozen=True, slots=True)
 class PartialReplay:
-    """A window without some versions: which of its files stay, and what does not run again for the others.
+    """Windows without some versions: which files are made anew, and what does not run again for them.
 
     Attributes:
-        files: The files that stay.
-        produced: Where these come from.
-        spared: The versions that do not run again: none of the files that are made anew has records of them.
+        again: The windows that run again.
+        spared: By window, the versions that do not: none of the files that are made anew has records of them.
+        concerned: The locations of the files that go.
     """
 
-    files: list[PendingFile]
-    produced: list[ProducedFiles]
-    spared: dict[VersionKey, Skipped]
+    again: frozenset[int]
+    spared: Mapping[int, Mapping[VersionKey, Skipped]]
+    concerned: frozenset[str]
+
+    def kept(self, intent: WindowIntent) -> tuple[list[PendingFile], list[ProducedFiles]]:
+        """The files of a window that stay, and where they come from."""
+        files, produced = iter(intent.files), []
+        for each in intent.produced:
+            sources = decode_sources(each.sources, each.files)
+            own = [found for file, found in zip(files, sources, strict=False) if file.final_url not in self.concerned]
+            if own:
+                produced.append(replace(each, files=len(own), sources=encode_sources(own)))
+        return [file for file in intent.files if file.final_url not in self.concerned], produced
 
     def intent(self, before: WindowIntent, did: WindowIntent) -> WindowIntent:
-        """The new intent of the window, from what it did before and what a part of it did now.
+        """The new intent of a window, from what it did before and what a part of it did now.
 
         What it has counted stays, since the part that is lost is not known by itself.
         """
@@ -54,10 +73,11 @@ class PartialReplay:
             name: {key: value for key, value in booked.items() if key not in keys}
             for name, booked in before.accounting.items()
         }
+        files, produced = self.kept(before)
         return replace(
             before,
-            files=[*self.files, *did.files],
-            produced=[*self.produced, *did.produced],
+            files=[*files, *did.files],
+            produced=[*produced, *did.produced],
             skipped=[*before.skipped, *corrected],
             recovered=[],
             accounting={name: booked for name, booked in accounting.items() if booked},
@@ -65,40 +85,46 @@ class PartialReplay:
 
 
 def partial_replay(
-    blocks: Sequence[tuple[int, VersionKey]], intent: WindowIntent, lost: Mapping[VersionKey, Skipped]
+    windows: Mapping[int, ReadWindow],
+    lost: Mapping[int, Mapping[VersionKey, Skipped]],
+    members: Collection[int],
+    waiting: Collection[int],
 ) -> PartialReplay | None:
-    """What stays of a window that loses versions; None where all of it has to run again.
+    """What has to run again where windows lose versions; None where all of them have to.
 
     Args:
-        blocks: The blocks that it has read: their ids, and their versions.
+        windows: All windows that have made, held back or merged files with rows of these.
+        members: Those that may run again; the others have only merged files.
+        waiting: Those whose rows wait to be merged, and which run again as a whole.
     """
-    sources = list(_sources_of(intent))
-    if intent.held or intent.refused or not all(file.target for file in intent.files) or None in sources:
-        return None
-    versions = dict(blocks)
-    by_file = [{versions[each] for each in found.ids() if each in versions} for found in sources if found is not None]
-    again, concerned = set(lost), set[int]()
-    # A version in a file that is made anew runs again, and so all of its records: all files with some are made anew.
-    while more := {at for at, own in enumerate(by_file) if own & again} - concerned:
-        concerned |= more
-        again |= {version for at in more for version in by_file[at]}
-    spared = {version: Skipped(version[0], 0, 0, "", "spared") for version in set(versions.values()) - again}
-    if not spared:
-        return None
-    files = [file for at, file in enumerate(intent.files) if at not in concerned]
-    return PartialReplay(files, list(_kept(intent, sources, concerned)), spared)
+    files: dict[str, set[tuple[int, VersionKey]]] = {}
+    part_of = {block: (at, version) for at, window in windows.items() for block, version in window.blocks}
+    for window in windows.values():
+        sources = list(_sources_of(window.intent))
+        if window.intent.refused or None in sources or not all(file.target for file in window.intent.files):
+            return None
+        for file, found in zip(window.intent.files, sources, strict=True):
+            ids = found.ids() if found is not None else []
+            if any(block not in part_of for block in ids):
+                return None
+            files[file.final_url] = {part_of[block] for block in ids}
+    again = {(at, version) for at, own in lost.items() for version in own}
+    concerned: set[str] = set()
+    size = 0
+    # All records of a version that runs again come anew, so that all files with some of them are made anew.
+    while size < (size := len(again) + len(concerned)):
+        concerned |= {url for url, own in files.items() if own & again}
+        again |= {part for url in concerned for part in files[url]}
+        whole = {at for at in waiting if any(part[0] == at for part in again)}
+        again |= {part for part in part_of.values() if part[0] in whole}
+    spared: dict[int, dict[VersionKey, Skipped]] = defaultdict(dict)
+    for at, version in set(part_of.values()) - again:
+        spared[at][version] = Skipped(version[0], 0, 0, "", "spared")
+    chosen = frozenset(at for at, _ in again)
+    return PartialReplay(chosen, spared, frozenset(concerned)) if spared and chosen <= set(members) else None
 
 
 def _sources_of(intent: WindowIntent) -> Iterator[FileSources | None]:
     for each in intent.produced:
         yield from decode_sources(each.sources, each.files)
     yield from [None] * (len(intent.files) - sum(each.files for each in intent.produced))
-
-
-def _kept(intent: WindowIntent, sources: Sequence[FileSources | None], concerned: set[int]) -> Iterator[ProducedFiles]:
-    at = 0
-    for each in intent.produced:
-        own = [sources[position] for position in range(at, at + each.files) if position not in concerned]
-        at += each.files
-        if own:
-            yield replace(each, files=len(own), sources=encode_sources(own))

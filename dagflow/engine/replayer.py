@@ -13,7 +13,7 @@ from dagflow.api.transactions import TargetDecision
 from dagflow.engine.corrections import Lost, output_of, source_ranges, version_key_of
 from dagflow.engine.driver_watch import DriverWatch
 from dagflow.engine.left_out import as_left_out_before, gone_before_replay, recovered_by_replay
-from dagflow.engine.partial_replay import PartialReplay, partial_replay, works_record_by_record
+from dagflow.engine.partial_replay import PartialReplay, ReadWindow, partial_replay, works_record_by_record
 from dagflow.engine.publication import finish_replay
 from dagflow.engine.repeatable import why_not_again, why_not_alone
 from dagflow.engine.replay_scope import ReplayScope
@@ -181,8 +181,16 @@ class Replayer(WindowLoop):
         self._scope = scope
         self._lost, self._correction, self._beside = lost, correction, beside
         self._before = {window_id: self._published(window_id) for window_id in scope.all}
-        self._left = deque(sorted(scope.again))
-        self._parts = self._partial(app) if lost and not scope.merged else {}
+        self._part = self._partial(app) if lost else None
+        if self._part is not None:
+            concerned = self._part.concerned
+            merged = {
+                at: names
+                for at, names in scope.merged.items()
+                if any(file.final_url in concerned for file in self._before[at].files)
+            }
+            self._scope = ReplayScope(self._part.again, merged)
+        self._left = deque(sorted(self._scope.again))
         self._reruns: dict[int, _Rerun] = {}
 
     def replay(self) -> list[ReplayedWindow]:
@@ -266,16 +274,19 @@ class Replayer(WindowLoop):
         shown = unfinished.intent if is_shown else intent
         return _Published(planned, unfinished.intent, shown.files, shown.produced, unfinished.intent.files)
 
-    def _partial(self, app: PlacedApp) -> dict[int, PartialReplay]:
-        """The parts of windows that run again where these lose versions, and the other files stay."""
-        parts: dict[int, PartialReplay] = {}
-        for window_id, lost in self._lost.items() if works_record_by_record(app.plan, app.operators) else ():
-            before = self._before[window_id]
-            blocks = [(block_id_of(each), version_key_of(each)) for each in source_ranges(before.planned)]
-            found = None if before.lost or before.planned.takes else partial_replay(blocks, before.intent, lost)
-            if found is not None:
-                parts[window_id] = found
-        return parts
+    def _partial(self, app: PlacedApp) -> PartialReplay | None:
+        """The part of the windows that runs again where these lose versions; None for all of them."""
+        windows = {
+            at: ReadWindow(
+                [(block_id_of(part), version_key_of(part)) for part in source_ranges(each.planned)], each.intent
+            )
+            for at, each in self._before.items()
+        }
+        is_plain = not any(each.lost or each.planned.retries for each in self._before.values())
+        if not (is_plain and works_record_by_record(app.plan, app.operators)):
+            return None
+        held = {each.window_id for waiting in self._journal.state.held.waiting.values() for each in waiting}
+        return partial_replay(windows, self._lost, self._scope.again, held & set(windows))
 
     def _next_window(self) -> WindowPlan | None:
         if not self._left:
@@ -297,8 +308,8 @@ class Replayer(WindowLoop):
     def _submit(self, planned: WindowPlan) -> None:
         gone = gone_before_replay(self._before[planned.window_id].intent.skipped, self._storage)
         gone |= self._lost.get(planned.window_id, {})
-        if (part := self._parts.get(planned.window_id)) is not None:
-            gone |= part.spared
+        if self._part is not None:
+            gone |= self._part.spared.get(planned.window_id, {})
         self._in_flight.append(self._runner.submit(planned, gone))
 
     def _require_success(self, planned: WindowPlan, results: Sequence[TaskResult]) -> None:
@@ -314,14 +325,13 @@ class Replayer(WindowLoop):
         """Keep what the window did: all windows are committed together."""
         planned = flight.planned
         before = self._before[planned.window_id]
-        files, produced = before.kept(self._is_kept(before.planned))
-        part = self._parts.get(planned.window_id)
-        kept = frozenset(file.final_url for file in (files if part is None else part.files))
+        files, produced = self._kept(before)
+        kept = frozenset(file.final_url for file in files)
         # The columns of a target change without a word in the journal.
         counted = {operator: replace(each, changes=()) for operator, each in decisions.items()}
         did = intent_of(planned, self._plan, results, decisions=counted)
-        if part is not None:
-            self._reruns[planned.window_id] = _Rerun(before, part.intent(before.intent, did), kept)
+        if self._part is not None:
+            self._reruns[planned.window_id] = _Rerun(before, self._part.intent(before.intent, did), kept)
             return
         intent = replace(
             did,
@@ -334,9 +344,13 @@ class Replayer(WindowLoop):
 
     def _merged(self, window: _Published) -> _Rerun:
         """A window that does not run again, and loses the files of groups that do."""
-        files, produced = window.kept(self._is_kept(window.planned))
+        files, produced = self._kept(window)
         intent = replace(window.intent, files=files, produced=produced, recovered=[], started_ms=0, finished_ms=0)
         return _Rerun(window, intent, frozenset(file.final_url for file in files))
+
+    def _kept(self, window: _Published) -> tuple[list[PendingFile], list[ProducedFiles]]:
+        """The files of a window that stay, and where they come from."""
+        return window.kept(self._is_kept(window.planned)) if self._part is None else self._part.kept(window.intent)
 
     def _is_kept(self, planned: WindowPlan) -> Callable[[ProducedFiles], bool]:
         """Which files stay: those of a group that is not replayed, and the window's own where only groups are."""

@@ -210,7 +210,12 @@ def manifest_of(window: Window) -> WindowManifest:
     origins += [("", 0)] * (len(intent.files) - len(origins))
     sources = [each for made in intent.produced for each in decode_sources(made.sources, made.files)]
     sources += [None] * (len(intent.files) - len(sources))
-    inputs, made_from = attributed(inputs_of(plan), sources)
+    blocks = list(inputs_of(plan))
+    if plan.takes:
+        # Rows that other windows have held back are of blocks of these.
+        own = {block_id for block_id, _ in blocks}
+        sources = [each if each is None or own.issuperset(each.ids()) else None for each in sources]
+    inputs, made_from = attributed(blocks, sources)
     outputs = tuple(
         PublishedFile(redacted(file.final_url), file.size_bytes, file.records, file.crc32, *origin, positions)
         for file, origin, positions in zip(intent.files, origins, made_from, strict=True)

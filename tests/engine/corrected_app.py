@@ -29,10 +29,11 @@ def splitter(root: Path, **properties: Any) -> FileSplitterInput:
     return FileSplitterInput(files=[str(root / "in")], **given)
 
 
-def writer(root: Path, kind: str, **properties: Any) -> Operator:
+def writer(root: Path, kind: str, file_bytes: int) -> Operator:
     """What takes the lines."""
     if kind == "files":
         return RecordWriter(path=str(root / "table"))
+    properties: dict[str, Any] = {"target_file_bytes": file_bytes}
     if kind.endswith("-groups"):
         properties |= {"commit": GroupLimits(bytes=1 << 30)}
     elif kind != "parquet":
@@ -43,12 +44,12 @@ def writer(root: Path, kind: str, **properties: Any) -> Operator:
     return made(table=f"{kind.removesuffix('-groups')}:{root / 'table'}", **properties)
 
 
-def corrected_app(root: Path, kind: str, **properties: Any) -> LogicalPlan:
-    """Lines of files in a table."""
+def corrected_app(root: Path, kind: str, file_bytes: int = 128 << 20, **properties: Any) -> LogicalPlan:
+    """Lines of files in a table; data files of a length."""
     nodes: dict[str, Any] = {
         "splitter": splitter(root, **properties),
         "reader": (BlockReader(format="lines", max_readers=2), 2),
-        "table": (writer(root, kind), "parallel"),
+        "table": (writer(root, kind, file_bytes), "parallel"),
     }
     return grouped(dag(root, nodes, EDGES))
 

@@ -275,7 +275,7 @@ def test_a_file_that_was_read_with_a_corrected_one_must_be_there(tmp_path: Path)
 
 
 def test_only_the_data_files_concerned_are_made_anew(tmp_path: Path) -> None:
-    """Those that have rows of the old version alone go; what others were made of need not be there any more."""
+    """A file of the input is not needed where its rows are in other data files than the old version."""
     apps = {"block_size": 1 << 20, "blocks_threshold": 8}
     for name in "abcd":
         write(tmp_path, name, f"{name}1 {name}2 {name}3")
@@ -293,6 +293,24 @@ def test_only_the_data_files_concerned_are_made_anew(tmp_path: Path) -> None:
     run(corrected_app(tmp_path, "delta", **apps), runtime=InlineRuntime)
     assert lines_of(tmp_path, "delta") == sorted(["A1", *(f"{name}{n}" for name in "bcd" for n in (1, 2, 3))])
     assert len(before & set(DeltaTable(str(tmp_path / "table")).file_uris())) == 1
+
+
+def test_of_a_group_only_the_data_files_concerned_are_made_anew(tmp_path: Path) -> None:
+    """Windows that have no rows in them do not run again; later corrections find what is left of the group."""
+    apps = {"block_size": 1 << 20, "blocks_threshold": 1}
+    for name in "abcd":
+        write(tmp_path, name, f"{name}1 {name}2 {name}3")
+    work(corrected_app(tmp_path, "delta-groups", file_bytes=1, **apps))
+    files = set(DeltaTable(str(tmp_path / "table")).file_uris())
+    assert len(files) > 2
+    for name in "cd":
+        (tmp_path / "in" / name).rename(tmp_path / name)
+    for lines in ("A1 A2", "A3", "A4 A5 A6"):
+        write(tmp_path, "a", lines)
+        work(corrected_app(tmp_path, "delta-groups", file_bytes=1, **apps))
+        there = [f"{name}{number}" for name in "bcd" for number in (1, 2, 3)]
+        assert lines_of(tmp_path, "delta-groups") == sorted([*lines.split(), *there])
+    assert files & set(DeltaTable(str(tmp_path / "table")).file_uris())
 
 
 def test_the_journal_shows_which_version_a_table_holds(tmp_path: Path) -> None:

@@ -6,10 +6,12 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dagflow.api.records import UNKNOWN, RecordBatch
+from dagflow.api.records import UNKNOWN, Origin, RecordBatch
+from dagflow.api.sources import UNKNOWN_BLOCK, record_block_ids
 from dagflow.storage.location import redacted
 from operators.rescued_values import RESCUED, rescued_text
 from operators.sink.columns.fitted_columns import plain_value
@@ -62,7 +64,11 @@ def with_rescued(rows: pa.RecordBatch, rescued: Rescued, files: pa.Array, offset
     return rows.append_column(RESCUED, column)
 
 
-ORIGINS = pa.field("\0file", pa.dictionary(pa.int32(), pa.string())), pa.field("\0offset", pa.int64())
+ORIGINS = (
+    pa.field("\0file", pa.dictionary(pa.int32(), pa.string())),
+    pa.field("\0offset", pa.int64()),
+    pa.field("\0block", pa.int64()),
+)
 """Columns of rows that wait; no table has columns of such names."""
 
 
@@ -91,12 +97,28 @@ def place_of(batch: RecordBatch, row: int) -> str:
 def with_origins(batch: RecordBatch) -> pa.RecordBatch:
     """Rows that are going to wait, with columns of their origins."""
     rows = batch.to_arrow()
-    columns = [*rows.columns, files_of(batch), offsets_of(batch)]
+    columns = [*rows.columns, files_of(batch), offsets_of(batch), pa.array(record_block_ids(batch))]
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema([*rows.schema, *ORIGINS]))
+
+
+class WaitingBlocks(tuple[int, ...]):
+    """The blocks of rows that have waited, of which only the ids are known."""
+
+    block_ids: npt.NDArray[np.int64]
+
+
+def origin_of_waiting(rows: pa.RecordBatch) -> Origin | None:
+    """The blocks of rows that have waited; None where that of a row is not known."""
+    ids, codes = np.unique(rows.column(ORIGINS[2].name).to_numpy(zero_copy_only=False), return_inverse=True)
+    if not len(ids) or ids[0] == UNKNOWN_BLOCK:
+        return None
+    blocks = WaitingBlocks(ids.tolist())
+    blocks.block_ids = ids
+    return Origin(blocks, block_codes=codes.astype(np.int32))
 
 
 def parted_from_origins(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array, pa.Array]:
     """Rows that have waited without the columns of their origins, and these: files and offsets."""
     origins = [field.name for field in ORIGINS]
-    files, offsets = map(rows.column, origins)
+    files, offsets, _ = map(rows.column, origins)
     return rows.drop_columns(origins), files, offsets

@@ -21,7 +21,7 @@ from dagflow.api.records import RecordBatch
 from dagflow.metrics.names import RESCUED_VALUES
 from dagflow.storage.pending import HeldFile
 from operators.sink.columns.nested_types import with_columns
-from operators.sink.columns.rescued_rows import parted_from_origins, with_rescued
+from operators.sink.columns.rescued_rows import origin_of_waiting, parted_from_origins, with_rescued
 from operators.sink.columns.table_columns import TableColumns, names_in_order, schema_text
 from operators.sink.tables.base import Table
 from operators.sink.tables.fragments import PartitionValues, Place, pieces_of, read_piece, united
@@ -221,14 +221,16 @@ class TableMerger(Operator):
         files.begin_window(self._window_id)
         places = ((url, place) for url, places in job.pieces for place in places)
         pieces = (rows for url, place in places for rows in read_piece(self._context.storage, url, place))
-        batches = (self._fitted(rows, columns, job.columns) for rows in pieces)
         if job.keys:
-            held = list(batches)
+            held = [self._fitted(rows, columns, job.columns) for rows in pieces]
             schema = united([schema_text(rows.schema) for rows in held])
-            rows = pa.Table.from_batches([with_columns(rows, schema) for rows in held], schema)
-            batches = iter(newest_of(rows, job.keys).combine_chunks().to_batches())
-        for rows in batches:
-            files.write(RecordBatch(rows))
+            united_rows = pa.Table.from_batches([with_columns(rows, schema) for rows in held], schema)
+            for newest in newest_of(united_rows, job.keys).combine_chunks().to_batches():
+                files.write(RecordBatch(newest))
+        else:
+            for rows in pieces:
+                fitted = self._fitted(rows, columns, job.columns)
+                files.write(RecordBatch(fitted, origin=origin_of_waiting(rows)))
         files.end_window()
 
     def _fitted(self, rows: pa.RecordBatch, columns: TableColumns, names: Sequence[str]) -> pa.RecordBatch:
