@@ -270,6 +270,9 @@ class FileSplitterInput(BlockSplitter, InputOperator):
         has_scanned, was_done = self._has_scanned, self._is_first_scan_done
         while self._cutter.cut():
             files = source.peek()
+            if files is None and self._may_scan_again():
+                source = self._source = SingleScan(self._detector.all_changes())
+                files = source.peek()
             if files is None:
                 self._is_first_scan_done = self._is_first_scan_done or has_scanned
                 break
@@ -282,6 +285,13 @@ class FileSplitterInput(BlockSplitter, InputOperator):
         self._has_news = self._has_noted
         if self._is_following and self.existing == "ignore":
             self._has_news = self._is_first_scan_done and (self._has_noted or not was_done)
+
+    def _may_scan_again(self) -> bool:
+        """Whether the scan of a run to completion has left files that can be decided now.
+
+        What a rotated log is may show only when the windows have read what it was before.
+        """
+        return not self._is_following and self._detector.awaits_reports and not self._taken.pending.has_in_flight
 
     def unemitted_bytes(self) -> int:
         """Bytes of the rest of the file that is being cut, and of the files that a scan has found by now."""

@@ -152,6 +152,27 @@ def test_each_record_is_published_once_and_nothing_is_said_to_be_missing(tmp_pat
         assert (final.left_out.ranges, final.waiting_bytes) == (0, 0), f"seed {seed}: {final.left_out}"
 
 
+def test_a_copied_log_is_read_by_the_run_that_finds_out_what_it_is(tmp_path: Path) -> None:
+    """Which is known when all windows of the log are committed: no later run must find it under the same name."""
+    history = LogHistory(tmp_path, random.Random(0))
+    history.splitter |= {"batch": "16MiB", "block": 8, "files": 1, "spread": ", blocks_threshold: 1"}
+    history.use("wait")
+    (tmp_path / "in" / "web.log").unlink()
+    log = tmp_path / "in" / "app.log"
+    log.write_bytes(b"one line of a log\nanother line of a log")
+
+    def die(window: WindowJob) -> None:
+        raise DagflowError("the machine is gone")
+
+    history.run_with(die)
+    append(log, b"\n")
+    copy_and_truncate(log)
+    history.run_with(die)
+    assert history.run_to_the_end().left_out.ranges == 0
+    lines = [line for path in (tmp_path / "out").glob("*") for line in path.read_bytes().splitlines()]
+    assert {b"one line of a log", b"another line of a log"} <= {*lines}
+
+
 def test_a_file_that_was_empty_is_not_listed(tmp_path: Path) -> None:
     """None of its bytes is missing, also if it is gone before it was to be read."""
     history = LogHistory(tmp_path, random.Random(0))

@@ -111,6 +111,11 @@ class ChangeDetector:
         self._incomplete = 0
         self.has_more = False
 
+    @property
+    def awaits_reports(self) -> bool:
+        """Whether the newest scan has left files that can be decided when all windows are committed."""
+        return self._renames.awaits_reports
+
     def changes(self) -> Generator[ListedFiles]:
         """Scan once for files to be read, and for versions to be noted.
 

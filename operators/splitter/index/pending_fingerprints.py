@@ -167,6 +167,12 @@ class PendingFingerprints:
             late, pending = pa.concat_tables([self._unfinished, self._late]), list(self._pending)
         return _are_pending(paths, pending, late)
 
+    @property
+    def has_in_flight(self) -> bool:
+        """Whether windows with files are not committed, or a file is not completely emitted."""
+        with self._lock:
+            return bool(self._single or self._pending or self._unfinished.num_rows)
+
     def in_flight(self) -> InFlightFiles:
         """The files of windows that are not committed; the index has all reports of other files."""
         with self._lock:

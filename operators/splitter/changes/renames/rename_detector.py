@@ -37,6 +37,7 @@ class RenameDetector:
         left: The files that are left for later scans.
         known: The inodes of versions that were taken, or that this scan emits or notes.
         held: The files that are held.
+        awaits_reports: Whether the scan has left files that can be decided when windows in flight are committed.
     """
 
     def __init__(
@@ -50,12 +51,14 @@ class RenameDetector:
         self.known = KnownIdentities(index)
         self._known_names: dict[bytes, bool] = {}
         self.held: list[FoundFile] = []
+        self.awaits_reports = False
 
     def begin_scan(self) -> None:
         """Begin a scan; the index has all files that earlier ones emitted."""
         self.known.begin_scan()
         self._known_names.clear()
         self.held.clear()
+        self.awaits_reports = False
         self.left.begin_scan()
 
     def hold_known(self, files: ListedFiles, view: IndexView) -> ListedFiles:
@@ -98,18 +101,26 @@ class RenameDetector:
         # If several files begin with a version, for example one that is only a header, the oldest is the version's
         # file.
         steady.sort(key=lambda file: file.stat.mtime_ns)
-        decisions = {id(file): decision for file in steady if (decision := _decision(known.versions_of(file), known))}
+        decisions = self._decisions(steady, known.versions_of, known)
         self._leave_copies([file for file in steady if id(file) not in decisions], known, decisions)
         strangers = [file for file in steady if id(file) not in decisions and farther_paths(file.path)]
         if strangers:
             self._look_farther(strangers, known)
-            for file in strangers:
-                if decision := _decision(known.named_before(file), known):
-                    decisions[id(file)] = decision
+            decisions |= self._decisions(strangers, known.named_before, known)
             self._leave_copies([file for file in strangers if id(file) not in decisions], known, decisions)
         # Whether a file was replaced, or moved, is known when all others have been examined.
         is_steady = set(map(id, steady))
         return [self._decide(file, decisions.get(id(file)), known, is_there=id(file) in is_steady) for file in files]
+
+    def _decisions(
+        self,
+        files: Sequence[FoundFile],
+        versions_of: Callable[[FoundFile], Iterable[Pair]],
+        known: KnownVersions,
+    ) -> dict[int, FileDecision]:
+        decisions = {id(file): decision for file in files if (decision := _decision(versions_of(file), known))}
+        self.awaits_reports |= any(decision.answer is Continuing.LATER for decision in decisions.values())
+        return decisions
 
     def _leave_copies(
         self, files: Sequence[FoundFile], known: KnownVersions, decisions: dict[int, FileDecision]
