@@ -132,7 +132,7 @@ class TableWriter(RecordRefusing, TransactionalSink):
         Field(
             description="when readers see records: the windows of a group are one transaction; by default each minute "
             "or 512 MiB while following, and otherwise the run or 2 GiB, with upsert_by 64 MiB; {every_millis: 0} for "
-            "each window"
+            "each window, as in databases by default"
         ),
     ] = None
 
@@ -337,7 +337,7 @@ class TableWriter(RecordRefusing, TransactionalSink):
 
     @property
     def _limits(self) -> GroupLimits:
-        return self.commit or GroupLimits()
+        return self.commit or GroupLimits(every_millis=None if self._table.has_groups else 0)
 
     def merging(self) -> MergeOperators | None:
         """None for files that their names make visible."""

@@ -43,6 +43,7 @@ class DatabaseTable(Table):
     package: ClassVar[str]
     extra: ClassVar[str]
     takes_upserts: ClassVar[bool] = True
+    has_groups: ClassVar[bool] = False
     has_parts: ClassVar[bool] = False
     lacks_nan: ClassVar[bool] = False
     lacks_nul: ClassVar[bool] = False

@@ -79,11 +79,11 @@ def test_columns_that_are_left_to_the_database(tmp_path: Path) -> None:
         TestSqliteTables().target(tmp_path).shape()
 
 
-@pytest.mark.parametrize("in_groups", [pytest.param(False, marks=pytest.mark.nightly), True])
+@pytest.mark.parametrize("in_groups", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_a_row_that_breaks_a_rule_of_the_database(tmp_path: Path, in_groups: bool) -> None:
     """The run ends with what the database says; repair takes the window back, and another table gets its rows."""
     TestSqliteTables().execute(tmp_path, "CREATE TABLE {} (n INTEGER CHECK (n < 10))")
-    limits = {} if in_groups else {"commit": {"every_millis": 0}}
+    limits = {"commit": {"bytes": 1 << 20}} if in_groups else {}
     logical = app(tmp_path, [columns(n=[1, 20])], table=TestSqliteTables().given(tmp_path), **limits)
     with pytest.raises(
         DagflowError, match=r"CHECK constraint failed(.|\n)*dagflow repair .*/journal --window (1|2)"
