@@ -369,7 +369,7 @@ class OperatorContext:
         outputs: Opens files to be published; None in control operators that run when a window is planned.
         control: The services of the driver; None in partitioned operators.
         prescan: The state of the operator's pre-scan when the window was planned; None for nothing.
-        is_reprocessed: Whether the output of the window replaces what it has published before.
+        is_reprocessed: Whether the window has run before, so that its input must be what it was.
         may_hold: Whether files may be held back for a later window; see TransactionalSink.
         gone: Versions of files to leave out whole: an earlier attempt at the window found them gone when it had read a
             part of them, or the replayed window has left them out as gone.

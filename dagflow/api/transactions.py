@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dagflow.api.control import Grouper
 from dagflow.api.operator import Capability, Operator
@@ -252,8 +252,13 @@ class Target(FileTarget):
         """Why a record cannot be added after those of later input, as retried ones are; "" where it can."""
         return ""
 
+    @property
+    def keys(self) -> Sequence[str]:
+        """The columns by which a new row replaces an earlier one; none where rows are added beside the others."""
+        return ()
+
     def rows(self) -> pa.Table | None:
-        """Called by tests of an app: all records that the target shows now, in any order.
+        """Called to compare: all records that the target shows now, in any order.
 
         Returns:
             The records; None if this target cannot return them.
@@ -309,6 +314,10 @@ class TransactionalSink(Capability):
             DagflowError: The target cannot be used.
         """
 
+    def row_origin(self) -> RowOrigin | None:
+        """How the rows of the target can say where they are from; None where they cannot."""
+        return None
+
     def merging(self) -> MergeOperators | None:
         """Called when the app is planned: new operators that merge the held files of windows.
 
@@ -316,6 +325,23 @@ class TransactionalSink(Capability):
         have held back.
         """
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class RowOrigin:
+    """How rows say where they are from.
+
+    Attributes:
+        properties: The properties of the operator with which they do, as values in YAML by name.
+        file: The column of the file of their record.
+        offset: The column of the record's first byte in the file.
+        window: The column of the window that has added them, which need not be there.
+    """
+
+    properties: Mapping[str, Any]
+    file: str
+    offset: str
+    window: str
 
 
 @dataclass(frozen=True, slots=True)

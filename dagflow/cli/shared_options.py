@@ -75,6 +75,7 @@ class RunRequest:
     as_json: bool = False
     quiet: bool = False
     strict: bool = False
+    is_diff: bool = False
     metrics: tuple[str, int] | None = None
     log_format: LogFormat = "text"
     ui_port: int | None = None

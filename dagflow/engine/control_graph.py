@@ -38,11 +38,13 @@ class Emission:
         plan: The plan of the window as far as the control operators decide it.
         tuples: Tuples for partitioned operators, by input port.
         late: Tuples for control operators that run when the window's results are in, in order, by input port.
+        is_complete: Whether the tuples have been pre-scanned, as those of a window that runs again.
     """
 
     plan: WindowPlan
     tuples: Mapping[PortRef, list[Any]] = field(default_factory=dict)
     late: Sequence[tuple[PortRef, list[Any]]] = ()
+    is_complete: bool = False
 
 
 ControlResult = tuple[Mapping[str, SavedState], Sequence[PendingFile], Counters]

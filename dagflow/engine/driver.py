@@ -49,7 +49,7 @@ class Driver(WindowLoop):
         self._statistics = RunStatistics(app.plan, app.operators)
         self._signals = signals
         # So that the byte accounting of a run that completes adds up.
-        self._reads_all = self._options.rejects is None and self._options.record_limit is None
+        self._reads_all = self._options.reads_new_input and self._options.record_limit is None
         self._scan_requests = ScanRequests(parts.store)
         is_first = not parts.journal.state.last_planned
         self._input = InputCount(app.operators.values(), app.storage, is_first=is_first)

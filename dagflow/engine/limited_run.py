@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dagflow.api.control import ControlOperator
 from dagflow.api.refused_records import REJECTS
-from dagflow.api.transactions import file_targets_of
+from dagflow.api.transactions import TransactionalSink, file_targets_of
 from dagflow.engine.preparation import LocationCollector, prepare_operator
 from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import DagflowError, StorageError
@@ -62,8 +62,10 @@ def limited_run(app: LogicalPlan, options: RunOptions, records: int | None) -> I
         hint="give it a location there with --set OPERATOR.PROPERTY=VALUE, or define properties_below() of "
         "dagflow.api.operator.Operator in its class",
     )
-    plan = _below(app, bounds.directory)
-    _require_inside(plan, bounds)
+    plan = relocated_app(app, bounds)
+    for operator in plan.instances.values():
+        if isinstance(operator, ControlOperator):
+            operator.begin_preview(None)
     checkpoint, record_limit = directory / _CHECKPOINT, RecordLimit(records, _record_sources(plan))
     try:
         # In one process: the tasks count together.
@@ -84,23 +86,32 @@ def _record_sources(app: LogicalPlan) -> list[PortRef]:
     ]
 
 
-def _below(app: LogicalPlan, directory: str) -> LogicalPlan:
+def relocated_app(app: LogicalPlan, bounds: OutputBounds, *, with_origins: bool = False) -> LogicalPlan:
+    """The app that publishes below a directory, and removes no source files.
+
+    Args:
+        with_origins: Whether the rows of tables say where they are from, as far as they can.
+
+    Raises:
+        DagflowError: An operator would publish elsewhere.
+    """
     if app.spec is None:
         raise DagflowError("only an app that is written as YAML, or as App, can be tried out")
     removers = {
         name for name, each in app.instances.items() if isinstance(each, ControlOperator) and each.removes_input
     }
+    nodes = {**app.operators, **app.composites}
     operators: dict[str, OperatorSpec] = {}
     for name, spec in app.spec.operators.items():
-        operator = app.operators[name].operator
+        operator = nodes[name].operator
         if name not in removers:
-            moved = operator.properties_below(directory)
+            moved = dict(operator.properties_below(bounds.directory))
+            if with_origins and isinstance(operator, TransactionalSink) and (origin := operator.row_origin()):
+                moved |= origin.properties
             operators[name] = replace(spec, properties={**spec.properties, **moved})
     streams, attributes = _streams_without(removers, app.spec), app.spec.attributes.without_signals()
     plan = logical_plan(replace(app.spec, operators=operators, streams=streams, attributes=attributes))
-    for node in plan.operators.values():
-        if isinstance(node.operator, ControlOperator):
-            node.operator.begin_preview(None)
+    _require_inside(plan, bounds)
     return plan
 
 

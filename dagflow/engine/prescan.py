@@ -39,7 +39,7 @@ class PreScans:
     def complete(self, emission: Emission) -> Emission:
         """The emission with every tuple resolved by its operator, after the pre-scans that the operator asks for."""
         # The members of a batch need no pre-scan.
-        return self._resolved(emission, self._marks(emission, lambda prescan, item: True))
+        return self._resolved(emission, self._marks(emission, lambda prescan, item: not emission.is_complete))
 
     def complete_again(self, emissions: Sequence[Emission]) -> list[Emission]:
         """The emissions of windows that are planned again, completed once more.

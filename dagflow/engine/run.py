@@ -20,6 +20,7 @@ from dagflow.engine.operator_state import directory_of_state
 from dagflow.engine.preparation import dataset_locations
 from dagflow.engine.reject_retry import RejectRetry
 from dagflow.engine.repeatable import change_notices, require_repeatable
+from dagflow.engine.repeated_windows import RepeatedWindows
 from dagflow.engine.run_setup import (
     Assembly,
     Observer,
@@ -69,7 +70,7 @@ def run(
     require_correctable(app)
     options = in_session(options, runtime)
     observer, stop = observer or SilentObserver(), stop or StopRequest()
-    follows = options.rejects is None and (options.follow or wants_to_follow(app))
+    follows = options.reads_new_input and (options.follow or wants_to_follow(app))
     if follows:
         require_ends(app)
 
@@ -127,9 +128,11 @@ def _drive(parts: Assembly, control: ControlGraph, signals: RunSignals) -> RunSn
     source: WindowSource = control
     if options.rejects is not None:
         source = RejectRetry(control, app, store, lambda: journal.state, options.rejects, parts.held)
+    elif options.again is not None:
+        source = RepeatedWindows(control, parts.codec, options.again)
     driver = Driver(parts, control, source, signals)
     journal.note_operators(app.operators)
-    if options.rejects is None:
+    if options.reads_new_input:
         for notice in change_notices(app, journal, options.replay_command):
             parts.observer.notice(notice)
         journal.note_app(app.facts)

@@ -31,6 +31,7 @@ from dagflow.execution.stalls import StallLimits
 from dagflow.execution.task_outputs import OutputBounds
 from dagflow.journal.journal import Journal
 from dagflow.journal.retention import JournalRetention
+from dagflow.journal.windows import WindowPlan
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.placement import PlacedApp
 from dagflow.plan.stream_columns import arriving_key_families
@@ -73,6 +74,7 @@ class RunOptions:
         record_limit: Ends the reading early, with one worker; None for all input. See limited_run.
         output_bounds: The only location where the run may publish, with one worker; None for any. See limited_run.
         rejects: Which refused records are read again, in place of new input; None for new input.
+        again: Windows of another checkpoint whose input is read, in place of new input; None for new input.
         server: The process that forks those of tasks, where it was started ahead; None for a new one.
         metrics: Where the run serves its metrics; None for nowhere.
         java: Spark's Java process, where it was started ahead; None for a new one, when it is needed.
@@ -96,8 +98,13 @@ class RunOptions:
     record_limit: RecordLimit | None = None
     output_bounds: OutputBounds | None = None
     rejects: RejectChoice | None = None
+    again: Sequence[WindowPlan] | None = None
     metrics: MetricsAddress | None = None
     owns_process: bool = False
+
+    @property
+    def reads_new_input(self) -> bool:
+        return self.rejects is None and self.again is None
 
 
 class Observer(Protocol):
@@ -161,7 +168,7 @@ class OpenRun:
     ) -> Iterator[Assembly]:
         """Assemble the parts of the run; at the end the runtime is closed, and pending files are swept."""
         options = self.options
-        with _pending_files_swept(locations.outputs, self.journal, app.storage):
+        with _pending_files_swept(locations.outputs, self.journal, app.storage, options.output_bounds):
             # Regardless of the app's durability: a record of the journal says that files of a replay are complete.
             durability = "power" if is_replay else app.attributes.durability
             publication = Publication(app.operators, self.journal, app.storage, durability)
@@ -183,6 +190,7 @@ class Assembly:
         written: Where operators publish, and the checkpoint.
         follow_millis: Length of a window while following; None to end when all input is processed.
         is_replay: Whether windows run again, to replace what they have published.
+        is_repeated: Whether the windows have run before, here or on another checkpoint: their input must be unchanged.
     """
 
     def __init__(
@@ -200,6 +208,7 @@ class Assembly:
         self.publication, self.written = publication, written
         self.follow_millis, self.is_replay = follow_millis, is_replay
         self.options = options = opened.options
+        self.is_repeated = is_replay or options.again is not None
         self.journal = journal = opened.journal
         self.store = store = opened.gate.store
         master = SparkMaster.parse(options.master or app.attributes.master)
@@ -223,7 +232,9 @@ class Assembly:
 
 
 @contextlib.contextmanager
-def _pending_files_swept(roots: Sequence[str], journal: Journal, storage: StorageContext) -> Iterator[None]:
+def _pending_files_swept(
+    roots: Sequence[str], journal: Journal, storage: StorageContext, bounds: OutputBounds | None
+) -> Iterator[None]:
     """Remove, before and after the body, what tasks wrote and no window will publish.
 
     A failure after the body is only logged: it does not change the result of the run, and the next run tries again. So
@@ -246,7 +257,9 @@ def _pending_files_swept(roots: Sequence[str], journal: Journal, storage: Storag
             )
 
     sweep(roots, journal.epoch)
-    for place in sorted({*journal.state.outputs, *journal.state.earlier_outputs}.difference(roots)):
+    elsewhere = {*journal.state.outputs, *journal.state.earlier_outputs}.difference(roots)
+    # What a run may not write is that of the run whose checkpoint it has a copy of.
+    for place in sorted(elsewhere if bounds is None else filter(bounds.include, elsewhere)):
         try:
             sweep([place], journal.epoch)
         except StorageError as error:

@@ -106,7 +106,7 @@ class WindowRunner:
             gone=gone or {},
             decided=decided,
             side_inputs=side_inputs,
-            is_reprocessed=self._parts.is_replay,
+            is_reprocessed=self._parts.is_repeated,
             may_hold=not (self._parts.is_replay or planned.corrects),
         )
         load = load_of_job(self._plan, planned, job)

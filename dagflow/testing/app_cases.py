@@ -17,12 +17,13 @@ from dagflow.engine.preview import preview
 from dagflow.engine.preview_chain import PreviewOptions
 from dagflow.errors import DagflowError, PlanError, SpecError
 from dagflow.plan.logical import LogicalPlan
+from dagflow.report.published_rows import is_parquet
 from dagflow.spec.case_reader import AppCase, CaseReader, Expected
 from dagflow.spec.problems import Place, Problems
 from dagflow.spec.yaml_parser import parse_file
 from dagflow.spec.yaml_tree import Environment
 from dagflow.spec.yaml_tree import Mapping as MappingNode
-from dagflow.testing.apps import AppFolder, AppOutputs, comparable, is_parquet, sorted_lines, with_types_of
+from dagflow.testing.apps import AppFolder, AppOutputs, comparable, sorted_lines, with_types_of
 from dagflow.testing.faults import InjectedCrash, crashing_disk
 
 FILE_PREFIX = "test_"

@@ -28,12 +28,12 @@ from dagflow.engine.run_setup import RunOptions
 from dagflow.execution.task_outputs import OutputBounds
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
+from dagflow.report.published_rows import decompressed, is_parquet, partition_values
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.spec.app_reader import Overrides
 from dagflow.spec.class_lookup import search_path_of
 from dagflow.storage.location import redacted
-from dagflow.storage.partition_names import column_of
 
 CHECKPOINT = "journal-of-the-test"
 
@@ -293,24 +293,7 @@ def _published(folder: Path, given: set[str]) -> Iterator[tuple[str, bytes]]:
             yield name, path.read_bytes()
 
 
-_CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
-_PARQUET = b"PAR1"
 _CSV = ".csv"
-
-
-def decompressed(path: str, data: bytes) -> bytes:
-    """The content of a file, decompressed if its name shows a compression."""
-    codec = _CODECS.get(Path(path).suffix)
-    if codec is None or not data:
-        return data
-    with pa.CompressedInputStream(pa.BufferReader(data), codec) as stream:
-        content: bytes = stream.read()
-    return content
-
-
-def is_parquet(data: bytes) -> bool:
-    """Whether the bytes are those of a Parquet file."""
-    return data.startswith(_PARQUET)
 
 
 def rows_of(files: Mapping[str, bytes], place: str) -> list[dict[str, Any]]:
@@ -325,7 +308,7 @@ def rows_of(files: Mapping[str, bytes], place: str) -> list[dict[str, Any]]:
 def _rows_of_file(path: str, data: bytes, place: str) -> Iterator[dict[str, Any]]:
     data = decompressed(path, data)
     if is_parquet(data):
-        values = _partition_values(path, place)
+        values = partition_values(path.removeprefix(place))
         yield from ({**row, **values} for row in readable_rows(pq.ParquetFile(pa.BufferReader(data)).read()))
         return
     text = data.decode(errors="backslashreplace")
@@ -342,11 +325,6 @@ def _rows_of_file(path: str, data: bytes, place: str) -> Iterator[dict[str, Any]
         if not isinstance(row, dict):
             raise ValueError(f"{path} has no columns: it is neither Parquet, CSV nor lines of JSON; compare its text")
         yield row
-
-
-def _partition_values(path: str, place: str) -> dict[str, str | None]:
-    """The columns given by directories such as day=2026-01-01."""
-    return dict(filter(None, map(column_of, path.removeprefix(place).split("/")[:-1])))
 
 
 METADATA = "_dagflow_"

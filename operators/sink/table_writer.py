@@ -17,7 +17,7 @@ from dagflow.api.context import OperatorContext, RunPreparation
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.properties import ClientOptions, OneOrMany, OutputName, OutputPath, PartOfPath, Size, Tuning
 from dagflow.api.records import RecordBatch
-from dagflow.api.transactions import FileTarget, MergeOperators, TransactionalSink
+from dagflow.api.transactions import FileTarget, MergeOperators, RowOrigin, TransactionalSink
 from dagflow.errors import DagflowError
 from dagflow.metrics.names import IGNORED_VALUES, RESCUED_VALUES
 from dagflow.plugins import plugin_path, plugins
@@ -350,6 +350,10 @@ class TableWriter(RecordRefusing, TransactionalSink):
             target_file_bytes=self.target_file_bytes,
         )
         return MergeOperators(groups, TableMerger.of(self._table))
+
+    def row_origin(self) -> RowOrigin:
+        names = tuple(dict.fromkeys((*self.metadata_columns, "file", "offset")))
+        return RowOrigin({"metadata_columns": names}, *(f"_dagflow_{name}" for name in _METADATA))
 
     def transaction_target(self, storage: StorageContext) -> FileTarget | None:
         target: FileTarget = self._table.target(storage)

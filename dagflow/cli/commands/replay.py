@@ -24,8 +24,10 @@ from dagflow.cli.shared_options import (
     take_over_option,
 )
 from dagflow.cli.signals import on_driver_thread, stop_requested_by_signals
+from dagflow.cli.what_if import local_only, show
 from dagflow.engine.replayer import ReplayedWindow
 from dagflow.engine.run_setup import RunOptions
+from dagflow.engine.what_if import if_replayed
 from dagflow.engine.window_replay import app_file, replay_windows, superseded_in, windows_of
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.manifest import matching_windows, unmatched
@@ -85,6 +87,12 @@ def repeat_options(function: F) -> F:
     is_flag=True,
     help="Take out the records of all versions of files that were replaced and read again beside them.",
 )
+@click.option(
+    "--diff",
+    "is_diff",
+    is_flag=True,
+    help="Only show what would change, in all windows or the chosen ones; exit code 3 if something would.",
+)
 @repeat_options
 @click.option("--json", "as_json", is_flag=True, help="Print the changes as one JSON object on stdout.")
 @click.pass_obj
@@ -95,6 +103,7 @@ def command(
     windows: list[range],
     pattern: str | None,
     takes_out: bool,
+    is_diff: bool,
     app: str | None,
     overrides: tuple[str, ...],
     as_json: bool,
@@ -106,8 +115,11 @@ def command(
     is refused while a run is active on the checkpoint. The input must be unchanged.
     SIGINT (Ctrl-C) or SIGTERM stops the replay, and nothing is replaced; a second one stops at once.
     """
-    if [bool(windows), pattern is not None, takes_out].count(True) != 1:
+    choices = [bool(windows), pattern is not None, takes_out].count(True)
+    if choices > 1 or not (choices or is_diff):
         raise click.UsageError("give either --window, once or more, or --files, or --superseded")
+    if is_diff and takes_out:
+        raise click.UsageError("--diff takes --window or --files, and no --superseded")
     require_no_file_above(checkpoint)
     with journal_required(checkpoint):
         logical, checkpoint, storage = app_to_repeat(checkpoint, app, settings, overrides)
@@ -118,6 +130,10 @@ def command(
             chosen = windows_of(windows, checkpoint, storage)
         else:
             chosen = list(matching_windows(checkpoint, pattern, storage))
+    if is_diff:
+        those = chosen if windows or pattern is not None else None
+        options = local_only(RunOptions(checkpoint=checkpoint, **run))
+        return show(lambda stop: if_replayed(logical, options, those, stop), settings.redact, as_json=as_json)
     replayed: list[ReplayedWindow] = []
 
     def note(text: str) -> None:

@@ -102,6 +102,12 @@ def _page_port(context: click.Context, parameter: click.Parameter, value: str | 
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as one JSON object on stdout.")
 @click.option("--strict", is_flag=True, help="End with an exit code of its own for each warning of the summary.")
+@click.option(
+    "--diff",
+    "is_diff",
+    is_flag=True,
+    help="Only show what the run would change; ends with exit code 3 if something would.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
 @click.pass_obj
 def command(settings: Settings, /, **arguments: Any) -> int:
@@ -115,6 +121,12 @@ def command(settings: Settings, /, **arguments: Any) -> int:
     is_limited = asked.limit is not None
     if is_limited and (asked.workers is None or asked.checkpoint is not None or asked.follow or asked.fresh):
         raise click.UsageError("--limit goes with --local, and takes neither --checkpoint, --follow nor --fresh")
+    if asked.is_diff:
+        if is_limited or asked.follow or asked.fresh or asked.ui_port is not None or asked.metrics is not None:
+            raise click.UsageError("--diff takes none of --limit, --follow, --fresh, --ui and --metrics")
+        from dagflow.cli.what_if import if_app_ran
+
+        return if_app_ran(settings, asked)
     workers = 1 if is_limited else asked.workers
     with prestarted(asked, workers) as (server, java):
         # Heavy: imported beside the process that was started.

@@ -75,6 +75,10 @@ class TableTarget(FileTarget):
         return {}
 
     @property
+    def keys(self) -> Sequence[str]:
+        return self.table.upsert_by
+
+    @property
     def why_not_replayed(self) -> str:
         return "with upsert_by, later windows may have taken the place of its rows" if self.table.upsert_by else ""
 

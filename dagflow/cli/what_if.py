@@ -1,0 +1,119 @@
+"""Shows what a replay or a run would change, for `--diff`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
+from typing import Any
+
+import click
+
+from dagflow.cli import output
+from dagflow.cli.locations import load
+from dagflow.cli.output import count
+from dagflow.cli.shared_options import Redact, RunRequest, Settings, usable_cores
+from dagflow.cli.signals import on_driver_thread, stop_requested_by_signals
+from dagflow.engine.run_setup import RunOptions
+from dagflow.engine.stop_request import StopRequest
+from dagflow.engine.what_if import OutputDifferences, WhatIf, if_run
+from dagflow.errors import cut_text
+from dagflow.report.row_differences import SAMPLED, RowChange
+
+WOULD_CHANGE = 3
+"""The exit code where something would change."""
+
+_STOPPING = "stopping: nothing is changed; a second signal (Ctrl-C) stops at once"
+_MOST_CHARACTERS = 100
+
+
+def local_only(options: RunOptions) -> RunOptions:
+    """The options of a comparison, which runs in processes of this machine.
+
+    Raises:
+        UsageError: The options are those of a run on Spark.
+    """
+    if options.master is not None or options.conf or options.take_over:
+        raise click.UsageError("--diff runs as with --local, and takes none of --master, --conf and --take-over")
+    return replace(options, workers=options.workers or usable_cores())
+
+
+def show(look: Callable[[StopRequest], WhatIf], redact: Redact, *, as_json: bool) -> int:
+    """Compare, print what would change, and return the exit code."""
+    with stop_requested_by_signals(_STOPPING) as stop:
+        found = on_driver_thread(lambda: look(stop))
+    for line in lines_of(found):
+        output.note(redact(line))
+    if as_json:
+        output.result(json.dumps(to_json(found), default=_json_value))
+    return WOULD_CHANGE if found.is_change else 0
+
+
+def if_app_ran(settings: Settings, asked: RunRequest) -> int:
+    """Show what the next run of an app would change."""
+    logical = load(asked.app, settings, asked.overrides)
+    given = RunOptions(asked.checkpoint, asked.master, asked.conf, workers=asked.workers, take_over=asked.take_over)
+    options = local_only(given)
+    return show(lambda stop: if_run(logical, options, stop), settings.redact, as_json=asked.as_json)
+
+
+def to_json(found: WhatIf) -> dict[str, Any]:
+    """What `--json` prints."""
+    return {
+        "windows": found.windows,
+        "changes": found.is_change,
+        "tables": [
+            {"operator": each.operator, "table": each.name, "rows": each.before, **asdict(each.rows)}
+            for each in found.outputs
+        ],
+        "rejects": {"returning": _rejects(found.returning), "refused": _rejects(found.refused)},
+    }
+
+
+def _rejects(rejects: Any) -> dict[str, Any]:
+    samples = [
+        {"file": each.file, "offset": each.offset, "reason": each.reason, "record": each.raw}
+        for each in rejects[:SAMPLED]
+    ]
+    return {"count": len(rejects), "samples": samples}
+
+
+def _json_value(value: Any) -> Any:
+    return output.text_or_base64(value) if isinstance(value, bytes) else str(value)
+
+
+def lines_of(found: WhatIf) -> Iterator[str]:
+    """The changes in words."""
+    for each in found.outputs:
+        yield from _lines_of_output(each)
+    for what, rejects in (("would be accepted", found.returning), ("would be refused", found.refused)):
+        if rejects:
+            yield f"rejects: {count(len(rejects), 'record')} {what}"
+            yield from (f"    {each.file}:{each.offset}  {each.reason}" for each in rejects[:SAMPLED])
+    changed = "" if found.is_change else ", and nothing would change"
+    yield f"{count(found.windows, 'window')} ran apart; nothing was written{changed}"
+
+
+def _lines_of_output(found: OutputDifferences) -> Iterator[str]:
+    rows = found.rows
+    if rows.is_none:
+        yield f"{found.name}: no change of {count(found.before, 'row')}"
+        return
+    columns = ", ".join(f"{name} in {number:,}" for name, number in rows.columns.items())
+    kinds = {"added": rows.added, "removed": rows.removed, "changed": rows.changed}
+    parts = [f"{number:,} {kind}" for kind, number in kinds.items() if number]
+    yield f"{found.name}: of {count(found.before, 'row')}: {', '.join(parts)}" + (f" ({columns})" if columns else "")
+    yield f"    compared {rows.identity}"
+    for kind, changes in rows.samples.items():
+        yield from (f"    {kind} {_change(change)}" for change in changes)
+
+
+def _change(change: RowChange) -> str:
+    place = "" if change.file is None else f"{change.file}:{change.offset}  "
+    before, after = change.before or {}, change.after or {}
+    if change.columns:
+        same = [f"{name} {after[name]}" for name in after if name not in change.columns][:1]
+        values = [*same, *(f"{name} {before.get(name)} -> {after.get(name)}" for name in change.columns)]
+    else:
+        values = [f"{name} {value}" for name, value in (change.after or before).items()]
+    return place + cut_text(", ".join(values), _MOST_CHARACTERS)

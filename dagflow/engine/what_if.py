@@ -1,0 +1,378 @@
+"""What windows that run again, or new input, would change in the output: they run in a directory of their own.
+
+Nothing outside of that directory is written, and what is published there is compared with what is there now.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import tempfile
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dagflow.api.refused_records import REJECTS
+from dagflow.api.transactions import RowOrigin, Target, TransactionalSink, targets_of
+from dagflow.engine.limited_run import relocated_app
+from dagflow.engine.preparation import LocationCollector, prepare_operator
+from dagflow.engine.run import run
+from dagflow.engine.run_setup import RunOptions
+from dagflow.engine.stop_request import StopRequest
+from dagflow.errors import DagflowError, JournalError, MissingJournalError, RunStoppedError, SourceChangedError
+from dagflow.execution.task_outputs import OutputBounds
+from dagflow.journal.reader import all_windows, published_urls, read_state
+from dagflow.journal.state import JournalState
+from dagflow.journal.windows import Window, WindowPlan
+from dagflow.plan.accumulators import accumulators, wants_to_follow
+from dagflow.plan.load import load_app
+from dagflow.plan.logical import LogicalPlan
+from dagflow.report.open_rejects import RejectChoice, ShownReject, rejects_of, shown
+from dagflow.report.published_rows import content_of, rows_of_files
+from dagflow.report.row_differences import RowDifferences, differences, with_keys_of
+from dagflow.spec.class_lookup import search_path_of
+from dagflow.storage.context import StorageContext
+from dagflow.storage.location import absolute, join, name_of, redacted
+from dagflow.storage.objects import ObjectStore
+
+logger = logging.getLogger(__name__)
+
+_HINT = (
+    "give it a location there with --set OPERATOR.PROPERTY=VALUE, or define properties_below() of "
+    "dagflow.api.operator.Operator in its class"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OutputDifferences:
+    """What would change in the output of one operator.
+
+    Attributes:
+        operator: The operator that writes it.
+        name: Its name in messages, such as "table delta:out/orders".
+        before: How many rows it has now: of the windows that are compared, as far as the output tells them apart.
+    """
+
+    operator: str
+    name: str
+    before: int
+    rows: RowDifferences
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """What would change.
+
+    Attributes:
+        windows: How many windows have run.
+        returning: Refused records that would be accepted.
+        refused: Records that would be refused, and are not now.
+    """
+
+    windows: int
+    outputs: Sequence[OutputDifferences]
+    returning: Sequence[ShownReject] = ()
+    refused: Sequence[ShownReject] = ()
+
+    @property
+    def is_change(self) -> bool:
+        return bool(self.returning or self.refused) or any(not each.rows.is_none for each in self.outputs)
+
+
+def if_replayed(app: LogicalPlan, options: RunOptions, chosen: Collection[int] | None, stop: StopRequest) -> WhatIf:
+    """What would be there if the app, as it is now, had processed windows of a checkpoint.
+
+    Args:
+        options: The checkpoint, and how many processes of this machine run the tasks.
+        chosen: The windows; None for all.
+
+    Raises:
+        SourceChangedError: The input of a window is no longer what it was.
+        DagflowError: A window fails, or the output does not say which rows are of which window.
+    """
+    store, state = _finished(app, options)
+    if state is None:
+        return WhatIf(0, ())
+    if chosen is None and state.forgotten:
+        raise JournalError(
+            f"windows up to {state.forgotten} are no longer kept, and cannot run again",
+            url=redacted(store.url),
+            hint="choose windows that are kept, with --window",
+        )
+    windows = [each for each in all_windows(store, state) if chosen is None or each.plan.window_id in chosen]
+    with _apart(app, options, stop) as apart, _apart(app, options, stop) as apart_as_it_was:
+        apart.run_again(windows)
+        _require_read(windows, apart.windows())
+        was = _AsItWas(apart_as_it_was, state, windows)
+        outputs = []
+        for output in _outputs_of(app):
+            after = apart.rows_of(output.operator)
+            before = output.rows(store, state) if chosen is None else output.rows_of_windows(windows)
+            rows = output.compare(was.with_origins(output, before, after), after)
+            outputs.append(OutputDifferences(output.operator, output.name, len(before), rows))
+        were = _shown(windows, state)
+        returning, refused = _apart_from(were, apart.rejects()), _apart_from(apart.rejects(), were)
+        return WhatIf(len(windows), outputs, returning, refused)
+
+
+def if_run(app: LogicalPlan, options: RunOptions, stop: StopRequest) -> WhatIf:
+    """What the next run of an app would change: the new rows, and the rows that they replace.
+
+    Args:
+        options: The checkpoint, and how many processes of this machine run the tasks.
+
+    Raises:
+        DagflowError: The run fails, or an earlier run is not finished.
+    """
+    store, state = _finished(app, options)
+    with _apart(app, options, stop) as apart:
+        if state is not None:
+            _copy(app.attributes.storage_context(), store.url, apart.checkpoint)
+        apart.run(None)
+        before = 0 if state is None else state.last_committed
+        new = [window for window in apart.windows() if window.plan.window_id > before]
+        outputs = []
+        for output in _outputs_of(app):
+            there, after = output.rows(store, state or JournalState()), apart.rows_of(output.operator)
+            replaced = output.with_keys_of(there, after)
+            outputs.append(OutputDifferences(output.operator, output.name, len(there), output.compare(replaced, after)))
+        return WhatIf(len(new), outputs, refused=[*_shown(new, JournalState()).values()])
+
+
+def _finished(app: LogicalPlan, options: RunOptions) -> tuple[ObjectStore, JournalState | None]:
+    """The checkpoint of an app and its state, None before the first run; nothing in it waits to be published."""
+    store = app.attributes.storage_context().objects(absolute(options.checkpoint or app.attributes.checkpoint))
+    try:
+        state = read_state(store)
+    except MissingJournalError:
+        return store, None
+    if state.planned or state.intents or state.reprocessing:
+        raise JournalError(
+            "an earlier run or replay is not finished: what it will publish is not there yet",
+            url=redacted(store.url),
+            hint="let it be finished: dagflow run",
+        )
+    return store, state
+
+
+def _up_to_results(plans: Sequence[WindowPlan]) -> Iterator[list[WindowPlan]]:
+    """The windows in parts, each of which ends with a window that publishes results over several windows."""
+    part: list[WindowPlan] = []
+    for plan in plans:
+        part.append(plan)
+        if plan.closes:
+            yield part
+            part = []
+    if part:
+        yield part
+
+
+def _require_read(windows: Sequence[Window], again: Sequence[Window]) -> None:
+    """Refuse input that was read then and is left out now: it would look as if its rows were removed."""
+    known = {(skip.version, skip.start) for window in windows if window.intent for skip in window.intent.skipped}
+    for skip in (skip for window in again if window.intent for skip in window.intent.skipped):
+        if (skip.version, skip.start) not in known:
+            raise SourceChangedError(
+                f"this file was read, and would be left out now: {skip.reason}",
+                url=redacted(skip.url),
+                hint="put the version back that was read; or choose windows that have not read it, with --window",
+            )
+
+
+def _shown(windows: Sequence[Window], state: JournalState) -> dict[tuple[str, int], ShownReject]:
+    """The refused records of windows, by place."""
+    rejects = (each for window in windows for each in rejects_of(window) if not each.is_taken_over(state.retried))
+    return {(each.file, each.offset): each for each in shown(rejects, RejectChoice(), 0)}
+
+
+def _apart_from(
+    rejects: dict[tuple[str, int], ShownReject], others: dict[tuple[str, int], ShownReject]
+) -> list[ShownReject]:
+    return [each for place, each in rejects.items() if place not in others]
+
+
+@dataclass(slots=True)
+class _Output:
+    """The output of one operator, where the app has it or in the directory of the comparison."""
+
+    operator: str
+    storage: StorageContext
+    locations: list[str]
+    target: Target | None
+    origin: RowOrigin | None
+
+    @property
+    def keys(self) -> Sequence[str]:
+        return () if self.target is None else self.target.keys
+
+    @property
+    def name(self) -> str:
+        return self.target.name if self.target is not None else ", ".join(map(redacted, self.locations))
+
+    def rows(self, store: ObjectStore, state: JournalState) -> pa.Table:
+        """All rows that are there."""
+        if self.target is None:
+            return self._of_files(published_urls(store, state) if state.last_committed else ())
+        found = self.target.rows()
+        return pa.table({}) if found is None else found
+
+    def _of_files(self, urls: Iterable[str]) -> pa.Table:
+        below = tuple(f"{location}/" for location in self.locations)
+        return rows_of_files(self.storage, self.locations[0], sorted({url for url in urls if url.startswith(below)}))
+
+    def rows_of_windows(self, windows: Sequence[Window]) -> pa.Table:
+        """The rows that some windows have published.
+
+        Raises:
+            DagflowError: The output does not say which rows these are.
+        """
+        if self.target is None:
+            intents = [window.intent for window in windows if window.intent is not None]
+            return self._of_files(file.final_url for intent in intents for file in intent.files)
+        found = self.target.rows()
+        if found is None:
+            return pa.table({})
+        column = "" if self.origin is None or self.keys else self.origin.window
+        if column not in found.column_names:
+            raise DagflowError(
+                f"{self.name} does not say which of its rows are of which window",
+                hint="compare all windows, without --window and --files",
+            )
+        return found.filter(pc.is_in(found.column(column), pa.array([w.plan.window_id for w in windows], pa.int64())))
+
+    def with_keys_of(self, rows: pa.Table, others: pa.Table) -> pa.Table:
+        """The rows whose keys are those of other rows: these replace them."""
+        if not self.keys or not len(rows) or not len(others):
+            return rows.slice(0, 0)
+        return with_keys_of(rows, others, self.keys)
+
+    def compare(self, before: pa.Table, after: pa.Table) -> RowDifferences:
+        origin = self.origin
+        place = () if origin is None else (origin.file, origin.offset)
+        return differences(before, after, self.keys, place, () if origin is None else (origin.window,))
+
+
+def _outputs_of(app: LogicalPlan) -> list[_Output]:
+    """What the operators of an app publish."""
+    storage = app.attributes.storage_context()
+    targets, outputs = targets_of(app.instances, storage), []
+    for name, operator in app.instances.items():
+        collector = LocationCollector(storage)
+        if not operator.output_ports.keys() - {REJECTS}:
+            prepare_operator(name, operator, collector)
+        if collector.outputs:
+            origin = operator.row_origin() if isinstance(operator, TransactionalSink) else None
+            outputs.append(_Output(name, storage, list(collector.outputs), targets.get(name), origin))
+    return outputs
+
+
+@dataclass(slots=True)
+class _Apart:
+    """A directory in which an app runs, and publishes."""
+
+    app: LogicalPlan
+    options: RunOptions
+    stop: StopRequest
+    directory: str
+    _plan: LogicalPlan | None = field(default=None)
+
+    @property
+    def checkpoint(self) -> str:
+        return join(self.directory, "journal")
+
+    def run(self, again: Sequence[WindowPlan] | None) -> None:
+        """Run the app on windows, or on new input; its output is added to that of earlier calls.
+
+        Raises:
+            RunStoppedError: The comparison was asked to stop.
+            DagflowError: The run failed.
+        """
+        bounds = OutputBounds(join(self.directory, "out"), "a comparison", _HINT)
+        self._plan = plan = relocated_app(self.app, bounds, with_origins=True)
+        for operator in accumulators(plan.instances).values():
+            if operator.over is None and wants_to_follow(self.app):
+                operator.over = "window"
+        inside = replace(bounds, directory=self.directory)
+        options = replace(self.options, checkpoint=self.checkpoint, again=again, output_bounds=inside)
+        if run(plan, options, stop=self.stop).state == "stopped":
+            raise RunStoppedError("the comparison was asked to stop; nothing was changed")
+
+    def run_again(self, windows: Sequence[Window]) -> None:
+        """Run the app on the input of windows."""
+        for part in _up_to_results([window.plan for window in windows]):
+            self.run(part)
+
+    def _opened(self) -> tuple[ObjectStore, JournalState]:
+        store = self.app.attributes.storage_context().objects(self.checkpoint)
+        return store, read_state(store)
+
+    def windows(self) -> list[Window]:
+        return list(all_windows(*self._opened()))
+
+    def rejects(self) -> dict[tuple[str, int], ShownReject]:
+        return _shown(self.windows(), self._opened()[1])
+
+    def rows_of(self, operator: str) -> pa.Table:
+        """What an operator has published here."""
+        output = next(each for each in _outputs_of(self._plan or self.app) if each.operator == operator)
+        return output.rows(*self._opened())
+
+
+@dataclass(slots=True)
+class _AsItWas:
+    """The app as its newest run found it, which finds out from where the rows of a table are that do not say it."""
+
+    apart: _Apart
+    state: JournalState
+    windows: Sequence[Window]
+    _is_run: bool | None = None
+
+    def with_origins(self, output: _Output, before: pa.Table, after: pa.Table) -> pa.Table:
+        """The rows with file and offset, if that app gives the same rows; otherwise as they are."""
+        origin = output.origin
+        if origin is None or output.keys or {origin.file, origin.offset} <= {*before.column_names}:
+            return before
+        if output.compare(before, after).is_none or not self._has_run():
+            return before
+        rows = self.apart.rows_of(output.operator)
+        is_same = differences(before, rows, hidden=(origin.window, origin.file, origin.offset)).is_none
+        return rows if is_same else before
+
+    def _has_run(self) -> bool:
+        """Whether the app could run again on the windows."""
+        if self._is_run is None:
+            file = Path(self.apart.directory, "app.yaml")
+            file.write_text(self.state.text)
+            try:
+                self.apart.app = load_app(file, search_path=search_path_of(self.state.source))
+                self.apart.run_again(self.windows)
+                self._is_run = True
+            except RunStoppedError:
+                raise
+            except DagflowError as error:
+                logger.info("the app as it was does not run again error=%s", error)
+                self._is_run = False
+        return self._is_run
+
+
+@contextlib.contextmanager
+def _apart(app: LogicalPlan, options: RunOptions, stop: StopRequest) -> Iterator[_Apart]:
+    """A directory for a comparison, which is removed at the end."""
+    Path(".dagflow").mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f"{app.name}.diff-", dir=os.path.abspath(".dagflow")) as directory:
+        yield _Apart(app, options, stop, directory)
+
+
+def _copy(storage: StorageContext, checkpoint: str, directory: str) -> None:
+    """Copy a checkpoint into a directory of this machine."""
+    Path(directory).mkdir(parents=True)
+    for entry in storage.list_directory(checkpoint):
+        path = join(directory, name_of(entry.url))
+        if entry.is_directory:
+            _copy(storage, entry.url, path)
+        else:
+            Path(path).write_bytes(content_of(storage, entry.url))
