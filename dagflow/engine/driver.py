@@ -254,7 +254,7 @@ class Driver(WindowLoop):
         self, planned: WindowPlan, results: Sequence[TaskResult]
     ) -> tuple[list[WindowReplay], list[Correction]]:
         """Run the windows again that lose records because of a window, which is not committed yet."""
-        if not planned.corrects:
+        if not planned.corrects or self._options.is_apart:
             return [], []
         parts, journal = self._parts, self._journal
         journal.flush()  # only what is known to be published can be replaced

@@ -75,6 +75,7 @@ class RunOptions:
         output_bounds: The only location where the run may publish, with one worker; None for any. See limited_run.
         rejects: Which refused records are read again, in place of new input; None for new input.
         again: Windows of another checkpoint whose input is read, in place of new input; None for new input.
+        is_apart: Whether the checkpoint is a copy, whose windows so far have published elsewhere: that stays as it is.
         server: The process that forks those of tasks, where it was started ahead; None for a new one.
         metrics: Where the run serves its metrics; None for nowhere.
         java: Spark's Java process, where it was started ahead; None for a new one, when it is needed.
@@ -99,6 +100,7 @@ class RunOptions:
     output_bounds: OutputBounds | None = None
     rejects: RejectChoice | None = None
     again: Sequence[WindowPlan] | None = None
+    is_apart: bool = False
     metrics: MetricsAddress | None = None
     owns_process: bool = False
 
@@ -168,7 +170,7 @@ class OpenRun:
     ) -> Iterator[Assembly]:
         """Assemble the parts of the run; at the end the runtime is closed, and pending files are swept."""
         options = self.options
-        with _pending_files_swept(locations.outputs, self.journal, app.storage, options.output_bounds):
+        with _pending_files_swept(locations.outputs, self.journal, app.storage, is_apart=options.is_apart):
             # Regardless of the app's durability: a record of the journal says that files of a replay are complete.
             durability = "power" if is_replay else app.attributes.durability
             publication = Publication(app.operators, self.journal, app.storage, durability)
@@ -233,7 +235,7 @@ class Assembly:
 
 @contextlib.contextmanager
 def _pending_files_swept(
-    roots: Sequence[str], journal: Journal, storage: StorageContext, bounds: OutputBounds | None
+    roots: Sequence[str], journal: Journal, storage: StorageContext, *, is_apart: bool
 ) -> Iterator[None]:
     """Remove, before and after the body, what tasks wrote and no window will publish.
 
@@ -257,9 +259,7 @@ def _pending_files_swept(
             )
 
     sweep(roots, journal.epoch)
-    elsewhere = {*journal.state.outputs, *journal.state.earlier_outputs}.difference(roots)
-    # What a run may not write is that of the run whose checkpoint it has a copy of.
-    for place in sorted(elsewhere if bounds is None else filter(bounds.include, elsewhere)):
+    for place in () if is_apart else sorted({*journal.state.outputs, *journal.state.earlier_outputs}.difference(roots)):
         try:
             sweep([place], journal.epoch)
         except StorageError as error:

@@ -135,6 +135,10 @@ def if_run(app: LogicalPlan, options: RunOptions, stop: StopRequest) -> WhatIf:
         apart.run(None)
         before = 0 if state is None else state.last_committed
         new = [window for window in apart.windows() if window.plan.window_id > before]
+        if any(window.plan.corrects for window in new):
+            raise DagflowError(
+                "a file was corrected or deleted, and --diff does not show the rows that would leave for it"
+            )
         outputs = []
         for output in _outputs_of(app):
             there, after = output.rows(store, state or JournalState()), apart.rows_of(output.operator)
@@ -150,7 +154,7 @@ def _finished(app: LogicalPlan, options: RunOptions) -> tuple[ObjectStore, Journ
         state = read_state(store)
     except MissingJournalError:
         return store, None
-    if state.planned or state.intents or state.reprocessing:
+    if state.planned or state.intents or state.reprocessing or any(state.held.waiting.values()):
         raise JournalError(
             "an earlier run or replay is not finished: what it will publish is not there yet",
             url=redacted(store.url),
@@ -297,7 +301,7 @@ class _Apart:
             if operator.over is None and wants_to_follow(self.app):
                 operator.over = "window"
         inside = replace(bounds, directory=self.directory)
-        options = replace(self.options, checkpoint=self.checkpoint, again=again, output_bounds=inside)
+        options = replace(self.options, checkpoint=self.checkpoint, again=again, output_bounds=inside, is_apart=True)
         if run(plan, options, stop=self.stop).state == "stopped":
             raise RunStoppedError("the comparison was asked to stop; nothing was changed")
 
