@@ -113,7 +113,7 @@ FOLLOWED = {
     "choose windows that are kept": "strangers/test_what_if.py::"
     "test_windows_that_are_no_longer_kept_are_not_taken_for_removed_rows",
     "compare all windows, without": "strangers/test_what_if.py::"
-    "test_windows_of_a_table_that_does_not_tell_them_apart_are_compared_together",
+    "test_windows_that_a_table_does_not_name_are_compared_together",
     "let it be finished": "strangers/test_what_if.py::test_a_run_that_is_not_finished_is_not_compared",
     "put the version back that was read": f"{REMEDIES}test_a_replay_goes_on_when_its_input_is_put_back",
     "run it in …, or let the app name its output": "engine/test_window_replay.py::"

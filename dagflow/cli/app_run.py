@@ -19,6 +19,7 @@ from dagflow.cli.locations import load, require_directory
 from dagflow.cli.progress import display_for, logging_to
 from dagflow.cli.run_log import RunLog, attached, error_fields, json_line, open_run_log
 from dagflow.cli.shared_options import Redact, RunRequest, Settings, usable_cores
+from dagflow.cli.shown_differences import if_app_ran
 from dagflow.cli.signals import on_driver_thread, stop_on_signals
 from dagflow.engine.limited_run import limited_run
 from dagflow.engine.live_run import app_url_of
@@ -50,6 +51,8 @@ def run_app(settings: Settings, asked: RunRequest, server: TaskServer | None, ja
     """Run an app, print a summary, and return the exit code."""
     if asked.checkpoint is not None:
         require_directory(asked.checkpoint)
+    if asked.is_diff:
+        return if_app_ran(settings, asked)
     logical = load(asked.app, settings, asked.overrides)
     options = RunOptions(
         checkpoint=asked.checkpoint,

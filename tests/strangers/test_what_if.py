@@ -104,7 +104,7 @@ def test_a_replay_shows_what_it_would_change_and_changes_nothing(folder: Path) -
     assert diff("replay")[0] == 0
 
 
-def test_rows_of_an_app_that_is_not_known_any_more_are_compared_as_a_whole() -> None:
+def test_rows_of_an_app_that_is_not_known_are_compared_as_a_whole() -> None:
     """The text of the app did not make the rows, and says so: with a column that tells rows apart, by that one."""
     command("run", "--set", "select.columns={qty: qty * 7}")
     table = diff("replay")[1]["tables"][0]
@@ -142,7 +142,7 @@ def test_input_that_was_replaced_is_not_taken_for_removed_rows() -> None:
 FILES_APART = "files: in\n    max_files_per_window: 1\n    batch_bytes: 0"
 
 
-def test_windows_of_a_table_that_does_not_tell_them_apart_are_compared_together() -> None:
+def test_windows_that_a_table_does_not_name_are_compared_together() -> None:
     """The message says so, and all windows can be compared."""
     command("run")
     error = diff("replay", "--window", "1")[1]["error"]

@@ -23,8 +23,8 @@ from dagflow.cli.shared_options import (
     set_option,
     take_over_option,
 )
+from dagflow.cli.shown_differences import local_only, show
 from dagflow.cli.signals import on_driver_thread, stop_requested_by_signals
-from dagflow.cli.what_if import local_only, show
 from dagflow.engine.replayer import ReplayedWindow
 from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.what_if import if_replayed

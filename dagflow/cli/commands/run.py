@@ -124,10 +124,7 @@ def command(settings: Settings, /, **arguments: Any) -> int:
     if asked.is_diff:
         if is_limited or asked.follow or asked.fresh or asked.ui_port is not None or asked.metrics is not None:
             raise click.UsageError("--diff takes none of --limit, --follow, --fresh, --ui and --metrics")
-        from dagflow.cli.what_if import if_app_ran
-
-        return if_app_ran(settings, asked)
-    workers = 1 if is_limited else asked.workers
+    workers = 1 if is_limited or asked.is_diff else asked.workers
     with prestarted(asked, workers) as (server, java):
         # Heavy: imported beside the process that was started.
         from dagflow.cli.app_run import run_app
