@@ -19,13 +19,14 @@ from dagflow.cli.locations import load, require_directory
 from dagflow.cli.progress import display_for, logging_to
 from dagflow.cli.run_log import RunLog, attached, error_fields, json_line, open_run_log
 from dagflow.cli.shared_options import Redact, RunRequest, Settings, usable_cores
-from dagflow.cli.shown_differences import if_app_ran
+from dagflow.cli.shown_differences import local_only, show
 from dagflow.cli.signals import on_driver_thread, stop_on_signals
 from dagflow.engine.limited_run import limited_run
 from dagflow.engine.live_run import app_url_of
 from dagflow.engine.run import run as engine_run
 from dagflow.engine.run_setup import Observer, RunOptions
 from dagflow.engine.stop_request import StopRequest
+from dagflow.engine.what_if import if_run
 from dagflow.errors import (
     DagflowError,
     JournalError,
@@ -51,8 +52,6 @@ def run_app(settings: Settings, asked: RunRequest, server: TaskServer | None, ja
     """Run an app, print a summary, and return the exit code."""
     if asked.checkpoint is not None:
         require_directory(asked.checkpoint)
-    if asked.is_diff:
-        return if_app_ran(settings, asked)
     logical = load(asked.app, settings, asked.overrides)
     options = RunOptions(
         checkpoint=asked.checkpoint,
@@ -108,6 +107,14 @@ def run_app(settings: Settings, asked: RunRequest, server: TaskServer | None, ja
         return RunStoppedError.exit_code
     is_strict = asked.strict or logical.attributes.strict
     return next((concern.exit_code for concern in summary.concerns), 0) if is_strict else 0
+
+
+def if_app_ran(settings: Settings, asked: RunRequest) -> int:
+    """Show what the next run of an app would change."""
+    logical = load(asked.app, settings, asked.overrides)
+    given = RunOptions(asked.checkpoint, asked.master, asked.conf, workers=asked.workers, take_over=asked.take_over)
+    options = local_only(given)
+    return show(lambda stop: if_run(logical, options, stop), settings.redact, as_json=asked.as_json)
 
 
 def _as_json(app: str, redact: Redact, text: str, error: BaseException | None) -> str:

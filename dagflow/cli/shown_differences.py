@@ -10,13 +10,12 @@ from typing import Any
 import click
 
 from dagflow.cli import output
-from dagflow.cli.locations import load
 from dagflow.cli.output import count
-from dagflow.cli.shared_options import Redact, RunRequest, Settings, usable_cores
+from dagflow.cli.shared_options import Redact, usable_cores
 from dagflow.cli.signals import on_driver_thread, stop_requested_by_signals
 from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.stop_request import StopRequest
-from dagflow.engine.what_if import OutputDifferences, WhatIf, if_run
+from dagflow.engine.what_if import OutputDifferences, WhatIf
 from dagflow.errors import cut_text
 from dagflow.report.row_differences import SAMPLED, RowChange
 
@@ -47,14 +46,6 @@ def show(look: Callable[[StopRequest], WhatIf], redact: Redact, *, as_json: bool
     if as_json:
         output.result(json.dumps(to_json(found), default=_json_value))
     return WOULD_CHANGE if found.is_change else 0
-
-
-def if_app_ran(settings: Settings, asked: RunRequest) -> int:
-    """Show what the next run of an app would change."""
-    logical = load(asked.app, settings, asked.overrides)
-    given = RunOptions(asked.checkpoint, asked.master, asked.conf, workers=asked.workers, take_over=asked.take_over)
-    options = local_only(given)
-    return show(lambda stop: if_run(logical, options, stop), settings.redact, as_json=asked.as_json)
 
 
 def to_json(found: WhatIf) -> dict[str, Any]:

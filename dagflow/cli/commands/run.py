@@ -121,15 +121,15 @@ def command(settings: Settings, /, **arguments: Any) -> int:
     is_limited = asked.limit is not None
     if is_limited and (asked.workers is None or asked.checkpoint is not None or asked.follow or asked.fresh):
         raise click.UsageError("--limit goes with --local, and takes neither --checkpoint, --follow nor --fresh")
-    if asked.is_diff:
-        if is_limited or asked.follow or asked.fresh or asked.ui_port is not None or asked.metrics is not None:
-            raise click.UsageError("--diff takes none of --limit, --follow, --fresh, --ui and --metrics")
+    writing = is_limited, asked.follow, asked.fresh, asked.ui_port is not None, asked.metrics is not None
+    if asked.is_diff and any(writing):
+        raise click.UsageError("--diff takes none of --limit, --follow, --fresh, --ui and --metrics")
     workers = 1 if is_limited or asked.is_diff else asked.workers
     with prestarted(asked, workers) as (server, java):
         # Heavy: imported beside the process that was started.
-        from dagflow.cli.app_run import run_app
+        from dagflow.cli.app_run import if_app_ran, run_app
 
-        return run_app(settings, asked, server, java)
+        return if_app_ran(settings, asked) if asked.is_diff else run_app(settings, asked, server, java)
 
 
 @contextlib.contextmanager
