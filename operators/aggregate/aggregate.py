@@ -20,9 +20,10 @@ from dagflow.api.operator import Operator
 from dagflow.api.partitioning import StreamCodec, hashes_of, partitions_of
 from dagflow.api.ports import InputPort
 from dagflow.api.records import RecordBatch
-from operators.aggregate.aggregate_base import AggregateBase, bytes_of, tables_of
+from operators.aggregate.aggregate_base import AggregateBase
 from operators.aggregate.aggregate_calls import COMBINED_BY, Aggregation, combined_schema, kind_of, with_room
 from operators.aggregate.common_types import concatenated
+from operators.aggregate.group_runs import bytes_of, tables_of
 from operators.aggregate.hash_groups import grouped
 from operators.expressions.expression import Expression
 from operators.expressions.syntax import ColumnName, Node, columns_in
@@ -97,10 +98,12 @@ class _Grouped(AggregateBase):
         parts = [name for name in partial.schema.names if name not in self.by]
         partial = with_room(partial.select([*keys, *parts]), parts)
         functions = [(name, COMBINED_BY[kind_of(name)]) for name in parts]
-        found = grouped(partial, keys, functions)
+        schema, batches = partial.schema, partial.to_batches()
+        del partial  # the batches are let go while they are grouped
+        found = grouped(batches, keys, functions)
         found = found.rename_columns([*keys, *parts] if found.schema.names[0] in keys else [*parts, *keys])
         # A sum of decimals has more digits than it needs.
-        return found.select([*keys, *parts]).cast(combined_schema(partial.schema, parts))
+        return found.select([*keys, *parts]).cast(combined_schema(schema, parts))
 
     def finished(self, combined: pa.Table) -> pa.Table:
         # Each key is there once, so no other column decides the order.
@@ -226,7 +229,7 @@ def _segment_of(groups: pa.Table) -> Segment:
 
 
 def _groups_of(segment: Segment) -> pa.Table:
-    return concatenated([*tables_of(segment.data)])
+    return concatenated([*tables_of(pa.BufferReader(segment.data))])
 
 
 class Aggregate(_Grouped, ColumnOperator[_Grouping], Composite):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
+import itertools
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Literal
@@ -16,7 +16,7 @@ from dagflow.api.operator import Operator, Unified
 from dagflow.api.ports import OutputPort
 from dagflow.api.records import RecordBatch
 from operators.aggregate.common_types import concatenated
-from operators.aggregate.group_runs import GroupRuns
+from operators.aggregate.group_runs import GroupRuns, bytes_of, in_order_of, tables_of
 
 _EMITTED_ROWS = 1 << 16
 """Rows of one batch: what carries batches to another stage holds several of them, as bytes too."""
@@ -48,7 +48,8 @@ class AggregateBase(Operator, Accumulator, Unified):
     compact_rows = 1 << 16
     """Number of rows at which partial results are combined: memory grows with the results, not with the records."""
     compact_bytes = 64 << 20
-    """Bytes to wait for before combining again, where combining, most of the work, has not halved the rows."""
+    """Bytes to wait for before combining again, where combining, most of the work, has not halved the rows. With the
+    result they may be held twice for a moment."""
     held_bytes = 48 << 20
     """Bytes of groups that are held in memory between two compactions."""
 
@@ -74,39 +75,47 @@ class AggregateBase(Operator, Accumulator, Unified):
         self._runs = GroupRuns(self.keys)
         self._partial: list[pa.Table] = []
         self._is_combined = False
-        self._begin_compaction(0)
+        self._begin_compaction(is_halved=True)
 
-    def _begin_compaction(self, rows: int, *, least_bytes: int = 0) -> None:
-        self._rows = rows
-        self._limit = max(self.compact_rows, 2 * rows)
-        self._new_bytes = 0
-        self._least_bytes = least_bytes
+    def _begin_compaction(self, *, is_halved: bool) -> None:
+        self._rows = sum(map(len, self._partial))
+        self._bytes = sum(table.nbytes for table in self._partial)
+        self._limit = max(self.compact_rows, 2 * self._rows)
+        self._least_bytes = 0 if is_halved else max(self.compact_bytes, self._bytes + self.compact_bytes // 4)
 
     def add(self, partial: pa.Table, *, is_combined: bool = False) -> None:
         self._is_combined = is_combined and not self._partial
         self._partial.append(partial)
         self._rows += partial.num_rows
-        self._new_bytes += partial.nbytes
+        self._bytes += partial.nbytes
         # A single result has likely been combined where it comes from.
-        if len(self._partial) > 1 and self._rows > self._limit and self._new_bytes >= self._least_bytes:
+        if len(self._partial) > 1 and self._rows > self._limit and self._bytes >= self._least_bytes:
             before, combined = self._rows, self._combined()
-            is_halved = 2 * combined.num_rows <= before
-            self._partial, self._is_combined = [combined], True
-            if self.keys and combined.nbytes > self.held_bytes:
+            is_halved, is_large = 2 * combined.num_rows <= before, combined.nbytes > self.held_bytes
+            del combined
+            if is_large and self.keys:
                 self._let_go()
-            rows = sum(map(len, self._partial))
-            self._begin_compaction(rows, least_bytes=0 if is_halved else self.compact_bytes)
+            self._begin_compaction(is_halved=is_halved)
 
     def _let_go(self) -> None:
         """Emit what another operator combines, or else store it as a run."""
+        self._combined()
+        self._is_combined = False
         if self._is_partial:
-            self._emit([self._combined()])
+            self._emit([self._partial.pop()])
         else:
-            self._runs.add(self._combined())
-        self._partial, self._is_combined = [], False
+            self._runs.add(self._partial.pop())
 
     def _combined(self) -> pa.Table:
-        return self._partial[0] if self._is_combined else self.combined(concatenated(self._partial))
+        if not self._is_combined:
+            # Nothing else refers to the rows, so that they can be let go while they are combined.
+            self._partial = [self.combined(self._taken())]
+            self._is_combined = True
+        return self._partial[0]
+
+    def _taken(self) -> pa.Table:
+        tables, self._partial = self._partial, []
+        return concatenated(tables)
 
     def end_window(self) -> None:
         self._emit(map(self.result, self._all_combined()))
@@ -122,34 +131,22 @@ class AggregateBase(Operator, Accumulator, Unified):
 
     def _emit(self, tables: Iterable[pa.Table]) -> None:
         for table in tables:
-            for batch in table.combine_chunks().to_batches(_EMITTED_ROWS):
+            for batch in table.to_batches(_EMITTED_ROWS):
                 self.output.emit(RecordBatch(batch))
 
     def add_part(self, part: bytes) -> None:
-        for table in tables_of(part):
-            self.add(table, is_combined=True)
+        first, *rest = itertools.islice(tables_of(pa.BufferReader(part)), 2)
+        if rest:
+            self._runs.add_tables(tables_of(pa.BufferReader(part)))
+        else:
+            self.add(first, is_combined=True)
 
     def take_part(self) -> bytes | None:
-        return bytes_of(self._all_combined()) if self._partial or self._runs else None
-
-
-def bytes_of(tables: Iterable[pa.Table]) -> bytes:
-    """Tables as a checkpoint holds them: a stream for each, as sums of some have more digits."""
-    options = pa.ipc.IpcWriteOptions(compression="lz4")
-    # A buffer that grows would be held twice.
-    with tempfile.TemporaryFile() as file:
-        for table in tables:
-            with pa.ipc.new_stream(file, table.schema, options=options) as writer:
-                writer.write_table(table.combine_chunks())
-        file.seek(0)
-        return file.read()
-
-
-def tables_of(data: bytes) -> Iterator[pa.Table]:
-    """The tables that bytes_of() was given."""
-    source = pa.BufferReader(data)
-    while source.tell() < len(data):
-        yield pa.ipc.open_stream(source).read_all()
+        if not self._partial and not self._runs:
+            return None
+        # The tables of several runs are a run in turn, so they must be in order.
+        is_run, tables = len(self._runs) > 0, self._all_combined()
+        return bytes_of(table.sort_by(in_order_of(self.keys)) if is_run else table for table in tables)
 
 
 def ordered(table: pa.Table, first: Sequence[tuple[str, str]]) -> pa.Table:

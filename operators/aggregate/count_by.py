@@ -49,7 +49,7 @@ class CountBy(AggregateBase, ColumnTraced):
         return self.by
 
     def combined(self, partial: pa.Table) -> pa.Table:
-        summed = grouped(partial, self.by, [(COUNT, "sum")])
+        summed = grouped(partial.to_batches(), self.by, [(COUNT, "sum")])
         return summed.rename_columns([*self.by, COUNT]).select([*self.by, COUNT])
 
     def result(self, combined: pa.Table) -> pa.Table:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -13,8 +13,13 @@ import pyarrow.compute as pc
 from operators.aggregate.common_types import concatenated
 
 
+def in_order_of(keys: Sequence[str]) -> list[tuple[str, str]]:
+    """What Arrow sorts by."""
+    return [(name, "ascending") for name in keys]
+
+
 class GroupRuns:
-    """Groups in files without names, of which nothing is left when the process ends.
+    """Groups in files without names, of which nothing is left when the process ends, and in parts of other windows.
 
     Args:
         keys: The columns of the keys; a key is once in a run.
@@ -24,22 +29,24 @@ class GroupRuns:
     def __init__(self, keys: Sequence[str], rows: int = 1 << 16) -> None:
         self._keys = keys
         self._rows = rows
-        self._files: list[BinaryIO] = []
-        self._schemas: list[pa.Schema] = []
+        self._runs: list[Iterator[pa.Table]] = []
 
     def __len__(self) -> int:
-        return len(self._files)
+        return len(self._runs)
 
     def add(self, groups: pa.Table) -> None:
-        """Store a run, in any order."""
-        order = pc.sort_indices(groups, [(name, "ascending") for name in self._keys])
+        """Store groups, given in any order; the caller lets go of them."""
+        order = pc.sort_indices(groups, in_order_of(self._keys))
         groups = groups.combine_chunks()
-        file = tempfile.TemporaryFile()  # noqa: SIM115  # it is closed when it is merged
-        with pa.ipc.new_stream(file, groups.schema) as writer:
-            for start in range(0, len(groups), self._rows):
-                writer.write_table(groups.take(order.slice(start, self._rows)))
-        self._files.append(file)
-        self._schemas.append(groups.schema)
+        starts = range(0, len(groups), self._rows)
+        with tempfile.TemporaryFile() as file:
+            _write(file, (groups.take(order.slice(start, self._rows)) for start in starts), None)
+            # Opened once more, it is there until the last reference to it is gone.
+            self.add_tables(tables_of(pa.OSFile(f"/dev/fd/{file.fileno()}")))
+
+    def add_tables(self, tables: Iterator[pa.Table]) -> None:
+        """Add a run: tables in order of keys, within each and one after the other."""
+        self._runs.append(tables)
 
     def merged(self, combined: Callable[[pa.Table], pa.Table]) -> Iterator[pa.Table]:
         """Each group once, in tables whose keys follow those of the tables before; the runs are gone then.
@@ -47,62 +54,77 @@ class GroupRuns:
         Args:
             combined: Makes one group of those with equal keys.
         """
+        heads = [_Head(tables, self._keys) for tables in self._runs]
+        self._runs = []
         # In one schema, keys of several types can be compared.
-        schema = concatenated([schema.empty_table() for schema in self._schemas]).schema
-        heads = [_Head(file, schema, self._keys) for file in self._files]
-        self._files, self._schemas = [], []
+        schema = concatenated([head.rows.schema.empty_table() for head in heads]).schema
+        heads = [head for head in heads if head.refill(schema)]
         while heads:
             # All groups up to here are in memory: those of a run that come later have larger keys.
             ends = [head.place(-1) for head in heads if not head.is_last]
             parts = [head.take(min(ends) if ends else None) for head in heads]
-            heads = [head for head in heads if head.refill()]
-            yield combined(pa.concat_tables(parts))
+            heads = [head for head in heads if head.refill(schema)]
+            yield combined(concatenated(parts))
+
+
+def bytes_of(tables: Iterable[pa.Table]) -> bytes:
+    """Tables as a checkpoint holds them."""
+    # A buffer that grows would be held twice.
+    with tempfile.TemporaryFile() as file:
+        _write(file, tables, "lz4")
+        file.seek(0)
+        return file.read()
+
+
+def tables_of(source: pa.NativeFile) -> Iterator[pa.Table]:
+    """The tables that bytes_of() was given, one at a time."""
+    source.seek(0)
+    end = source.size()
+    while source.tell() < end:
+        yield pa.ipc.open_stream(source).read_all()
+
+
+def _write(file: BinaryIO, tables: Iterable[pa.Table], compression: str | None) -> None:
+    """Write a stream for each table, because sums of some have more digits than those of others."""
+    for table in tables:
+        with pa.ipc.new_stream(file, table.schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as writer:
+            writer.write_table(table.combine_chunks())
+    file.flush()
 
 
 class _Head:
     """The next rows of a run."""
 
-    def __init__(self, file: BinaryIO, schema: pa.Schema, keys: Sequence[str]) -> None:
-        file.seek(0)
-        self._file = file
-        self._reader = pa.ipc.open_stream(file)
-        self._schema = schema
+    def __init__(self, tables: Iterator[pa.Table], keys: Sequence[str]) -> None:
+        self._tables = tables
         self._keys = keys
-        self._next = self._read()
-        self._rows = schema.empty_table()
-        self.refill()
-
-    def _read(self) -> pa.Table | None:
-        try:
-            batch = self._reader.read_next_batch()
-        except StopIteration:
-            self._file.close()
-            return None
-        rows = pa.Table.from_batches([batch])
-        return concatenated([self._schema.empty_table(), rows]).select(self._schema.names)
+        self.rows = next(tables)
+        self._next: pa.Table | None = next(tables, None)
 
     @property
     def is_last(self) -> bool:
         """Whether the rest of the run is in memory."""
         return self._next is None
 
-    def refill(self) -> bool:
-        """Read on where no rows are left; returns whether there are any."""
-        if not len(self._rows) and self._next is not None:
-            self._rows, self._next = self._next, self._read()
-        return len(self._rows) > 0
+    def refill(self, schema: pa.Schema) -> bool:
+        """Read on where no rows are left, and bring them into a schema; returns whether there are any."""
+        if not len(self.rows) and self._next is not None:
+            self.rows, self._next = self._next, next(self._tables, None)
+        if self.rows.schema != schema:
+            self.rows = concatenated([schema.empty_table(), self.rows]).select(schema.names)
+        return len(self.rows) > 0
 
     def take(self, last: tuple[Any, ...] | None) -> pa.Table:
         """The rows up to a place; all that are in memory for None."""
-        count = len(self._rows)
+        count = len(self.rows)
         if last is not None:
             count = bisect.bisect_right(range(count), last, key=self.place)
-        taken, self._rows = self._rows.slice(0, count), self._rows.slice(count)
+        taken, self.rows = self.rows.slice(0, count), self.rows.slice(count)
         return taken
 
     def place(self, row: int) -> tuple[Any, ...]:
         """What decides the order of a row, as Arrow sorts: NaN behind numbers, null behind all."""
-        return tuple(_place(self._rows.column(name)[row]) for name in self._keys)
+        return tuple(_place(self.rows.column(name)[row]) for name in self._keys)
 
 
 def _place(value: pa.Scalar) -> tuple[bool, bool, Any]:

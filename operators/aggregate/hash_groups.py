@@ -22,28 +22,32 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)
 """The golden ratio in 64 bits: multiplied by it, neighbouring numbers differ in their first bits."""
 
 
-def grouped(table: pa.Table, keys: Sequence[str], functions: Sequence[tuple[list[str] | str, str]]) -> pa.Table:
+def grouped(
+    batches: list[pa.RecordBatch], keys: Sequence[str], functions: Sequence[tuple[list[str] | str, str]]
+) -> pa.Table:
     """One row for each group, in an order that depends on the rows alone.
 
     A hash table of a million groups costs several times as much a row as a small one, because each access misses the
     cache. Rows of many groups are therefore divided by a hash of their keys, and each share is grouped on its own.
 
     Args:
-        table: Rows whose equal keys have equal bits.
+        batches: Rows whose equal keys have equal bits; they are let go one by one, so that no row is held twice.
         keys: The columns of the keys; without any, all rows are one group.
         functions: Arrow's aggregations, each a column and a function.
     """
-    if not keys or len(table) < _FEW_ROWS or _has_few_groups(table.select(keys).slice(0, _SAMPLE_ROWS), keys):
-        return _grouped(table, keys, functions)
+    if not keys or sum(map(len, batches)) < _FEW_ROWS or _has_few_groups(batches, keys):
+        return _grouped(pa.Table.from_batches(batches), keys, functions)
     shares: list[list[pa.RecordBatch]] = [[] for _ in range(1 << _SHARE_BITS)]
-    for batch in table.to_batches():
+    batches.reverse()
+    while batches:
+        batch = batches.pop()
         share_by_row = _shares([batch.column(name) for name in keys])
         order = np.argsort(share_by_row, kind="stable")
         borders = np.searchsorted(share_by_row[order], np.arange(len(shares) + 1))
         divided = batch.take(pa.array(order))
         for share, (start, end) in zip(shares, pairwise(borders.tolist()), strict=True):
             share.append(divided.slice(start, end - start))
-    # A share is let go when it is grouped. Arrow groups a few large pieces faster than many small ones.
+    # Arrow groups a few large pieces faster than many small ones.
     return pa.concat_tables(
         _grouped(pa.Table.from_batches(shares.pop()).combine_chunks(), keys, functions) for _ in range(len(shares))
     )
@@ -54,7 +58,8 @@ def _grouped(table: pa.Table, keys: Sequence[str], functions: Sequence[tuple[lis
     return table.group_by(list(keys), use_threads=False).aggregate(list(functions))
 
 
-def _has_few_groups(sample: pa.Table, keys: Sequence[str]) -> bool:
+def _has_few_groups(batches: Sequence[pa.RecordBatch], keys: Sequence[str]) -> bool:
+    sample = pa.Table.from_batches(batches).select(keys).slice(0, _SAMPLE_ROWS)
     return 2 * len(_grouped(sample, keys, [])) < len(sample)
 
 

@@ -39,7 +39,7 @@ def test_groups_in_shares_are_those_of_one_table(name: str) -> None:
     table = pa.table([*KEYS[name], pa.array(np.arange(ROWS))], [*names, "n"])
     table = pa.concat_tables([table.slice(0, 7), table.slice(7, 100_000), table.slice(100_007)])
     functions = [("n", "sum"), ("n", "min")]
-    found = grouped(table, names, functions)
+    found = grouped(table.to_batches(), names, functions)
     wanted = table.group_by(names, use_threads=False).aggregate(functions)
     assert len(found) == len(wanted) > ROWS // 5
     # The first row of a group belongs to no other group, so that it stands for the keys, of which some are NaN.
@@ -57,7 +57,7 @@ def test_equal_keys_are_in_one_share_wherever_they_are(texts: list[bytes], first
 def test_a_few_rows_are_grouped_in_the_order_of_their_first_rows() -> None:
     """As Arrow gives them."""
     table = pa.table({"k": ["b", "a", "b"], "x": [Decimal(1), Decimal(2), Decimal(3)]})
-    assert grouped(table, ["k"], [("x", "max")]).to_pylist() == [
+    assert grouped(table.to_batches(), ["k"], [("x", "max")]).to_pylist() == [
         {"k": "b", "x_max": Decimal(3)},
         {"k": "a", "x_max": Decimal(2)},
     ]
