@@ -100,7 +100,7 @@ def run(
             millis = app.attributes.window_millis if follows else None
             with (
                 opened.assembled(placed, locations, runtime, observer, follow_millis=millis) as parts,
-                _control_operators(parts) as control,
+                control_operators(parts) as control,
             ):
                 return _drive(parts, control, signals)
 
@@ -113,18 +113,24 @@ def _start_over(app: LogicalPlan, store: ObjectStore) -> None:
             storage.backend(url).files.remove(url)
 
 
-def _drive(parts: Assembly, control: ControlGraph, signals: RunSignals) -> RunSnapshot:
-    """Restore the states that earlier runs left, and let a driver run."""
-    app, journal, store, runtime, options = parts.app, parts.journal, parts.store, parts.runtime, parts.options
+def restore_states(parts: Assembly, control: ControlGraph) -> None:
+    """Restore the states that earlier runs left; called before a window is planned."""
+    journal, store = parts.journal, parts.store
     store.require_directory(store.url)
     committed, last_run = journal.state.committed_state, journal.state.operators
     parts.states.restore(committed.partitions, last_run)
     parts.held.restore(committed.held_results)
-    require_all_windows(app.operators, journal.state)
+    require_all_windows(parts.app.operators, journal.state)
     earlier = {name for saved in journal.state.before.values() for name in saved.segment_names()}
     parts.segments.sweep(parts.states.segment_names | parts.held.segment_names | earlier)
     control.restore(journal.state.control_state, committed, last_run, journal.state.held.waiting)
     parts.side_inputs.sweep(journal.state.planned.values())
+
+
+def _drive(parts: Assembly, control: ControlGraph, signals: RunSignals) -> RunSnapshot:
+    """Restore the states that earlier runs left, and let a driver run."""
+    app, journal, store, runtime, options = parts.app, parts.journal, parts.store, parts.runtime, parts.options
+    restore_states(parts, control)
     source: WindowSource = control
     if options.rejects is not None:
         source = RejectRetry(control, app, store, lambda: journal.state, options.rejects, parts.held)
@@ -176,7 +182,7 @@ class _RunServices:
 
 
 @contextlib.contextmanager
-def _control_operators(parts: Assembly) -> Iterator[ControlGraph]:
+def control_operators(parts: Assembly) -> Iterator[ControlGraph]:
     """The control operators of a run, set up; they are torn down at the end."""
     app, journal = parts.app, parts.journal
     plan = app.plan

@@ -9,11 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from dagflow.spark.file_filters import FileFilters
 from dagflow.spark.read_task import ReadTask
+from dagflow.spark.stream_reader import StreamReader
 
 
 class DagflowSource(DataSource):
@@ -37,6 +38,10 @@ class DagflowSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """The reader of a DataFrame, with these columns."""
         return BatchReader(self.options, schema, is_whole=self._has_own_schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # Spark's name
+        """The reader of a stream, with these columns."""
+        return StreamReader(self.options, schema, is_whole=self._has_own_schema)
 
 
 @dataclass(frozen=True)

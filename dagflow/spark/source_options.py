@@ -43,6 +43,9 @@ _BAD_RECORDS = ("fail", "skip", "column")
 BLOCK_BYTES = 16 << 20
 """Bytes of a block, unless an option says otherwise: Spark's tasks are to be even, and a block costs little."""
 
+WINDOW_BLOCKS, WINDOW_BYTES = 100_000, 64 << 30
+"""What a window of a stream has at most without a limit: its plan is held in memory."""
+
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
@@ -152,6 +155,8 @@ class _Reader:
                 format[name] = self._given[name]
         files = {
             "block_size": BLOCK_BYTES,
+            "blocks_threshold": WINDOW_BLOCKS,
+            "max_bytes_per_window": WINDOW_BYTES,
             **self._properties(self._files, (*_SELECTION, *_COMPLETE, *_FOLLOWING)),
             **{limit: self._given[name] for name, limit in _LIMITS.items() if name in self._given},
             "files": self._paths(),

@@ -1,0 +1,119 @@
+"""The reader of `spark.readStream.format("dagflow")`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
+
+from dagflow.errors import JournalError, PlanError, Problem
+
+if TYPE_CHECKING:
+    from dagflow.spark.stream_windows import StreamTask, StreamWindows
+
+try:
+    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+except ImportError:  # before 4.2
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]  # stands for it
+        """Not known to this Spark."""
+
+
+@dataclass(frozen=True)
+class StreamPartition(InputPartition):
+    """The blocks of one task of one window."""
+
+    value: StreamTask
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans batches in a process of Spark's driver, and reads them in those of its executors.
+
+    An offset is the number of the last window of a batch.
+    """
+
+    def __init__(self, given: Mapping[str, Any], schema: StructType, *, is_whole: bool) -> None:
+        # Tasks do not plan.
+        from dagflow.spark.row_schema import shape_of
+
+        self._given = given
+        self._shape = shape_of(given, schema, is_whole=is_whole)
+        self._is_finite = False
+        self._opened: StreamWindows | None = None
+        # The last answer to a Spark before 4.2, which does not say where a batch starts.
+        self._answered: int | None = None
+
+    def _windows(self) -> StreamWindows:
+        if self._opened is None:
+            # Tasks do not plan.
+            from dagflow.spark.source_options import SourceOptions
+            from dagflow.spark.stream_windows import StreamWindows
+
+            options = SourceOptions.of(self._given)
+            if not options.state:
+                text = (
+                    "a stream needs a place for its state: give .option('checkpoint', LOCATION), the same as the "
+                    "query's checkpointLocation, or another place in .option('state', LOCATION)"
+                )
+                raise PlanError([Problem("", 0, 0, text)])
+            columns = None if self._shape.is_whole else self._shape.schema.names
+            self._opened = StreamWindows(options, columns, is_finite=self._is_finite)
+        return self._opened
+
+    def prepareForTriggerAvailableNow(self) -> None:  # Spark's name
+        """Read what is there now, and nothing that comes later."""
+        self.stop()
+        self._is_finite = True
+
+    def initialOffset(self) -> dict[str, int]:  # Spark's name
+        """Where a new query begins."""
+        if committed := self._windows().last_committed:
+            raise JournalError(
+                f"this state has {committed} committed windows, and the query is new",
+                hint="the state belongs to a query with another checkpointLocation: go on with that one, or name "
+                "another place in the option state to read all files again",
+            )
+        return {"window": 0}
+
+    def latestOffset(self, start: dict[str, int] | None = None, limit: Any = None) -> dict[str, int]:  # Spark's name
+        """Plan the next batch, and journal it."""
+        windows = self._windows()
+        before = self._answered if start is None else start["window"]
+        is_limited = type(limit).__name__ != "ReadAllAvailable" and self._has_limit()
+        self._answered = windows.latest(windows.last_committed if before is None else before, is_limited=is_limited)
+        return {"window": self._answered}
+
+    def _has_limit(self) -> bool:
+        # Tasks do not plan.
+        from dagflow.spark.source_options import SourceOptions
+
+        return SourceOptions.of(self._given).is_limited
+
+    def getDefaultReadLimit(self) -> Any:  # Spark's name
+        """The limit of a batch, which the splitter keeps."""
+        # Of 4.2 and later.
+        from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+        return ReadMaxRows(1) if self._has_limit() else ReadAllAvailable()
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        """One for each task of the batch: the same after a restart."""
+        return [StreamPartition(task) for task in self._windows().tasks(start["window"], end["window"])]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The rows of a task, as Arrow's record batches."""
+        if isinstance(partition, StreamPartition):
+            yield from partition.value.rows(self._shape)
+
+    def commit(self, end: dict[str, int]) -> None:
+        """Let go of the windows of a batch that Spark has committed."""
+        self._windows().commit(end["window"])
+
+    def stop(self) -> None:
+        """Let go of the state."""
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
