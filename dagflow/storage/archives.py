@@ -105,9 +105,7 @@ def members_of(archive: ReadableFile, url: str) -> list[Member]:
             # As unpacking does: no name leads out of the archive.
             if name := posixpath.normpath("/" + member.name)[1:].lstrip("/"):
                 if name in named:
-                    logger.warning(
-                        "only the last of several members with a name is read url=%s!%s", redacted(url), name
-                    )
+                    logger.warning("only the last member with a name is read url=%s!%s", redacted(url), name)
                 named[name] = replace(member, name=name)
     return [named[name] for name in sorted(named, key=os.fsencode)]
 
@@ -197,9 +195,7 @@ def unpacked_tar(archive: ReadableFile, url: str) -> ReadableFile:
             module = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
             readers["zstd"] = importlib.import_module(module).ZstdFile
         if compression not in readers:
-            raise StorageError(
-                f"it is compressed by {compression}: tar archives of that are not read", url=redacted(url)
-            )
+            raise StorageError(f"tar archives compressed by {compression} are not read", url=redacted(url))
         return Unpacked(readers[compression](io.BufferedReader(PythonFile(archive, is_holder=False))))
 
 
@@ -232,11 +228,6 @@ class ArchivedFile(ReadableFile):
     def size_bytes(self) -> int:
         return len(self._head) + self._length + len(self._tail)
 
-    @property
-    @override
-    def is_pinned(self) -> bool:
-        return self._archive.is_pinned
-
     @override
     def is_unchanged(self) -> bool | None:
         return self._archive.is_unchanged()
@@ -250,9 +241,7 @@ class ArchivedFile(ReadableFile):
         if (count := min(len(buffer) - done, end - offset - done)) > 0:
             at = self._start + offset + done - len(self._head)
             if self._archive.read_into(at, buffer[done : done + count]) < count:
-                raise StorageError(
-                    f"its archive ends before byte {at + count}, and is damaged", url=redacted(self._url)
-                )
+                raise StorageError(f"its archive ends before byte {at + count}", url=redacted(self._url))
             done += count
         if done < len(buffer) and offset + done >= end:
             part = self._tail[offset + done - end :][: len(buffer) - done]

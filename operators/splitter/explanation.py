@@ -52,7 +52,7 @@ class InputExplanation:
         except MissingError:
             return 0, f"files: {named} does not exist"
         root = roots[0] if key == roots[0].base else roots[-1]
-        inside = archive_of(root.lister.url(key)) if self._selection.archives == "open" else None
+        inside = archive_of(root.lister.url(key)) if self._selection.archives != "whole" else None
         if inside is not None and key != root.base:
             return self._why_not(named, os.fsencode(inside[0])) or self._why_no_member(root, key, inside[1])
         if root.kind == "file" and key != root.base:

@@ -208,7 +208,9 @@ class FileSplitterInput(BlockSplitter, InputOperator):
             StorageError: A location cannot be listed, or a file cannot be examined; MissingError if a location does not
                 exist.
         """
-        scanner = Scanner(self.files, self._selection(), storage=storage, tolerates_missing=self.follow)
+        archives = "estimated" if self.archives == "open" else self.archives
+        selection = replace(self._selection(), archives=archives)
+        scanner = Scanner(self.files, selection, storage=storage, tolerates_missing=self.follow)
         return estimated(scanner.scan(), self.block_size, self._clock, within_s, self.cut_compressed)
 
     def explain_input(self, url: str, storage: StorageContext) -> tuple[bool, str]:

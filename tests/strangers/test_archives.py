@@ -7,8 +7,12 @@ from pathlib import Path
 import pytest
 
 from dagflow.errors import DagflowError
+from dagflow.storage.context import StorageContext
+from dagflow.testing.app_cases import failures_of, read_cases
 from dagflow.testing.apps import run_app
-from tests.operators.splitter.splitter_driver import FollowingDriver, write
+from operators.reader.block_reader import BlockReader
+from operators.splitter import FileSplitterInput
+from tests.operators.splitter.splitter_driver import FollowingDriver, SplitterDriver, write
 from tests.storage.test_archives import LONG, tarred, zipped
 
 APP = """
@@ -73,3 +77,51 @@ def test_the_marker_of_an_archive_makes_its_members_complete(tmp_path: Path) -> 
         assert run.next_scan().paths == []
         write(tmp_path / "a.zip.done")
         assert run.next_scan().paths == ["a.zip!d/1.log"]
+
+
+CASE = """
+name: cut-and-killed
+steps:
+  - files: in
+  - read: csv
+  - write: out
+    format: csv
+tests:
+  packed:
+    files: {in/a.zip: {from: a.zip}, in/b.tgz: {from: b.tgz}, in/c.csv: "id,name\\n5,e\\n"}
+    rows:
+      out: [{id: "1", name: a}, {id: "2", name: "b\\nb"}, {id: "3", name: c}, {id: "4", name: d}, {id: "5", name: e}]
+    cut: every
+    kill: every
+"""
+
+
+@pytest.mark.nightly
+def test_archives_are_read_exactly_at_any_cut_and_crash(tmp_path: Path) -> None:
+    """A run that dies before any change of the disk, and another one, publish each row of each member once."""
+    (tmp_path / "a.zip").write_bytes(zipped({"x/1.csv": b'id,name\n1,a\n2,"b\nb"\n', "y/2.csv": b"id,name\n3,c\n"}))
+    (tmp_path / "b.tgz").write_bytes(tarred({"x/1.csv": b"id,name\n4,d\n"}, "w:gz"))
+    (tmp_path / "app.yaml").write_text(CASE)
+    (case,) = read_cases(str(tmp_path / "app.yaml"))
+    assert list(map(str, failures_of(case))) == []
+
+
+@pytest.mark.nightly
+def test_archives_are_read_in_an_object_store(s3_root: str) -> None:
+    """By ranges of the archive, whose etag is the version of its members."""
+    storage = StorageContext.default()
+    for name, data in {"a.zip": zipped(MEMBERS), "b.tar.gz": tarred(MEMBERS, "w:gz")}.items():
+        pending = storage.open_pending(f"{s3_root}/in/{name}", tag="test-00000001")
+        pending.write(data)
+        storage.backend(s3_root).pending.publish(pending.close(records=0))
+    run = SplitterDriver(FileSplitterInput(files=[f"{s3_root}/in"], block_size=256 << 10, batch_bytes=0))
+    blocks = run.everything().blocks
+    assert {block.version.etag for block in blocks} == {
+        storage.stat(f"{s3_root}/in/{name}").etag for name in ("a.zip", "b.tar.gz")
+    }
+    reader, lines = BlockReader(), list[bytes]()
+    reader.messages.connect(lambda batch: lines.extend(batch.to_pylist()))
+    for block in blocks:
+        for _ in reader.read(block):
+            pass
+    assert sorted(lines) == sorted(2 * [line for data in MEMBERS.values() for line in data.splitlines()])

@@ -90,7 +90,12 @@ class ArchiveFiles(Files):
         if (found := self._find(url)) is None:
             return self._ordinary.open(url, expected)
         require_same_version(expected, _stat_of(*found))
-        return open_member(self._open_archive(found[0]), found[1], url)
+        file = self._open_archive(found[0])
+        try:
+            return open_member(file, found[1], url)
+        except BaseException:
+            file.close()
+            raise
 
     @override
     def no_listing(self, url: str) -> str:
@@ -131,14 +136,12 @@ def _stat_of(archive: FileStat, member: Member) -> FileStat:
     return replace(archive, url=f"{archive.url}!{member.name}", size_bytes=member.size_bytes, etag=tag, file_id=0)
 
 
-def is_decompressed_to_list(url: str) -> bool:
-    """Whether all of an archive is decompressed to find its members, by its name."""
-    return not url.lower().endswith((".zip", ".tar"))
-
-
-def directory_in_task(request: tuple[StorageContext, FileStat]) -> dict[str, Member]:
-    """The members of a version of an archive; see ArchiveFiles.directory."""
+def directory_in_task(request: tuple[StorageContext, FileStat]) -> dict[str, Member] | StorageError:
+    """The members of a version of an archive, or why they cannot be listed; see ArchiveFiles.directory."""
     storage, archive = request
     files = storage.backend(f"{archive.url}!").files
     assert isinstance(files, ArchiveFiles)
-    return files.directory(archive)
+    try:
+        return files.directory(archive)
+    except StorageError as error:
+        return error

@@ -40,7 +40,7 @@ CompressionSetting = Literal["auto", "none", "gzip", "bzip2", "xz", "zstd", "lz4
 _FORMS = {"snappy": "snappy in its framing format", "lz4": "lz4 in its frame format"}
 """What is read of a compression that has other forms, such as single blocks."""
 
-_OPENED = "let its name end in {} and archives be open on the splitter, which then reads its members"
+_OPENED = "let its name end in {}, without archives: whole on the splitter, which then reads its members"
 _REMEDIES = {"a zip archive": _OPENED.format(".zip"), "a tar archive": _OPENED.format(".tar, .tar.gz or .tgz")}
 
 _IS_PAIR = np.isin(np.arange(1 << 16), [int.from_bytes(pair, "big") for pair in PAIRS])
@@ -115,6 +115,8 @@ def require_text(content: ByteSource, block: BlockMetadata, setting: Compression
 def _unreadable(kind: str, block: BlockMetadata) -> UnreadableKindError:
     format = FORMAT_BY_KIND.get(kind)
     reads = f"the format {format} reads that, and this one reads text" if format else "dagflow does not read that"
+    if kind in _REMEDIES:
+        reads = "no format reads that by this name"
     return UnreadableKindError(
         f"it is {kind}, and {reads}",
         url=redacted(block.url),

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from dagflow.errors import CredentialsError, MissingError, StorageError, TransientStorageError
 from dagflow.metrics import names as metrics
-from dagflow.storage.backends.archive import ArchiveFiles, directory_in_task, is_decompressed_to_list
+from dagflow.storage.backends.archive import ArchiveFiles, directory_in_task
 from dagflow.storage.context import StorageContext
 from dagflow.storage.files import FileStat
 from dagflow.storage.location import redacted
@@ -146,7 +146,7 @@ class Scanner:
 
     def _first_archive(self, files: ListedFiles, start: int, end: int) -> int | None:
         """The first of some files whose members are read in its place."""
-        if self._selection.archives != "open" or ARCHIVE_END.search(b"\0".join([*files.keys[start:end], b""])) is None:
+        if self._selection.archives == "whole" or ARCHIVE_END.search(b"\0".join([*files.keys[start:end], b""])) is None:
             return None
         return next((at for at in range(start, end) if self._selection.opens(os.fsdecode(files.keys[at]))), None)
 
@@ -157,9 +157,12 @@ class Scanner:
         store = self._storage.backend(f"{url}!").files
         assert isinstance(store, ArchiveFiles)
         try:
-            if is_decompressed_to_list(url) and self._archive_tasks is not None and not store.knows(archive):
-                [members] = self._archive_tasks(directory_in_task, [(self._storage, archive)])
-                store.learn(archive, members)
+            is_decompressed = not url.lower().endswith((".zip", ".tar"))
+            if is_decompressed and self._archive_tasks is not None and not store.knows(archive):
+                [found] = self._archive_tasks(directory_in_task, [(self._storage, archive)])
+                if isinstance(found, StorageError):
+                    raise found
+                store.learn(archive, found)
             listed = list(store.members(archive))
         except (TransientStorageError, CredentialsError):
             raise

@@ -45,7 +45,8 @@ class Selection:
     Attributes:
         file_pattern: Matches the whole name of each file that is selected; None for all.
         ignore_pattern: Matches the whole name of each file and directory that is skipped; None for none.
-        archives: Whether archives are selected as files, `whole`, or each of their members is by its name, `open`.
+        archives: Whether archives are selected as files, `whole`, or each of their members is by its name, `open`; or
+            archives are files only if finding their members takes decompressing them, `estimated`.
     """
 
     recursive: bool = True
@@ -54,12 +55,14 @@ class Selection:
     archives: str = "open"
 
     def selects_file(self, name: str) -> bool:
-        is_named = self.file_pattern is None or self.opens(name) or matcher(self.file_pattern)(name)
+        is_opened = self.archives != "whole" and is_archive_name(name)
+        is_named = self.file_pattern is None or is_opened or matcher(self.file_pattern)(name)
         return is_named and self.enters(name)
 
     def opens(self, name: str) -> bool:
         """Whether the members of a file are read in its place."""
-        return self.archives == "open" and is_archive_name(name)
+        is_indexed = name.lower().endswith((".zip", ".tar"))
+        return is_archive_name(name) and (self.archives == "open" or (self.archives == "estimated" and is_indexed))
 
     def selects_member(self, path: str) -> bool:
         """Whether a member of an archive is selected, which is searched like a directory."""

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from dagflow.errors import StorageError
 from dagflow.storage.context import StorageContext
+from operators.splitter import FileSplitterInput
 from operators.splitter.changes.detection_rules import CompletenessRules
 from operators.splitter.explanation import InputExplanation
 from operators.splitter.scan.scanner import Scanner
@@ -72,6 +73,13 @@ def test_members_come_in_their_order_among_any_neighbours(names: set[str]) -> No
         plain = [name for name in names if name != "a.zip.zip"]
         members = [f"{name}!{path}" for name in ("a.zip", "a.zip.zip") for path in NAMES if "/." not in f"/{path}"]
         assert below(root, root, root / "a.zip") == sorted([*plain, *members])
+
+
+def test_an_estimate_decompresses_no_archive(tmp_path: Path) -> None:
+    """It counts one that must be decompressed to find its members as one file, and the members of others."""
+    put(tmp_path, "a.zip", "b.tgz")
+    estimate = FileSplitterInput(files=[str(tmp_path)], file_pattern=r".*\.csv").estimate(10)
+    assert (estimate.files, estimate.bytes) == (3, 4 + (tmp_path / "b.tgz").stat().st_size)
 
 
 def test_an_archive_that_cannot_be_read_is_a_file_without_a_name(tmp_path: Path) -> None:
