@@ -79,6 +79,17 @@ def test_columns_that_are_left_to_the_database(tmp_path: Path) -> None:
         TestSqliteTables().target(tmp_path).shape()
 
 
+def test_each_window_is_a_transaction(tmp_path: Path) -> None:
+    """Without a window that merges others, unless an app asks for groups: a database does not need large files."""
+    for commit, newest in ((None, 2), ({"bytes": 1 << 20}, 3)):
+        root = tmp_path / str(newest)
+        root.mkdir()
+        batches, table = [columns(n=[1]), columns(n=[2])], TestSqliteTables().given(root)
+        run(grouped(app(root, batches, table=table, commit=commit)), runtime=InlineRuntime)
+        assert TestSqliteTables().rows(root) == [1, 2]
+        assert TestSqliteTables().execute(root, 'SELECT "window" FROM _dagflow_markers') == [(newest,)]
+
+
 @pytest.mark.parametrize("in_groups", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_a_row_that_breaks_a_rule_of_the_database(tmp_path: Path, in_groups: bool) -> None:
     """The run ends with what the database says; repair takes the window back, and another table gets its rows."""
