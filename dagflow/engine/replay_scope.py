@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from dagflow.engine.window_repair import unpublished
 from dagflow.errors import JournalError
 from dagflow.journal.journal import Journal
+from dagflow.journal.windows import ProducedFiles, Window, WindowPlan
+from dagflow.plan.physical import merger_name
+from dagflow.storage.pending import PendingFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +26,26 @@ class ReplayScope:
     again: frozenset[int]
     merged: Mapping[int, frozenset[str]] = field(default_factory=dict)
 
+    def replaces(self, planned: WindowPlan) -> Callable[[ProducedFiles], bool]:
+        """Which files of a window are replaced: those of a group that runs again, and its own where it runs again."""
+        merged = self.merged.get(planned.window_id, frozenset())
+        is_again = planned.window_id in self.again
+        mergers = {merger_name(name): name for name in planned.takes}
+        return lambda part: mergers[part.stage] in merged if part.stage in mergers else is_again
+
     @property
     def all(self) -> list[int]:
         return sorted({*self.again, *self.merged})
+
+
+def replaced_files(window: Window, scope: ReplayScope) -> list[PendingFile]:
+    """The files of a window that a replay replaces."""
+    if window.intent is None:
+        return []
+    files = iter(window.intent.files)
+    own = [(each, list(itertools.islice(files, each.files))) for each in window.intent.produced]
+    is_replaced = scope.replaces(window.plan)
+    return [file for each, made in own if is_replaced(each) for file in made]
 
 
 @dataclass(frozen=True, slots=True)

@@ -353,11 +353,8 @@ class Replayer(WindowLoop):
         return window.kept(self._is_kept(window.planned)) if self._part is None else self._part.kept(window.intent)
 
     def _is_kept(self, planned: WindowPlan) -> Callable[[ProducedFiles], bool]:
-        """Which files stay: those of a group that is not replayed, and the window's own where only groups are."""
-        replaced = self._scope.merged.get(planned.window_id, frozenset())
-        is_again = planned.window_id in self._scope.again
-        mergers = {merger_name(name): name for name in planned.takes}
-        return lambda part: mergers[part.stage] not in replaced if part.stage in mergers else not is_again
+        is_replaced = self._scope.replaces(planned)
+        return lambda part: not is_replaced(part)
 
 
 def _failure_of(results: Sequence[TaskResult], window: _Published) -> DagflowError | None:

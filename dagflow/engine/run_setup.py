@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from dagflow.api.context import Skipped, VersionKey
 from dagflow.engine.checkpoint_objects import SegmentStore, SideInputs
 from dagflow.engine.driver_memory import limited_memory, memory_for_tasks
 from dagflow.engine.driver_watch import DriverWatch
@@ -75,6 +76,7 @@ class RunOptions:
         output_bounds: The only location where the run may publish, with one worker; None for any. See limited_run.
         rejects: Which refused records are read again, in place of new input; None for new input.
         again: Windows of another checkpoint whose input is read, in place of new input; None for new input.
+        lost: Versions of files that are left out of all windows.
         is_apart: Whether the checkpoint is a copy, whose windows so far have published elsewhere: that stays as it is.
         server: The process that forks those of tasks, where it was started ahead; None for a new one.
         metrics: Where the run serves its metrics; None for nowhere.
@@ -100,6 +102,7 @@ class RunOptions:
     output_bounds: OutputBounds | None = None
     rejects: RejectChoice | None = None
     again: Sequence[WindowPlan] | None = None
+    lost: Mapping[VersionKey, Skipped] = field(default_factory=dict)
     is_apart: bool = False
     metrics: MetricsAddress | None = None
     owns_process: bool = False

@@ -11,21 +11,25 @@ import os
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dagflow.api.context import Skipped, VersionKey
 from dagflow.api.refused_records import REJECTS
 from dagflow.api.transactions import RowOrigin, Target, TransactionalSink, targets_of
+from dagflow.engine.corrections import Superseded
 from dagflow.engine.limited_run import relocated_app
 from dagflow.engine.preparation import LocationCollector, prepare_operator
+from dagflow.engine.replay_scope import replaced_files, with_their_groups
 from dagflow.engine.run import run
-from dagflow.engine.run_setup import RunOptions
+from dagflow.engine.run_setup import RunOptions, open_journal
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import DagflowError, JournalError, MissingJournalError, RunStoppedError, SourceChangedError
 from dagflow.execution.task_outputs import OutputBounds
-from dagflow.journal.reader import all_windows, published_urls, read_state
+from dagflow.journal.reader import all_windows, newest_windows, published_urls, read_state
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window, WindowPlan
 from dagflow.plan.accumulators import accumulators, wants_to_follow
@@ -38,6 +42,7 @@ from dagflow.spec.class_lookup import search_path_of
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, join, name_of, redacted
 from dagflow.storage.objects import ObjectStore
+from dagflow.storage.pending import PendingFile
 
 logger = logging.getLogger(__name__)
 
@@ -135,16 +140,18 @@ def if_run(app: LogicalPlan, options: RunOptions, stop: StopRequest) -> WhatIf:
         apart.run(None)
         before = 0 if state is None else state.last_committed
         new = [window for window in apart.windows() if window.plan.window_id > before]
-        if any(window.plan.corrects for window in new):
-            raise DagflowError(
-                "a file was corrected or deleted, and --diff does not show the rows that would leave for it"
-            )
-        outputs = []
-        for output in _outputs_of(app):
-            there, after = output.rows(store, state or JournalState()), apart.rows_of(output.operator)
-            replaced = output.with_keys_of(there, after)
-            outputs.append(OutputDifferences(output.operator, output.name, len(there), output.compare(replaced, after)))
-        return WhatIf(len(new), outputs, refused=[*_shown(new, JournalState()).values()])
+        corrected = _Corrected(app, options, stop, store, state or JournalState())
+        with corrected.without_old_versions([window.plan for window in new]) as rest:
+            outputs = []
+            for output in _outputs_of(app):
+                there, after = output.rows(store, state or JournalState()), apart.rows_of(output.operator)
+                replaced = output.with_keys_of(there, after)
+                if rest is not None:
+                    replaced = output.of_files(corrected.files)
+                    after = pa.concat_tables([rest.rows_of(output.operator), after], promote_options="permissive")
+                rows = output.compare(replaced, after)
+                outputs.append(OutputDifferences(output.operator, output.name, len(there), rows))
+            return WhatIf(len(new), outputs, refused=[*_shown(new, JournalState()).values()])
 
 
 def _finished(app: LogicalPlan, options: RunOptions) -> tuple[ObjectStore, JournalState | None]:
@@ -175,11 +182,11 @@ def _up_to_results(plans: Sequence[WindowPlan]) -> Iterator[list[WindowPlan]]:
         yield part
 
 
-def _require_read(windows: Sequence[Window], again: Sequence[Window]) -> None:
+def _require_read(windows: Sequence[Window], again: Sequence[Window], lost: Collection[VersionKey] = ()) -> None:
     """Refuse input that was read then and is left out now: it would look as if its rows were removed."""
     known = {(skip.version, skip.start) for window in windows if window.intent for skip in window.intent.skipped}
     for skip in (skip for window in again if window.intent for skip in window.intent.skipped):
-        if (skip.version, skip.start) not in known:
+        if (skip.version, skip.start) not in known and skip.version not in lost:
             raise SourceChangedError(
                 f"this file was read, and would be left out now: {skip.reason}",
                 url=redacted(skip.url),
@@ -228,6 +235,10 @@ class _Output:
         below = tuple(f"{location}/" for location in self.locations)
         return rows_of_files(self.storage, self.locations[0], sorted({url for url in urls if url.startswith(below)}))
 
+    def of_files(self, files: Iterable[PendingFile]) -> pa.Table:
+        """The rows of data files."""
+        return self._of_files(file.final_url for file in files if file.target in ("", self.operator))
+
     def rows_of_windows(self, windows: Sequence[Window]) -> pa.Table:
         """The rows that some windows have published.
 
@@ -235,8 +246,7 @@ class _Output:
             DagflowError: The output does not say which rows these are.
         """
         if self.target is None:
-            intents = [window.intent for window in windows if window.intent is not None]
-            return self._of_files(file.final_url for intent in intents for file in intent.files)
+            return self.of_files(file for window in windows if window.intent for file in window.intent.files)
         found = self.target.rows()
         if found is None:
             return pa.table({})
@@ -324,6 +334,48 @@ class _Apart:
         """What an operator has published here."""
         output = next(each for each in _outputs_of(self._plan or self.app) if each.operator == operator)
         return output.rows(*self._opened())
+
+
+@dataclass(slots=True)
+class _Corrected:
+    """What corrected and deleted files would take out of the output.
+
+    Attributes:
+        files: The files that would be replaced: those of the windows that have read an earlier version.
+    """
+
+    app: LogicalPlan
+    options: RunOptions
+    stop: StopRequest
+    store: ObjectStore
+    state: JournalState
+    files: list[PendingFile] = field(default_factory=list)
+
+    @contextlib.contextmanager
+    def without_old_versions(self, plans: Sequence[WindowPlan]) -> Iterator[_Apart | None]:
+        """Where the windows that have read earlier versions have run again without these; None where there are none."""
+        storage = self.app.attributes.storage_context()
+        superseded = Superseded(partial(newest_windows, self.store, self.state), self.state.forgotten, storage)
+        lost: dict[VersionKey, Skipped] = {}
+        ids: set[int] = set()
+        for plan in (plan for plan in plans if plan.corrects):
+            for window_id, versions in superseded.by(plan, ()).items():
+                ids.add(window_id)
+                lost |= versions
+        if not ids:
+            yield None
+            return
+        with _apart(self.app, replace(self.options, lost=lost), self.stop) as rest:
+            _copy(storage, self.store.url, join(rest.directory, "copy"))
+            copy = storage.objects(join(rest.directory, "copy"))
+            with contextlib.closing(open_journal(self.app, copy)) as journal:
+                scope = with_their_groups(journal, ids)
+                windows = [journal.window(window_id) for window_id in scope.all]
+            self.files += [file for window in windows for file in replaced_files(window, scope)]
+            again = [window for window in windows if window.plan.window_id in scope.again]
+            rest.run_again(again)
+            _require_read(again, rest.windows(), lost)
+            yield rest
 
 
 @dataclass(slots=True)

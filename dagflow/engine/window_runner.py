@@ -103,7 +103,7 @@ class WindowRunner:
         decided, self._again = {**self._decided, **self._again}, {}
         job = replace(
             job,
-            gone=gone or {},
+            gone={**self._parts.options.lost, **(gone or {})},
             decided=decided,
             side_inputs=side_inputs,
             is_reprocessed=self._parts.is_repeated,

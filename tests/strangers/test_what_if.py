@@ -188,6 +188,29 @@ def test_totals_of_several_runs_are_compared_by_key(over: str) -> None:
     assert diff("replay")[1]["tables"][0]["columns"] == {"total": 3}
 
 
+@pytest.mark.parametrize("output", by_day(1, ["table: delta:out/orders", "write: out/lines", "table: parquet:out/x"]))
+def test_a_corrected_and_a_deleted_file_take_their_rows_along(output: str) -> None:
+    """As the run does then; nothing is removed before."""
+    changes = "files: in\n    on_change: {replaced: supersede, deleted: retract}"
+    written({"files: in": changes, "table: delta:out/orders": output})
+    command("run")
+    Path("new").write_text("id,qty,who\n1,5,a\n2,60,b\n7,1,e\n")
+    Path("new").rename("in/1.csv")
+    before = content()
+    code, found = diff("run")
+    table = found["tables"][0]
+    kinds = [table[kind] for kind in ("added", "removed", "changed")]
+    assert code == 3 and kinds in ([1, 0, 1], [2, 1, 0]) and content() == before
+    if table["changed"]:
+        assert table["samples"]["changed"][0]["after"] == {"id": 2, "qty": 120, "who": "b"}
+    command("run")
+    assert (diff("run")[0], diff("replay")[0]) == (0, 0)
+    Path("in/2.csv").unlink()
+    before = content()
+    assert [diff("run")[1]["tables"][0][kind] for kind in ("added", "removed", "changed")] == [0, 2, 0]
+    assert content() == before
+
+
 OUTPUTS = {
     "parquet": "table: parquet:out/orders",
     "files": "write: out/lines",
