@@ -1,15 +1,17 @@
 """Spark's data source `dagflow` beside Spark's own sources, in one session and in turn.
 
-    python -m benchmarks.spark_source [--lines-mb 500] [--csv-mb 100] [--rounds 5]
+    python -m benchmarks.spark_source [--lines-mb 500] [--csv-mb 500] [--files 100000] [--rounds 5]
 
-Lines: records that do not begin with a dot are counted, as with spark.read.text. CSV: rows with quoted newlines are
-counted, as with spark.read.csv and multiLine, which reads a file in one task.
+Lines: records that do not begin with a dot are counted, as with spark.read.text. CSV: rows with notes of several lines
+are counted, as with spark.read.csv and multiLine, which reads a file in one task. Streams: files of 5 KB are read by a
+new query with Trigger.AvailableNow, into a sink that takes nothing in.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import sys
 import tempfile
 import time
@@ -26,13 +28,15 @@ from benchmarks.measuring import SPARKS_JAVA, Promise, check_promises, in_turn, 
 PROMISES = (
     Promise("dagflow lines", 0.8, "Spark text"),
     Promise("dagflow csv", 2.0, "Spark csv multiLine"),
+    Promise("dagflow stream", 8.0, "Spark stream"),
 )
 
 LINES = b"".join(
     b"%s2026-03-04T%02d:00:%02dZ host-%d GET /items/%d 200\n" % (b"." if n % 10 == 0 else b"", n % 24, n % 60, n, n * 7)
     for n in range(20_000)
 )
-ROWS = b"".join(b'%d,"note %d\nwith a second line",%d.50,host-%d\n' % (n, n, n * 3, n % 100) for n in range(20_000))
+NOTE = "the customer writes that the parcel was opened, and asks for another one\n"
+ROWS = b"".join(b'%d,"%b",%d.50,host-%d\n' % (n, NOTE.encode() * (1 + n % 5), n * 3, n % 100) for n in range(20_000))
 
 
 def repeated(path: Path, content: bytes, size_bytes: int, head: bytes = b"") -> None:
@@ -43,7 +47,18 @@ def repeated(path: Path, content: bytes, size_bytes: int, head: bytes = b"") -> 
             file.write(content)
 
 
-def contenders(spark: Any, lines: str, rows: str) -> dict[str, Callable[[], int]]:
+def streamed(spark: Any, name: str, files: str, checkpoint: str) -> int:
+    """Read a directory by a new query of a source, and return how many files are there."""
+    reader = spark.readStream.format(name)
+    if name == "dagflow":
+        reader = reader.option("checkpoint", checkpoint).schema("record string")
+    query = reader.load(files).writeStream.format("noop").option("checkpointLocation", checkpoint)
+    query.trigger(availableNow=True).start().awaitTermination()
+    shutil.rmtree(checkpoint)
+    return len(os.listdir(files))
+
+
+def contenders(spark: Any, lines: str, rows: str, files: str) -> dict[str, Callable[[], int]]:
     """What is measured, by name; each returns how many records it has counted."""
     ours = spark.read.format("dagflow")
     return {
@@ -61,6 +76,8 @@ def contenders(spark: Any, lines: str, rows: str) -> dict[str, Callable[[], int]
         "dagflow csv": lambda: (
             spark.read.format("dagflow").option("record", "csv").load(rows).where("id <> '7'").count()
         ),
+        "Spark stream": lambda: streamed(spark, "text", files, f"{files}.spark"),
+        "dagflow stream": lambda: streamed(spark, "dagflow", files, f"{files}.dagflow"),
     }
 
 
@@ -68,7 +85,8 @@ def main() -> int:
     """Measure, and print a table; 1 where a promise is not kept."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lines-mb", type=int, default=500)
-    parser.add_argument("--csv-mb", type=int, default=100)
+    parser.add_argument("--csv-mb", type=int, default=500)
+    parser.add_argument("--files", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -83,7 +101,11 @@ def main() -> int:
         lines, rows = Path(directory, "lines.txt"), Path(directory, "rows.csv")
         repeated(lines, LINES, options.lines_mb << 20)
         repeated(rows, ROWS, options.csv_mb << 20, b"id,note,price,host\n")
-        measured = contenders(spark, str(lines), str(rows))
+        small = Path(directory, "small")
+        small.mkdir()
+        for number in range(options.files):
+            (small / f"{number:06}.log").write_bytes(LINES[:5000])
+        measured = contenders(spark, str(lines), str(rows), str(small))
         counts = {name: count() for name, count in measured.items()}  # warms up as well
         print(counts, file=sys.stderr)
 

@@ -48,7 +48,7 @@ def read(session: Any, path: str, **options: Any) -> Any:
 
 
 def records(sc: Any, path: str, format: str | Mapping[str, Any] = "lines") -> Any:
-    """The records of files as an RDD of (byte offset, bytes), on classic Spark.
+    """The records of files as an RDD of (byte offset, bytes), on classic Spark; see operators.read_block.
 
     Args:
         sc: A SparkContext.

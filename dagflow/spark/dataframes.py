@@ -37,7 +37,7 @@ def pairs_of(context: Any, given: Mapping[str, Any]) -> Any:
     # It needs classic Spark.
     from dagflow.runtime.spark_context import SentSources
 
-    tasks = read_tasks(SourceOptions.of(given))
+    tasks = read_tasks(SourceOptions.of(given), is_raw=True)
     packages = [Path(sys.modules[name].__path__[0]) for name in ("dagflow", "operators")]
     sources = SentSources(context, packages)
     rdd = sources.context.parallelize(list(map(pickle.dumps, tasks)), max(len(tasks), 1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import pickle
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ import pyarrow as pa
 from dagflow.api.columns.column_typing import ColumnTyped, StreamColumns
 from dagflow.api.control import ControlOperator
 from dagflow.api.ports import TupleBatch, unbatched
+from dagflow.api.records import RecordBatch
 from dagflow.api.sources import url_of
 from dagflow.cli.shared_options import usable_cores
 from dagflow.engine.preparation import LocationCollector, prepare_operator
@@ -36,6 +38,17 @@ LEAST_BYTES = 1 << 20
 FileFilter = Callable[[str], bool]
 
 
+class _Raw:
+    """Parses as a format does, and leaves the records as they are in the file."""
+
+    def __init__(self, format: Any) -> None:
+        self._format = format
+
+    def __call__(self, batch: RecordBatch, accounting: Any) -> Any:
+        """Parse a batch."""
+        return replace(type(self._format).parse(self._format, batch, accounting), columns=None)
+
+
 @contextlib.contextmanager
 def _input_of(app: LogicalPlan) -> Iterator[tuple[Program, PreviewInput]]:
     placed = PlacedApp.of(app, app.attributes.storage_context())
@@ -47,7 +60,11 @@ def _input_of(app: LogicalPlan) -> Iterator[tuple[Program, PreviewInput]]:
 
 
 def read_tasks(
-    options: SourceOptions, keeps: FileFilter | None = None, columns: Sequence[str] | None = None
+    options: SourceOptions,
+    keeps: FileFilter | None = None,
+    columns: Sequence[str] | None = None,
+    *,
+    is_raw: bool = False,
 ) -> list[ReadTask]:
     """The tasks that read all files once.
 
@@ -58,12 +75,17 @@ def read_tasks(
         options: Those of the source.
         keeps: Whether rows of a file are wanted, by the value of the column `_file`; None for all.
         columns: The columns that rows have; None for all.
+        is_raw: Whether records stay bytes, where they are parts of a file; their columns only decide which are refused.
 
     Raises:
         AppError: The options have mistakes.
         DagflowError: A location cannot be listed, or a file cannot be pre-scanned.
     """
-    with _input_of(options.app(columns)) as (program, source):
+    app = options.app(columns)
+    if is_raw:
+        format: Any = vars(app.operators[READER].operator)["format"]
+        format.parse = _Raw(format)
+    with _input_of(app) as (program, source):
         items: list[Any] = []
         for tuples in source.steps():
             items += _kept(tuples.get(BLOCKS, []), keeps)

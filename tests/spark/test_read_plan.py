@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagflow.errors import DagflowError
+from dagflow.spark.dataframes import pairs
 from dagflow.spark.read_plan import columns_of, read_tasks
 from dagflow.spark.source_options import SourceOptions
 from dagflow.spark.spark_rows import RowShape
@@ -138,3 +140,15 @@ def test_a_location_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(DagflowError, match="no file has a record"):
         columns_of(SourceOptions.of({"path": str(tmp_path), "record": "csv"}))
     assert rows_of(path=str(tmp_path)) == []
+
+
+def test_an_rdd_of_a_format_with_columns_has_the_bytes_of_its_records(tmp_path: Path) -> None:
+    """As they are in the file, each with its offset, without the head; of a format of rows, their values."""
+    (tmp_path / "a.csv").write_bytes(b'id,note\n1,"a\nb"\n2,c\n')
+    pq.write_table(pa.table({"id": [7]}), tmp_path / "a.parquet")
+    for name, record, expected in (
+        ("a.csv", "csv", [(8, b'1,"a\nb"'), (16, b"2,c")]),
+        ("a.parquet", "parquet", [(0, {"id": 7})]),
+    ):
+        options = SourceOptions.of({"path": str(tmp_path / name), "record": record, "block_size": 10})
+        assert list(pairs(map(pickle.dumps, read_tasks(options, is_raw=True)))) == expected
