@@ -75,11 +75,12 @@ def test_columns_become_wider(tmp_path: Path) -> None:
 
 
 def test_what_postgres_does_not_have_is_rescued(tmp_path: Path) -> None:
-    """Text with NUL, and a struct."""
-    batch = columns(n=[1, 2], t=["a\0b", "c"], s=[{"a": 1}, None])
+    """Text with NUL, a struct, and a column of a name that each table has already."""
+    batch = columns(n=[1, 2], t=["a\0b", "c"], s=[{"a": 1}, None], ctid=[7, None])
     first, second = TestPostgresTables().written(tmp_path, batch).to_pylist()
     assert (first["n"], first["t"], second["t"]) == (1, None, "c")
-    assert '"s": {"a": 1}' in first["_rescued"] and '"t": "a\\u0000b"' in first["_rescued"]
+    for text in ('"s": {"a": 1}', '"t": "a\\u0000b"', '"ctid": 7'):
+        assert text in first["_rescued"]
 
 
 def test_names_that_the_server_would_cut(tmp_path: Path) -> None:
