@@ -117,17 +117,18 @@ def _work(connection: Connection, program: Program) -> None:
 
     while True:
         try:
-            arrived = connection.recv_bytes()
+            arrived = [connection.recv_bytes()]
         except (EOFError, OSError):
             os._exit(0)
         with warm():
             send_bytes(_reply(arrived, program, send))
 
 
-def _reply(arrived: bytes, program: Program, send: Callable[[TaskMessage], None]) -> bytes:
+def _reply(arrived: list[bytes], program: Program, send: Callable[[TaskMessage], None]) -> bytes:
     """The outcome of a job, pickled; the result of an author's function may refuse pickling."""
     try:
-        job, is_retry = cast("tuple[Job, bool]", pickle.loads(arrived))
+        # Parts of results may be large, and are not held twice.
+        job, is_retry = cast("tuple[Job, bool]", pickle.loads(arrived.pop()))
         result = job(program, send, TaskHost(owns_process=True, is_retry=is_retry))
         return pickle.dumps(Reply(result), protocol=5)
     except DagflowError as error:

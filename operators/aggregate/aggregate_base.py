@@ -53,6 +53,7 @@ class AggregateBase(Operator, Accumulator, Unified):
     held_bytes = 48 << 20
     """Bytes of groups that are held in memory between two compactions."""
 
+    _is_large = False
     _is_partial = False  # whether another operator combines what this one emits
 
     @abstractmethod
@@ -111,7 +112,18 @@ class AggregateBase(Operator, Accumulator, Unified):
             # Nothing else refers to the rows, so that they can be let go while they are combined.
             self._partial = [self.combined(self._taken())]
             self._is_combined = True
+            self._is_large |= self._bytes >= self.compact_bytes // 2
+            self._release_unused()
         return self._partial[0]
+
+    def _release_unused(self) -> None:
+        # Otherwise Arrow's allocator keeps what was freed, and the next task of the process adds to it.
+        if self._is_large:
+            pa.default_memory_pool().release_unused()
+
+    def teardown(self) -> None:
+        self._partial = []
+        self._release_unused()
 
     def _taken(self) -> pa.Table:
         tables, self._partial = self._partial, []
