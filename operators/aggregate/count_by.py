@@ -64,7 +64,7 @@ class CountBy(AggregateBase, ColumnTraced):
         elif len(batch):
             require_columns(arrived, self.by)
             keys = with_equal_keys(arrived.select(self.by), self.by)
-            counted = keys.group_by(self.by, use_threads=False).aggregate([([], "count_all")])
+            counted = grouped(keys.to_batches(), self.by, [([], "count_all")])
             self.add(counted.rename_columns([*self.by, COUNT]), is_combined=True)
 
     def columns_at(self, port: str, arriving: StreamColumns | None) -> StreamColumns | None:
