@@ -114,7 +114,9 @@ def if_app_ran(settings: Settings, asked: RunRequest) -> int:
     logical = load(asked.app, settings, asked.overrides)
     given = RunOptions(asked.checkpoint, asked.master, asked.conf, workers=asked.workers, take_over=asked.take_over)
     options = local_only(given)
-    return show(lambda stop: if_run(logical, options, stop), settings.redact, as_json=asked.as_json)
+    return show(
+        lambda stop: if_run(logical, options, stop), settings.redact, as_json=asked.as_json, is_quiet=asked.quiet
+    )
 
 
 def _as_json(app: str, redact: Redact, text: str, error: BaseException | None) -> str:

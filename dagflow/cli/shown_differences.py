@@ -37,11 +37,11 @@ def local_only(options: RunOptions) -> RunOptions:
     return replace(options, workers=options.workers or usable_cores())
 
 
-def show(look: Callable[[StopRequest], WhatIf], redact: Redact, *, as_json: bool) -> int:
+def show(look: Callable[[StopRequest], WhatIf], redact: Redact, *, as_json: bool, is_quiet: bool = False) -> int:
     """Compare, print what would change, and return the exit code."""
     with stop_requested_by_signals(_STOPPING) as stop:
         found = on_driver_thread(lambda: look(stop))
-    for line in lines_of(found):
+    for line in () if is_quiet else lines_of(found):
         output.note(redact(line))
     if as_json:
         output.result(json.dumps(to_json(found), default=_json_value))

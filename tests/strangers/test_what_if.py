@@ -174,6 +174,7 @@ def test_totals_of_several_runs_are_compared_by_key(over: str) -> None:
     Path("in/1.csv").write_text("id,qty,who\n1,10,a\n2,6,b\n")
     Path("in/2.csv").unlink()
     assert diff("run")[1]["tables"][0]["added"] == 2
+    assert command("run", "--diff", "-q").output == ""
     command("run")
     Path("in/2.csv").write_text("id,qty,who\n3,7,a\n4,1,c\n")
     before = content()
