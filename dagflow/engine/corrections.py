@@ -90,8 +90,9 @@ class _Lineage:
             has_moved: Whether a part with another name may be of the version, because its file was renamed since.
         """
         if self.version is None:
-            before = [each for each in parts if each.url in self.names and self._is_before(each)]
+            before = [each for each in parts if self._is_before(each)]
             self.version = version_facts_of(before[-1]) if before else None
+            self.names |= {each.url for each in before[-1:]}
         return [
             each
             for each in parts
@@ -101,9 +102,11 @@ class _Lineage:
     def _is_before(self, part: SourceRange) -> bool:
         later = self.continued
         if later is None:
-            return True
-        is_same_file = part.version.file_id == later.version.file_id != 0
-        return is_same_file or part.version.size_bytes == later.start
+            return part.url in self.names
+        # The file may have been renamed between the two.
+        if part.version.file_id == later.version.file_id != 0:
+            return part.end <= later.start
+        return part.url in self.names and part.version.size_bytes == later.start
 
     def follow(self, found: Sequence[SourceRange], *, has_replaced: bool) -> None:
         """Decide where its next part is.
@@ -159,12 +162,14 @@ class Superseded:
         for each in passed_over.values():
             each.version = None
         self._look(passed_over, planned.window_id, lost, lambda part: False)
-        if self._forgotten and (unknown := sorted(url for url, each in lineages.items() if not each.is_done)):
-            raise JournalError(
-                f"{redacted(unknown[0])} was corrected, and which rows its earlier version gave is not known: the "
-                f"windows up to {self._forgotten} are no longer kept",
-                hint="attributes: {retain_windows: all} keeps those to come for ever",
-            )
+        for url, each in sorted(lineages.items()):
+            if not each.is_done and (each.is_found or self._forgotten):
+                why = f"the windows up to {self._forgotten} are no longer kept" if self._forgotten else "its first part"
+                raise JournalError(
+                    f"{redacted(url)} was corrected, and which rows its earlier version gave is not known: {why}"
+                    + ("" if self._forgotten else " is in no window under a name that it had"),
+                    hint="attributes: {retain_windows: all} keeps those to come for ever" if self._forgotten else "",
+                )
         return lost
 
     def in_output(self) -> Lost:
@@ -243,7 +248,7 @@ def corrections_in(
     """
     named = {block.url: block for block in source_ranges(planned) if supersedes_of(block) is not None}
     urls = sorted(map(redacted, named))
-    is_deletion = any(getattr(getattr(block, "continuation", block), "is_gone", False) for block in named.values())
+    deleted = sum(getattr(getattr(block, "continuation", block), "is_gone", False) for block in named.values())
     added = Counter[str]()
     for file in files:
         added[output_of(file, outputs)] += file.records
@@ -256,7 +261,7 @@ def corrections_in(
             output,
             before.get(output, 0) - after.get(output, 0),
             added[output],
-            is_deletion=is_deletion,
+            deleted=deleted,
         )
         for output in sorted({*before, *after, *added})
     ]

@@ -230,7 +230,10 @@ class Assembly:
         self.gone = GoneVersions(app.storage)
 
     def for_replay(self) -> Assembly:
-        """The same parts, for windows that run again while the run goes on."""
+        """The same parts, for windows that run again while the run goes on, which notices what changes meanwhile.
+
+        So files that were appended to, or renamed, are read as in a run.
+        """
         parts = copy.copy(self)
         parts.is_replay = True
         return parts

@@ -148,7 +148,7 @@ class Correction:
         rows_out: Records of the earlier versions that the output has lost.
         rows_in: Records of the later ones that it has got.
         version: The target's name for its state with both; "" where it has none.
-        is_deletion: Whether the files are gone, and there is no later version.
+        deleted: How many of the files are gone, so that there is no later version.
     """
 
     window_id: int
@@ -158,7 +158,7 @@ class Correction:
     rows_out: int
     rows_in: int
     version: str = ""
-    is_deletion: bool = False
+    deleted: int = 0
 
     @property
     def text(self) -> str:
@@ -166,9 +166,10 @@ class Correction:
         name, rows = name_of(self.files[0]), "row" if self.rows_out == 1 else "rows"
         what = f"{name} was" if self.count == 1 else f"{self.count:,} files, such as {name}, were"
         place = ", ".join(filter(None, (own_name(name_of(redacted(self.output))), self.version)))
-        if self.is_deletion:
+        if self.deleted == self.count:
             return f"{what} deleted: {self.rows_out:,} {rows} out ({place})"
-        return f"{what} corrected: {self.rows_out:,} {rows} out, {self.rows_in:,} in ({place})"
+        did = "corrected or deleted" if self.deleted else "corrected"
+        return f"{what} {did}: {self.rows_out:,} {rows} out, {self.rows_in:,} in ({place})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Container, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -22,10 +22,6 @@ from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.scan_sources import Clock
 
 logger = logging.getLogger(__name__)
-
-
-Kind = Literal["new", "corrected", "deleted"]
-"""Files by what becomes of the records of an earlier version: there is none, its file has another one now, or none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,20 +147,24 @@ class BlockCutter:
         self._open: OpenFile | None = None
         self._control = context.control
         self._quota = WindowQuota(DEFAULT_BUDGET)
-        self._kind: Kind | None = None
+        # Whether the files of the window supersede others, or are deleted ones; None before the first one.
+        self._is_correction: bool | None = None
 
     def begin_window(self, limits: WindowLimits) -> None:
         """Count emitted tuples towards a new window from now on."""
         self._quota = WindowQuota(DEFAULT_BUDGET if self._control is None else self._control.budget, limits)
-        self._kind = None
+        self._is_correction = None
 
-    def _admits(self, kind: Kind) -> bool:
-        """Whether the window takes files of a kind: no window has two, where some correct others."""
-        if self._corrects and kind != "new" and len(self._batcher):
+    def _admits(self, *, supersedes: bool) -> bool:
+        """Whether the window takes files that supersede others, or other ones: no window has both."""
+        if not self._corrects:
+            return True
+        if supersedes and len(self._batcher):
             self.flush()
-            self._kind = "new"
-        self._kind = self._kind or kind
-        return self._kind == kind or not self._corrects
+            self._is_correction = False
+        if self._is_correction is None:
+            self._is_correction = supersedes
+        return self._is_correction == supersedes
 
     @property
     def rest_bytes(self) -> int:
@@ -186,13 +186,14 @@ class BlockCutter:
         """
         version, start, known = file.version, file.next_start, file.continuation
         is_begun = start > 0 or known.content_start > 0
-        kind: Kind = "new" if known.supersedes is None else "deleted" if known.is_gone else "corrected"
-        if not self._admits(kind):
+        supersedes = known.supersedes is not None
+        if not self._admits(supersedes=supersedes):
             return False
-        is_new = not (is_begun or known.moved_from) and kind == "new"
+        is_new = not (is_begun or known.moved_from or supersedes)
         if is_new and version.size_bytes <= self._batcher.max_small_bytes(file.block_size):
             return self._begin_small(file, relative_path)
-        if not self._quota.take_file():
+        # All corrections of a scan come together: an earlier window that runs again for one could not read another.
+        if not (self._quota.take_file() or (self._corrects and supersedes)):
             return False
         self.flush()
         # The pre-scan of one version says nothing about a later one.
@@ -257,7 +258,7 @@ class BlockCutter:
         Returns:
             How many were taken, directories included.
         """
-        if not self._admits("new"):
+        if not self._admits(supersedes=False):
             return 0
         rows = np.flatnonzero(files.size_bytes >= 0)
         sizes = files.size_bytes[rows]

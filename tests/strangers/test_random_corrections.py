@@ -1,0 +1,94 @@
+"""Files that are written, corrected, appended to, renamed, deleted and brought back in any order, between runs."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dagflow.engine import publishers
+from tests.engine.corrected_app import SUPERSEDE, all_lines, corrected_app, lines_of, write
+from tests.engine.table_app import work
+from tests.strangers.fuzzing import seeds
+
+KINDS = ["delta", "delta-groups", "parquet", "files"]
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for nothing between two attempts."""
+    monkeypatch.setattr(publishers, "FIRST_PAUSE_S", 0.0)
+
+
+class Partner:
+    """Changes the files of a directory."""
+
+    def __init__(self, root: Path, dice: random.Random) -> None:
+        self.root = root
+        self.dice = dice
+        self.count = 0
+        self.away: list[Path] = []
+        self.touched: set[int] = set()
+        (root / "in").mkdir()
+        (root / "away").mkdir()
+
+    def lines(self) -> str:
+        """Lines that no other file has."""
+        self.count += 1
+        return " ".join(f"{self.count}.{n}" for n in range(self.dice.randint(1, 9)))
+
+    def change(self) -> str:
+        """Do something, and say what."""
+        there = sorted((self.root / "in").iterdir())
+        kinds = [
+            "new",
+            "new",
+            *(["replace", "replace", "append", "rewrite", "rename", "move", "touch"] if there else []),
+        ]
+        kind = self.dice.choice(kinds + (["bring"] if self.away else []))
+        path = self.dice.choice(there) if there else self.root / "in" / "none"
+        match kind:
+            case "new":
+                write(self.root, f"f{self.count}x", self.lines())
+            case "replace":
+                write(self.root, path.name, self.lines())
+            case "append":
+                with path.open("a") as file:
+                    file.write(f"{self.lines().split()[0]}\n")
+            case "rewrite":
+                path.write_text("".join(f"{line}\n" for line in self.lines().split()))
+            case "rename" if path.stat().st_ino not in self.touched:
+                # A file that was touched and renamed between two scans need not be recognised.
+                self.touched.add(path.stat().st_ino)
+                path.rename(path.with_name(f"r{self.count}y{path.name[-3:]}"))
+            case "move":
+                if len(there) > 1:
+                    self.away.append(path.rename(self.root / "away" / path.name))
+            case "touch" if path.stat().st_ino not in self.touched:
+                os.utime(path)
+                self.touched.add(path.stat().st_ino)
+            case "bring":
+                back = self.away.pop()
+                back.rename(self.root / "in" / back.name)
+        return f"{kind} {path.name}"
+
+
+def test_a_table_has_what_its_files_have(tmp_path: Path) -> None:
+    """After each run, whatever has happened since the one before; nothing is read twice."""
+    for seed in seeds(2):
+        dice, root = random.Random(seed), tmp_path / str(seed)
+        root.mkdir()
+        kind, partner = dice.choice(KINDS), Partner(root, dice)
+        rules: dict[str, Any] = {
+            "on_change": {**SUPERSEDE, "deleted": "retract"},
+            "blocks_threshold": dice.choice([1, 2, 50]),
+            "batch_bytes": dice.choice([0, 1 << 20]),
+        }
+        done = []
+        for _ in range(6):
+            done.append([partner.change() for _ in range(dice.randint(1, 3))])
+            work(corrected_app(root, kind, **rules))
+            assert lines_of(root, kind) == all_lines(root), (kind, done)
