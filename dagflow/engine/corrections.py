@@ -147,16 +147,18 @@ class Superseded:
             JournalError: The journal does not keep a window that has read an earlier version.
         """
         left_out = {each.url for result in results for each in result.skipped if each.cause != "corrected"}
-        lineages = {
-            block.url: _Lineage(version, {block.url})
+        versions = {
+            block.url: version
             for block in source_ranges(planned)
             if (version := supersedes_of(block)) is not None and block.url not in left_out
         }
+        lineages = {url: _Lineage(version, {url}) for url, version in versions.items()}
         lost: dict[int, dict[VersionKey, Skipped]] = defaultdict(dict)
         self._look(lineages, planned.window_id, lost, lambda part: False)
         # A file that was only renamed has no part under its new name, and a version that was ignored has none at all:
         # it has taken the place of the one that was read before.
-        renamed = {url: each for url, each in lineages.items() if not each.is_found}
+        renamed = {url: _Lineage(versions[url], {url}) for url, each in lineages.items() if not each.is_done}
+        lineages |= renamed
         self._look(renamed, planned.window_id, lost, self._has_moved)
         passed_over = {url: each for url, each in renamed.items() if not (each.is_found or each.is_of_nothing)}
         for each in passed_over.values():
