@@ -215,7 +215,8 @@ class Binder:
     def _cast(self, node: Cast) -> Bound:
         change = lenient_cast if node.is_lenient else cast
         site = CallSite(self._text, node, "cast")
-        return change(site, self.bind(node.argument), node.type)
+        # A cast is no written constant, even if it changes nothing: 1 has one digit, and cast(1 as int) has ten.
+        return replace(change(site, self.bind(node.argument), node.type), node=node)
 
     def _case(self, node: Case) -> Bound:
         branches = [(self.bind(condition), self.bind(value)) for condition, value in node.branches]
