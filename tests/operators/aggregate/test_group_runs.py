@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 import math
+import subprocess
+import sys
 from decimal import Decimal
 from typing import Any
 
@@ -117,3 +119,32 @@ def test_sums_that_need_more_digits_in_some_ranges_are_exact(value: int) -> None
     assert rows_of(emitted(SmallAggregate(by="k", columns=columns), batches)) == rows_of(
         emitted(Aggregate(by="k", columns=columns), batches)
     )
+
+
+_MANY_GROUPS = """
+import resource, sys
+import numpy as np, pyarrow as pa
+from dagflow.api.records import RecordBatch
+from operators.aggregate.aggregate import Aggregate
+
+aggregate = Aggregate(by="k", columns={"n": "count(*)", "t": "sum(k)", "m": "max(d)"})
+rows, found = 4_000_000, []
+aggregate.output.connect(lambda batch: found.append((len(batch), batch.to_arrow().column("k")[-1].as_py())))
+aggregate.begin_window(1)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+dice = np.random.default_rng(1)
+for _ in range(2 * rows // 50_000):
+    keys = dice.integers(0, rows, 50_000)
+    aggregate.take(RecordBatch(pa.record_batch({"k": keys, "d": keys / 8})))
+aggregate.end_window()
+ends = [end for _, end in found]
+assert sum(count for count, _ in found) > 0.8 * rows and ends == sorted(ends)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10)
+"""
+
+
+@pytest.mark.nightly
+def test_memory_does_not_follow_the_groups() -> None:
+    """Three and a half million of them take 110 MiB as columns alone, and twice as much while they are sorted."""
+    ran = subprocess.run([sys.executable, "-c", _MANY_GROUPS], capture_output=True, text=True, check=True)
+    assert int(ran.stdout) < 330
