@@ -8,8 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from dagflow import Operator
 from dagflow.engine import publishers
@@ -75,10 +76,11 @@ def test_a_correction_is_one_transaction_and_leaves_rows_of_others(tmp_path: Pat
     """A file of many windows is one version of the table; another program may add rows before."""
     write(tmp_path, "a", "a1 a2 a3 a4 a5 a6 a7 a8 a9")
     work(corrected_app(tmp_path, "delta"))
+    write_deltalake(str(tmp_path / "table"), pa.table({"record": pa.array([b"other"], pa.binary())}), mode="append")
     before = versions(tmp_path)
     write(tmp_path, "a", "A1 A2 A3 A4 A5 A6 A7 A8 A9 A0")
     work(corrected_app(tmp_path, "delta"))
-    assert (versions(tmp_path), lines_of(tmp_path, "delta")) == (before + 1, all_lines(tmp_path))
+    assert (versions(tmp_path), lines_of(tmp_path, "delta")) == (before + 1, [*all_lines(tmp_path), "other"])
 
 
 def append(root: Path) -> None:
