@@ -14,7 +14,7 @@ from dagflow.errors import StorageError
 from dagflow.execution.messages import PickledTuples, ShuffleItem
 from dagflow.storage.backends.local.disk import translated
 
-HELD_BYTES = 64 << 20
+HELD_BYTES = 16 << 20
 """Bytes of records that are held in memory; those of further items wait in a file."""
 
 _DIRECTORIES = "SPARK_LOCAL_DIRS"
