@@ -114,6 +114,7 @@ FOLLOWED = {
     "test_windows_that_are_no_longer_kept_are_not_taken_for_removed_rows",
     "compare all windows, without": "strangers/test_what_if.py::"
     "test_windows_that_a_table_does_not_name_are_compared_together",
+    "let it end": "strangers/test_what_if.py::test_an_app_that_follows_is_compared_when_it_is_to_end",
     "let it be finished": "strangers/test_what_if.py::test_a_run_that_is_not_finished_is_not_compared",
     "put the version back that was read": f"{REMEDIES}test_a_replay_goes_on_when_its_input_is_put_back",
     "run it in …, or let the app name its output": "engine/test_window_replay.py::"

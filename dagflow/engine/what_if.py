@@ -22,12 +22,19 @@ from dagflow.api.refused_records import REJECTS
 from dagflow.api.transactions import RowOrigin, Target, TransactionalSink, targets_of
 from dagflow.engine.corrections import Superseded
 from dagflow.engine.limited_run import relocated_app
-from dagflow.engine.preparation import LocationCollector, prepare_operator
+from dagflow.engine.preparation import LocationCollector, prepare_operator, target_problems
 from dagflow.engine.replay_scope import replaced_files, with_their_groups
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions, open_journal
 from dagflow.engine.stop_request import StopRequest
-from dagflow.errors import DagflowError, JournalError, MissingJournalError, RunStoppedError, SourceChangedError
+from dagflow.errors import (
+    DagflowError,
+    JournalError,
+    MissingJournalError,
+    PlanError,
+    RunStoppedError,
+    SourceChangedError,
+)
 from dagflow.execution.task_outputs import OutputBounds
 from dagflow.journal.reader import all_windows, newest_windows, published_urls, read_state
 from dagflow.journal.state import JournalState
@@ -35,10 +42,12 @@ from dagflow.journal.windows import Window, WindowPlan
 from dagflow.plan.accumulators import accumulators, wants_to_follow
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
+from dagflow.plan.stream_columns import stream_columns
 from dagflow.report.open_rejects import RejectChoice, ShownReject, rejects_of, shown
 from dagflow.report.published_rows import content_of, rows_of_files
 from dagflow.report.row_differences import RowDifferences, differences, with_keys_of
 from dagflow.spec.class_lookup import search_path_of
+from dagflow.spec.problems import Problems
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, join, name_of, redacted
 from dagflow.storage.objects import ObjectStore
@@ -133,6 +142,11 @@ def if_run(app: LogicalPlan, options: RunOptions, stop: StopRequest) -> WhatIf:
     Raises:
         DagflowError: The run fails, or an earlier run is not finished.
     """
+    if wants_to_follow(app):
+        raise DagflowError(
+            "an app that follows its input has no end to compare",
+            hint="let it end: --set SPLITTER.follow=false, with the name of the splitter",
+        )
     store, state = _finished(app, options)
     with _apart(app, options, stop) as apart:
         if state is not None:
@@ -156,6 +170,11 @@ def if_run(app: LogicalPlan, options: RunOptions, stop: StopRequest) -> WhatIf:
 
 def _finished(app: LogicalPlan, options: RunOptions) -> tuple[ObjectStore, JournalState | None]:
     """The checkpoint of an app and its state, None before the first run; nothing in it waits to be published."""
+    # A table of the comparison would take what that of the app does not.
+    found, problems = target_problems(app), Problems()
+    stream_columns(app, problems)
+    if found or problems:
+        raise PlanError([*found, *problems.found])
     store = app.attributes.storage_context().objects(absolute(options.checkpoint or app.attributes.checkpoint))
     try:
         state = read_state(store)
