@@ -86,8 +86,8 @@ class ContentReader:
             return
         if content.resumed_bytes:
             accounting.counters[RESUMED_BYTES] += content.resumed_bytes
-        # A file that waits as a whole has nothing to read.
-        if content.block.end or not content.waiting_bytes:
+        # A file that waits as a whole has nothing to read, nor has a later block of a compressed file.
+        if content.block.end or not (content.waiting_bytes or content.source.size_bytes):
             problem = "" if self._paths is None else self._paths.problem_of(block.url)
             yield from self._records(content, accounting, problem, has_grown)
         accounting.read_until = min(content.block.end, content.source.size_bytes)

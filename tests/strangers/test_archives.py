@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
+import hashlib
+from functools import partial
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from dagflow.errors import DagflowError
@@ -43,6 +48,24 @@ def test_an_archive_has_the_records_of_the_directory_that_was_packed(name: str, 
     packed = zipped(MEMBERS) if name == "a.zip" else tarred(MEMBERS, "w:gz" if name.endswith("gz") else "w")
     beside = {"plain.log": b"5\n"}
     assert records(tmp_path, {f"sub/{name}": packed, **beside}) == records(tmp_path, {**MEMBERS, **beside})
+
+
+@pytest.mark.parametrize("name", ["a.zip", "a.tgz", "a.parquet"])
+def test_rows_of_a_compressed_file_of_several_blocks_are_read(name: str, tmp_path: Path) -> None:
+    """Its first block has all of them, whatever the format; the name does not say that it is compressed."""
+    out = pa.BufferOutputStream()
+    count = 30_000
+    digests = [hashlib.sha256(b"%d" % row).hexdigest() for row in range(count)]
+    pq.write_table(pa.table({"id": range(count), "digest": digests}), out, row_group_size=8000)
+    data = out.getvalue().to_pybytes()
+    packed = {"a.zip": zipped, "a.tgz": partial(tarred, mode="w:gz")}
+    content = gzip.compress(data) if name == "a.parquet" else packed[name]({"a.parquet": data})
+    app = tmp_path / "app.yaml"
+    app.write_text(
+        "name: p\nsteps:\n  - files: in\n    block_size: 64KiB\n  - read: parquet\n  - write: out\n    format: csv"
+    )
+    outputs = run_app(app, {f"in/{name}": content})
+    assert (outputs.records["read.messages"], len(outputs.rows("out"))) == (count, count)
 
 
 def test_a_damaged_archive_ends_the_run_or_is_left_out(tmp_path: Path) -> None:
