@@ -387,6 +387,6 @@ class SkipsRows(Capability):
     rows_port: ClassVar[str]
     """The port of the records; they are skipped only if one stream alone begins there."""
 
-    @abstractmethod
-    def skip_rows(self, wanted: WantedRows) -> None:
-        """Take in what is wanted; called in the driver before a run, and in place of an earlier call."""
+    # Without an annotation, so that it is no property: the driver sets it before a run.
+    wanted = WantedRows()
+    """What the operator behind the port wants."""

@@ -14,4 +14,4 @@ def push_down(app: LogicalPlan) -> None:
                 edge for edge in app.edges if edge.source.operator == name and edge.source.port == operator.rows_port
             ]
             target = app.instances[edges[0].target.operator] if len(edges) == 1 else None
-            operator.skip_rows(target.wanted_rows() if isinstance(target, SelectsRows) else WantedRows())
+            operator.wanted = target.wanted_rows() if isinstance(target, SelectsRows) else WantedRows()

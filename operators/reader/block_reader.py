@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pydantic import Field
 
-from dagflow.api.capabilities import SkipsRows, TupleReader, WantedRows
+from dagflow.api.capabilities import SkipsRows, TupleReader
 from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.context import OperatorContext
 from dagflow.api.operator import Operator
@@ -232,10 +232,6 @@ class BlockReader(RejectLimited, BacklogScaled, SkipsRows):
             elif item.end > offset:
                 yield with_entry_state(self.format, file, item) if item.start <= offset else item
 
-    def skip_rows(self, wanted: WantedRows) -> None:
-        """Let a format of rows skip units of which its statistics show that all of their rows are dropped."""
-        self.format.wanted = wanted
-
     def retry_batch(
         self, blocks: Mapping[int, Any], refused: RefusedRecords, is_tried: npt.NDArray[np.bool_], first_id: int
     ) -> RefusedBlocks:
@@ -249,6 +245,7 @@ class BlockReader(RejectLimited, BacklogScaled, SkipsRows):
 
     def setup(self, context: OperatorContext) -> None:
         """Make the readers of this task, with its share of the rate limit."""
+        self.format.wanted = self.wanted
         rate = self.rate_limit()
         limiter = None if rate is None else RateLimiter(rate * context.share, step=context.progress.step)
         if isinstance(context.prescan, PreScanState) and isinstance(self.format, Inferring):

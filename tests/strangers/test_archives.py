@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -58,8 +57,8 @@ def test_rows_of_a_compressed_file_of_several_blocks_are_read(name: str, tmp_pat
     digests = [hashlib.sha256(b"%d" % row).hexdigest() for row in range(count)]
     pq.write_table(pa.table({"id": range(count), "digest": digests}), out, row_group_size=8000)
     data = out.getvalue().to_pybytes()
-    packed = {"a.zip": zipped, "a.tgz": partial(tarred, mode="w:gz")}
-    content = gzip.compress(data) if name == "a.parquet" else packed[name]({"a.parquet": data})
+    member = {"a.parquet": data}
+    content = {"a.zip": zipped(member), "a.tgz": tarred(member, "w:gz"), "a.parquet": gzip.compress(data)}[name]
     app = tmp_path / "app.yaml"
     app.write_text(
         "name: p\nsteps:\n  - files: in\n    block_size: 64KiB\n  - read: parquet\n  - write: out\n    format: csv"
