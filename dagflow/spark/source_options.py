@@ -195,7 +195,9 @@ class _Reader:
 
     def _format(self) -> dict[str, Any]:
         """The format with its options, as YAML has it."""
-        record = self._given.get("record", "lines")
+        if {"record", "type"} <= self._given.keys():
+            self._problems.append("options 'record' and 'type' both name the format; give one")
+        record = self._given.get("record", self._given.get("type", "lines"))
         if isinstance(record, str) and record.lstrip().startswith("{"):
             record = self._plain("record")
         format = dict(record) if isinstance(record, Mapping) else {"type": record}

@@ -43,6 +43,7 @@ def test_a_record_may_be_a_format_with_its_options() -> None:
     """As YAML has it, also as a mapping of Python."""
     for record in ("{type: lines, delimiter: ';'}", {"type": "lines", "delimiter": ";"}):
         assert options_of(record=record).reader["format"] == {"type": "lines", "delimiter": ";"}
+    assert options_of(type="lines", delimiter=";").reader["format"] == {"type": "lines", "delimiter": ";"}
 
 
 def test_several_paths_are_all_read() -> None:
@@ -53,6 +54,7 @@ def test_several_paths_are_all_read() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
+        ({"record": "csv", "type": "csv"}, "options 'record' and 'type' both name the format; give one"),
         ({"record": "csw"}, "there is no format 'csw'; did you mean 'csv'"),
         ({"record": "csv", "delimter": ";"}, "format 'csv' has no option 'delimter'; did you mean 'delimiter'"),
         ({"record": "csv", "header": "maybe"}, "format 'csv', option 'header': expected true or false; got 'maybe'"),
