@@ -117,7 +117,7 @@ def reread(root: Path) -> None:
 
 
 @pytest.mark.parametrize("before", [append, rename, delete, ignored, reread, lambda root: None])
-@pytest.mark.parametrize("content", ["A1 A2 A3 A4 A5 A6 A7 A8", "a1 a2 a3 a4"])
+@pytest.mark.parametrize("content", by_day(1, ["A1 A2 A3 A4 A5 A6 A7 A8", "a1 a2 a3 a4"]))
 def test_all_of_what_was_read_of_a_file_leaves(tmp_path: Path, before: Callable[[Path], None], content: str) -> None:
     """Whatever has happened to the file since: the table has what the input has."""
     write(tmp_path, "a", "a1 a2 a3 a4")

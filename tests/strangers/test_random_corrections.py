@@ -78,7 +78,7 @@ class Partner:
 
 def test_a_table_has_what_its_files_have(tmp_path: Path) -> None:
     """After each run, whatever has happened since the one before; nothing is read twice."""
-    for seed in seeds(2):
+    for seed in seeds(1):
         dice, root = random.Random(seed), tmp_path / str(seed)
         root.mkdir()
         kind, partner = dice.choice(KINDS), Partner(root, dice)
