@@ -11,12 +11,12 @@ import deltalake
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dagflow.cli.main import command_line
 from dagflow.report.row_differences import SAMPLED, differences
-from tests.nightly import by_day
+from tests.nightly import by_day, examples
 
 APP = """\
 name: orders
@@ -164,7 +164,7 @@ def test_windows_that_are_no_longer_kept_are_not_taken_for_removed_rows() -> Non
     assert diff("replay", "--window", f"{int(error.split('up to ')[1].split()[0]) + 1}-83")[0] == 0
 
 
-@pytest.mark.parametrize("over", ["run", "all"])
+@pytest.mark.parametrize("over", by_day(1, ["run", "all"]))
 def test_totals_of_several_runs_are_compared_by_key(over: str) -> None:
     """`run --diff` shows what `run` does then; a replay of all windows ends each run where it ended."""
     text = APP[: APP.index("  - where")] + "  - aggregate: {total: sum(qty)}\n    by: who\n    over: OVER\n"
@@ -220,7 +220,7 @@ OUTPUTS = {
 }
 
 
-@pytest.mark.parametrize("output", by_day(2, OUTPUTS))
+@pytest.mark.parametrize("output", by_day(1, OUTPUTS))
 def test_every_kind_of_output_is_compared(output: str) -> None:
     """Files of lines and of CSV are compared by line and by row; a new file is what a run would add."""
     written({"table: delta:out/orders": OUTPUTS[output]})
@@ -274,6 +274,7 @@ def test_a_query_can_be_tried_out() -> None:
 ROWS = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 2)), max_size=SAMPLED)
 
 
+@settings(max_examples=examples(100))
 @given(ROWS, ROWS, st.sampled_from([(), ("k",)]))
 def test_a_table_with_its_differences_is_the_other_one(
     one: list[tuple[str, int]], other: list[tuple[str, int]], keys: tuple[str, ...]
