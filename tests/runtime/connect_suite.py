@@ -28,6 +28,7 @@ from dagflow.runtime.connect_session import connect_class
 from dagflow.runtime.spark_versions import installed_spark
 from dagflow.runtime.start_checks import context_of
 from tests.cli.processes import ENTRY, PATIENCE_S, environment
+from tests.runtime.gate import gated_operator
 from tests.runtime.runtime_contract import (
     TEXTS,
     ProcessesContract,
@@ -37,30 +38,11 @@ from tests.runtime.runtime_contract import (
     published,
     window,
 )
-from tests.runtime.test_spark_session import APP, folder, run_python
+from tests.runtime.test_spark_session import folder, run_python
 from tests.runtime.test_spark_session import published as numbers_of
 from tests.testing.test_backend_contract import AppsOfEveryShape
 
 __all__ = ["folder"]
-
-GATE = """\
-import pathlib, time
-from dagflow import InputPort, Operator, OutputPort
-from dagflow.api.records import RecordBatch
-
-class Mark(Operator):
-    input = InputPort(RecordBatch)
-    output = OutputPort(RecordBatch)
-    folder: str
-
-    @input.each
-    def mark(self, batch):
-        pathlib.Path(self.folder, "begun").touch()
-        while not pathlib.Path(self.folder, "go").exists():
-            time.sleep(0.05)
-        self.output.emit(batch)
-"""
-"""An operator that waits until a file is there."""
 
 
 class ConnectServer:
@@ -203,9 +185,7 @@ def test_a_session_that_was_stopped_is_refused(server: ConnectServer) -> None:
 
 def gated(folder: Path, server: ConnectServer) -> subprocess.Popen[bytes]:
     """A run whose tasks wait, in a process of its own."""
-    (folder / "my_ops.py").write_text(GATE)
-    app = APP.format(name="first").replace("my_ops.Mark,", f"my_ops.Mark, properties: {{folder: {folder}}},")
-    (folder / "first.yaml").write_text(app)
+    (folder / "my_ops.py").write_text(gated_operator(folder))
     with (folder / "stderr").open("wb") as stderr:
         run = subprocess.Popen(
             [*ENTRY, "run", "-q", "first.yaml"], cwd=folder, env=environment(SPARK_REMOTE=server.url), stderr=stderr

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.cli.processes import PATIENCE_S, dagflow_command, environment
+from tests.cli.processes import dagflow_command
+from tests.other_packages import environment_with, require_passes
 
 APP = "name: first\nsteps:\n  - files: in\n  - read: lines\n  - write: out\n"
 PACKAGES = ("googleapis-common-protos", "grpcio", "grpcio-status", "pandas>=2.2,<3", "zstandard")
@@ -30,16 +28,6 @@ def test_spark_connect_without_its_packages_is_one_line(tmp_path: Path) -> None:
 @pytest.mark.nightly
 def test_the_runtime_of_spark_connect_keeps_its_laws(tmp_path: Path) -> None:
     """The suite beside, with the packages in a directory that only its processes see."""
-    install = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(tmp_path / "packages")]
-    subprocess.run([*install, *PACKAGES], check=True, timeout=PATIENCE_S)
-    suite = str(Path(__file__).with_name("connect_suite.py"))
-    variables = environment()
-    variables["PYTHONPATH"] += os.pathsep + str(tmp_path / "packages")
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", suite],
-        env=variables,
-        capture_output=True,
-        text=True,
-        timeout=10 * PATIENCE_S,
+    require_passes(
+        environment_with(tmp_path / "packages", *PACKAGES), str(Path(__file__).with_name("connect_suite.py"))
     )
-    assert done.returncode == 0, done.stdout
