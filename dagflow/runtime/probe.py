@@ -226,6 +226,9 @@ def incompatibility_of(text: str) -> DagflowError | None:
             hint="start dagflow with the Python that the cluster has, or name an interpreter of this version that "
             "is on all hosts in the environment variable PYSPARK_PYTHON",
         )
+    lacking = re.search(r"No module named '([\w.]+)'|\[PACKAGE_NOT_INSTALLED\] (\S+ >= \S+)", text)
+    if lacking:
+        return DagflowError(f"the Python of the executors has no {lacking[1] or lacking[2]}", hint=_INSTALL)
     absent = re.search(r'Cannot run program "([^"]+)"', text)
     if absent:
         return DagflowError(

@@ -132,6 +132,11 @@ def test_an_operator_that_an_executor_cannot_load_is_named_with_a_reason() -> No
             "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.9 than that in driver: 3.11, PySpark",
             "the executors run Python 3.9, the driver runs Python 3.11",
         ),
+        ("ModuleNotFoundError: No module named 'pyarrow'", "the Python of the executors has no pyarrow"),
+        (
+            "PySparkImportError: [PACKAGE_NOT_INSTALLED] PyArrow >= 18.0.0 must be installed; however, it was",
+            "the Python of the executors has no PyArrow >= 18.0.0",
+        ),
         ('java.io.IOException: Cannot run program "/no/python": error=2', "the executors have no Python at /no/python"),
     ],
 )
