@@ -56,9 +56,11 @@ def own_session(spark: Any) -> tuple[Any, Callable[[], None]]:
         if not isinstance(spark, str):
             connection, user = spark.client._builder, spark.client._user_id
         session = connect_class()(connection=connection, userId=user)
-        ending.callback(_release, session.client)
+        ending.callback(session.client.close)
         _limit_retries(session.client)
         session.conf.set(_BATCH_SETTING, _BATCH_ROWS)
+        # Not earlier: a server that cannot be reached would be asked in vain for as long again.
+        ending.callback(session.client.release_session)
         return session, ending.pop_all().close
     raise AssertionError
 
@@ -76,13 +78,6 @@ def _stop(session: Any, remote: str | None) -> None:
     session.stop()
     if remote is not None:
         os.environ["SPARK_REMOTE"] = remote  # Spark removes it with a server that it has started
-
-
-def _release(client: Any) -> None:
-    try:
-        client.release_session()
-    finally:
-        client.close()
 
 
 def _limit_retries(client: Any) -> None:
