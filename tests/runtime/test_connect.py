@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from tests.cli.processes import dagflow_command
+from tests.cli.processes import dagflow_command, environment
 from tests.other_packages import environment_with, require_passes
 
 APP = "name: first\nsteps:\n  - files: in\n  - read: lines\n  - write: out\n"
@@ -18,8 +19,11 @@ def test_spark_connect_without_its_packages_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.txt").write_text("a\n")
     (tmp_path / "first.yaml").write_text(APP)
+    # Hides the installed one, where there is one.
+    (tmp_path / "pandas.py").write_text("raise ImportError")
+    path = os.pathsep.join([str(tmp_path), environment()["PYTHONPATH"]])
     for command in (("run", "-q", "first.yaml"), ("doctor",)):
-        done = dagflow_command(command, cwd=tmp_path, SPARK_REMOTE="sc://127.0.0.1:1")
+        done = dagflow_command(command, cwd=tmp_path, SPARK_REMOTE="sc://127.0.0.1:1", PYTHONPATH=path)
         said = done.stdout + done.stderr
         assert (done.returncode, "Traceback" in said) == (1, False), said
         assert "Spark Connect cannot be used here: " in said and "pip install 'dagflow[connect]'" in said, said
