@@ -307,7 +307,7 @@ FOLLOWED = {
     "derive it from": BEFORE,
     "formats for binary records are": BEFORE,
     "give 100% at most": BEFORE,
-    "give a directory, parquet:": BEFORE,
+    "give …": BEFORE,
     "give a relative path": BEFORE,
     "give another directory": BEFORE,
     "give archive, a directory": BEFORE,
@@ -332,8 +332,21 @@ FOLLOWED = {
     "unset SPARK_HOME": "runtime/test_spark_versions.py::test_a_spark_home_of_another_version_is_refused",
     "leave out master and conf": "runtime/test_spark_session.py::test_a_run_takes_the_session_of_its_process",
     "make a new one, or leave out spark": "runtime/test_spark_session.py::test_a_run_takes_the_session_of_its_process",
-    "unset SPARK_REMOTE": "runtime/test_spark_session.py::test_a_server_of_spark_connect_is_refused_in_one_line",
-    "give a session of classic Spark": "runtime/test_spark_session.py::test_what_is_no_session_is_refused",
+    "pip install 'dagflow[connect]'": BEFORE,
+    "give a session, or leave out spark": "runtime/test_spark_session.py::test_what_is_no_session_is_refused",
+    "dagflow.spark.read(session": BEFORE,
+    "declare them: .option": BEFORE,
+    "give its type in `columns`": BEFORE,
+    "where only some files have it, say so": BEFORE,
+    "the state belongs to a query with another checkpointLocation": "spark/test_stream_windows.py::"
+    "test_another_state_reads_all_files_again",
+    "it is not the state of this checkpoint": "spark/test_stream_windows.py::test_another_state_reads_all_files_again",
+    "…unpack it to read it": BEFORE,
+    "let spark.local.dir name a directory on another disk": "runtime/test_local.py::"
+    "test_a_full_place_for_temporary_files_gives_way_to_another",
+    "its log may say more; start it again": "runtime/test_connect.py::test_the_runtime_of_spark_connect_keeps_its_laws",
+    "finish it, with dagflow run": "crash/test_corrections.py::"
+    "test_a_correction_that_dies_anywhere_is_done_once_or_not_at_all",
     "stop it first with spark.stop()": "runtime/test_start_checks.py::"
     "test_a_process_that_has_a_spark_context_is_advised_to_stop_it",
     "rename or drop one of them": BEFORE,

@@ -107,7 +107,7 @@ def _text_functions() -> Iterator[Function]:
 
 def _number_functions() -> Iterator[Function]:
     yield Function(arithmetic.absolute, "abs(number)", 1, 1)
-    yield _computed("sign(number)", DOUBLE, pc.sign, arithmetic.double)
+    yield _computed("sign(number)", DOUBLE, _sign, arithmetic.double)
     yield Function(arithmetic.floor, "floor(number)", 1, 1)
     yield Function(arithmetic.ceil, "ceil(number)", 1, 1)
     yield Function(arithmetic.round_to, "round(number, digits)", 1, 2)
@@ -149,6 +149,11 @@ _connections = threading.local()
 def is_installed() -> bool:
     """Whether the package that computes these functions is installed."""
     return importlib.util.find_spec("duckdb") is not None
+
+
+def _sign(values: Any) -> Any:
+    """The sign of numbers; that of a zero is this zero, as in Java."""
+    return pc.if_else(pc.equal(values, 0.0), values, pc.sign(values))
 
 
 def _whole(site: CallSite, argument: Bound) -> Bound:

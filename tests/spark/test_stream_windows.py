@@ -77,6 +77,14 @@ def test_a_state_is_of_one_query(root: Path) -> None:
         windows.tasks(6, 7)
 
 
+def test_another_state_reads_all_files_again(root: Path) -> None:
+    """As it is advised where the state is another query's, or not there."""
+    for state in ("state", "another"):
+        with opened(root, state=str(root / state)) as windows:
+            assert windows.latest(0, is_limited=False) == 1
+            assert records(windows.tasks(0, 1)) == [b"1", b"2"]
+
+
 def test_a_batch_that_was_not_read_to_its_end_is_committed_all_the_same(root: Path) -> None:
     """What its tasks would have found out about the files is found out then; old windows are let go."""
     with opened(root, is_finite=True, maxFilesPerTrigger=1) as windows:

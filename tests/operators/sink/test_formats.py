@@ -46,7 +46,7 @@ def test_an_app_names_a_format_by_its_dotted_path(tmp_path: Path) -> None:
     app.write_text(APP.format(root=tmp_path, logfmt=LOGFMT))
     run(load_app(str(app)), runtime=InlineRuntime)
     (path,) = (tmp_path / "out").iterdir()
-    assert path.name == "part-00000001-00001-0000.log.gz"
+    assert path.name == "part-00000001-00000-0000.log.gz"
     assert decompressed(path.read_bytes(), SINK_FORMATS.make({"type": LOGFMT, "compression": "gzip"})) == (
         b'n=1 t="x y"\nn=2 t="z"\n'
     )
