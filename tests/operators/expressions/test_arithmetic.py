@@ -44,6 +44,7 @@ ONE = pa.RecordBatch.from_pydict(
         ("round(price, 50)", Decimal("55.55")),
         ("round(hard, 6)", Decimal("8589.934592")),
         ("big / half", Decimal("18446744073709551614")),
+        ("cast(sign(-0e0) as string)", "-0.0"),
         ("long + bit", Decimal("70000000000000000000000000000000")),
     ],
 )
