@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import dagflow.arrow_allocator  # noqa: F401  # before Arrow
 from dagflow.errors import DagflowError
 
 

@@ -43,6 +43,9 @@ COLUMN_CASES = [
         [(19, b"1.5;b")],
     ),
     FormatCase(
+        {"type": "csv", "trailer": {"rows": r"T,(?P<count>\d+)"}}, b"n,s\n1,a\nT,1\n", as_json({"n": "1", "s": "a"})
+    ),
+    FormatCase(
         {**FIXED, "encoding": "cp037", "trim": False, "columns": {"a": [0, 2, "int8"], "b": [2, 5]}},
         "12a  x1b  ".encode("cp037"),
         as_json({"a": 12, "b": "a  "}),
@@ -66,6 +69,7 @@ COLUMN_MISUSES: list[tuple[dict[str, Any], str]] = [
     ({"type": "csv", "comment": ","}, "must be different characters"),
     ({"type": "csv", "decimal": "x"}, "option 'decimal'"),
     ({"type": "csv", "thousands": "1"}, "option 'thousands'"),
+    ({"type": "csv", "trailer": {"rows": "T,(?P<n>.)"}}, "must be named count, got 'n'"),
     ({**FIXED, "columns": {"a": [0, 6]}}, "'a' ends at byte 6"),
     ({**FIXED, "columns": {"a": [0, 1]}, "encoding": "utf-99"}, "'utf-99' is not one that Python knows"),
     ({**FIXED, "trim": "maybe"}, "expected true or false; got"),

@@ -45,8 +45,9 @@ def command(settings: Settings, app: str, overrides: tuple[str, ...]) -> int:
     Runs nothing and starts no Spark. Ends with exit code 2 if there is a mistake.
     """
     logical = load(app, settings, overrides)
-    headers = in_time(lambda: header_problems(logical), _ANSWER_S) or ()
-    if problems := [*target_problems(logical), *correction_problems(logical), *headers]:
+    # Targets first: what they are is compared with the columns of headers.
+    problems = [*target_problems(logical), *correction_problems(logical)]
+    if problems := [*problems, *(in_time(lambda: header_problems(logical), _ANSWER_S) or ())]:
         raise PlanError(problems)
     # As the app has them: what is inside of a module has a "/" in its name.
     operators = count(len({own_name(name).partition("/")[0] for name in logical.operators}), "operator")

@@ -303,7 +303,10 @@ class TestHeaders(FormatContract):
             {"columns": {"a": "decimal(9", "2)": None}},
             r"column 'a': the type 'decimal\(9' has no closing bracket; within {...} put it in quotes",
         ),
-        ({"columns": "infer"}, "^format 'csv', option 'columns': expected a list or a mapping; got 'infer'$"),
+        (
+            {"columns": "infer"},
+            "^format 'csv', option 'columns': expected a list or a mapping; got 'infer'; this format finds",
+        ),
         ({"columns": {"a": "binary"}}, "column 'a': there is no type 'binary'; the types are string"),
         ({"decimal": ",", "thousands": ","}, "decimal and thousands must be different characters"),
         ({"thousands": "0"}, "option 'thousands'"),
