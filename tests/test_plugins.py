@@ -64,6 +64,7 @@ def test_the_format_of_the_template_is_that_of_the_walkthrough() -> None:
     assert dict(plugin_files("pairs"))["pairs/record_format.py"] == walkthrough.read_text("utf-8")
 
 
+@pytest.mark.nightly
 def test_the_template_passes_its_own_tests(package: Path) -> None:
     """The contract of formats, and the test of its operator."""
     done = started(package, "pytest", "-q", "-p", "no:cacheprovider", "tests")

@@ -64,6 +64,7 @@ def totals(root: Path) -> Counter[tuple[str, str]]:
     return found
 
 
+@pytest.mark.nightly
 def test_a_crash_and_another_number_of_partitions_count_nothing_twice(tmp_path: Path) -> None:
     """What several runs publish adds up to what was read, where one dies at any change of the disk."""
     for at in range(1, 500, 3):

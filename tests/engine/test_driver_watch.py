@@ -121,7 +121,10 @@ def app_with(tmp_path: Path, place: str, act: Act) -> LogicalPlan:
     )
 
 
-@pytest.mark.parametrize(("place", "operator"), [("emit_tuples", "source"), ("end_window", "tail")])
+@pytest.mark.parametrize(
+    ("place", "operator"),
+    [("emit_tuples", "source"), pytest.param("end_window", "tail", marks=pytest.mark.nightly)],
+)
 def test_an_operator_of_the_driver_that_emits_on_and_on_is_reported(
     tmp_path: Path, place: str, operator: str, caplog: pytest.LogCaptureFixture
 ) -> None:

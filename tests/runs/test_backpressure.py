@@ -104,7 +104,13 @@ def test_few_windows_are_emitted_before_the_first_is_measured(tmp_path: Path) ->
     assert max(ahead) == WINDOWS_AHEAD + WINDOWS_IN_FLIGHT
 
 
-@pytest.mark.parametrize("middle", [Total(), None], ids=["one window at a time", "a slow first task"])
+@pytest.mark.parametrize(
+    "middle",
+    [
+        pytest.param(Total(), id="one window at a time", marks=pytest.mark.nightly),
+        pytest.param(None, id="a slow first task"),
+    ],
+)
 def test_nothing_is_emitted_while_a_window_waits_for_idle_tasks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, middle: Operator | None
 ) -> None:

@@ -30,6 +30,7 @@ def session(spark_context: Any) -> Iterator[Any]:
     yield session
 
 
+@pytest.mark.nightly
 def test_spark_sees_the_rows_and_types_of_a_dataset(session: Any, tmp_path: Path) -> None:
     """All types that are written, once, with the values of the input."""
     numbers = pa.array(range(LENGTH))

@@ -60,6 +60,7 @@ def test_a_window_of_which_a_result_is_missing_fails(tmp_path: Path, spark_conte
         runtime(tmp_path, spark_context).submit(window([b"a b", b"c"])).result()
 
 
+@pytest.mark.nightly
 def test_parallel_work_of_which_a_result_is_missing_fails(tmp_path: Path, spark_context: Any) -> None:
     """A file that was not listed, or not looked at, would not be read."""
     with pytest.raises(DagflowError, match="abs in tasks: Spark's Java process has ended"):

@@ -102,6 +102,7 @@ def text_of(module: str) -> str:
     return Path(importlib.import_module(module).__file__ or "", "../words.txt").resolve().read_text()
 
 
+@pytest.mark.nightly
 def test_apps_with_other_modules_of_one_name_do_not_meet(tmp_path: Path, spark_context: Any) -> None:
     """Python processes that have imported a module of one app do not run tasks of another one."""
     for text in ("one", "two", "one"):

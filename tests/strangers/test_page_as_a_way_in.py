@@ -168,6 +168,7 @@ def test_searches_and_requests_have_bounds(address: Address) -> None:
         assert answer(address, path) == 404
 
 
+@pytest.mark.nightly
 def test_half_open_requests_for_metrics_are_bounded_too() -> None:
     """Each costs the run a thread."""
     reading = CheckpointReading("j", None)

@@ -90,7 +90,8 @@ def test_each_window_is_a_transaction(tmp_path: Path) -> None:
         assert TestSqliteTables().execute(root, 'SELECT "window" FROM _dagflow_markers') == [(newest,)]
 
 
-@pytest.mark.parametrize("in_groups", [False, pytest.param(True, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("in_groups", [False, True])
+@pytest.mark.nightly
 def test_a_row_that_breaks_a_rule_of_the_database(tmp_path: Path, in_groups: bool) -> None:
     """The run ends with what the database says; repair takes the window back, and another table gets its rows."""
     TestSqliteTables().execute(tmp_path, "CREATE TABLE {} (n INTEGER CHECK (n < 10))")
