@@ -16,10 +16,8 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
-
-import pyarrow as pa
 
 from dagflow.errors import DagflowError, ProcessEndedError
 from dagflow.execution.messages import WindowJob
@@ -29,6 +27,9 @@ from dagflow.runtime.job_errors import is_cancelled, job_failure
 from dagflow.runtime.spark_jobs import Apply, SparkJobs
 from dagflow.runtime.spark_tasks import higher_task, lowest_task
 from dagflow.runtime.start_checks import server_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 logger = logging.getLogger(__name__)
 
@@ -43,12 +44,19 @@ MOST_CORES = 1 << 16
 BATCH_BYTES = 1 << 20
 """Bytes after which a task hands on what it has for other tasks."""
 
-_ROWS = pa.schema([("key", pa.int32()), ("slot_order", pa.list_(pa.int64())), ("item", pa.binary())])
 _COLUMNS = "key int, slot_order array<bigint>, item binary"
 """An item and where it goes to: the value that its partition is chosen by, and its slot and its order there."""
 
 _OPENS = -2
 """The order of a row without an item, of which each slot gets one: a task learns its slot from its rows alone."""
+
+
+@cache
+def _schema() -> pa.Schema:
+    # Imported late: what starts a run imports this module before Arrow.
+    import pyarrow as pa
+
+    return pa.schema([("key", pa.int32()), ("slot_order", pa.list_(pa.int64())), ("item", pa.binary())])
 
 
 class ConnectRuntime(SparkJobs):
@@ -273,8 +281,11 @@ def _rows(results: Iterable[Any], keys: Sequence[int], *, opens: bool) -> Iterat
 
 def _batch(rows: list[tuple[int, list[int], bytes]]) -> pa.RecordBatch:
     columns = zip(*rows, strict=True)
+    # Imported late, as for the schema.
+    import pyarrow as pa
+
     return pa.RecordBatch.from_arrays(
-        [pa.array(column, field.type) for column, field in zip(columns, _ROWS, strict=True)], schema=_ROWS
+        [pa.array(column, field.type) for column, field in zip(columns, _schema(), strict=True)], schema=_schema()
     )
 
 
