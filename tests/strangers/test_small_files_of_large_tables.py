@@ -13,6 +13,7 @@ import fastavro
 import openpyxl
 import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from dagflow.api.refused_records import Reject
 from operators.reader.formats import RECORD_FORMATS
@@ -71,21 +72,28 @@ def test_a_workbook_of_large_parts_or_false_sizes_is_refused(size: int) -> None:
     assert "more than 1,024 MiB when it is decompressed" in reason or "its part x is damaged" in reason
 
 
-def mib_of_repeated(rows: int) -> tuple[int, int]:
-    """How many rows a file of Arrow has in which one long value is repeated, and how much memory they take."""
-    values = pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), ["x" * 100_000])
+def mib_of_repeated(format: str, is_nested: bool) -> tuple[int, int]:
+    """How many rows a file has in which one long value is repeated, and how much memory they take."""
+    values: pa.Array = pa.DictionaryArray.from_arrays(pa.array([0] * 5000, pa.int32()), ["x" * 100_000])
+    if is_nested:
+        values = pa.StructArray.from_arrays([values], ["b"])
     table, out = pa.table({"a": values}), io.BytesIO()
-    with pa.ipc.new_file(out, table.schema) as file:
-        file.write_table(table)
+    if format == "parquet":
+        parquet.write_table(table, out, store_schema=False)
+    else:
+        with pa.ipc.new_file(out, table.schema) as file:
+            file.write_table(table)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    count, _ = read("arrow", out.getvalue())
+    count, _ = read(format, out.getvalue())
     return count, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10
 
 
 @pytest.mark.nightly
-def test_a_long_value_of_a_dictionary_is_repeated_for_few_rows_at_once() -> None:
+@pytest.mark.parametrize("is_nested", [False, True])
+@pytest.mark.parametrize("format", ["arrow", "parquet"])
+def test_a_long_value_of_a_dictionary_is_repeated_for_few_rows_at_once(format: str, is_nested: bool) -> None:
     """The values of all rows together have 500 MB."""
-    count, mib = in_own_process(mib_of_repeated, 5000)
+    count, mib = in_own_process(mib_of_repeated, format, is_nested)
     assert count == 5000
     assert mib < 150
 

@@ -15,7 +15,7 @@ from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource
 from operators.reader.columns.exact_casts import plain_schema
 from operators.reader.formats.base import BATCH_RECORDS
-from operators.reader.scanning.tabular import BATCH_BYTES, RowUnit, TableFile, Tabular, tiled
+from operators.reader.scanning.tabular import BATCH_BYTES, RowUnit, TableFile, Tabular, longest_in, tiled
 
 _TIME_UNIT = re.compile("timeUnit=(milli|micro|nano)seconds")
 _ARROW_UNITS = {"milli": "ms", "micro": "us", "nano": "ns"}
@@ -44,7 +44,8 @@ class ParquetTable(TableFile):
         # Importing it takes a tenth of a second.
         import pyarrow.parquet as pq
 
-        self.file = pq.ParquetFile(PythonFile(source, is_holder=False), metadata=metadata)
+        self._bytes = PythonFile(source, is_holder=False)
+        self.file = pq.ParquetFile(self._bytes, metadata=metadata)
         self.schema = self.file.schema_arrow
         self.all_units = units or _units_of(self.file.metadata, source.size_bytes)
 
@@ -55,8 +56,32 @@ class ParquetTable(TableFile):
     def read(self, unit: RowUnit, names: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
         """The rows of a row group, of which few are held if they are long."""
         group = self.file.metadata.row_group(unit.index)
-        count = max(1, min(BATCH_RECORDS, BATCH_BYTES * unit.rows // max(1, group.total_byte_size)))
+        each_bytes = max(1, group.total_byte_size // unit.rows, self._repeated_bytes(unit, names))
+        count = max(1, min(BATCH_RECORDS, BATCH_BYTES // each_bytes))
         yield from self.file.iter_batches(count, row_groups=[unit.index], columns=names, use_threads=False)
+
+    def _repeated_bytes(self, unit: RowUnit, names: Sequence[str] | None) -> int:
+        """Bytes that a row may have of dictionaries: the file has a long text once, and every row may have it."""
+        # Imported late, as for the file.
+        import pyarrow.parquet as pq
+
+        group = self.file.metadata.row_group(unit.index)
+        columns = [group.column(index) for index in range(group.num_columns)]
+        repeating = [
+            column
+            for column in columns
+            if column.physical_type == "BYTE_ARRAY"
+            and column.has_dictionary_page
+            and column.total_uncompressed_size * column.num_values > BATCH_BYTES
+            and (names is None or column.path_in_schema.partition(".")[0] in names)
+        ]
+        if not repeating:
+            return 0
+        paths = [column.path_in_schema for column in repeating]
+        file = pq.ParquetFile(self._bytes, metadata=self.file.metadata, read_dictionary=paths)
+        first = next(file.iter_batches(1, row_groups=[unit.index], columns=paths, use_threads=False))
+        values: int = max(column.num_values for column in repeating)
+        return max(map(longest_in, first.columns)) * -(-values // unit.rows)
 
     @override
     def bounds(self, unit: RowUnit) -> tuple[pa.RecordBatch, pa.RecordBatch] | None:

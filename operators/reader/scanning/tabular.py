@@ -277,13 +277,24 @@ class Tabular(RecordFormat):
 
 def _most_rows(rows: pa.RecordBatch) -> int:
     """How many of some rows are made plain at once: a dictionary has a long value once, and they have it each."""
-    dictionaries = (column.dictionary for column in rows.columns if pa.types.is_dictionary(column.type))
-    longest = (
-        pc.max(pc.binary_length(values)).as_py() or 0
-        for values in dictionaries
-        if pa.types.is_string(values.type) or pa.types.is_binary(values.type)
-    )
-    return max(1, BATCH_BYTES // max([1, *longest]))
+    return max(1, BATCH_BYTES // max([1, *map(longest_in, rows.columns)]))
+
+
+def longest_in(array: pa.Array) -> int:
+    """Bytes of the longest text in a dictionary of an array, or of an array in it; 0 where there is none."""
+    types, kind = pa.types, array.type
+    if types.is_dictionary(kind):
+        is_text = types.is_string(kind.value_type) or types.is_binary(kind.value_type)
+        longest: int | None = pc.max(pc.binary_length(array.dictionary)).as_py() if is_text else None
+        return longest or 0
+    inner: list[pa.Array] = []
+    if types.is_struct(kind):
+        inner = array.flatten()
+    elif types.is_map(kind):
+        inner = [array.keys, array.items]
+    elif types.is_list(kind) or types.is_large_list(kind):
+        inner = [array.values]
+    return max(map(longest_in, inner), default=0)
 
 
 def _refuse(unit: RowUnit, row: int, reason: str, accounting: ByteAccounting) -> None:
