@@ -171,7 +171,11 @@ class WindowCommitter:
                     source = self._totals_of(edge.source.operator, counters)
                     arrived[edge.target.port] += source.records.get(edge.source.port, 0)
                 with located(name, operator.check_limits):
-                    operator.check_limits({**arrived, **own.counts, **own.records})
+                    try:
+                        operator.check_limits({**arrived, **own.counts, **own.records})
+                    except DagflowError as error:
+                        # An operator does not know its name.
+                        raise DagflowError(f"operator '{name}': {error.message}", hint=error.hint) from error
 
     def _totals_of(self, operator: str, counters: Counters) -> OperatorCounters:
         """What an operator has counted in all windows, up to the one with these counters."""

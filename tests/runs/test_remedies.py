@@ -139,7 +139,7 @@ def test_records_that_are_refused_are_taken_aside(app: RemedyApp) -> None:
     app.parts["reader"] = csv
     refusal(app.run, r"connect the reader's port errors, and run again")
     app.parts |= {"operators": REJECTS, "streams": REFUSED, "reader": f"{csv}, max_rejects: 1"}
-    refusal(app.run, r"2 of 4 records were refused, and max_rejects is 1.* set it to null")
+    refusal(app.run, r"operator 'reader': 2 of 4 records were refused, and max_rejects is 1.* set it to null")
     assert app.records() == []
     app.parts["reader"] = f"{csv}, max_rejects: null"
     app.run()
