@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import FrameType
 
+from dagflow import errors
 from dagflow.errors import cut_text
 from dagflow.execution.chain import Chain
 from dagflow.execution.failures import ActiveCall
@@ -56,8 +59,9 @@ class Stall:
     emitted: int = 0
 
 
-_OWN_FRAMES = f"{os.sep}dagflow{os.sep}execution{os.sep}"
-"""Part of the paths of frames that call operators: the frames after the last of them show what an operator does."""
+_PACKAGE = f"{Path(errors.__file__).parent}{os.sep}"
+_CALLS_OPERATORS = f"{_PACKAGE}execution{os.sep}"
+"""How the paths of frames begin that are dagflow's, and that call operators."""
 
 
 class StallDetector:
@@ -110,10 +114,15 @@ def stacks_of(first: int, others: Callable[[threading.Thread], bool] = lambda _:
 
 
 def _stack(frame: FrameType) -> str:
-    frames = traceback.extract_stack(frame)
-    callers = [at for at, call in enumerate(frames) if _OWN_FRAMES in call.filename]
-    inner = frames[callers[-1] + 1 :] if callers else frames
-    return "".join(traceback.StackSummary.from_list((inner or frames)[-MAX_FRAMES:]).format())
+    frames = operators_frames(traceback.extract_stack(frame))
+    return "".join(traceback.StackSummary.from_list(frames[-MAX_FRAMES:]).format())
+
+
+def operators_frames(frames: Sequence[traceback.FrameSummary]) -> list[traceback.FrameSummary]:
+    """The frames that show what an operator does: from its own on, also where it has called dagflow; or all."""
+    called = itertools.dropwhile(lambda frame: not frame.filename.startswith(_CALLS_OPERATORS), frames)
+    inner = list(itertools.dropwhile(lambda frame: frame.filename.startswith(_PACKAGE), called))
+    return inner or list(frames)
 
 
 @dataclass(slots=True)

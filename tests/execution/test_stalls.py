@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import threading
+from traceback import FrameSummary
+from types import ModuleType
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagflow.execution.stalls import MAX_STACK, Stall, StallDetector, stack_mark, stacks_of
+from dagflow.api import ports
+from dagflow.execution import stalls
+from dagflow.execution.stalls import MAX_STACK, Stall, StallDetector, operators_frames, stack_mark, stacks_of
 
 
 @given(st.lists(st.tuples(st.floats(0.1, 40), st.integers(0, 2))))
@@ -51,6 +56,15 @@ def test_a_thread_that_waits_has_one_mark_and_a_stack() -> None:
     end.set()
     thread.join()
     assert (stack_mark(thread.ident), stacks_of(thread.ident)) == ((), "")
+
+
+@pytest.mark.parametrize("inside", [(), (ports,), (stalls, ports)])
+def test_the_stack_of_an_operator_begins_with_its_own_call(inside: tuple[ModuleType, ...]) -> None:
+    """Also where it has called dagflow, which calls what it calls operators by, as emit does."""
+    modules = [threading.__file__, stalls.__file__, ports.__file__, "my_ops.py", *(each.__file__ for each in inside)]
+    frames = [FrameSummary(str(file), 1, "f", lookup_line=False) for file in modules]
+    assert operators_frames(frames) == frames[3:]
+    assert operators_frames(frames[:1]) == frames[:1]
 
 
 def test_the_stacks_of_many_threads_fit_one_message() -> None:
