@@ -15,7 +15,7 @@ from operators.splitter.changes.renames.cases import NAME_CASES, PAIR_CASES, Con
 from operators.splitter.changes.renames.copies import Copies, LeftFiles
 from operators.splitter.changes.renames.found_files import FileDecision, FoundFile, TakenVersion
 from operators.splitter.changes.renames.pair_facts import KnownVersions, OwnName, Pair
-from operators.splitter.index.entries import EARLIER, PART, SLOTS, IndexEntry
+from operators.splitter.index.entries import EARLIER, PART, SHORTER, SLOTS, IndexEntry
 from operators.splitter.index.file_index import FileIndex
 from operators.splitter.index.fingerprinting import InTasks
 from operators.splitter.index.index_view import IndexView
@@ -186,8 +186,8 @@ class RenameDetector:
         return self.known.are_recent(inodes) if inodes else set()
 
     def _without_read_parts(self, entries: dict[bytes, IndexEntry]) -> dict[bytes, IndexEntry]:
-        """Entries without parts of versions that were read to the end after all."""
-        parts = {name: name.removesuffix(PART) for name in entries if name.endswith(PART)}
+        """Entries without the parts of versions that were read to the end after all."""
+        parts = {name: name.removesuffix(slot) for slot in (PART, SHORTER) for name in entries if name.endswith(slot)}
         if not parts:
             return entries
         whole = self._index.find(list(parts.values()))

@@ -292,6 +292,24 @@ def test_a_file_that_is_away_for_some_scans_is_known_when_it_comes_back(tmp_path
     splitter.close()
 
 
+@pytest.mark.parametrize(("content", "records"), [(b"1\n2\n3\n", 3), (b"1\n2\n", 2)], ids=["touched", "truncated"])
+def test_a_renamed_file_that_no_longer_is_its_version_is_read_whole(
+    tmp_path: Path, content: bytes, records: int
+) -> None:
+    """Not from where its last tail began, which would double this tail alone."""
+    log = write(tmp_path / "in" / "a", b"1\n")
+    splitter = RestartableSplitter(tmp_path)
+    assert splitter.scan() == [b"1"]
+    append(log, b"2\n3\n")
+    assert splitter.scan() == [b"2", b"3"]
+    os.truncate(log, len(content))
+    later = log.stat().st_mtime + 1
+    os.utime(log, (later, later))
+    log.rename(tmp_path / "in" / "b")
+    assert len(splitter.scan(2)) == records
+    splitter.close()
+
+
 def test_a_grace_is_shorter_than_what_people_wait_for() -> None:
     """The scan that follows the default interval decides."""
     assert COPY_GRACE_S < 5
