@@ -138,21 +138,25 @@ class FileSources:
         runs: Ids of the blocks: the first of consecutive ids and how many there are, then the next such pair.
         start: Offset of the first record in the first block, if the file before also has records of the block.
         end: Offset of the first record of the last block that is in the next file, if any is.
+        counts: How many records of each block the file has, in the order of ids().
     """
 
     runs: tuple[int, ...] = ()
     start: int = WHOLE
     end: int = WHOLE
+    counts: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, ids: Sequence[int], start: int = WHOLE, end: int = WHOLE) -> FileSources:
-        """The sources with these block ids, in any order, also repeated."""
-        ordered = np.asarray(ids, np.int64)
-        if not (ordered[1:] > ordered[:-1]).all():
-            ordered = np.unique(ordered)
+    def of(
+        cls, ids: Sequence[int], counts: Sequence[int] | None = None, start: int = WHOLE, end: int = WHOLE
+    ) -> FileSources:
+        """The sources with these block ids, in any order, also repeated; without counts each is of one record."""
+        ordered, places = np.unique(np.asarray(ids, np.int64), return_inverse=True)
+        sums = np.zeros(len(ordered), np.int64)
+        np.add.at(sums, places, 1 if counts is None else np.asarray(counts, np.int64))
         firsts = np.flatnonzero(np.diff(ordered, prepend=ordered[:1] - 2) != 1)
         runs = np.column_stack([ordered[firsts], np.diff(firsts, append=len(ordered))])
-        return cls(tuple(runs.ravel().tolist()), start, end)
+        return cls(tuple(runs.ravel().tolist()), start, end, tuple(sums.tolist()))
 
     def ids(self) -> list[int]:
         """The ids, ascending."""
@@ -161,41 +165,50 @@ class FileSources:
 
     def to_json(self) -> list[int]:
         """The sources as numbers, the first id of each run as its distance from the end of the one before."""
-        firsts, counts = np.asarray(self.runs, np.int64).reshape(-1, 2).T
-        distances = np.diff(np.ravel(np.column_stack([firsts, firsts + counts])), prepend=0)
-        return [self.start, self.end, *distances.tolist()]
+        firsts, lengths = np.asarray(self.runs, np.int64).reshape(-1, 2).T
+        distances = np.diff(np.ravel(np.column_stack([firsts, firsts + lengths])), prepend=0)
+        return [self.start, self.end, len(self.runs), *distances.tolist(), *self.counts]
 
     @classmethod
     def from_json(cls, value: Sequence[int]) -> FileSources:
         """The sources from the values of to_json()."""
-        firsts, ends = np.cumsum(np.asarray(value[2:], np.int64)).reshape(-1, 2).T
+        start, end, length, *rest = value
+        firsts, ends = np.cumsum(np.asarray(rest[:length], np.int64)).reshape(-1, 2).T
         runs = np.column_stack([firsts, ends - firsts]).ravel()
-        return cls(tuple(runs.tolist()), value[0], value[1])
+        return cls(tuple(runs.tolist()), start, end, tuple(rest[length:]))
 
 
-def block_ids(batch: RecordBatch, first: int, last: int) -> npt.NDArray[np.int64] | None:
-    """Ids of the blocks of some of a batch's records, each once; None where an operator did not keep them.
+Numbers = npt.NDArray[np.int64]
+
+
+def block_counts(batch: RecordBatch, first: int, last: int) -> tuple[Numbers, Numbers] | None:
+    """The blocks of some of a batch's records: the id of each once, and how many records are of it.
 
     Args:
         batch: The batch.
         first: Position of the first record.
         last: One past the position of the last one; if both are equal, all blocks of the batch count.
+
+    Returns:
+        None where an operator did not keep them.
     """
     if batch.origin is None:
         return None
     blocks = batch.origin.blocks
+    counts = np.full(len(blocks), last - first, np.int64)
     found = np.arange(len(blocks))
     if len(blocks) > 1 and first < last:
-        codes = _stretch_codes(batch.origin, len(batch), first, last)
+        codes, numbers = _stretches_of(batch.origin, len(batch), first, last)
         if (codes == UNKNOWN).any():
             return None
-        found = np.flatnonzero(np.bincount(codes))
+        counts = np.bincount(codes, numbers, len(blocks)).astype(np.int64)
+        found = np.flatnonzero(counts)
     # Small files have theirs in a column: their blocks are made only on demand.
-    known: npt.NDArray[np.int64] | None = getattr(blocks, "block_ids", None)
+    known: Numbers | None = getattr(blocks, "block_ids", None)
     if known is not None:
-        return known[found]
+        return known[found], counts[found]
     ids = np.array([block_id_of(blocks[index]) for index in found.tolist()], np.int64)
-    return None if UNKNOWN_BLOCK in ids else ids
+    return None if UNKNOWN_BLOCK in ids else (ids, counts[found])
 
 
 def record_block_ids(batch: RecordBatch) -> npt.NDArray[np.int64]:
@@ -209,20 +222,21 @@ def record_block_ids(batch: RecordBatch) -> npt.NDArray[np.int64]:
     return np.where(codes == UNKNOWN, UNKNOWN_BLOCK, ids[codes])
 
 
-def _stretch_codes(origin: Origin, count: int, first: int, last: int) -> npt.NDArray[np.int32]:
-    """The index of the block of each stretch of consecutive records; see block_ids()."""
+def _stretches_of(origin: Origin, count: int, first: int, last: int) -> tuple[npt.NDArray[np.int32], Numbers]:
+    """The index of the block of each stretch of consecutive records, and its length; see block_counts()."""
     if (first, last) == (0, count) and origin.block_codes is not None and len(origin.selections) == 1:
         (mask,) = origin.selections
         if isinstance(mask, pa.BooleanArray):
-            # Most batches have passed a filter: the records that it left of each stretch are not copied.
-            begins = _stretches(origin.block_codes)
-            is_left: npt.NDArray[np.bool_] = np.maximum.reduceat(flags_of(mask).view(np.uint8), begins).view(bool)
-            return origin.block_codes[begins[is_left]]
+            # Most batches have passed a filter: the codes of the records that it left are not copied.
+            begins = _begins(origin.block_codes)
+            left: Numbers = np.add.reduceat(flags_of(mask).view(np.uint8), begins, dtype=np.int64)
+            return origin.block_codes[begins[left > 0]], left[left > 0]
     codes = origin.block_indices(count)[first:last]
-    return codes[_stretches(codes)]
+    begins = _begins(codes)
+    return codes[begins], np.diff(begins, append=len(codes))
 
 
-def _stretches(codes: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+def _begins(codes: npt.NDArray[np.int32]) -> Numbers:
     """The start of each stretch of equal numbers, of one number or more."""
     return np.append(0, np.flatnonzero(codes[1:] != codes[:-1]) + 1)
 

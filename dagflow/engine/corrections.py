@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,8 +11,11 @@ from dagflow.api.context import Skipped, VersionKey
 from dagflow.api.control import ControlOperator
 from dagflow.api.ports import unbatched
 from dagflow.api.sources import (
+    FileSources,
     SourceRange,
     VersionFacts,
+    block_id_of,
+    decode_sources,
     is_first_part,
     is_source_range,
     moved_from_of,
@@ -22,12 +26,14 @@ from dagflow.engine.repeatable import why_not_replayed
 from dagflow.errors import JournalError, PlanError, Problem, own_name
 from dagflow.execution.messages import TaskResult
 from dagflow.journal.planned_tuples import planned_tuples
-from dagflow.journal.windows import Correction, Window, WindowPlan
+from dagflow.journal.state import JournalState
+from dagflow.journal.windows import Correction, Window, WindowIntent, WindowPlan
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.placement import PlacedApp
+from dagflow.report.concerns import OldRows
 from dagflow.storage.context import StorageContext
 from dagflow.storage.files import FileStat
-from dagflow.storage.location import join, redacted
+from dagflow.storage.location import join, name_of, redacted
 from dagflow.storage.pending import PendingFile
 
 BESIDE = (
@@ -267,6 +273,75 @@ def corrections_in(
         )
         for output in sorted({*before, *after, *added})
     ]
+
+
+def corrections_of(
+    window_id: int, lost: Lost, records: tuple[Mapping[str, int], Mapping[str, int]]
+) -> list[Correction]:
+    """What a replay changes in each output that loses records of earlier versions, beside which later ones were read.
+
+    Args:
+        records: The records in each output before and after, of the windows that lose some.
+    """
+    urls, (before, after) = urls_of(lost), records
+    return [
+        Correction(window_id, urls[:_MOST_NAMED], len(urls), output, before[output] - after.get(output, 0), 0)
+        for output in sorted(before)
+    ]
+
+
+def urls_of(lost: Lost) -> list[str]:
+    return sorted({redacted(version[0]) for own in lost.values() for version in own})
+
+
+def old_rows(
+    windows: Callable[[int], Iterable[Window]], lost: Lost, state: JournalState, command: str, obstacle: str = ""
+) -> list[OldRows]:
+    """What outputs have of versions of files, output by output.
+
+    Args:
+        windows: The committed windows, as for Superseded.
+        lost: The versions, as Superseded.in_output() finds them.
+        command: The command that takes the rows out; "" for none.
+        obstacle: Why there is none.
+    """
+    if not lost:
+        return []
+    urls = urls_of(lost)
+    ids: set[int] = set()
+    rows, unknown = Counter[str](), set[str]()
+    for window in windows(0):
+        # Windows that merge rows of others come after these.
+        own = lost.get(window.plan.window_id, {})
+        ids |= {block_id_of(part) for part in source_ranges(window.plan) if version_key_of(part) in own}
+    for window in windows(0):
+        for file, sources in sources_of(window.intent) if window.intent is not None else ():
+            output = output_of(file, state.outputs)
+            if sources is not None:
+                own_rows = sum(n for each, n in zip(sources.ids(), sources.counts, strict=True) if each in ids)
+                rows.update({output: own_rows} if own_rows else {})
+            elif window.plan.window_id in lost:
+                unknown.add(output)
+    places = {name: receipt.place for name, receipt in state.receipts.items()}
+    return [
+        OldRows(
+            urls[:_MOST_NAMED],
+            len(urls),
+            places.get(each) or own_name(name_of(redacted(each))),
+            None if each in unknown else rows[each],
+            command,
+            obstacle,
+        )
+        for each in sorted({*rows, *unknown})
+    ]
+
+
+def sources_of(intent: WindowIntent) -> Iterator[tuple[PendingFile, FileSources | None]]:
+    """The files of a window, each with its sources; None where these are not known."""
+    files = iter(intent.files)
+    for made in intent.produced:
+        yield from zip(itertools.islice(files, made.files), decode_sources(made.sources, made.files), strict=True)
+    yield from ((file, None) for file in files)
 
 
 def source_ranges(planned: WindowPlan) -> Iterator[SourceRange]:

@@ -9,15 +9,16 @@ import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import wait
+from dataclasses import replace
 
 from dagflow.api.transactions import TargetDecision
 from dagflow.engine.byte_sums import require_bytes_add_up
 from dagflow.engine.control_graph import ControlGraph
-from dagflow.engine.corrections import BESIDE, Superseded, corrections_in
+from dagflow.engine.corrections import BESIDE, Superseded, corrections_in, old_rows
 from dagflow.engine.driver_memory import FreeMemory
 from dagflow.engine.estimate import InputCount
 from dagflow.engine.live_run import ScanRequests
-from dagflow.engine.repeatable import why_not_again
+from dagflow.engine.repeatable import why_not_again, why_not_replayed
 from dagflow.engine.replay_scope import with_their_groups
 from dagflow.engine.replayer import Replayer
 from dagflow.engine.run_setup import Assembly
@@ -86,9 +87,21 @@ class Driver(WindowLoop):
             raise
         finally:
             self._runner.close()
-        done = self.snapshot(state)
+        done = self._with_old_rows(self.snapshot(state))
         self._signals.progress(done)
         return done
+
+    def _with_old_rows(self, done: RunSnapshot) -> RunSnapshot:
+        """The end of a run, with what it has left of versions that it has read others of."""
+        journal = self._journal
+        if not done.has_read_again or self._options.is_apart:
+            return done
+        lost = Superseded(journal.newest_windows, journal.state.forgotten, self._app.storage).in_output()
+        obstacle = why_not_replayed(self._app)
+        command = "" if obstacle is not None else f"{self._options.replay_command} --superseded"
+        why = "" if obstacle is None else obstacle.message
+        rows = old_rows(journal.newest_windows, lost, journal.state, command, why)
+        return replace(done, old_rows=tuple(rows))
 
     def _report_progress(self) -> None:
         snapshot = self.snapshot()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dagflow.api.context import Skipped, VersionKey
 from dagflow.api.operator import Operator, defines
-from dagflow.api.sources import FileSources, decode_sources, encode_sources
+from dagflow.api.sources import decode_sources, encode_sources
 from dagflow.api.transactions import TransactionalSink
+from dagflow.engine.corrections import sources_of
 from dagflow.journal.windows import ProducedFiles, WindowIntent
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.storage.location import name_of
@@ -100,10 +101,10 @@ def partial_replay(
     files: dict[str, set[tuple[int, VersionKey]]] = {}
     part_of = {block: (at, version) for at, window in windows.items() for block, version in window.blocks}
     for window in windows.values():
-        sources = list(_sources_of(window.intent))
-        if window.intent.refused or None in sources or not all(file.target for file in window.intent.files):
+        made = list(sources_of(window.intent))
+        if window.intent.refused or any(found is None or not file.target for file, found in made):
             return None
-        for file, found in zip(window.intent.files, sources, strict=True):
+        for file, found in made:
             ids = found.ids() if found is not None else []
             if any(block not in part_of for block in ids):
                 return None
@@ -122,9 +123,3 @@ def partial_replay(
         spared[at][version] = Skipped(version[0], 0, 0, "", "spared")
     chosen = frozenset(at for at, _ in again)
     return PartialReplay(chosen, spared, frozenset(concerned)) if spared and chosen <= set(members) else None
-
-
-def _sources_of(intent: WindowIntent) -> Iterator[FileSources | None]:
-    for each in intent.produced:
-        yield from decode_sources(each.sources, each.files)
-    yield from [None] * (len(intent.files) - sum(each.files for each in intent.produced))

@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from dagflow.api.sources import block_id_of
 from dagflow.api.transactions import TargetDecision
-from dagflow.engine.corrections import Lost, output_of, source_ranges, version_key_of
+from dagflow.engine.corrections import Lost, corrections_of, output_of, source_ranges, version_key_of
 from dagflow.engine.driver_watch import DriverWatch
 from dagflow.engine.left_out import as_left_out_before, gone_before_replay, recovered_by_replay
 from dagflow.engine.partial_replay import PartialReplay, ReadWindow, partial_replay, works_record_by_record
@@ -196,6 +196,9 @@ class Replayer(WindowLoop):
     def replay(self) -> list[ReplayedWindow]:
         """Run windows again, then replace the files of all of them; raises as run_again() does."""
         events = self.run_again()
+        if self._lost:
+            made = corrections_of(events[-1].intent.window_id, self._lost, self.records())
+            events[-1] = replace(events[-1], corrections=made)
         with self._watch.doing("the commit of the replay"):
             self._journal.append(*events)
             finish_replay(self._journal, self._storage, self._operators)

@@ -26,7 +26,7 @@ from dagflow.journal.planned_tuples import planned_tuples
 from dagflow.journal.saved_state import KEPT_ENDS, CommittedState, SavedState
 from dagflow.journal.windows import Correction, ProducedFiles, RefusedPart, WindowIntent, WindowPlan
 from dagflow.metrics.counters import Counters, OperatorCounters
-from dagflow.metrics.names import SUPERSEDED_RECORDS
+from dagflow.metrics.names import SUPERSEDED_RECORDS, SUPERSEDING_RECORDS
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.storage.location import redacted
 from dagflow.storage.pending import PendingFile
@@ -105,7 +105,9 @@ class WindowCommitter:
         self._publication.check([*files, *did.held])
         log_left_out(window_id, did.skipped)
         did.counters.add(counted)
-        superseded = {each.output: {SUPERSEDED_RECORDS: each.rows_out} for each in corrections}
+        superseded = {
+            each.output: {SUPERSEDED_RECORDS: each.rows_out, SUPERSEDING_RECORDS: each.rows_in} for each in corrections
+        }
         did.counters.add(Counters.of_counts({name: superseded[name] for name in superseded.keys() & self._operators}))
         self._check_limits(did.counters)
         intent = replace(

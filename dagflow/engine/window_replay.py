@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 
-from dagflow.engine.corrections import Lost, Superseded
+from dagflow.engine.corrections import Lost, Superseded, old_rows
 from dagflow.engine.repeatable import why_not_again, why_not_replayed
 from dagflow.engine.replay_scope import with_their_groups
 from dagflow.engine.replayer import ReplayedWindow, Replayer
@@ -25,10 +26,11 @@ from dagflow.engine.stop_request import StopRequest
 from dagflow.engine.window_repair import why_not_published
 from dagflow.errors import JournalError, MissingJournalError
 from dagflow.journal.journal import Journal
-from dagflow.journal.reader import find_window, newest_windows, read_state
+from dagflow.journal.reader import find_window, newest_windows, read_journal, read_state
 from dagflow.journal.state import JournalState
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.placement import PlacedApp
+from dagflow.report.snapshot import RunSnapshot
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, join, moved_with, redacted
 from dagflow.storage.objects import ObjectStore
@@ -113,6 +115,15 @@ def superseded_in(checkpoint: str, storage: StorageContext) -> Lost:
     return Superseded(partial(newest_windows, store, state), state.forgotten, storage).in_output()
 
 
+def with_old_rows(summary: RunSnapshot, checkpoint: str, storage: StorageContext) -> RunSnapshot:
+    """The snapshot of all runs, with what they have left of versions that they have read others of."""
+    store, state = read_journal(storage, absolute(checkpoint))
+    windows = partial(newest_windows, store, state)
+    command = shlex.join(["dagflow", "replay", redacted(checkpoint), "--superseded"])
+    lost = Superseded(windows, state.forgotten, storage).in_output()
+    return replace(summary, old_rows=tuple(old_rows(windows, lost, state, command)))
+
+
 def replay_windows(
     app: LogicalPlan,
     options: RunOptions,
@@ -153,6 +164,9 @@ def replay_windows(
         with opened.assembled(placed, locations, runtime, is_replay=True) as parts:
             try:
                 changed = Replayer(parts, chosen, stop, opened.watch, lost).replay()
+                for correction in journal.state.corrections if lost else ():
+                    if correction.window_id == max(chosen.all):
+                        notice(correction.text)
             finally:
                 parts.side_inputs.sweep(journal.state.planned.values())
             if set(chosen.all) >= set(range(journal.state.forgotten + 1, journal.state.last_committed + 1)):

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, get_args
 from dagflow.errors import JournalError
 from dagflow.journal.app_facts import AppFacts
 from dagflow.journal.frames import from_json, to_json
-from dagflow.journal.windows import WindowIntent, WindowPlan
+from dagflow.journal.windows import Correction, WindowIntent, WindowPlan
 from dagflow.metrics.counters import Counters
 from dagflow.storage.pending import PendingFile
 
@@ -125,6 +125,8 @@ class WindowReplay:
         replaced: Files of targets that are replaced; their facts have only the operator and the partition.
         correction: The window that is published in the same transactions, and whose input replaces what this one has
             lost; 0 for none.
+        corrections: What the replay as a whole changes, if its windows lose versions that later ones have replaced; the
+            last of the windows has it.
     """
 
     kind: ClassVar[str] = "REPROCESS"
@@ -137,6 +139,7 @@ class WindowReplay:
     kept: list[str] = field(default_factory=list)
     replaced: list[PendingFile] = field(default_factory=list)
     correction: int = 0
+    corrections: list[Correction] = field(default_factory=list)
 
     @property
     def made(self) -> list[PendingFile]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, assert_never
 
@@ -368,12 +368,7 @@ class JournalState:
             target = done.targets.get(name, "")
             before = self.receipts.get(name, Receipt(0, "", target))
             self.receipts[name] = before.followed_by(window_id, version, target)
-        self.corrections = [
-            replace(each, version=self.receipts[each.output].version)
-            if each.window_id == window_id and each.output in self.receipts
-            else each
-            for each in self.corrections
-        ]
+        self._correct([])
         self.last_published_ms = done.published_ms
         window = Window(plan, intent, done.published_ms, done.receipts)
         for phase, took_ms in window.phase_ms().items():
@@ -432,6 +427,18 @@ class JournalState:
         # A target that has only had held files has no newest window yet.
         for name in event.receipts.keys() & self.receipts.keys():
             self.receipts[name] = replace(self.receipts[name], version=event.receipts[name])
+
+        self._correct(done.corrections)
+
+    def _correct(self, made: Sequence[Correction]) -> None:
+        """Add corrections, and name the versions of targets that have those which are published now."""
+        newest = [*self.corrections, *made][-KEPT_CORRECTIONS:]
+        self.corrections = [
+            each
+            if each.version or each.window_id > self.last_done or each.output not in self.receipts
+            else replace(each, version=(to := self.receipts[each.output]).version, place=to.place)
+            for each in newest
+        ]
 
     def _cancel_replay(self, event: ReplayCancelled) -> None:
         cancelled = self.reprocessing.pop(event.window_id, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, ClassVar, Final
@@ -149,6 +150,7 @@ class Correction:
         rows_in: Records of the later ones that it has got.
         version: The target's name for its state with both; "" where it has none.
         deleted: How many of the files are gone, so that there is no later version.
+        place: The short name of the target; "" where it has none.
     """
 
     window_id: int
@@ -159,17 +161,19 @@ class Correction:
     rows_in: int
     version: str = ""
     deleted: int = 0
+    place: str = ""
 
     @property
     def text(self) -> str:
         """For people, such as "a.csv was corrected: 3 rows out, 4 in (orders, version 7)"."""
         name, rows = name_of(self.files[0]), "row" if self.rows_out == 1 else "rows"
         what = f"{name} was" if self.count == 1 else f"{self.count:,} files, such as {name}, were"
-        place = ", ".join(filter(None, (own_name(name_of(redacted(self.output))), self.version)))
+        place = ", ".join(filter(None, (self.place or own_name(name_of(redacted(self.output))), self.version)))
         if self.deleted == self.count:
             return f"{what} deleted: {self.rows_out:,} {rows} out ({place})"
         did = "corrected or deleted" if self.deleted else "corrected"
-        return f"{what} {did}: {self.rows_out:,} {rows} out, {self.rows_in:,} in ({place})"
+        rows_in = f", {self.rows_in:,} in" if self.rows_in else ""  # of a replay, those have come in before
+        return f"{what} {did}: {self.rows_out:,} {rows} out{rows_in} ({place})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +252,11 @@ class Receipt:
     version: str
     target: str = ""
     elsewhere: int = 0
+
+    @property
+    def place(self) -> str:
+        """The target's name without kind and location, such as "orders" of "table delta:/srv/out/orders"."""
+        return re.split("[/:#]", self.target)[-1]
 
     def followed_by(self, window_id: int, version: str, target: str) -> Receipt:
         return Receipt(window_id, version, target, self.elsewhere if target == self.target else self.window_id)

@@ -50,6 +50,8 @@ REREAD = "files_reread"
 SUPERSEDED = "files_superseded"
 # Records of earlier versions of files that were taken out of an output.
 SUPERSEDED_RECORDS = "superseded_records"
+# Records of later versions that took their place.
+SUPERSEDING_RECORDS = "superseding_records"
 # Files and directories that scans passed over because of their names, counted in each scan.
 IGNORED = "ignored"
 # Files that scans left for later, as they were not complete, or not known to be new or moved; counted in each scan.

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dagflow.metrics import names
+from dagflow.storage.location import name_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +27,48 @@ class Concern:
         return EXIT_CODES[self.name]
 
 
+@dataclass(frozen=True, slots=True)
+class OldRows:
+    """Rows of earlier versions of files that an output has beside those of later ones.
+
+    Attributes:
+        files: The locations of the files, the first of them.
+        count: How many files they are.
+        output: The short name of the table, or of the directory.
+        rows: How many rows; None where the output does not say it, as behind an aggregate.
+        command: The command that takes them out; "" where that is not possible.
+        obstacle: Why it is not.
+    """
+
+    files: list[str]
+    count: int
+    output: str
+    rows: int | None
+    command: str
+    obstacle: str = ""
+
+    @property
+    def text(self) -> str:
+        """For people, such as "a.csv was read again: 3 old rows stay beside the new ones (orders)"."""
+        name = name_of(self.files[0])
+        what = f"{name} was" if self.count == 1 else f"{self.count:,} files, such as {name}, were"
+        rows = f"{self.rows:,} old {'row' if self.rows == 1 else 'rows'}" if self.rows is not None else "old rows"
+        stay = "stays" if self.rows == 1 else "stay"
+        remedy = f"to take them out: `{self.command}`" if self.command else f"they cannot be taken out: {self.obstacle}"
+        return f"{what} read again: {rows} {stay} beside the new ones ({self.output}); {remedy}"
+
+
 EXIT_CODES = {"no_input": 10, "rescued": 11, "lost": 12, "replaced": 13, "left_out": 14}
 """Exit codes of strict runs, by the name of a concern; docs/trouble.md has them."""
 
 
 def concerns_of(
-    counts: Mapping[str, Mapping[str, int]], *, has_no_input: bool, lost: Sequence[str], left_out: int
+    counts: Mapping[str, Mapping[str, int]],
+    *,
+    has_no_input: bool,
+    lost: Sequence[str],
+    left_out: int,
+    old_rows: Sequence[OldRows] | None = None,
 ) -> Iterator[Concern]:
     """The concerns of a run, in the order of their exit codes.
 
@@ -40,6 +77,7 @@ def concerns_of(
         has_no_input: Whether neither the run nor an earlier one has found a file.
         lost: What targets no longer have, in words.
         left_out: How many ranges of the input all runs together have left out.
+        old_rows: What outputs have of earlier versions of files; None where that was not looked for.
     """
 
     def total(name: str) -> int:
@@ -58,14 +96,16 @@ def concerns_of(
         yield from _rescued(operator, own)
     for text in lost:
         yield Concern("lost", text)
-    if reread := total(names.REREAD):
+    if (reread := total(names.REREAD)) and old_rows != ():
+        found = [each.text for each in old_rows or ()] or [
+            f"{reread:,} {'file was' if reread == 1 else 'files were'} replaced or truncated after earlier runs had "
+            "read them, and read again: what was published of them stays, beside the new records"
+        ]
         yield Concern(
             "replaced",
-            f"{reread:,} {'file was' if reread == 1 else 'files were'} replaced or truncated after earlier runs had "
-            "read them, and read again: what was published of them stays, beside the new records; say on the splitter "
-            "what to do, as in on_change: {replaced: supersede, truncated: supersede}, which puts the new ones in "
-            "their place; other choices are fail, ignore and reread. To take out what stays now: "
-            "`dagflow replay CHECKPOINT --superseded`",
+            f"{'; '.join(found)}. Say on the splitter what to do from now on, as in on_change: {{replaced: supersede, "
+            "truncated: supersede}, which puts the new records in the place of the old ones; other choices are fail, "
+            "ignore and reread",
         )
     # What earlier runs have left out was their concern; what is read by now is none.
     if left_out and (total(names.SKIPPED) or total(names.VANISHED)):

@@ -82,6 +82,12 @@ METRICS: tuple[Metric, ...] = (
     Metric("dagflow_records_total", "Records that left an output port in committed windows.", ("operator", "port")),
     Metric("dagflow_rejects_total", "Records that an operator refused.", _OPERATOR),
     Metric("dagflow_rejected_bytes_total", "Bytes in what an operator refused.", _OPERATOR),
+    Metric("dagflow_corrected_files_total", "Files whose later version took the place of an earlier one.", _OPERATOR),
+    Metric(
+        "dagflow_corrected_rows_total",
+        "Rows of earlier versions that left a table (out), and rows of later ones that took their place (in).",
+        ("operator", "direction"),
+    ),
     Metric("dagflow_operator_busy_seconds_total", "Seconds that an operator worked, over all tasks.", _OPERATOR),
     Metric("dagflow_partitions", "Partitions of a stage in the last planned window.", ("stage",)),
     Metric("dagflow_table_window", "The newest window that has added something to a table.", _OPERATOR),
@@ -133,6 +139,15 @@ def _values(reading: CheckpointReading) -> dict[str, Values]:
         "dagflow_records_total": {(each.name, p.name): p.records for each in run.operators for p in each.ports},
         "dagflow_rejects_total": {each.name: each.counts.get(names.REJECTED, 0) for each in refusing},
         "dagflow_rejected_bytes_total": {each.name: each.counts.get(names.REJECTED_BYTES, 0) for each in refusing},
+        "dagflow_corrected_files_total": {
+            each.name: each.counts[names.SUPERSEDED] for each in run.operators if names.SUPERSEDED in each.counts
+        },
+        "dagflow_corrected_rows_total": {
+            (each.name, direction): each.counts.get(name, 0)
+            for each in run.operators
+            if each.name in run.targets
+            for direction, name in (("out", names.SUPERSEDED_RECORDS), ("in", names.SUPERSEDING_RECORDS))
+        },
         "dagflow_operator_busy_seconds_total": {each.name: each.busy_s for each in run.operators if each.busy_s},
         "dagflow_partitions": {stage: counts.last for stage, counts in run.partitions.items()},
         "dagflow_table_window": {name: receipt.window_id for name, receipt in run.targets.items()},

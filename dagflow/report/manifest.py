@@ -16,7 +16,7 @@ from dagflow.journal.reader import all_windows, committed_windows, read_journal,
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window, WindowIntent, WindowPlan
 from dagflow.plan.physical import PortRef
-from dagflow.report.input_ranges import PLANNED, InputRange, VersionRanges, attributed, matcher_of
+from dagflow.report.input_ranges import IN_PART, PLANNED, READ, InputRange, VersionRanges, attributed, matcher_of
 from dagflow.report.own_figures import own_sums
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import name_of, redacted
@@ -141,12 +141,14 @@ class TrackedFile:
         ranges: Which of its bytes were read, and which left out.
         windows: The windows that read it, in the order in which they were added.
         outputs: The files that its records are in; where that is not known, those of the tasks that read it.
+        tables: The tables that hold it now, each with its version, such as "orders, version 4".
     """
 
     part: InputRange
     ranges: VersionRanges = field(default_factory=VersionRanges)
     windows: list[int] = field(default_factory=list)
     outputs: dict[str, None] = field(default_factory=dict)
+    tables: tuple[str, ...] = ()
 
     def add(self, manifest: WindowManifest, part: InputRange, outputs: Iterable[str] = ()) -> None:
         """Add a window that has read, or is to read, a range of the version.
@@ -170,6 +172,7 @@ class TrackedFile:
             "read_bytes": self.ranges.read_bytes,
             "windows": self.windows,
             "outputs": list(self.outputs),
+            "tables": list(self.tables),
             "discovered_ms": self.part.discovered_ms,
         }
 
@@ -268,6 +271,12 @@ def tracked_files(checkpoint: str, pattern: str, storage: StorageContext) -> lis
                     outputs[position].append(output.url)
         for position, each in chosen.items():
             found.setdefault(each.version, TrackedFile(each)).add(manifest, each, outputs[position])
+    state = read_state(read_journal(storage, checkpoint)[0])
+    waiting = {file.window_id for files in state.held.waiting.values() for file in files}
+    tables = tuple(f"{each.place}, {each.version}" for each in state.receipts.values())
+    for file in found.values():
+        is_held = file.ranges.state in (READ, IN_PART) and not waiting.issuperset(file.windows)
+        file.tables = tables if is_held else ()
     return list(found.values())
 
 

@@ -14,7 +14,7 @@ from dagflow.journal.state import JournalState, PartitionCounts
 from dagflow.journal.windows import Correction, PartitionDecision, Receipt
 from dagflow.metrics import names
 from dagflow.metrics.counters import Counters, OperatorReport
-from dagflow.report.concerns import Concern, concerns_of
+from dagflow.report.concerns import Concern, OldRows, concerns_of
 from dagflow.report.own_figures import OwnFigures, own_sums
 from dagflow.storage.location import redacted
 from dagflow.storage.pending import HeldFile
@@ -218,6 +218,7 @@ class RunSnapshot:
             sees, in milliseconds since 1970; 0 where nothing waits.
         phase_s: Seconds that the phases of published windows took together, by phase; see PHASES.
         corrections: The newest corrections of outputs: of a run those that it has made.
+        old_rows: What outputs have of earlier versions of files; None where that was not looked for.
         last_published: Id of the last window that was published, 0 for none.
         last_committed_ms: When the last window was committed, in milliseconds since 1970; 0 for none.
         last_published_ms: When the last window was published; 0 for none.
@@ -260,6 +261,7 @@ class RunSnapshot:
     phase_s: dict[str, float] = field(default_factory=dict)
     last_published: int = 0
     corrections: tuple[Correction, ...] = ()
+    old_rows: tuple[OldRows, ...] | None = None
     last_committed_ms: int = 0
     last_published_ms: int = 0
     all_runs: RunSnapshot | None = None
@@ -337,8 +339,15 @@ class RunSnapshot:
                 has_no_input=has_looked and every is not None and not every.windows and not every.files,
                 lost=self.lost,
                 left_out=self.left_out.ranges,
+                old_rows=self.old_rows,
             )
         )
+
+    @property
+    def has_read_again(self) -> bool:
+        """Whether it has read later versions of files beside earlier ones."""
+        changed = self.total(names.changed("replaced")) + self.total(names.changed("truncated"))
+        return changed > self.total(names.SUPERSEDED)
 
     def total(self, name: str) -> int:
         """The sum of one count over all operators."""
@@ -368,6 +377,7 @@ class RunSnapshot:
         return {
             **{name: getattr(self, name) for name in _SHOWN_OF_RUN},
             "corrections": [asdict(each) | {"output": redacted(own_name(each.output))} for each in self.corrections],
+            "old_rows": [asdict(each) for each in self.old_rows or ()],
             "concerns": [asdict(concern) for concern in self.concerns],
             "operators": {each.name: each.to_json() for each in self._by_name()},
             "running": self.progress.to_json() if self.progress is not None and self.state == "running" else None,

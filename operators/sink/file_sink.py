@@ -11,7 +11,7 @@ from typing import Any
 from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.context import OperatorContext, RunPreparation
 from dagflow.api.records import RecordBatch
-from dagflow.api.sources import WHOLE, FileSources, block_ids
+from dagflow.api.sources import WHOLE, FileSources, block_counts
 from dagflow.errors import MissingError, StorageError
 from dagflow.storage.location import absolute, join, name_of, parent, redacted
 from operators.files.compression import compression_of_name
@@ -290,7 +290,7 @@ class SourceCollector:
     """The sources of one file."""
 
     def __init__(self) -> None:
-        self._ids = array("q")
+        self._ids, self._counts = array("q"), array("q")
         self._is_known = True
         self._start = self._end = WHOLE
 
@@ -299,12 +299,17 @@ class SourceCollector:
 
         The batch may be empty: its blocks were read, and have no records.
         """
-        ids = block_ids(batch, first, last) if self._is_known else None
-        if ids is None:
+        found = block_counts(batch, first, last) if self._is_known else None
+        if found is None:
             self._is_known = False
+            return
+        ids, counts = found
         # Batches of one block follow each other; its id is kept once.
-        elif len(ids) != 1 or not self._ids or ids[0] != self._ids[-1]:
+        if len(ids) == 1 and self._ids and ids[0] == self._ids[-1]:
+            self._counts[-1] += int(counts[0])
+        else:
             self._ids.frombytes(ids.tobytes())
+            self._counts.frombytes(counts.tobytes())
 
     def end_before(self, batch: RecordBatch, position: int) -> int:
         """Note that a record goes to the next file.
@@ -312,8 +317,8 @@ class SourceCollector:
         Returns:
             The offset of the record, where the file has records of the same block; the next file starts there.
         """
-        ids = block_ids(batch, position, position + 1) if self._is_known else None
-        is_shared = ids is not None and len(self._ids) > 0 and max(self._ids) in ids
+        found = block_counts(batch, position, position + 1) if self._is_known else None
+        is_shared = found is not None and len(self._ids) > 0 and max(self._ids) in found[0]
         if is_shared and (origin := batch.origin) is not None:
             block = batch.block_of(position)
             offset = int(origin.offsets(len(batch))[position])
@@ -328,4 +333,4 @@ class SourceCollector:
 
     def found(self) -> FileSources | None:
         """The sources; None where they are not known."""
-        return FileSources.of(self._ids, self._start, self._end) if self._is_known else None
+        return FileSources.of(self._ids, self._counts, self._start, self._end) if self._is_known else None

@@ -17,8 +17,8 @@ from dagflow.api.records import LINE_FEED, UNKNOWN, Origin, RecordBatch
 from dagflow.api.sources import (
     UNKNOWN_BLOCK,
     FileSources,
+    block_counts,
     block_id_of,
-    block_ids,
     decode_sources,
     discovered_ms_of,
     encode_sources,
@@ -30,7 +30,7 @@ from dagflow.api.sources import (
 from operators.files.metadata import BlockMetadata, FileInfo, FileMetadata, FileVersion
 
 IDS = st.lists(st.integers(0, 40) | st.integers(2**60, 2**60 + 9), max_size=12)
-SOURCES = st.builds(FileSources.of, IDS, st.integers(-1, 9), st.integers(-1, 9))
+SOURCES = st.builds(FileSources.of, IDS, st.none(), st.integers(-1, 9), st.integers(-1, 9))
 
 
 @given(st.lists(st.none() | SOURCES, max_size=6))
@@ -42,8 +42,11 @@ def test_sources_come_back_as_they_were_written(files: list[FileSources | None])
 
 @given(IDS)
 def test_ids_are_kept_as_runs(ids: list[int]) -> None:
-    """Each id once, ascending."""
-    sources = FileSources.of(ids)
+    """Each id once, ascending, with the sum of its counts."""
+    sources = FileSources.of(ids, [number + 1 for number in range(len(ids))])
+    assert sources.counts == tuple(
+        sum(number + 1 for number, other in enumerate(ids) if other == block_id) for block_id in sources.ids()
+    )
     assert sources.ids() == sorted(set(ids))
     assert all(a + n < b for a, n, b in zip(sources.runs[::2], sources.runs[1::2], sources.runs[2::2], strict=False))
 
@@ -64,9 +67,9 @@ class NumberedBlock:
 
 def ids_of(batch: RecordBatch, first: int, last: int) -> list[int]:
     """The ids of known blocks."""
-    ids = block_ids(batch, first, last)
-    assert ids is not None
-    return list(map(int, ids))
+    found = block_counts(batch, first, last)
+    assert found is not None
+    return list(map(int, found[0]))
 
 
 def test_the_blocks_of_a_part_of_a_batch_are_those_of_its_records() -> None:
@@ -81,11 +84,11 @@ def test_the_blocks_of_a_part_of_a_batch_are_those_of_its_records() -> None:
     unknown = RecordBatch.from_records(
         records, LINE_FEED, Origin(blocks, None, 0, np.array([0, UNKNOWN, 2, 1], np.int32))
     )
-    assert block_ids(unknown, 0, 4) is None
+    assert block_counts(unknown, 0, 4) is None
     assert ids_of(unknown, 2, 4) == [6, 9]
-    assert block_ids(RecordBatch.from_records(records, LINE_FEED, None), 0, 4) is None
+    assert block_counts(RecordBatch.from_records(records, LINE_FEED, None), 0, 4) is None
     assert ids_of(RecordBatch.from_records([], LINE_FEED, Origin(blocks[:1])), 0, 0) == [5]
-    assert block_ids(RecordBatch.from_records(records, LINE_FEED, Origin(("own class",))), 0, 4) is None
+    assert block_counts(RecordBatch.from_records(records, LINE_FEED, Origin(("own class",))), 0, 4) is None
 
 
 @given(
@@ -106,11 +109,10 @@ def test_blocks_are_found_behind_filters_as_record_by_record(
         left = [code for code, is_kept in zip(left, mask, strict=False) if is_kept]
     for start, end in ((0, len(left)), (first, min(first + count, len(left)))):
         if start < end:
-            ids = block_ids(batch, start, end)
-            expected = (
-                None if UNKNOWN in left[start:end] else sorted({blocks[code].block_id for code in left[start:end]})
-            )
-            assert (ids if ids is None else ids.tolist()) == expected
+            found = block_counts(batch, start, end)
+            read = [blocks[code].block_id for code in left[start:end] if code != UNKNOWN]
+            expected = None if UNKNOWN in left[start:end] else {block_id: read.count(block_id) for block_id in read}
+            assert (found if found is None else dict(zip(*(each.tolist() for each in found), strict=True))) == expected
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,12 @@ from dagflow.engine import publishers
 from dagflow.engine.corrections import correction_problems
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
-from dagflow.engine.window_replay import replay_windows, superseded_in
+from dagflow.engine.window_replay import replay_windows, superseded_in, with_old_rows
 from dagflow.errors import DagflowError, PlanError, ReplacedFilesGoneError
 from dagflow.execution.messages import WindowJob
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.manifest import tracked_files, window_manifest
+from dagflow.report.reading import status
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.testing.faults import InjectedCrash
 from operators.aggregate.aggregate import Aggregate
@@ -323,12 +324,13 @@ def test_the_journal_shows_which_version_a_table_holds(tmp_path: Path) -> None:
     work(corrected_app(tmp_path, "delta"))
     found = tracked_files(str(tmp_path / "journal"), "*/a", storage())
     assert [(file.ranges.state, file.ranges.read_bytes) for file in found] == [("corrected", 0), ("read", 6)]
+    assert [file.tables for file in found] == [(), ("table, version 1",)]
 
 
-def daily_app(root: Path, *operators: Operator, **table: Any) -> LogicalPlan:
+def daily_app(root: Path, *operators: Operator, on_change: dict[str, str] = SUPERSEDE, **table: Any) -> LogicalPlan:
     """Sums of CSV files by a column, in a table that is partitioned by another."""
     nodes: dict[str, Any] = {
-        "splitter": FileSplitterInput(files=[str(root / "in")], on_change=SUPERSEDE),
+        "splitter": FileSplitterInput(files=[str(root / "in")], on_change=on_change),
         "reader": BlockReader(format={"type": "csv", "header": True, "columns": {"day": "int64", "n": "int64"}}),
         "table": (TableWriter(table=f"delta:{root / 'table'}", **{"partition_by": "day", **table}), "parallel"),
     }
@@ -371,3 +373,35 @@ def test_an_app_whose_output_cannot_be_corrected_is_refused(
     if reason:
         with pytest.raises(PlanError, match=f"(?s)on_change: supersede.*{reason}"):
             work(app)
+
+
+@pytest.mark.parametrize("kind", by_day(1, KINDS))
+def test_a_run_counts_the_old_rows_that_stay_beside_new_ones(tmp_path: Path, kind: str) -> None:
+    """By the sources of data files, also where these have rows of other files; and no more after the replay."""
+    write(tmp_path, "a", "a1 a2 a3 a4 a5 a6")
+    write(tmp_path, "b", "b1 b2 b3 b4 b5 b6 b7 b8")
+    work(corrected_app(tmp_path, kind))
+    for expected, lines in ((8, "B1 B2 B3"), (11, "c1")):
+        write(tmp_path, "b", lines)
+        (old,) = run(corrected_app(tmp_path, kind, on_change={}), runtime=InlineRuntime).old_rows or ()
+        assert (old.rows, old.count, len(lines_of(tmp_path, kind))) == (expected, 1, 6 + expected + len(lines.split()))
+        assert f"b was read again: {expected} old rows stay beside the new ones" in old.text
+    journal = str(tmp_path / "journal")
+    summary = status(journal, storage())
+    assert [each.rows for each in with_old_rows(summary, journal, storage()).old_rows or ()] == [11]
+    lost = superseded_in(journal, storage())
+    replay_windows(corrected_app(tmp_path, kind), RunOptions(), sorted(lost), runtime=InlineRuntime, lost=lost)
+    assert lines_of(tmp_path, kind) == all_lines(tmp_path)
+    summary = with_old_rows(status(journal, storage()), journal, storage())
+    assert (summary.old_rows, summary.concerns) == ((), ())
+    assert "b was corrected: 11 rows out" in summary.corrections[-1].text
+
+
+def test_old_rows_behind_an_aggregate_are_not_counted(tmp_path: Path) -> None:
+    """The summary says that there are some."""
+    total = Aggregate(by="day", columns={"total": "sum(n)"}, over="window")
+    for rows in ("day,n 1,5", "day,n 1,6 2,7"):
+        write(tmp_path, "a.csv", rows)
+        done = run(daily_app(tmp_path, total, on_change={}), runtime=InlineRuntime)
+    (old,) = done.old_rows or ()
+    assert "a.csv was read again: old rows stay beside the new ones (table)" in old.text

@@ -87,12 +87,17 @@ def test_a_corrected_file_whose_run_is_killed(folder: Path) -> None:
 
 @pytest.mark.nightly
 def test_what_is_said_of_a_file_that_was_read_again_corrects_the_table(folder: Path) -> None:
-    """The command that the warning names, with the checkpoint in its place."""
+    """The summary and the status count the old rows, and name a command that takes them out; then neither warns."""
     (folder / "app.yaml").write_text(APP.replace("    ON_CHANGE\n", ""))
     dagflow(folder, "run", "app.yaml", *LOCALLY)
     put(folder, "monday.csv", 0, 999, 3)
     said = dagflow(folder, "run", "app.yaml", *LOCALLY)
     assert figures(folder) == (2999, 2000, 4997)
-    (command,) = re.findall(r"`dagflow (replay CHECKPOINT --superseded)`", said)
-    dagflow(folder, *shlex.split(command.replace("CHECKPOINT", "journal")), *LOCALLY)
+    for text in (said, dagflow(folder, "status", "app.yaml")):
+        assert "monday.csv was read again: 1,000 old rows stay beside the new ones (table)" in text
+    (command,) = re.findall(r"`dagflow (replay [^`]* --superseded)`", said)
+    corrected = dagflow(folder, *shlex.split(command))
     assert figures(folder) == (1999, 1999, 3997)
+    for text in (corrected, dagflow(folder, "status", "app.yaml")):
+        assert "monday.csv was corrected: 1,000 rows out (table, version 2)" in text
+        assert "old rows" not in text

@@ -11,7 +11,7 @@ import click
 from dagflow.cli import output
 from dagflow.cli.locations import journal_required, locate
 from dagflow.cli.output import brief, clock, count, definitions, duration, on_one_line, part, size
-from dagflow.cli.render import concern_lines, described_range, left_out_lines, waiting_lines
+from dagflow.cli.render import concern_lines, correction_lines, described_range, left_out_lines, waiting_lines
 from dagflow.cli.shared_options import Settings, store_option
 from dagflow.errors import own_name
 from dagflow.journal.heartbeat import RunProgress, time_text
@@ -64,6 +64,11 @@ def command(
             value, text = tables.to_json(), _describe_tables(tables)
         elif pattern is None and window_id is None:
             summary = status(location, storage)
+            if summary.has_read_again:
+                # Heavy, and seldom needed.
+                from dagflow.engine.window_replay import with_old_rows
+
+                summary = with_old_rows(summary, location, storage)
             _note_open(summary.reprocessing, summary.held_results)
             value, text = summary.status_json(), "" if as_json else _describe(summary)
         else:
@@ -133,6 +138,7 @@ def _describe_files(files: Sequence[TrackedFile]) -> str:
             f"    {windows}",
         ]
         lines += [f"    -> {on_one_line(url)}" for url in file.outputs]
+        lines += [f"    held now by {table}" for table in file.tables]
     return "\n".join(lines)
 
 
@@ -225,8 +231,7 @@ def _describe(summary: RunSnapshot) -> str:
     stalls = [f"stalled: {each}" for each in driver.heartbeat.stalls] if driver is not None else []
     failure = [f"error: {driver.heartbeat.error}"] if driver is not None and driver.heartbeat.error else []
     urls = [f"output: {on_one_line(url)}" for url in summary.outputs]
-    corrected = [on_one_line(each.text) for each in summary.corrections]
-    lines = [*concern_lines(summary), *corrected, *left_out_lines(summary), *waiting_lines(summary)]
+    lines = [*concern_lines(summary), *correction_lines(summary), *left_out_lines(summary), *waiting_lines(summary)]
     return "\n".join([definitions(rows), *lines, *urls, *stalls, *failure])
 
 

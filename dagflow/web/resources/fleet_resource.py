@@ -66,6 +66,7 @@ def row_of(checkpoint: Checkpoint) -> dict[str, Any]:
         "bytes": snapshot.bytes,
         "left_out_bytes": snapshot.left_out.bytes,
         "concerns": [concern.text for concern in snapshot.concerns],
+        "corrections": [each.text for each in snapshot.corrections],
         "error": error,
         "driver": None if driver is None else driver.to_json(),
         "targets": {name: asdict(receipt) for name, receipt in snapshot.targets.items()},

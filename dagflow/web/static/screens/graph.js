@@ -55,7 +55,8 @@ function Overview({ app }) {
       ]}
     />
     <p><${Equation} account=${app.account} /></p>
-    ${app.concerns.map((concern) => html`<p class="sentence warn"><span>${visible(concern)}</span></p>`)}`;
+    ${app.concerns.map((concern) => html`<p class="sentence warn"><span>${visible(concern)}</span></p>`)}
+    ${app.corrections.map((text) => html`<p class="sentence"><span>${visible(text)}</span></p>`)}`;
 }
 
 const drawn = (node, bottleneck) => ({
