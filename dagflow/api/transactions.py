@@ -174,8 +174,8 @@ class ReplayableState(TargetState):
     def replace(self, replay: DecidedReplay) -> None:
         """Replace files by others, and set `replays` to the number: both in one transaction, or neither.
 
-        Guarantee, which the author gives: the transaction fails if the target has changed in any way since this state
-        was read, and leaves the marker unchanged, or sets it to the window of the replay.
+        Guarantee, which the author gives: the transaction fails if a marker, or a file that is replaced, has changed
+        since this state was read, and leaves the marker unchanged, or sets it to the window of the replay.
 
         Args:
             replay: The files; none of the removed ones is missing.

@@ -289,7 +289,7 @@ class TargetPublisher(Publisher):
             with located(self.operator, state.replace):
                 state.replace(replay)
 
-        return self._transact(
+        version = self._transact(
             f"replay {replay.number}",
             self._replayable_state,
             has_replay,
@@ -297,6 +297,8 @@ class TargetPublisher(Publisher):
             replace,
             hint="the replay is decided and its files are kept; the next run commits it",
         )
+        self.target.finish(replay.files)
+        return version
 
     def _transact(
         self,

@@ -44,7 +44,7 @@ from operators.sink.tables.fragments import FragmentFiles, united
 from operators.sink.tables.table_files import FactOrigin
 from operators.sink.tables.table_groups import UPSERT_BYTES, GroupLimits, TableGroups, TableMerger
 
-MetadataColumn = Literal["file", "offset", "window"]
+MetadataColumn = Literal["part", "file", "offset", "window"]
 
 _METADATA = {"file": pa.string(), "offset": pa.int64(), "window": pa.int64()}
 
@@ -93,7 +93,8 @@ class TableWriter(RecordRefusing, TransactionalSink):
         OneOrMany,
         Field(
             description="columns that say where a record is from: file (_dagflow_file), offset (_dagflow_offset), the "
-            "first byte of the record in the file, and window (_dagflow_window)"
+            "first byte of the record in the file, window (_dagflow_window), and in databases part (_dagflow_part), by "
+            "which replays and corrections find the rows of a file"
         ),
     ] = ()
     upsert_by: Annotated[
@@ -140,6 +141,7 @@ class TableWriter(RecordRefusing, TransactionalSink):
     errors = OutputPort()
 
     _table: Table
+    _added: tuple[MetadataColumn, ...]
     _files: DataFiles
     _columns: TableColumns
 
@@ -158,6 +160,10 @@ class TableWriter(RecordRefusing, TransactionalSink):
         self._table.on_new_column, self._table.on_type_change = self.on_new_column, self.on_type_change
         self._table.connect_by(self.connection, self.staging)
         self._table.replace_by(self.upsert_by)
+        # The transaction adds it.
+        self._added = tuple(name for name in self.metadata_columns if name != "part")
+        if self._added != self.metadata_columns:
+            self._table.keep_parts()
         if self._table.is_named and self.commit is not None:
             raise ValueError(f"commit: {kind} has no transactions, so that each window is visible by itself")
 
@@ -184,7 +190,7 @@ class TableWriter(RecordRefusing, TransactionalSink):
         if not self._table.is_found or arriving.others is not None:
             return
         names = [field.column for field in shape.partition_by]
-        added = {f"_dagflow_{name}": _METADATA[name] for name in self.metadata_columns}
+        added = {f"_dagflow_{name}": _METADATA[name] for name in self._added}
         if "rescue" in (self.on_new_column, self.on_type_change) or RESCUED in names:
             added[RESCUED] = pa.string()
         more = [(name, kind) for name, kind in added.items() if name not in arriving.schema.names]
@@ -215,7 +221,7 @@ class TableWriter(RecordRefusing, TransactionalSink):
             ]
             shape = replace(shape, columns=pa.schema(taken))
         self._table.shape, self._table.is_found, known = shape, True, shape.columns
-        for name, kind in ((f"_dagflow_{each}", _METADATA[each]) for each in self.metadata_columns):
+        for name, kind in ((f"_dagflow_{each}", _METADATA[each]) for each in self._added):
             if known is None or (name not in known.names and self._table.may_grow):
                 continue
             if name not in known.names or known.field(name).type != kind:
@@ -326,7 +332,7 @@ class TableWriter(RecordRefusing, TransactionalSink):
             "offset": lambda: offsets_of(batch),
             "window": lambda: pa.array(np.full(len(batch), self._window_id, np.int64)),
         }
-        for name in self.metadata_columns:
+        for name in self._added:
             rows = rows.append_column(f"_dagflow_{name}", columns[name]())
         return rows
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from dagflow import Operator
+from dagflow.api.transactions import Target
 from dagflow.plan.added_operators import grouped
 from dagflow.plan.logical import LogicalPlan
 from dagflow.storage.context import StorageContext
@@ -19,7 +20,8 @@ from tests.engine.table_app import FaultyWriter
 from tests.runs.table_kinds import catalog, rows_of
 
 SUPERSEDE = {"replaced": "supersede", "truncated": "supersede"}
-KINDS = ["delta", "parquet", "iceberg", "files", "delta-groups", "iceberg-groups"]
+DATABASES = ("sqlite", "duckdb")
+KINDS = ["delta", "parquet", "iceberg", "files", "delta-groups", "iceberg-groups", *DATABASES, "sqlite-groups"]
 EDGES = ["splitter.blocks_metadata_output reader.blocks_metadata_input", "reader.messages table.input"]
 
 
@@ -40,6 +42,10 @@ def writer(root: Path, kind: str, file_bytes: int) -> Operator:
         properties |= {"commit": GroupLimits(every_millis=0)}
     if kind.startswith("iceberg"):
         return FaultyWriter(table="iceberg:shop.x", catalog=catalog(root), **properties)
+    if kind.startswith(DATABASES):
+        file = f"{root / 'rows.db'}#rows"
+        table = f"{kind.removesuffix('-groups')}:{file}"
+        return FaultyWriter(table=table, metadata_columns="part", **properties)
     made = TableWriter if kind == "parquet" else FaultyWriter
     return made(table=f"{kind.removesuffix('-groups')}:{root / 'table'}", **properties)
 
@@ -69,6 +75,12 @@ def lines_of(root: Path, kind: str) -> list[str]:
     if kind == "files":
         files = [path for path in (root / "table").glob("[!.]*") if path.is_file()] if root.exists() else []
         return sorted(line for path in files for line in path.read_text().split())
+    if kind.startswith(DATABASES):
+        table = writer(root, kind, 1)
+        assert isinstance(table, TableWriter)
+        target = table.transaction_target(storage())
+        found = target.rows() if isinstance(target, Target) else None
+        return [] if found is None else sorted(record.decode() for record in found["record"].to_pylist())
     try:
         found = rows_of(root, kind.removesuffix("-groups"))["record"].to_pylist()
     except Exception:  # of as many kinds as there are tables

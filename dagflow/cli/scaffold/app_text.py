@@ -64,7 +64,7 @@ def app_text(
 
 def _change_lines(to: str) -> list[str]:
     """What becomes of files that are replaced: tables with transactions can take their rows out."""
-    if target_of(to)[0] not in ("delta", "iceberg"):
+    if target_of(to)[0] in ("", "parquet"):
         return []
     lines = "# a corrected file takes the place of its rows", "on_change: {replaced: supersede, truncated: supersede}"
     return [f"    {line}" for line in lines]
@@ -95,6 +95,8 @@ def _writer_lines(guess: FormatGuess, to: str) -> Iterator[str]:
     if kind not in ("", "parquet"):
         yield f"  - table: {scalar(to)}"
         yield from (f"    {line}" for line in _NEEDS.get(kind, ("", ""))[1:] if line)
+        if kind not in ("delta", "iceberg"):
+            yield "    metadata_columns: part  # by which the rows of a file are found when it is corrected"
         return
     what = "" if kind else "  # as lines of JSON" if guess.has_columns else "  # as they are"
     yield f"  - write: {scalar(path)}{what}"

@@ -212,6 +212,14 @@ class Table(ABC):
             given = "connection" if connection else "staging"
             raise ValueError(f"{given}: {self.name} is not on a server; it is for postgres:SCHEMA.TABLE")
 
+    def keep_parts(self) -> None:
+        """Let rows say which file they came with.
+
+        Raises:
+            ValueError: The kind of table knows it without.
+        """
+        raise ValueError(f"metadata_columns: part is for tables of databases; {self.name} knows its files without it")
+
     def replace_by(self, keys: Sequence[str]) -> None:
         """Let rows replace those with the same keys.
 

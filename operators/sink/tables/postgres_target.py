@@ -38,7 +38,8 @@ _COLUMNS = """
 SELECT column_name::text, data_type::text, numeric_precision::int, numeric_scale::int, is_nullable = 'NO',
     is_generated = 'ALWAYS' OR is_identity = 'YES' OR column_default IS NOT NULL,
     CASE WHEN is_generated = 'ALWAYS' THEN 'which the database computes'
-    WHEN is_identity = 'YES' OR column_default LIKE 'nextval(%' THEN 'which the database numbers' ELSE '' END
+    WHEN is_identity = 'YES' OR column_default LIKE 'nextval(%' THEN 'which the database numbers' ELSE '' END,
+    character_maximum_length::int
 FROM information_schema.columns WHERE table_schema::text = ? AND table_name::text = ? ORDER BY ordinal_position
 """
 
@@ -91,11 +92,18 @@ class PostgresSession(AdbcSession):
 
 
 def _column(
-    name: str, sql_type: str, digits: int | None, scale: int | None, is_required: bool, is_filled: bool, why: str
+    name: str,
+    sql_type: str,
+    digits: int | None,
+    scale: int | None,
+    is_required: bool,
+    is_filled: bool,
+    why: str,
+    longest: int | None,
 ) -> SqlColumn:
     """A column, from a row of _COLUMNS; the database fills some where no record has a value."""
     kind = _TYPES.get(sql_type)
     if sql_type == "numeric" and digits is not None and scale is not None and 0 <= scale <= digits <= 38:
         kind = pa.decimal128(digits, scale)
     why = why or ("" if kind else f"which is {sql_type}, a type that dagflow does not write")
-    return SqlColumn(name, kind, is_required and not (why and is_filled), why)
+    return SqlColumn(name, kind, is_required and not (why and is_filled), why, longest)

@@ -20,12 +20,14 @@ class SqlColumn:
         kind: The type of its values; None where dagflow writes no such values.
         is_required: Whether it allows no null.
         why_none: Why it takes no values of records; "" if it does.
+        longest: Most characters of its text; None for no limit.
     """
 
     name: str
     kind: pa.DataType | None
     is_required: bool
     why_none: str = ""
+    longest: int | None = None
 
 
 Path = tuple[str, ...]

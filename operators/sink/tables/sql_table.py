@@ -38,6 +38,7 @@ class DatabaseTable(Table):
         own_columns: Hidden columns that each table has already.
         most_columns: Most columns of a table.
         most_bytes: Most bytes of a name; None for no limit.
+        keeps_parts: Whether rows say which file they came with.
     """
 
     package: ClassVar[str]
@@ -51,6 +52,8 @@ class DatabaseTable(Table):
     own_columns: ClassVar[tuple[str, ...]] = ()
     most_columns: ClassVar[int] = MOST_NAMES
     most_bytes: ClassVar[int | None] = None
+
+    keeps_parts = False
 
     def __init__(self, location: str, path: Sequence[str], partition_by: Sequence[str], **options: Any) -> None:
         if partition_by:
@@ -67,6 +70,9 @@ class DatabaseTable(Table):
                 raise ValueError(f"table: a name of {self.format_name} has {self.most_bytes} bytes at most")
         self.require_package(self.extra, self.package)
 
+    def keep_parts(self) -> None:
+        self.keeps_parts = True
+
     def names(self, shape: TableShape) -> TableNames:
         taken = {name: f"a column '{name}': {self.format_name} has one of its own" for name in self.own_columns}
         names = super().names(replace(shape, taken={**taken, **shape.taken}))
@@ -77,28 +83,30 @@ class DatabaseTable(Table):
     def holdable(
         self, rows: pa.RecordBatch, required: Iterable[str]
     ) -> tuple[pa.RecordBatch, dict[str, dict[int, str]]]:
-        unheld = {
-            field.name: dict.fromkeys(np.flatnonzero(is_unheld.to_numpy(zero_copy_only=False)).tolist(), why)
-            for field, column in zip(rows.schema, rows.columns, strict=True)
-            for is_unheld, why in self._unheld(field.type, column)
-            if pc.any(is_unheld).as_py()
-        }
+        unheld: dict[str, dict[int, str]] = {}
+        for field, column in zip(rows.schema, rows.columns, strict=True):
+            for is_unheld, why in self._unheld(field, column):
+                if pc.any(is_unheld).as_py():
+                    numbers = np.flatnonzero(is_unheld.to_numpy(zero_copy_only=False)).tolist()
+                    unheld.setdefault(field.name, {}).update(dict.fromkeys(numbers, why))
         return rows, unheld
 
-    def _unheld(self, kind: pa.DataType, column: pa.Array) -> list[tuple[pa.Array, str]]:
+    def _unheld(self, field: pa.Field, column: pa.Array) -> list[tuple[pa.Array, str]]:
         """Which values of a column the database cannot hold, and why."""
-        types = pa.types
+        types, kind, longest = pa.types, field.type, self.shape.longest.get(field.name)
+        found = []
         if self.lacks_nan and types.is_floating(kind):
-            return [(pc.fill_null(pc.is_nan(column), fill_value=False), f"is what {self.format_name} has no value for")]
+            found.append((pc.is_nan(column), f"is what {self.format_name} has no value for"))
         if self.lacks_nul and types.is_string(kind):
-            has_nul = pc.match_substring(column, "\0")
-            return [(pc.fill_null(has_nul, fill_value=False), f"has a NUL, which {self.format_name} has not in text")]
+            found.append((pc.match_substring(column, "\0"), f"has a NUL, which {self.format_name} has not in text"))
+        if longest is not None:
+            found.append((pc.greater(pc.utf8_length(column), longest), f"has more than {longest} characters"))
         if types.is_date32(kind) or types.is_timestamp(kind):
             unit = 1 if types.is_date32(kind) else _DAY_MICROSECONDS
             number = column.cast(pa.int32() if types.is_date32(kind) else pa.int64())
             is_out = pc.or_(pc.less(number, FIRST_DAY * unit), pc.greater_equal(number, (LAST_DAY + 1) * unit))
-            return [(pc.fill_null(is_out, fill_value=False), "is outside of the years 1 to 9999")]
-        return []
+            found.append((is_out, "is outside of the years 1 to 9999"))
+        return [(pc.fill_null(is_unheld, fill_value=False), why) for is_unheld, why in found]
 
 
 class FileTable(DatabaseTable):

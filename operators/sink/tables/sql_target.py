@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -9,9 +10,17 @@ from contextlib import AbstractContextManager
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dagflow.api.transactions import DecidedWindow, Target, TargetState, UnversionedState
+from dagflow.api.transactions import (
+    DecidedReplay,
+    DecidedWindow,
+    ReplayableState,
+    Target,
+    TargetState,
+    UnversionedState,
+)
 from dagflow.errors import StorageError
 from dagflow.storage.context import StorageContext
+from dagflow.storage.location import name_of as file_name
 from dagflow.storage.pending import PendingFile
 from dagflow.storage.python_file import PythonFile
 from operators.sink.columns.nested_types import with_columns
@@ -34,6 +43,14 @@ _GIVEN = "_dagflow_given"
 """The temporary table of rows that replace others."""
 
 _BATCH_ROWS = 1 << 16
+
+PART = "_dagflow_part"
+"""The column that says which file a row came with, so that a replay can take it out."""
+
+
+def part_of(file: PendingFile) -> int:
+    """What the rows of a file have in that column."""
+    return int.from_bytes(hashlib.sha256(file_name(file.final_url).encode()).digest()[:8], "big", signed=True)
 
 
 def schema_of(columns: Sequence[SqlColumn]) -> pa.Schema:
@@ -82,7 +99,19 @@ class SqlTarget(TableTarget, Target):
 
     @property
     def why_not_replayed(self) -> str:
-        return "the database does not know which rows a window has added"
+        return super().why_not_replayed or (
+            ""
+            if self.table.keeps_parts
+            else "the database does not know which rows a window has added, unless metadata_columns has part"
+        )
+
+    def found(self, session: SqlSession) -> list[SqlColumn]:
+        """The columns of the table; none if it does not exist."""
+        kept = "in which dagflow keeps which file a row came with"
+        columns = session.columns(self.table.path)
+        return [
+            SqlColumn(PART, None, is_required=False, why_none=kept) if each.name == PART else each for each in columns
+        ]
 
     def shape(self) -> TableShape:
         self._look()
@@ -93,21 +122,21 @@ class SqlTarget(TableTarget, Target):
                     raise no_writing(table, f"a column '{column.name}' that allows no null, and {column.why_none}")
             if table.upsert_by:
                 require_keys(table, known, ())
-        return TableShape(table.location, known, (), taken=self.taken())
+        longest = {column.name: column.longest for column in self._columns if column.longest is not None}
+        return TableShape(table.location, known, (), taken=self.taken(), longest=longest)
 
-    def _look(self, writer: str = "") -> tuple[int, str | None]:
-        """Read the columns of the table, and the newest window of a writer in it, with the decision about it."""
-        self._columns = []
-        if not self.is_there():
-            return 0, None
-        with self.session(writes=False) as session:
-            self._columns = session.columns(self.table.path)
-            # Markers of a table that was removed say nothing of another one of its name.
-            if not (self._columns and writer and session.columns(self.markers)):
-                return 0, None
-            query = f'SELECT "window", decision FROM {name_of(self.markers)} WHERE writer = ? AND target = ?'
-            rows = session.execute(query, writer, self.table.path[-1])
-        return (int(rows[0][0]), rows[0][1]) if rows else (0, None)
+    def _look(self, *writers: str) -> list[tuple[int, str | None]]:
+        """Read the columns of the table, and the newest window of each writer in it, with the decision about it."""
+        self._columns, marks = [], {}
+        if self.is_there():
+            with self.session(writes=False) as session:
+                self._columns = self.found(session)
+                # Markers of a table that was removed say nothing of another one of its name.
+                if self._columns and session.columns(self.markers):
+                    query = f'SELECT writer, "window", decision FROM {name_of(self.markers)} WHERE target = ?'
+                    rows = session.execute(query, self.table.path[-1])
+                    marks = {writer: (int(window), decision) for writer, window, decision in rows}
+        return [marks.get(writer, (0, None)) for writer in writers]
 
     def known(self, files: Sequence[PendingFile]) -> pa.Schema | None:
         return schema_of(self._columns) if self._columns else None
@@ -120,7 +149,7 @@ class SqlTarget(TableTarget, Target):
         if columns == self._tried:
             return
         with self.session(writes=True) as session:
-            SqlState(self, "", 0, None).take(session, DecidedWindow(1, "", tuple(files)), [])
+            SqlState(self, "", (0, None), 0).take(session, DecidedWindow(1, "", tuple(files)), [])
             _add(session, self.table.path, columns, [])
             session.execute("ROLLBACK")
             session.execute("BEGIN")
@@ -130,13 +159,14 @@ class SqlTarget(TableTarget, Target):
         remove(self.storage, files)
 
     def open(self, writer: str) -> TargetState:
-        return SqlState(self, writer, *self._look(writer))
+        newest, (replays, _) = self._look(writer, replays_of(writer))
+        return SqlState(self, writer, newest, replays)
 
     def rows(self) -> pa.Table | None:
         if not self.is_there():
             return None
         with self.session(writes=False) as session:
-            columns = session.columns(self.table.path)
+            columns = [each for each in self.found(session) if each.name != PART]
             return session.rows(self.table.path, columns) if columns else None
 
 
@@ -146,73 +176,139 @@ _MARKER_COLUMNS = (
 )
 
 
-class SqlState(UnversionedState):
-    """The marker of a writer at one moment."""
+def replays_of(writer: str) -> str:
+    """The writer whose marker is the newest replay of a writer."""
+    return f"{writer}/replays"
 
-    def __init__(self, target: SqlTarget, writer: str, marker: int, decision: str | None) -> None:
-        super().__init__(marker, decision)
+
+class SqlState(UnversionedState, ReplayableState):
+    """The marker of a writer at one moment, and that of its replays."""
+
+    def __init__(self, target: SqlTarget, writer: str, newest: tuple[int, str | None], replays: int) -> None:
+        super().__init__(*newest)
         self._target = target
         self._writer = writer
+        self._replays = replays
+
+    @property
+    def replays(self) -> int:
+        return self._replays
 
     def commit(self, windows: Sequence[DecidedWindow]) -> None:
         """Load the rows of all files, if the marker is still the one that was read."""
-        files, last, table = [file for window in windows for file in window.files], windows[-1], self._target.table
-        require_decided_for(table, table.location, (), files)
+        files, last = tuple(file for window in windows for file in window.files), windows[-1]
         with self._target.session(writes=True) as session:
-            self.take(session, DecidedWindow(last.window_id, last.decision, tuple(files)), files)
+            self.take(session, DecidedWindow(last.window_id, last.decision, files), files)
+
+    def missing(self, files: Sequence[PendingFile]) -> list[PendingFile]:
+        if not self._target.is_there():
+            return list(files)
+        with self._target.session(writes=False) as session:
+            return self._missing(session, files)
+
+    def _missing(self, session: SqlSession, files: Sequence[PendingFile]) -> list[PendingFile]:
+        """The files of which the table has not as many rows as they had."""
+        counts: dict[int, int] = {}
+        if PART in (column.name for column in self._target.found(session)):
+            query = f"SELECT {PART}, count(*) FROM {name_of(self._target.table.path)} WHERE {_within(files)} GROUP BY 1"
+            counts = dict(session.execute(query)) if files else {}
+        return [file for file in files if counts.get(part_of(file), 0) != file.records]
+
+    def replace(self, replay: DecidedReplay) -> None:
+        """Delete the rows of files, and load those of others, if no marker has moved."""
+        with self._target.session(writes=True) as session:
+            self._mark(session, replays_of(self._writer), self._replays, DecidedWindow(replay.number, "", ()))
+            if self._missing(session, replay.removed):
+                raise StorageError("another program has changed it meanwhile", url=self._target.name)
+            if replay.removed:
+                session.execute(f"DELETE FROM {name_of(self._target.table.path)} WHERE {_within(replay.removed)}")
+            if replay.window is not None:
+                self._mark(session, self._writer, self.marker, replay.window)
+            self._add_files(session, replay.files, replay.files)
 
     def take(self, session: SqlSession, window: DecidedWindow, loaded: Sequence[PendingFile]) -> None:
         """Set the marker, change the columns as files of a window need it, and load the rows of some of them."""
-        table, keys = self._target.table, facts_of_file(window.files[-1]).keys
-        found = session.columns(table.path)
-        self._mark(session, window, is_new=not found)
+        self._mark(session, self._writer, self.marker, window, is_new=not self._target.found(session))
+        self._add_files(session, window.files, loaded)
+
+    def _add_files(self, session: SqlSession, files: Sequence[PendingFile], loaded: Sequence[PendingFile]) -> None:
+        if not files:
+            return
+        table, keys, found = self._target.table, facts_of_file(files[-1]).keys, self._target.found(session)
+        require_decided_for(table, table.location, (), loaded)
         # A decided window is committed as decided, even if the app has changed since.
-        columns = merged_columns(table, window.files, schema_of(found), may_grow=True, taken=taken_in(found))
-        self._change(session, found, columns, keys)
+        columns = merged_columns(table, files, schema_of(found), may_grow=True, taken=taken_in(found))
+        keeps_parts = self._change(session, found, columns, keys)
         if keys:
             _upsert(session, table.path, newest_rows(self._target.storage, loaded, keys, columns), keys)
             return
         for file in loaded:
-            self._load(session, file, columns)
+            self._load(session, file, columns, part_of(file) if keeps_parts else None)
 
-    def _mark(self, session: SqlSession, window: DecidedWindow, *, is_new: bool) -> None:
-        """Set the marker first: another transaction that would set it waits, and then finds it moved."""
-        markers, own = name_of(self._target.markers), (self._writer, self._target.table.path[-1])
+    def _mark(
+        self, session: SqlSession, writer: str, before: int, window: DecidedWindow, *, is_new: bool = False
+    ) -> None:
+        """Set a marker first: another transaction that would set it waits, and then finds it moved."""
+        markers, own = name_of(self._target.markers), (writer, self._target.table.path[-1])
         if not session.columns(self._target.markers):
             session.execute(f"CREATE TABLE {markers} ({_MARKER_COLUMNS})")
         if is_new:
-            session.execute(f"DELETE FROM {markers} WHERE writer = ? AND target = ?", *own)
+            session.execute(
+                f"DELETE FROM {markers} WHERE target = ? AND (writer = ? OR writer = ?)",
+                own[1],
+                writer,
+                replays_of(writer),
+            )
         session.execute(f"INSERT INTO {markers} VALUES (?, ?, 0, NULL) ON CONFLICT DO NOTHING", *own)
         change = (
             f'UPDATE {markers} SET "window" = ?, decision = ? WHERE writer = ? AND target = ? AND "window" = ? '
             "RETURNING 1"
         )
-        if not session.execute(change, window.window_id, window.decision, *own, self.marker):
-            raise StorageError(f"it has gone on from window {self.marker}", url=self._target.name)
+        if not session.execute(change, window.window_id, window.decision, *own, before):
+            raise StorageError(f"it has gone on from window {before}", url=self._target.name)
 
-    def _change(self, session: SqlSession, found: Sequence[SqlColumn], columns: pa.Schema, keys: Sequence[str]) -> None:
-        """Make the table, or add the columns that it lacks and widen those that are too narrow."""
+    def _change(self, session: SqlSession, found: Sequence[SqlColumn], columns: pa.Schema, keys: Sequence[str]) -> bool:
+        """Make the table, or add the columns that it lacks and widen those that are too narrow.
+
+        Returns:
+            Whether rows say which file they came with.
+        """
         table, there = self._target.table, {column.name: column.kind for column in found}
         place = name_of(table.path)
+        if table.keeps_parts and PART not in there:
+            columns = columns.append(pa.field(PART, pa.int64()))
         if not found:
             made = ", ".join(f"{quoted(field.name)} {session.sql_type(field.type)}" for field in columns)
             session.execute(f"CREATE TABLE {place} ({made})")
             if keys and (index := self._target.index_of_keys()) is not None:
                 session.execute(f"CREATE INDEX {index} ON {place} ({', '.join(map(quoted, keys))})")
-            return
+            return table.keeps_parts
         for field in columns:
             kind = f"{quoted(field.name)} {{}}{session.sql_type(field.type)}"
             if field.name not in there:
                 session.execute(f"ALTER TABLE {place} ADD COLUMN {kind.format('')}")
             elif there[field.name] != field.type:
                 session.execute(f"ALTER TABLE {place} ALTER COLUMN {kind.format('TYPE ')}")
+        return table.keeps_parts or PART in there
 
-    def _load(self, session: SqlSession, file: PendingFile, columns: pa.Schema) -> None:
+    def _load(self, session: SqlSession, file: PendingFile, columns: pa.Schema, part: int | None) -> None:
+        """Load the rows of a file, which say `part` in the column that is for it."""
         opened = self._target.storage.open_file(file.final_url)
         with opened as found, pq.ParquetFile(pa.PythonFile(PythonFile(found), "r")) as parquet:
-            schema = pa.schema([columns.field(name).with_nullable(True) for name in parquet.schema_arrow.names])
-            batches = parquet.iter_batches(_BATCH_ROWS)
-            _add(session, self._target.table.path, schema, (with_columns(batch, schema) for batch in batches))
+            own = pa.schema([columns.field(name).with_nullable(True) for name in parquet.schema_arrow.names])
+            schema = own if part is None else own.append(pa.field(PART, pa.int64()))
+            batches = (
+                pa.record_batch(
+                    [*with_columns(batch, own).columns, pa.repeat(part or 0, len(batch))][: len(schema)], schema
+                )
+                for batch in parquet.iter_batches(_BATCH_ROWS)
+            )
+            _add(session, self._target.table.path, schema, batches)
+
+
+def _within(files: Iterable[PendingFile]) -> str:
+    """The condition that a row came with one of some files."""
+    return f"{PART} IN ({', '.join(str(part_of(file)) for file in files)})"
 
 
 def _add(

@@ -71,6 +71,7 @@ class TableShape:
         partition_by: The fields that it is partitioned by.
         files: Its files, if their names make them visible.
         taken: Names that no column may have, each with what the table cannot have then.
+        longest: Most characters of the text of columns that have such a limit.
     """
 
     location: str
@@ -78,6 +79,7 @@ class TableShape:
     partition_by: tuple[PartitionField, ...]
     files: tuple[str, ...] = ()
     taken: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    longest: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
 class TableFiles:

@@ -37,6 +37,7 @@ class SqlTargetContract(TargetContract):
 
     keys: Sequence[str] = ()
     grows: bool = False
+    keeps_parts: bool = False
 
     @abstractmethod
     def given(self, root: Path) -> str:
@@ -56,6 +57,8 @@ class SqlTargetContract(TargetContract):
         table = table_class(kind)(location, (), may_grow=True)
         table.connect_by(**{"connection": "", "staging": "", **self.options(root)})
         table.replace_by(self.keys)
+        if self.keeps_parts:
+            table.keep_parts()
         assert isinstance(table, DatabaseTable)
         return table
 

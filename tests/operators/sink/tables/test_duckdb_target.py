@@ -35,6 +35,12 @@ class TestGrowingDuckdbTarget(Duckdb):
     grows = True
 
 
+class TestReplayedDuckdbTarget(Duckdb):
+    """Rows say which file they came with."""
+
+    keeps_parts = True
+
+
 class TestUpsertingDuckdbTarget(Duckdb):
     """Each window is added by its keys."""
 

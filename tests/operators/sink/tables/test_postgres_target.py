@@ -61,6 +61,12 @@ class TestGrowingPostgresTarget(Postgres):
     grows = True
 
 
+class TestReplayedPostgresTarget(Postgres):
+    """Rows say which file they came with."""
+
+    keeps_parts = True
+
+
 class TestUpsertingPostgresTarget(Postgres):
     """Each window is added by its keys."""
 
@@ -81,6 +87,20 @@ def test_what_postgres_does_not_have_is_rescued(tmp_path: Path) -> None:
     assert (first["n"], first["t"], second["t"]) == (1, None, "c")
     for text in ('"s": {"a": 1}', '"t": "a\\u0000b"', '"ctid": 7'):
         assert text in first["_rescued"]
+
+
+@pytest.mark.parametrize("rule", ["", " NOT NULL"])
+def test_text_that_is_longer_than_its_column(tmp_path: Path, rule: str) -> None:
+    """It is rescued, and its record is refused where there is no null; characters count, and not bytes."""
+    database = TestPostgresTables()
+    database.execute(tmp_path, f"CREATE TABLE {{}} (n integer, t varchar(3){rule})")
+    batch = columns(n=[1, 2], t=["äöü", "abcd"])
+    if rule:
+        with pytest.raises(DagflowError, match=r"column 't' \(string\): 'abcd' has more than 3 characters"):
+            database.written(tmp_path, batch)
+        return
+    first, second = database.written(tmp_path, batch).to_pylist()
+    assert (first["t"], second["t"]) == ("äöü", None) and '"t": "abcd"' in second["_rescued"]
 
 
 def test_names_that_the_server_would_cut(tmp_path: Path) -> None:

@@ -44,6 +44,12 @@ class TestGrowingSqliteTarget(Sqlite):
     grows = True
 
 
+class TestReplayedSqliteTarget(Sqlite):
+    """Rows say which file they came with."""
+
+    keeps_parts = True
+
+
 class TestUpsertingSqliteTarget(Sqlite):
     """Each window is added by its keys."""
 
