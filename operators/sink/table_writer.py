@@ -204,7 +204,7 @@ class TableWriter(RecordRefusing, TransactionalSink):
         return ()
 
     def prepare(self, run: RunPreparation) -> None:
-        shape = self._table.target(run.storage).shape()
+        shape = self._table.current_shape(run.storage)
         run.claim(shape.location)
         if self._table.is_named:
             require_own(run, shape.location, shape.files, numbered_names("part"))

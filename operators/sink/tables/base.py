@@ -202,6 +202,15 @@ class Table(ABC):
         target: Any = imported("target", self.target_class)
         return target(self, storage)
 
+    def current_shape(self, storage: StorageContext) -> TableShape:
+        """The shape that the table has now, or that it would get.
+
+        Raises:
+            DagflowError: The table cannot be read, or not be written to.
+        """
+        shape: TableShape = self.target(storage).shape()
+        return shape
+
     def connect_by(self, connection: str, staging: str) -> None:
         """Take the address of the server that has the table, and the location where its files wait; "" for none.
 

@@ -69,7 +69,7 @@ class TableCatalog:
             options.setdefault(PY_IO_IMPL, _DURABLE_IO)
         elif not is_local(warehouse):
             options.update({PY_IO_IMPL: _STORAGE_IO, STORAGE: storage})
-        if path := _database_file(table):
+        if path := table.database_file:
             os.makedirs(os.path.dirname(path), exist_ok=True)
         self._table = table
         self.identifier: Identifier = (table.namespace, table.table)
@@ -105,18 +105,6 @@ class TableCatalog:
         """
         with refusals(self._table):
             return self.catalog.create_table_transaction(self.identifier, Schema()).table_metadata.location
-
-
-def is_missing(table: IcebergTable) -> bool:
-    """Whether the catalog is a database in a file that does not exist: looking for the table would create it."""
-    path = _database_file(table)
-    return bool(path) and not os.path.exists(path)
-
-
-def _database_file(table: IcebergTable) -> str:
-    """The file of a catalog that is a database of SQLite; "" for others."""
-    scheme, found, rest = table.catalog.get("uri", "").partition(":///")
-    return rest.partition("?")[0] if found and scheme.startswith("sqlite") else ""
 
 
 STORAGE = "dagflow.storage"

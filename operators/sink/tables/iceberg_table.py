@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
@@ -10,6 +11,7 @@ from typing import ClassVar
 
 import pyarrow as pa
 
+from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, is_local, join, redacted, scheme_of
 from operators.sink.columns.nested_types import common_type_of_readers
 from operators.sink.columns.table_names import Path, TableNames
@@ -98,6 +100,22 @@ class IcebergTable(Table):
         new = () if shape.columns is not None else shape.partition_by
         taken = {name: why for field in new for name, why in field.taken.items()}
         return super().names(replace(shape, taken={**taken, **shape.taken}))
+
+    @property
+    def database_file(self) -> str:
+        """The file of a catalog that is a database of SQLite; "" for others."""
+        scheme, found, rest = self.catalog.get("uri", "").partition(":///")
+        return rest.partition("?")[0] if found and scheme.startswith("sqlite") else ""
+
+    @property
+    def has_no_catalog(self) -> bool:
+        """Whether the catalog is a database in a file that does not exist: looking for the table would create it."""
+        return bool(self.database_file) and not os.path.exists(self.database_file)
+
+    def current_shape(self, storage: StorageContext) -> TableShape:
+        if self.location and self.has_no_catalog:
+            return TableShape(self.location, None, self.partition_by)  # pyiceberg takes most of a second to import
+        return super().current_shape(storage)
 
     @property
     def is_near(self) -> bool:

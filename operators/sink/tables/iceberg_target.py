@@ -23,7 +23,7 @@ from operators.sink.columns.nested_types import exact_type
 from operators.sink.columns.table_columns import without_large
 from operators.sink.tables.base import TableReader
 from operators.sink.tables.fragments import pieces_of
-from operators.sink.tables.iceberg_catalog import TableCatalog, is_missing, refusals, refusals_before
+from operators.sink.tables.iceberg_catalog import TableCatalog, refusals, refusals_before
 from operators.sink.tables.iceberg_files import (
     add_columns,
     data_file,
@@ -123,7 +123,7 @@ class IcebergTarget(TableTarget, Target):
 
     def shape(self) -> TableShape:
         table = self.table
-        handle = None if is_missing(table) else self._catalog.load()
+        handle = None if table.has_no_catalog else self._catalog.load()
         if handle is None:
             location = table.location or _reachable(table, join(self._catalog.new_location(), DATA))
             return TableShape(location, None, table.partition_by)
@@ -132,7 +132,7 @@ class IcebergTarget(TableTarget, Target):
         return TableShape(data_location(table, handle), columns, partition_by, taken=taken_names(table, handle))
 
     def reader(self) -> TableReader:
-        handle = None if is_missing(self.table) else self._catalog.load()
+        handle = None if self.table.has_no_catalog else self._catalog.load()
         if handle is None:
             raise DagflowError(f"{self.name} is not in its catalog", hint="check namespace and name")
         return IcebergReader(self.table, handle)

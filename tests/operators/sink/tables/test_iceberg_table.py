@@ -8,6 +8,8 @@ import importlib.util
 import json
 import os
 import re
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -395,8 +397,23 @@ def test_a_missing_package_is_named_with_its_install_command(
 
 def test_to_look_for_a_table_makes_nothing(tmp_path: Path) -> None:
     """`validate` leaves the disk as it is."""
-    assert table(tmp_path).target(STORAGE).shape().columns is None
+    assert table(tmp_path).target(STORAGE).shape() == table(tmp_path).current_shape(STORAGE)
+    assert table(tmp_path).current_shape(STORAGE).columns is None
     assert not list(tmp_path.iterdir())
+
+
+def test_a_catalog_that_is_not_there_needs_no_client(tmp_path: Path) -> None:
+    """The shape of a table's beginning is known without pyiceberg, which takes most of a second to import."""
+    script = f"""
+import sys
+from dagflow.storage.context import StorageContext
+from operators.sink.tables.iceberg_table import IcebergTable
+
+table = IcebergTable({NAME!r}, (), catalog={options(tmp_path)!r})
+table.current_shape(StorageContext.default())
+sys.exit("pyiceberg" in sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 def test_metadata_is_on_the_disk_before_the_catalog_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
