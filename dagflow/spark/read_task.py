@@ -62,7 +62,7 @@ class ReadTask:
 
 def _advised(error: DagflowError) -> DagflowError:
     """The error with the advice that it has for an app in the words of the data source."""
-    hint = error.hint.replace(_CONNECT, "give .option('on_bad_record', 'column'), or 'skip',")
+    hint = error.hint.replace(_CONNECT, "give .option('on_bad_record', 'column'), or 'skip'")
     error.hint = _SETTING.sub(r".option('\1', '\2')", hint)
     return error
 

@@ -11,6 +11,9 @@ PAGES = {
     for folder in ("start", "tutorials", "cookbook")
     for page in sorted((ROOT / "docs" / folder).glob("*.md"))
 }
+READ_WHOLE = [
+    page for folder in ("start", "tutorials", "concepts") for page in sorted((ROOT / "docs" / folder).glob("*.md"))
+]
 RECIPES = [pytest.param(recipe, id=f"{page.stem}: {recipe.title}") for page, found in PAGES.items() for recipe in found]
 
 
@@ -28,6 +31,13 @@ def test_each_command_and_each_file_of_a_page_is_found(page: Path) -> None:
     lines = page.read_text("utf-8").splitlines()
     assert sum(isinstance(step, Command) for step in steps) == sum(line.startswith("$") for line in lines) > 0
     assert sum(isinstance(step, File) for step in steps) == sum("title=" in line for line in lines)
+
+
+def test_a_new_reader_can_finish_each_page() -> None:
+    """At most 1,200 words, and recipes of a few lines for thirty tasks."""
+    words = {page: len(page.read_text("utf-8").split()) for page in READ_WHOLE}
+    assert not [f"{page.name}: {count} words" for page, count in words.items() if count > 1200]
+    assert len([recipe for page, found in PAGES.items() if page.parent.name == "cookbook" for recipe in found]) >= 30
 
 
 @pytest.mark.parametrize(
