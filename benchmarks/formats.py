@@ -170,7 +170,7 @@ def cases(peers: Peers | None) -> list[MeasuredFormat]:
         ),
         MeasuredFormat("paragraphs", "paragraphs", None, paragraph),
         MeasuredFormat("length_prefixed", "length_prefixed", None, prefixed, share=0.4, is_serial=True),
-        MeasuredFormat("xml", {"type": "xml", "tag": "row"}, None, element, share=0.1, is_serial=True),
+        MeasuredFormat("xml", {"type": "xml", "tag": "row"}, 120, element, share=0.1, is_serial=True),
     ]
 
 

@@ -26,14 +26,13 @@ from operators.reader.columns.xml_elements import ElementColumns, paths_of
 from operators.reader.formats.base import SHOWN_BYTES, Binary, ByteAccounting, FormatTraits, Inferring, Parsed
 from operators.reader.scanning.framing import pieces_of
 from operators.reader.scanning.search import BYTE_ORDER_MARK, Positions
+from operators.reader.scanning.xml_tags import ASIDES, REST_OF_TAG, plain_elements
 
 logger = logging.getLogger(__name__)
 
 _DECLARED = re.compile(rb"""\s*<\?xml[^>]*?\sencoding\s*=\s*["']([A-Za-z][A-Za-z0-9._-]*)""")
 _NAME = re.compile(rb"<([A-Za-z_][^\s<>/]*)")
-_ASIDES = {b"<!--": b"-->", b"<![CDATA[": b"]]>", b"<?": b"?>"}
 _ASIDE = rb"<!--|<!\[CDATA\[|<\?"
-_REST_OF_TAG = re.compile(rb"""(?:[^>"']|"[^"]*"|'[^']*')*>""")
 # A bracket in a comment, an instruction or quotes closes nothing. Atomic: each is read in one way only.
 _SUBSET = rb"""\[(?>[^\]"'<]+|"[^"]*"|'[^']*'|<!--.*?-->|<\?.*?\?>|<(?!!--|\?))*+\]"""
 _REST_OF_DOCTYPE = re.compile(rb"""(?:[^\[>"']|"[^"]*"|'[^']*')*(?:""" + _SUBSET + rb"""\s*)?>""", re.DOTALL)
@@ -113,9 +112,10 @@ class Xml(Inferring):
             self._has_element |= bool(len(starts)) or is_torn
             for index in np.flatnonzero(stops - starts > self.max_record)[:1].tolist():
                 self._refuse(block, position + int(starts[index]), int(stops[index] - starts[index]))
-            for start, stop in zip((starts + position).tolist(), (stops + position).tolist(), strict=True):
-                _skip(max(covered, block.start), start, accounting)
-                covered = stop
+            if len(starts):
+                gaps = starts - np.maximum(np.append(covered - position, stops[:-1]), block.start - position)
+                accounting.skip(covered, int(gaps[gaps > 0].sum()), "between elements")
+                covered = position + int(stops[-1])
             first = int(np.searchsorted(starts, block.start - position))
             if first < len(starts):
                 column = pieces_of(view.buffer, starts[first:], stops[first:])
@@ -211,7 +211,7 @@ class Xml(Inferring):
         """Whether the last bytes may be the beginning of a tag, comment or the like."""
         if not rest:
             return False
-        hiding = (*_ASIDES, b"<!DOCTYPE")
+        hiding = (*ASIDES, b"<!DOCTYPE")
         return (b"<" + self.tag.encode()).startswith(rest) or any(
             start.startswith(rest[: len(start)]) for start in hiding
         )
@@ -227,15 +227,16 @@ class Xml(Inferring):
 
     def _elements(self, data: bytes, limit: int, is_at_end: bool) -> tuple[Positions, Positions, int, bool]:
         """Elements that begin before limit, where to continue, and whether the element there is torn."""
-        starts: list[int] = []
-        stops: list[int] = []
-        position = 0
+        begins, ends = plain_elements(data, self.tag.encode())
+        count = int(np.searchsorted(begins, limit))
+        starts, stops = list[int](), list[int]()
+        position = int(ends[count - 1]) if count else 0
         is_torn = False
         while match := self._outside.search(data, position):
             if match.start() >= limit:
                 position = match.start()
                 break
-            is_element = match[0] not in _ASIDES and match[0] != b"<!DOCTYPE"
+            is_element = match[0] not in ASIDES and match[0] != b"<!DOCTYPE"
             end = self._end_of_element(data, match) if is_element else _end_of_aside(data, match)
             if end < 0:
                 position, is_torn = match.start(), is_element
@@ -248,16 +249,18 @@ class Xml(Inferring):
             # Something may begin in the last bytes; a place before the last match is text, whatever follows.
             torn = data.rfind(b"<", max(position, len(data) - self._reach))
             position = len(data) if torn < 0 or is_at_end else torn
-        return np.array(starts, np.int64), np.array(stops, np.int64), position, is_torn
+        begins = np.append(begins[:count], starts).astype(np.int64)
+        ends = np.append(ends[:count], stops).astype(np.int64)
+        return begins, ends, position, is_torn
 
     def _end_of_element(self, data: bytes, match: re.Match[bytes]) -> int:
         depth = 0
         found: re.Match[bytes] | None = match
         while found is not None:
-            if found[0] in _ASIDES:
+            if found[0] in ASIDES:
                 end = _end_of_aside(data, found)
             else:
-                rest = _REST_OF_TAG.match(data, found.end())
+                rest = REST_OF_TAG.match(data, found.end())
                 end = rest.end() if rest else -1
                 if found[0].startswith(b"</"):
                     depth -= 1
@@ -279,6 +282,6 @@ def _end_of_aside(data: bytes, match: re.Match[bytes]) -> int:
     if match[0] == b"<!DOCTYPE":
         rest = _REST_OF_DOCTYPE.match(data, match.end())
         return rest.end() if rest else -1
-    closing = _ASIDES[match[0]]
+    closing = ASIDES[match[0]]
     found = data.find(closing, match.end())
     return found + len(closing) if found >= 0 else -1
