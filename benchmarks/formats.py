@@ -52,6 +52,7 @@ DEALT_BLOCKS = 8
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789/=& "
 CSV_NAMES = ["id", "name", "ratio", "day", "note"]
 JSON_TYPES = {"id": "int64", "level": "string", "text": "string"}
+XML_TYPES = {"@id": "int64", "a": "string", "b": "string"}
 
 
 @dataclass(frozen=True)
@@ -171,6 +172,12 @@ def cases(peers: Peers | None) -> list[MeasuredFormat]:
         MeasuredFormat("paragraphs", "paragraphs", None, paragraph),
         MeasuredFormat("length_prefixed", "length_prefixed", None, prefixed, share=0.4, is_serial=True),
         MeasuredFormat("xml", {"type": "xml", "tag": "row"}, 120, element, share=0.1, is_serial=True),
+        MeasuredFormat(
+            *("xml, parsed", {"type": "xml", "tag": "row", "columns": XML_TYPES}, 50, element),
+            column="a",
+            share=0.1,
+            is_serial=True,
+        ),
     ]
 
 

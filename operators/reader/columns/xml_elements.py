@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
 from xml.parsers import expat
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dagflow.api.records import RecordBatch
 from dagflow.errors import MOST_LEVELS
 from operators.reader.columns.types import ColumnType
-from operators.reader.columns.typing import in_records, typed, without_refused
+from operators.reader.columns.typing import in_records, typed, without_refused, without_words
+from operators.reader.columns.xml_shapes import SELF, ElementShapes, Shape
 from operators.reader.formats.base import ByteAccounting, Parsed
-
-SELF = "."
-"""The path of the text of an element itself."""
+from operators.reader.scanning.search import Positions
 
 Found = dict[str, list[str]]
 """The texts at each path of an element, in the order in which they are there."""
@@ -96,54 +95,94 @@ class ElementParser:
             self._found.setdefault(path, []).append(text)
 
 
-@dataclass(frozen=True, slots=True)
 class ElementColumns:
     """Makes columns from elements.
 
-    Attributes:
+    Args:
         types: The types of columns, by the path of each; those of lists take several texts.
+        null_values: Texts that mean null.
         takes_others: Whether elements may have texts at other paths.
     """
 
-    types: Mapping[str, ColumnType]
-    null_values: Collection[str] = ()
-    takes_others: bool = True
+    def __init__(
+        self, types: Mapping[str, ColumnType], null_values: Collection[str] = (), takes_others: bool = True
+    ) -> None:
+        self._types, self._takes_others = types, takes_others
+        self._null_values = null_values
+        self._lists = {path: kind.is_nested for path, kind in types.items()}
+        self._shapes: ElementShapes | None = None
 
     def parse(self, batch: RecordBatch, encoding: str, rejects: ByteAccounting) -> Parsed:
         """The elements with their columns; rejects take in those that are not well-formed, or do not fit."""
-        parser = ElementParser(encoding, self.types if self.takes_others else None)
-        columns: dict[str, list[Any]] = {path: [] for path in self.types}
-        reasons: dict[int, str] = {}
-        for row, element in enumerate(batch.to_pylist()):
-            try:
-                values = self._row(parser.parse(element))
-            except ValueError as error:
-                reasons[row] = str(error)
-                continue
-            for path, column in columns.items():
-                column.append(values.get(path))
-        kept = without_refused(batch, in_records(reasons, batch), rejects)
-        if not len(kept):
-            return Parsed(kept)
-        arrays = {
-            path: pa.array(columns[path], pa.list_(pa.string()) if kind.is_nested else pa.string())
-            for path, kind in self.types.items()
-        }
-        return typed(Parsed(kept, pa.RecordBatch.from_pydict(arrays)), self.types, (), rejects)
+        if self._shapes is None or self._shapes.charset != encoding:
+            self._shapes = ElementShapes(self._shape, encoding)
+        rows, arrays = self._shapes.found(batch.record, self._lists)
+        others = np.delete(np.arange(len(batch)), rows)
+        if len(others):
+            parser = self._parser(encoding)
+            reasons: dict[int, str] = {}
+            found: list[Found] = []
+            for row, element in zip(others.tolist(), batch.take(others).to_pylist(), strict=True):
+                try:
+                    found.append(self._checked(parser.parse(element)))
+                except ValueError as error:
+                    reasons[row] = str(error)
+            order = np.argsort(np.append(rows, np.delete(others, np.searchsorted(others, [*reasons]))))
+            batch = without_refused(batch, in_records(reasons, batch), rejects)
+            arrays = {path: self._with_others(path, arrays.get(path), found, order) for path in self._types}
+        if not len(batch):
+            return Parsed(batch)
+        columns = {path: self._values(array, self._types[path].arrow) for path, array in arrays.items()}
+        return typed(Parsed(batch, pa.RecordBatch.from_pydict(columns)), self._types, (), rejects)
 
-    def _row(self, found: Found) -> dict[str, Any]:
-        if not self.takes_others and (others := found.keys() - self.types.keys()):
+    def _shape(self, markup: tuple[bytes, ...]) -> Shape | None:
+        last = len(markup) - 1
+        numbered = b"".join(piece + b"%d;" % index if index < last else piece for index, piece in enumerate(markup))
+        if self._shapes is None or b"<!" in numbered or b"<?" in numbered:
+            return None
+        texts: dict[str, list[int]] = {}
+        blank: list[int] = []
+        try:
+            found = self._parser(self._shapes.charset).parse(numbered)
+        except ValueError:
+            return None
+        for path, numbers in found.items():
+            for indices in ([int(number) for number in text.split(";")[:-1]] for text in numbers):
+                # Text beside elements has several parts.
+                if len(indices) > 1 or (path == SELF and path not in self._types):
+                    blank += indices
+                else:
+                    texts.setdefault(path, []).append(indices[0] if indices else -1)
+        fits = all(path in self._types and (self._lists[path] or len(places) == 1) for path, places in texts.items())
+        return Shape(texts, blank) if fits else None
+
+    def _parser(self, encoding: str) -> ElementParser:
+        return ElementParser(encoding, self._types if self._takes_others else None)
+
+    def _checked(self, found: Found) -> Found:
+        if not self._takes_others and (others := found.keys() - self._types.keys()):
             raise ValueError(f"{min(others)} is in none of the columns that were inferred")
-        row: dict[str, Any] = {}
         for path, texts in found.items():
-            kind = self.types[path]
-            if not kind.is_nested and len(texts) > 1:
-                raise ValueError(f"column '{path}' ({kind.name}): it is there {len(texts)} times, and takes no list")
-            is_text = pa.types.is_string(kind.arrow.value_type if kind.is_nested else kind.arrow)
-            values = texts if is_text else [text.strip() or None for text in texts]
-            values = [None if value in self.null_values else value for value in values]
-            row[path] = values if kind.is_nested else values[0]
-        return row
+            if len(texts) > 1 and not self._lists[path]:
+                name = self._types[path].name
+                raise ValueError(f"column '{path}' ({name}): it is there {len(texts)} times, and takes no list")
+        return found
+
+    def _with_others(self, path: str, array: pa.Array | None, found: list[Found], order: Positions) -> pa.Array:
+        """The texts at a path of all elements in order, of which some were parsed one by one."""
+        is_list = self._lists[path]
+        values = [each.get(path) if is_list else each.get(path, [None])[0] for each in found]
+        others = pa.array(values, pa.list_(pa.string()) if is_list else pa.string())
+        return (others if array is None else pa.concat_arrays([array, others])).take(pa.array(order))
+
+    def _values(self, texts: pa.Array, kind: pa.DataType) -> pa.Array:
+        """Texts without white space around them where they are no text, and null for those that mean it."""
+        if pa.types.is_list(kind):
+            values = self._values(texts.flatten(), kind.value_type)
+            return pa.ListArray.from_arrays(texts.offsets, values, mask=texts.is_null() if texts.null_count else None)
+        if pa.types.is_string(kind):
+            return without_words(texts, self._null_values)
+        return without_words(pc.utf8_trim_whitespace(texts), ("", *self._null_values))
 
 
 def paths_of(elements: Iterator[bytes], encoding: str, most: int) -> dict[str, str] | None:

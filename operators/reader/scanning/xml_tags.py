@@ -28,14 +28,16 @@ def plain_elements(data: bytes, tag: bytes) -> tuple[Positions, Positions]:
         Where each begins, and where each ends.
     """
     units = np.frombuffer(data, np.uint8)
-    brackets = positions_of(units == _LESS)
+    marks = np.flatnonzero((units == _LESS) | (units == _GREATER))
+    openings = np.flatnonzero(units[marks] == _LESS)
+    brackets, following = marks[openings], np.append(marks, len(data))[openings + 1]
     # The name of a tag, and the byte behind it, lie in the stretch.
     brackets = brackets[: int(np.searchsorted(brackets, len(data) - len(tag) - 2))]
     if not len(brackets):
         return NONE, NONE
     steps, known = _steps(data, units, brackets, tag)
     tags = np.flatnonzero(steps[:known])
-    ends = _ends(data, units, brackets, tags, len(tag) + 2 + (steps[tags] < 0))
+    ends = _ends(data, units, brackets, following, tags)
     stops = np.flatnonzero(ends < 0)
     tags, ends = (tags[: stops[0]], ends[: stops[0]]) if len(stops) else (tags, ends)
     if not len(tags):
@@ -79,25 +81,22 @@ def _steps(
 
 
 def _ends(
-    data: bytes, units: npt.NDArray[np.uint8], brackets: Positions, tags: Positions, shortest: Positions
+    data: bytes, units: npt.NDArray[np.uint8], brackets: Positions, following: Positions, tags: Positions
 ) -> Positions:
-    """Where each tag ends, which has its shortest length or more; -1 where it does not, or has a bracket in it."""
-    starts = brackets[tags]
-    ends = starts + shortest
-    rows = np.flatnonzero(units[ends - 1] != _GREATER)
-    begins, following = starts[rows], np.append(brackets, len(data))[tags[rows] + 1]
-    closing = np.append(positions_of(units == _GREATER), len(data))
-    behind: Positions = closing[np.searchsorted(closing, begins)] + 1
-    is_open, kinds = np.zeros(len(rows), bool), np.zeros(len(rows), np.int8)
+    """Where each tag ends, by the next bracket of any kind; -1 where it does not, or has the beginning of one in it."""
+    starts, ends = brackets[tags], following[tags]
+    is_open, kinds = np.zeros(len(tags), bool), np.zeros(len(tags), np.int8)
     for quote in _QUOTES:
         if contains(units, quote):
             quotes = positions_of(units == quote)
-            counts = np.searchsorted(quotes, behind) - np.searchsorted(quotes, begins)
+            counts = np.searchsorted(quotes, ends) - np.searchsorted(quotes, starts)
             is_open |= (counts & 1).astype(bool)
             kinds += counts > 0
-    for row in np.flatnonzero(is_open | (kinds > 1)).tolist():
-        # Its end may be in quotes.
-        rest = REST_OF_TAG.match(data, int(begins[row]) + 1)
-        behind[row] = rest.end() if rest else -1
-    ends[rows] = np.where(behind > following, -1, behind)
+    ends = np.where(units[np.minimum(ends, len(data) - 1)] == _GREATER, ends + 1, -1)
+    # The end of others may be in quotes.
+    rows = np.flatnonzero((is_open | (kinds > 1)) & (ends > 0))
+    latest = np.append(brackets, len(data))[tags[rows] + 1]
+    for row, start, most in zip(rows.tolist(), starts[rows].tolist(), latest.tolist(), strict=True):
+        rest = REST_OF_TAG.match(data, start + 1)
+        ends[row] = rest.end() if rest and rest.end() <= most else -1
     return ends

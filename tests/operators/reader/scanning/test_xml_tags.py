@@ -16,7 +16,7 @@ PIECES = [
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=30).map(b"".join))
-def test_elements_found_at_once_are_the_first_that_a_reader_of_each_character_finds(content: bytes) -> None:
+def test_elements_found_at_once_are_the_first_of_all(content: bytes) -> None:
     """Whatever hides others, is torn, or stands in quotes."""
     starts, stops = plain_elements(content, b"a")
     found = [(start, content[start:stop]) for start, stop in zip(starts.tolist(), stops.tolist(), strict=True)]
