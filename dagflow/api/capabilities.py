@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -289,6 +289,31 @@ class Accumulator(Capability):
         Returns:
             All that was taken in since begin_window; None for nothing.
         """
+
+
+class KeptByFile(Capability):
+    """Declares an operator whose state can lose what single versions of files have added to it.
+
+    The versions that leave with a window are in OperatorContext.retracted. The operator gives its results of all that
+    has changed, and names those that are no more by rows with only their keys and REMOVED.
+    """
+
+    # Without an annotation, so that it is no property.
+    is_by_file = False
+    """Whether its state is kept by file."""
+
+    @abstractmethod
+    def keep_by_file(self) -> None:
+        """Called in the driver when the app is planned, if later versions of files replace earlier ones."""
+
+    @property
+    @abstractmethod
+    def result_keys(self) -> Collection[str]:
+        """The columns by which a result replaces an earlier one."""
+
+
+REMOVED = "_dagflow_removed"
+"""A column that is true in rows with a key whose row is to leave a target with keys, and null in others."""
 
 
 @dataclass(frozen=True, slots=True)

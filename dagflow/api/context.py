@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from operator import index
@@ -373,6 +373,7 @@ class OperatorContext:
         may_hold: Whether files may be held back for a later window; see TransactionalSink.
         gone: Versions of files to leave out whole: an earlier attempt at the window found them gone when it had read a
             part of them, or the replayed window has left them out as gone.
+        retracted: Versions of files whose records leave with the window; see KeptByFile.
         read_in_part: The versions that were read in part; see gone.
         decided: The decision of the operator's target for the window; "" for none. See Target.decide.
         side_input: The version of its side input that the window sees; None where it has none. See SideInput.
@@ -399,6 +400,7 @@ class OperatorContext:
     is_reprocessed: bool = False
     may_hold: bool = False
     gone: Mapping[VersionKey, Skipped] = field(default_factory=dict)
+    retracted: Collection[VersionKey] = ()
     read_in_part: set[VersionKey] = field(default_factory=set)
     decided: str = ""
     side_input: SideData | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeGuard
@@ -124,6 +125,14 @@ def version_facts_of(item: SourceRange) -> VersionFacts:
     return version.size_bytes, version.mtime_ns, getattr(version, "identity", version.file_id)
 
 
+def version_number(url: str, size_bytes: int, mtime_ns: int, etag: str) -> int:
+    """A number of 64 bits for a version of a file, which is the same wherever it is read."""
+    text = f"{url}\0{size_bytes} {mtime_ns} {etag}"
+    return int.from_bytes(
+        hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little", signed=True
+    )
+
+
 def supersedes_of(item: Any) -> VersionFacts | None:
     """The version of a tuple's file whose records those of the tuple's version replace; None for none."""
     supersedes: VersionFacts | None = getattr(getattr(item, "continuation", item), "supersedes", None)
@@ -220,6 +229,26 @@ def record_block_ids(batch: RecordBatch) -> npt.NDArray[np.int64]:
     ids = np.array([block_id_of(each) for each in origin.blocks], np.int64) if known is None else known
     codes = origin.block_indices(len(batch))
     return np.where(codes == UNKNOWN, UNKNOWN_BLOCK, ids[codes])
+
+
+def version_numbers(batch: RecordBatch) -> npt.NDArray[np.int64]:
+    """The version_number() of the file of each record.
+
+    Raises:
+        ValueError: An operator did not keep the files that records come from.
+    """
+    origin = batch.origin
+    codes = np.full(len(batch), UNKNOWN) if origin is None else origin.block_indices(len(batch))
+    if origin is None or (codes == UNKNOWN).any():
+        raise ValueError(
+            "the files that records come from are not known here, so that later versions could not take their place: an "
+            "operator of yours makes them without origin=batch.origin; let on_change say reread"
+        )
+    numbers = [
+        version_number(each.url, each.version.size_bytes, each.version.mtime_ns, each.version.etag)
+        for each in origin.blocks
+    ]
+    return np.array(numbers, np.int64)[codes]
 
 
 def _stretches_of(origin: Origin, count: int, first: int, last: int) -> tuple[npt.NDArray[np.int32], Numbers]:

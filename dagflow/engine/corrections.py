@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dagflow.api.context import Skipped, VersionKey
@@ -49,7 +49,7 @@ Lost = Mapping[int, Mapping[VersionKey, Skipped]]
 def correction_problems(app: LogicalPlan) -> list[Problem]:
     """Why the records of a version of a file cannot leave the output of an app that is to replace them."""
     owners = [name for name, each in app.instances.items() if isinstance(each, ControlOperator) and each.corrects]
-    obstacle = why_not_replayed(PlacedApp.of(app, app.attributes.storage_context())) if owners else None
+    obstacle = why_not_replayed(PlacedApp.of(app, app.attributes.storage_context()), by_file=True) if owners else None
     if obstacle is None:
         return []
     spec = app.spec.operators.get(owners[0]) if app.spec is not None else None
@@ -144,15 +144,16 @@ class Superseded:
         self._forgotten = forgotten
         self._storage = storage
 
-    def by(self, planned: WindowPlan, results: Sequence[TaskResult]) -> Lost:
-        """What earlier windows lose because of a window that has run.
+    def by(self, planned: WindowPlan, left_out: Collection[str]) -> Lost:
+        """What earlier windows lose because of a window.
 
-        A version that the window has left out, because it is gone or cannot be read, replaces nothing.
+        Args:
+            planned: The window.
+            left_out: The files that it has left out, because they are gone or cannot be read; they replace nothing.
 
         Raises:
             JournalError: The journal does not keep a window that has read an earlier version.
         """
-        left_out = {each.url for result in results for each in result.skipped if each.cause != "corrected"}
         versions = {
             block.url: version
             for block in source_ranges(planned)
@@ -239,6 +240,11 @@ def output_of(file: PendingFile, outputs: Iterable[str]) -> str:
     return file.target or max((url for url in outputs if file.final_url.startswith(join(url, ""))), key=len, default="")
 
 
+def left_out_in(results: Iterable[TaskResult]) -> set[str]:
+    """The files whose planned versions could not be read."""
+    return {each.url for result in results for each in result.skipped if each.cause != "corrected"}
+
+
 _MOST_NAMED = 3
 
 
@@ -247,31 +253,33 @@ def corrections_in(
     files: Iterable[PendingFile],
     records: tuple[Mapping[str, int], Mapping[str, int]],
     outputs: Sequence[str],
+    totals: tuple[Mapping[str, int], Mapping[str, int]],
 ) -> list[Correction]:
     """What a window changes in each output that loses records or gets some.
 
     Args:
         files: The files of the window.
         records: The records in each output before and after, of the windows that lose some.
+        totals: The totals that leave each output, and those that come in.
     """
     named = {block.url: block for block in source_ranges(planned) if supersedes_of(block) is not None}
     urls = sorted(map(redacted, named))
     deleted = sum(getattr(getattr(block, "continuation", block), "is_gone", False) for block in named.values())
-    added = Counter[str]()
+    before, after = records
+    out, added = map(Counter, totals)
     for file in files:
         added[output_of(file, outputs)] += file.records
-    before, after = records
     return [
         Correction(
             planned.window_id,
             urls[:_MOST_NAMED],
             len(urls),
             output,
-            before.get(output, 0) - after.get(output, 0),
+            before.get(output, 0) - after.get(output, 0) + out[output],
             added[output],
             deleted=deleted,
         )
-        for output in sorted({*before, *after, *added})
+        for output in sorted({*before, *after, *out, *added})
     ]
 
 

@@ -14,9 +14,10 @@ from dataclasses import replace
 from dagflow.api.transactions import TargetDecision
 from dagflow.engine.byte_sums import require_bytes_add_up
 from dagflow.engine.control_graph import ControlGraph
-from dagflow.engine.corrections import BESIDE, Superseded, corrections_in, old_rows
+from dagflow.engine.corrections import BESIDE, Superseded, corrections_in, left_out_in, old_rows
 from dagflow.engine.driver_memory import FreeMemory
 from dagflow.engine.estimate import InputCount
+from dagflow.engine.kept_totals import totals_changed, without_totals
 from dagflow.engine.live_run import ScanRequests
 from dagflow.engine.repeatable import why_not_again, why_not_replayed
 from dagflow.engine.replay_scope import with_their_groups
@@ -271,16 +272,19 @@ class Driver(WindowLoop):
             return [], []
         parts, journal = self._parts, self._journal
         journal.flush()  # only what is known to be published can be replaced
-        lost = Superseded(journal.newest_windows, journal.state.forgotten, self._app.storage).by(planned, results)
+        superseded = Superseded(journal.newest_windows, journal.state.forgotten, self._app.storage)
+        lost = superseded.by(planned, left_out_in(results))
         if not lost:
             return [], []
         if (obstacle := why_not_again(journal.state, lost)) is not None:
             raise obstacle
-        beside = [file for result in results for file in result.files]
-        scope = with_their_groups(journal, lost)
+        others, _ = without_totals(results, parts.totals)
+        beside = [file for result in others for file in result.files]
+        scope = with_their_groups(journal, lost, parts.totals)
         replayer = Replayer(parts.for_replay(), scope, self._stop, self._watch, lost, planned.window_id, beside)
         replays = replayer.run_again()
-        return replays, corrections_in(planned, beside, replayer.records(), journal.state.outputs)
+        changed = totals_changed(results, parts.totals)
+        return replays, corrections_in(planned, beside, replayer.records(), journal.state.outputs, changed)
 
     def _finish_in_grace(self) -> None:
         """Commit the windows that finish soon, and leave the rest planned."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dagflow.api.context import Skipped, VersionKey
@@ -11,6 +12,7 @@ from dagflow.api.operator import Operator, defines
 from dagflow.api.sources import decode_sources, encode_sources
 from dagflow.api.transactions import TransactionalSink
 from dagflow.engine.corrections import sources_of
+from dagflow.engine.kept_totals import is_by_file
 from dagflow.journal.windows import ProducedFiles, WindowIntent
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.storage.location import name_of
@@ -18,13 +20,40 @@ from dagflow.storage.pending import PendingFile
 
 
 def works_record_by_record(plan: PhysicalPlan, operators: Mapping[str, Operator]) -> bool:
-    """Whether what an app makes of a record depends on no other one, as far as its operators show."""
+    """Whether what an app makes of a record depends on no other one, as far as its operators show.
+
+    Totals that are kept by file do not count: no file that is made anew has any.
+    """
     return all(
         isinstance(operator, TransactionalSink)
+        or is_by_file(operator)
         or not any(port.carries_records for port in operator.input_ports.values())
         or not (defines(operator, "begin_window") or defines(operator, "end_window"))
         for operator in (operators[name] for stage in plan.stages for name in stage.operators)
     )
+
+
+def chosen_files(
+    files: Iterable[PendingFile],
+    produced: Iterable[ProducedFiles],
+    is_chosen: Callable[[ProducedFiles, PendingFile], bool],
+) -> tuple[list[PendingFile], list[ProducedFiles]]:
+    """Some of the files of a window, and where they come from."""
+    rest, chosen, parts = iter(files), [], []
+    for part in produced:
+        made = zip(itertools.islice(rest, part.files), decode_sources(part.sources, part.files), strict=True)
+        if own := [(file, sources) for file, sources in made if is_chosen(part, file)]:
+            parts.append(replace(part, files=len(own), sources=encode_sources([sources for _, sources in own])))
+            chosen += [file for file, _ in own]
+    return chosen, parts
+
+
+def unbooked(accounting: Mapping[str, Mapping[str, int]], lost: Iterable[Skipped]) -> dict[str, dict[str, int]]:
+    """What a window has booked into the byte accounting, without what it has of some versions of files."""
+    # As accounting_key() names them.
+    keys = {f"{name_of(each.url)} of {each.size_bytes} bytes, {each.mtime_ns} {each.etag}".rstrip() for each in lost}
+    left = {name: {key: value for key, value in own.items() if key not in keys} for name, own in accounting.items()}
+    return {name: own for name, own in left.items() if own}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +80,7 @@ class PartialReplay:
 
     def kept(self, intent: WindowIntent) -> tuple[list[PendingFile], list[ProducedFiles]]:
         """The files of a window that stay, and where they come from."""
-        files, produced = iter(intent.files), []
-        for each in intent.produced:
-            sources = decode_sources(each.sources, each.files)
-            own = [found for file, found in zip(files, sources, strict=False) if file.final_url not in self.concerned]
-            if own:
-                produced.append(replace(each, files=len(own), sources=encode_sources(own)))
-        return [file for file in intent.files if file.final_url not in self.concerned], produced
+        return chosen_files(intent.files, intent.produced, lambda part, file: file.final_url not in self.concerned)
 
     def intent(self, before: WindowIntent, did: WindowIntent) -> WindowIntent:
         """The new intent of a window, from what it did before and what a part of it did now.
@@ -65,15 +88,6 @@ class PartialReplay:
         What it has counted stays, since the part that is lost is not known by itself.
         """
         corrected = [each for each in did.skipped if each.cause == "corrected"]
-        # As accounting_key() names them.
-        keys = {
-            f"{name_of(each.url)} of {each.size_bytes} bytes, {each.mtime_ns} {each.etag}".rstrip()
-            for each in corrected
-        }
-        accounting = {
-            name: {key: value for key, value in booked.items() if key not in keys}
-            for name, booked in before.accounting.items()
-        }
         files, produced = self.kept(before)
         return replace(
             before,
@@ -81,7 +95,7 @@ class PartialReplay:
             produced=[*produced, *did.produced],
             skipped=[*before.skipped, *corrected],
             recovered=[],
-            accounting={name: booked for name, booked in accounting.items() if booked},
+            accounting=unbooked(before.accounting, corrected),
         )
 
 
@@ -90,6 +104,7 @@ def partial_replay(
     lost: Mapping[int, Mapping[VersionKey, Skipped]],
     members: Collection[int],
     waiting: Collection[int],
+    apart_from: Collection[str],
 ) -> PartialReplay | None:
     """What has to run again where windows lose versions; None where all of them have to.
 
@@ -97,11 +112,12 @@ def partial_replay(
         windows: All windows that have made, held back or merged files with rows of these.
         members: Those that may run again; the others have only merged files.
         waiting: Those whose rows wait to be merged, and which run again as a whole.
+        apart_from: Targets whose files stay.
     """
     files: dict[str, set[tuple[int, VersionKey]]] = {}
     part_of = {block: (at, version) for at, window in windows.items() for block, version in window.blocks}
     for window in windows.values():
-        made = list(sources_of(window.intent))
+        made = [(file, found) for file, found in sources_of(window.intent) if file.target not in apart_from]
         if window.intent.refused or any(found is None or not file.target for file, found in made):
             return None
         for file, found in made:

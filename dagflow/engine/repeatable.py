@@ -10,6 +10,7 @@ from dagflow.api.control import ControlOperator
 from dagflow.api.operator import Operator
 from dagflow.api.transactions import Target, targets_of
 from dagflow.engine.control_graph import waits_for_results
+from dagflow.engine.kept_totals import is_by_file, totals_by_output, why_not_by_file
 from dagflow.engine.operator_state import is_stateful
 from dagflow.engine.publishers import writer_of
 from dagflow.engine.window_codec import taking_ports, why_not_taken
@@ -111,28 +112,37 @@ def _why_not_in_targets(state: JournalState, targets: Mapping[str, Target], firs
     return None
 
 
-def why_not_replayed(app: PlacedApp) -> JournalError | None:
-    """Why an app cannot replay windows: output depends on other windows, or is published apart from its window."""
+def why_not_replayed(app: PlacedApp, *, by_file: bool = False) -> JournalError | None:
+    """Why an app cannot replay windows: output depends on other windows, or is published apart from its window.
+
+    Args:
+        by_file: Whether windows run again only to lose versions of files, which totals by file lose by themselves.
+    """
     removers = removers_in(app.operators)
-    obstacle = _obstacle(app, removers)
+    obstacle = _obstacle(app, removers, by_file=by_file)
     if removers and obstacle is not None:
         return JournalError(obstacle.message, hint=PUT_BACK)
     waiting = [name for name in waits_for_results(app.plan, app.operators) if name in removers]
     return why_not_read_again(waiting[0]) if waiting else obstacle
 
 
-def _obstacle(app: PlacedApp, removers: Collection[str]) -> JournalError | None:
+def _obstacle(app: PlacedApp, removers: Collection[str], *, by_file: bool) -> JournalError | None:
     """Why an app could not replay windows even if it did not remove source files."""
+    targets = targets_of(app.operators, app.storage)
+    if by_file and (why := why_not_by_file(app, targets)) is not None:
+        return why
+    spared = {name for name, each in app.operators.items() if by_file and is_by_file(each)}
+    spared |= totals_by_output(app.plan, app.operators).keys() if by_file else set()
     for stage in app.plan.stages:
         for name in stage.operators:
-            if is_stateful(app.operators[name]):
+            if is_stateful(app.operators[name]) and name not in spared:
                 return JournalError(
                     f"operator '{name}' has state, and the journal does not keep the state before a window",
                     hint=START_OVER,
                 )
-    for name, target in targets_of(app.operators, app.storage).items():
-        if why := target.why_not_replayed:
-            return JournalError(f"operator '{name}' writes to {target.name}: {why}", hint=ANOTHER_TABLE)
+    for name, target in targets.items():
+        if (reason := target.why_not_replayed) and name not in spared:
+            return JournalError(f"operator '{name}' writes to {target.name}: {reason}", hint=ANOTHER_TABLE)
     for name in waits_for_results(app.plan, app.operators):
         if name not in removers:
             return JournalError(
@@ -140,7 +150,7 @@ def _obstacle(app: PlacedApp, removers: Collection[str]) -> JournalError | None:
                 hint=START_OVER,
             )
     for name, each in accumulators(app.operators).items():
-        if each.over != "window":
+        if each.over != "window" and name not in spared:
             return JournalError(
                 f"operator '{name}' gives results over several windows, and a window that is processed again "
                 "would give one of its own",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from dagflow.engine.window_repair import unpublished
@@ -58,22 +58,27 @@ class _Group:
     merged_by: int
 
 
-def with_their_groups(journal: Journal, chosen: Iterable[int]) -> ReplayScope:
+def with_their_groups(journal: Journal, chosen: Iterable[int], apart_from: Collection[str] = ()) -> ReplayScope:
     """Windows with all others of their groups: a file of a group has rows of all of its windows.
+
+    Args:
+        apart_from: Operators whose files and groups stay as they are; windows with no others do not run again.
 
     Raises:
         JournalError: A group is not published yet, or the journal does not keep all of its windows.
     """
     ids = set(chosen)
     windows = [journal.window(window_id) for window_id in sorted(ids)]
+    if apart_from and not any(_has_others(window, apart_from) for window in windows):
+        return ReplayScope(frozenset(), dict.fromkeys(ids, frozenset()))
     if not any(window.plan.takes or (window.intent is not None and window.intent.held) for window in windows):
         return ReplayScope(frozenset(ids))
-    groups, holders = _groups(journal)
+    groups, holders = _groups(journal, apart_from)
     merged: dict[int, set[str]] = defaultdict(set)
     waiting = sorted(ids)
     while waiting:
         window_id = waiting.pop()
-        _require_done(journal, window_id)
+        _require_done(journal, window_id, apart_from)
         for group in groups:
             is_member = window_id in holders and group.first <= window_id <= group.last
             # Files that a merging window holds back itself are part of the next group.
@@ -88,22 +93,30 @@ def with_their_groups(journal: Journal, chosen: Iterable[int]) -> ReplayScope:
     return ReplayScope(frozenset(ids), {key: frozenset(names) for key, names in merged.items()})
 
 
-def _groups(journal: Journal) -> tuple[list[_Group], set[int]]:
+def _has_others(window: Window, outputs: Collection[str]) -> bool:
+    """Whether a window has made something that is not for some outputs."""
+    intent = window.intent
+    return intent is None or bool(intent.refused) or any(f.target not in outputs for f in [*intent.files, *intent.held])
+
+
+def _groups(journal: Journal, apart_from: Collection[str]) -> tuple[list[_Group], set[int]]:
     """All groups that were merged, and the windows that have held files back."""
     groups: list[_Group] = []
     holders: set[int] = set()
     newest: dict[str, int] = defaultdict(int)
     for window in journal.windows():
         window_id = window.plan.window_id
-        if window.intent is not None and window.intent.held:
+        if window.intent is not None and any(file.target not in apart_from for file in window.intent.held):
             holders.add(window_id)
         for operator, last in window.plan.takes.items():
+            if operator in apart_from:
+                continue
             groups.append(_Group(operator, newest[operator] + 1, last, window_id))
             newest[operator] = last
     return groups, holders
 
 
-def _require_done(journal: Journal, window_id: int) -> None:
+def _require_done(journal: Journal, window_id: int, apart_from: Collection[str]) -> None:
     """Refuse a window whose rows are decided for a table, and may not be there yet; others may wait."""
     taken = journal.state.held.taken.values()
     if any(each.window_id == window_id for by_operator in taken for files in by_operator.values() for each in files):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -12,8 +11,16 @@ from dagflow.api.sources import block_id_of
 from dagflow.api.transactions import TargetDecision
 from dagflow.engine.corrections import Lost, corrections_of, output_of, source_ranges, version_key_of
 from dagflow.engine.driver_watch import DriverWatch
+from dagflow.engine.kept_totals import without_totals
 from dagflow.engine.left_out import as_left_out_before, gone_before_replay, recovered_by_replay
-from dagflow.engine.partial_replay import PartialReplay, ReadWindow, partial_replay, works_record_by_record
+from dagflow.engine.partial_replay import (
+    PartialReplay,
+    ReadWindow,
+    chosen_files,
+    partial_replay,
+    unbooked,
+    works_record_by_record,
+)
 from dagflow.engine.publication import finish_replay
 from dagflow.engine.repeatable import why_not_again, why_not_alone
 from dagflow.engine.replay_scope import ReplayScope
@@ -100,13 +107,6 @@ class _Published:
         """The names under which readers may find files of it."""
         return {file.final_url for file in [*self.files, *self.lost] if not file.target}
 
-    def kept(self, kept: Callable[[ProducedFiles], bool]) -> tuple[list[PendingFile], list[ProducedFiles]]:
-        """The files of some partitions, and where they come from."""
-        files = iter(self.files)
-        own = [(each, list(itertools.islice(files, each.files))) for each in self.produced]
-        chosen = [(each, made) for each, made in own if kept(each)]
-        return [file for _, made in chosen for file in made], [each for each, _ in chosen]
-
 
 @dataclass(frozen=True, slots=True)
 class _Rerun:
@@ -146,6 +146,8 @@ class _Rerun:
 class Replayer(WindowLoop):
     """Replays windows of one journal.
 
+    Totals that are kept by file are not made again, since the correction changes them itself: their files stay.
+
     Args:
         lost: Versions of files whose records the windows lose.
         correction: The window that is published with them, which has read what replaces these.
@@ -180,8 +182,9 @@ class Replayer(WindowLoop):
         self._publication = parts.publication
         self._scope = scope
         self._lost, self._correction, self._beside = lost, correction, beside
+        self._totals = parts.totals
         self._before = {window_id: self._published(window_id) for window_id in scope.all}
-        self._part = self._partial(app) if lost else None
+        self._part = self._partial(app) if lost and scope.again else None
         if self._part is not None:
             concerned = self._part.concerned
             merged = {
@@ -288,8 +291,11 @@ class Replayer(WindowLoop):
         is_plain = not any(each.lost or each.planned.retries for each in self._before.values())
         if not (is_plain and works_record_by_record(app.plan, app.operators)):
             return None
-        held = {each.window_id for waiting in self._journal.state.held.waiting.values() for each in waiting}
-        return partial_replay(windows, self._lost, self._scope.again, held & set(windows))
+        waiting = (
+            each for name, own in self._journal.state.held.waiting.items() if name not in self._totals for each in own
+        )
+        held = {each.window_id for each in waiting}
+        return partial_replay(windows, self._lost, self._scope.again, held & set(windows), self._totals)
 
     def _next_window(self) -> WindowPlan | None:
         if not self._left:
@@ -321,15 +327,18 @@ class Replayer(WindowLoop):
 
     def _decide(self, results: Sequence[TaskResult]) -> Mapping[str, TargetDecision]:
         held = self._journal.state.held.files(self._scope.again)
-        made = [file for result in results for file in result.files if file.target]
+        made = [file for result in results for file in result.files if file.target and file.target not in self._totals]
         return self._publication.decide(made, [*held, *self._made, *(file for file in self._beside if file.target)])
 
     def _commit(self, flight: InFlight, results: Sequence[TaskResult], decisions: Mapping[str, TargetDecision]) -> None:
         """Keep what the window did: all windows are committed together."""
         planned = flight.planned
         before = self._before[planned.window_id]
+        results, totals = without_totals(results, self._totals)
+        discard_all(self._storage, totals)
         files, produced = self._kept(before)
-        kept = frozenset(file.final_url for file in files)
+        waiting = [file for file in before.intent.held if file.target in self._totals]
+        kept = frozenset(file.final_url for file in [*files, *waiting])
         # The columns of a target change without a word in the journal.
         counted = {operator: replace(each, changes=()) for operator, each in decisions.items()}
         did = intent_of(planned, self._plan, results, decisions=counted)
@@ -340,6 +349,7 @@ class Replayer(WindowLoop):
             did,
             files=[*files, *did.files],
             produced=[*produced, *did.produced],
+            held=waiting,
             skipped=as_left_out_before(before.intent.skipped, did.skipped),
             recovered=recovered_by_replay(self._journal.state.left_out, before.intent, did.skipped),
         )
@@ -348,16 +358,27 @@ class Replayer(WindowLoop):
     def _merged(self, window: _Published) -> _Rerun:
         """A window that does not run again, and loses the files of groups that do."""
         files, produced = self._kept(window)
-        intent = replace(window.intent, files=files, produced=produced, recovered=[], started_ms=0, finished_ms=0)
-        return _Rerun(window, intent, frozenset(file.final_url for file in files))
+        lost = self._lost.get(window.planned.window_id, {}).values()
+        intent = replace(
+            window.intent,
+            files=files,
+            produced=produced,
+            skipped=[*window.intent.skipped, *lost],
+            accounting=unbooked(window.intent.accounting, lost),
+            recovered=[],
+            started_ms=0,
+            finished_ms=0,
+        )
+        return _Rerun(window, intent, frozenset(file.final_url for file in [*files, *intent.held]))
 
     def _kept(self, window: _Published) -> tuple[list[PendingFile], list[ProducedFiles]]:
         """The files of a window that stay, and where they come from."""
-        return window.kept(self._is_kept(window.planned)) if self._part is None else self._part.kept(window.intent)
-
-    def _is_kept(self, planned: WindowPlan) -> Callable[[ProducedFiles], bool]:
-        is_replaced = self._scope.replaces(planned)
-        return lambda part: not is_replaced(part)
+        if self._part is not None:
+            return self._part.kept(window.intent)
+        is_replaced = self._scope.replaces(window.planned)
+        return chosen_files(
+            window.files, window.produced, lambda part, file: file.target in self._totals or not is_replaced(part)
+        )
 
 
 def _failure_of(results: Sequence[TaskResult], window: _Published) -> DagflowError | None:

@@ -15,6 +15,7 @@ from dagflow.engine.checkpoint_objects import SegmentStore, SideInputs
 from dagflow.engine.driver_memory import limited_memory, memory_for_tasks
 from dagflow.engine.driver_watch import DriverWatch
 from dagflow.engine.held_results import HeldResults
+from dagflow.engine.kept_totals import totals_by_output
 from dagflow.engine.left_out import GoneVersions
 from dagflow.engine.live_run import LiveRun, live_run
 from dagflow.engine.operator_state import OperatorStates
@@ -195,6 +196,7 @@ class Assembly:
         written: Where operators publish, and the checkpoint.
         follow_millis: Length of a window while following; None to end when all input is processed.
         is_replay: Whether windows run again, to replace what they have published.
+        totals: The outputs of totals that are kept by file, and what gives them.
         is_repeated: Whether the windows have run before, here or on another checkpoint: their input must be unchanged.
     """
 
@@ -228,6 +230,7 @@ class Assembly:
         self.tag = pending_tag(journal.state.app_uuid, journal.epoch)
         self.codec = WindowCodec(app.plan, app.operators, self.tag, app.facts.fingerprint)
         self.gone = GoneVersions(app.storage)
+        self.totals = totals_by_output(app.plan, app.operators)
 
     def for_replay(self) -> Assembly:
         """The same parts, for windows that run again while the run goes on, which notices what changes meanwhile.

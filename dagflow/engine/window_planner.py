@@ -103,10 +103,10 @@ class WindowPlanner:
             self._emitted.append((emission, load))
 
     def _marked(self, emission: Emission) -> Emission:
-        """An emission with whether it corrects earlier windows; if so, it merges nothing of what these hold back."""
+        """An emission with whether it corrects earlier windows; if so, it merges nothing of what runs again for it."""
         corrects = self._corrects and any(map(supersedes_of, itertools.chain(*emission.tuples.values())))
         if corrects:
-            emission = _without_groups(emission, ())
+            emission = _without_groups(emission, [*self._parts.totals])
             self._correcting = emission.plan.window_id
         return replace(emission, plan=replace(emission.plan, corrects=corrects))
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, TimeoutError
 from dataclasses import dataclass, field, replace
 
 from dagflow.api.context import Skipped, VersionKey
 from dagflow.api.ports import tuple_count
 from dagflow.api.transactions import TargetDecision
+from dagflow.engine.corrections import Superseded, left_out_in
 from dagflow.engine.run_setup import Assembly
 from dagflow.engine.window_sizing import Load, load_of_job
 from dagflow.errors import DagflowError, StorageError
@@ -43,6 +44,7 @@ class InFlight:
         gone: Versions of files that it leaves out, as found by an earlier attempt.
         is_repeated: Whether an earlier attempt found versions gone that the driver sees.
         decided: What targets had decided when it started, by operator.
+        retracted: The versions of files that leave totals with it.
         submitted_s: When it was submitted, by time.monotonic().
     """
 
@@ -53,6 +55,7 @@ class InFlight:
     gone: Mapping[VersionKey, Skipped] = field(default_factory=dict)
     is_repeated: bool = False
     decided: Mapping[str, str] = field(default_factory=dict)
+    retracted: Collection[VersionKey] = ()
     submitted_s: float = field(default_factory=time.monotonic)
 
 
@@ -91,11 +94,14 @@ class WindowRunner:
             self._parts.sizing.start_clock()
         return self._runtime
 
-    def submit(self, planned: WindowPlan, gone: Mapping[VersionKey, Skipped] | None = None) -> InFlight:
+    def submit(
+        self, planned: WindowPlan, gone: Mapping[VersionKey, Skipped] | None = None, left_out: Collection[str] = ()
+    ) -> InFlight:
         """Start a window; one without work is done at once.
 
         Args:
             gone: Versions of files to leave out, as found by an earlier attempt.
+            left_out: Files that an earlier attempt could not read.
         """
         states = self._parts.states.for_window(self._parts.codec.partitions_of(planned))
         job = self._parts.codec.job_of(planned, states, self._parts.held.for_window(planned))
@@ -107,7 +113,8 @@ class WindowRunner:
             decided=decided,
             side_inputs=side_inputs,
             is_reprocessed=self._parts.is_repeated,
-            may_hold=not (self._parts.is_replay or planned.corrects),
+            retracted=self._retracted(planned, left_out),
+            holding=() if self._parts.is_replay else tuple(self._parts.totals) if planned.corrects else None,
         )
         load = load_of_job(self._plan, planned, job)
         results: Future[list[TaskResult]] = Future()
@@ -127,7 +134,16 @@ class WindowRunner:
             results = runtime.submit(job)
         else:
             results.set_result([])
-        return InFlight(planned, load, results, sum(job.partitions.values()), job.gone, decided=job.decided)
+        tasks = sum(job.partitions.values())
+        return InFlight(planned, load, results, tasks, job.gone, decided=job.decided, retracted=job.retracted)
+
+    def _retracted(self, planned: WindowPlan, left_out: Collection[str]) -> frozenset[VersionKey]:
+        """The versions of files that leave the totals of all windows because of one."""
+        if not (planned.corrects and self._parts.totals) or self._parts.is_replay:
+            return frozenset()
+        journal = self._parts.journal
+        lost = Superseded(journal.newest_windows, journal.state.forgotten, self._storage).by(planned, left_out)
+        return frozenset(version for versions in lost.values() for version in versions)
 
     def rerun_to_fit_targets(
         self, window: InFlight, results: Sequence[TaskResult], decisions: Mapping[str, TargetDecision]
@@ -143,7 +159,7 @@ class WindowRunner:
         logger.info("window runs again to fit its targets window=%d", window.planned.window_id)
         discard_all(self._storage, [file for result in results for file in result.files])
         self._again = {operator: each.again for operator, each in decisions.items() if each.again}
-        return self.submit(window.planned, window.gone)
+        return self.submit(window.planned, window.gone, left_out_in(results))
 
     def rerun_without_gone_files(self, window: InFlight, results: Sequence[TaskResult]) -> InFlight | None:
         """Start a window again where its results must not be committed because versions of files were gone.
@@ -166,7 +182,16 @@ class WindowRunner:
                     raise
                 is_repeated = True
         discard_all(self._storage, [file for result in results for file in result.files])
-        return replace(self.submit(window.planned, {**window.gone, **gone}), is_repeated=is_repeated)
+        again = self.submit(window.planned, {**window.gone, **gone}, left_out_in(results))
+        return replace(again, is_repeated=is_repeated)
+
+    def rerun_to_retract(self, window: InFlight, results: Sequence[TaskResult]) -> InFlight | None:
+        """Start a window again where it has let versions go whose files could not be read, or the reverse."""
+        left_out = left_out_in(results)
+        if self._retracted(window.planned, left_out) == window.retracted:
+            return None
+        discard_all(self._storage, [file for result in results for file in result.files])
+        return self.submit(window.planned, window.gone, left_out)
 
     def committed(self, window: InFlight, results: Sequence[TaskResult]) -> None:
         """Adjust the size of the next windows to a committed one."""

@@ -32,8 +32,9 @@ class WindowJob:
         holds: Operators that hold their results back.
         parts: Parts of held results that the window takes in, by operator.
         gone: Versions of files to leave out whole, as found by an earlier attempt; see OperatorContext.gone.
+        retracted: Versions of files whose records leave with the window; see OperatorContext.retracted.
         decided: The decisions of targets, by operator; see OperatorContext.decided.
-        may_hold: Whether operators may hold files back for a later window.
+        holding: Operators that may hold files back for a later window; None for all.
     """
 
     window_id: int
@@ -48,9 +49,10 @@ class WindowJob:
     holds: Collection[str] = ()
     parts: Mapping[str, Sequence[bytes]] = field(default_factory=dict)
     gone: Mapping[VersionKey, Skipped] = field(default_factory=dict)
+    retracted: Collection[VersionKey] = ()
     decided: Mapping[str, str] = field(default_factory=dict)
     side_inputs: Mapping[str, SideData] = field(default_factory=dict)
-    may_hold: bool = True
+    holding: Collection[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

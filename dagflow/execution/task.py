@@ -81,6 +81,7 @@ class StageTask:
             outputs=self._outputs,
             is_reprocessed=window.is_reprocessed,
             gone=window.gone,
+            retracted=window.retracted,
         )
         self._held: dict[str, bytes] = {}
         operators = {name: self._loaded(name) for name in stage.operators}
@@ -170,7 +171,7 @@ class StageTask:
                 refused=self._refused[name],
                 connected=frozenset(ref.port for ref in connected if ref.operator == name),
                 prescan=prescan_of(name, operator, self._window.prescans),
-                may_hold=self._window.may_hold and grouper_name(name) in self._program.plan.control,
+                may_hold=self._may_hold(name) and grouper_name(name) in self._program.plan.control,
                 decided=self._window.decided.get(targets_owner(name), ""),
                 side_input=self._window.side_inputs.get(name),
             )
@@ -178,6 +179,9 @@ class StageTask:
             state = self._window.states.get((name, self._partition))
             if state is not None:
                 self._chain.restore(name, state)
+
+    def _may_hold(self, operator: str) -> bool:
+        return self._window.holding is None or operator in self._window.holding
 
     def run(self, inputs: Iterable[tuple[PortRef, Any]]) -> Iterator[ShuffleItem | TaskResult]:
         """Process everything that arrives, and yield everything that leaves; the result comes last.

@@ -121,7 +121,8 @@ class WindowReplay:
         before: The counters of the window before.
         booked_before: What the window had booked into the byte accounting.
         number: The checkpoint's replay that it is part of, counted from 1.
-        kept: Files of the intent that are already at their final names, or shown by targets, and stay as they are.
+        kept: Files of the intent that are already at their final names, or shown by targets, and stay as they are; and
+            files that the window holds back, and that still wait.
         replaced: Files of targets that are replaced; their facts have only the operator and the partition.
         correction: The window that is published in the same transactions, and whose input replaces what this one has
             lost; 0 for none.

@@ -75,12 +75,13 @@ class HeldFiles:
         for operator, taken in self.taken.pop(window_id, {}).items():
             self._keep(operator, [*taken, *self.waiting.get(operator, [])])
 
-    def withdraw(self, window_id: int) -> None:
-        """Stop the files of a window from waiting: its new files replace them."""
+    def withdraw(self, window_id: int, kept: Collection[str]) -> None:
+        """Stop the files of a window from waiting, except some: its new files replace them."""
         for operator, waiting in list(self.waiting.items()):
-            if withdrawn := [held for held in waiting if held.window_id == window_id]:
-                self.withdrawn.setdefault(window_id, {})[operator] = withdrawn
-                self._keep(operator, [held for held in waiting if held.window_id != window_id])
+            own = [held for held in waiting if held.window_id == window_id and held.file.final_url not in kept]
+            if own:
+                self.withdrawn.setdefault(window_id, {})[operator] = own
+                self._keep(operator, [held for held in waiting if held not in own])
 
     def give_back(self, window_id: int) -> None:
         for operator, withdrawn in self.withdrawn.pop(window_id, {}).items():
@@ -101,6 +102,11 @@ class HeldFiles:
     def taken_by(self, window_id: int) -> list[PendingFile]:
         """The files that a committed, not yet published window has taken."""
         return [held.file for files in self.taken.get(window_id, {}).values() for held in files]
+
+    def has(self, operator: str, window_id: int) -> bool:
+        """Whether files of an operator wait that a window, or one before it, has held back."""
+        places = (self.waiting, *self.taken.values())
+        return any(held.window_id <= window_id for files in places for held in files.get(operator, ()))
 
     def files(self, but: Collection[int] = ()) -> Iterator[PendingFile]:
         """All files, except those of some windows."""
@@ -406,7 +412,7 @@ class JournalState:
         # A window whose new files were lost before they were published is replayed once more.
         self.reprocessing[window_id] = event
         self.replays = max(self.replays, event.number)
-        self.held.withdraw(window_id)
+        self.held.withdraw(window_id, event.kept)
         if window_id in self.held.withdrawn:
             # Windows that would merge its files are planned again, without these files; see _repair.
             planned = self.planned.items()
@@ -435,7 +441,10 @@ class JournalState:
         newest = [*self.corrections, *made][-KEPT_CORRECTIONS:]
         self.corrections = [
             each
-            if each.version or each.window_id > self.last_done or each.output not in self.receipts
+            if each.version
+            or each.window_id > self.last_done
+            or each.output not in self.receipts
+            or self.held.has(each.output, each.window_id)
             else replace(each, version=(to := self.receipts[each.output]).version, place=to.place)
             for each in newest
         ]

@@ -52,6 +52,9 @@ SUPERSEDED = "files_superseded"
 SUPERSEDED_RECORDS = "superseded_records"
 # Records of later versions that took their place.
 SUPERSEDING_RECORDS = "superseding_records"
+# Totals that a correction has replaced or removed, and those that it has removed.
+REPLACED_TOTALS = "totals_replaced"
+REMOVED_TOTALS = "totals_removed"
 # Files and directories that scans passed over because of their names, counted in each scan.
 IGNORED = "ignored"
 # Files that scans left for later, as they were not complete, or not known to be new or moved; counted in each scan.

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from dagflow.api.capabilities import Composite
+from dagflow.api.capabilities import Composite, KeptByFile
+from dagflow.api.control import ControlOperator
 from dagflow.api.operator import Operator, Unified
 from dagflow.api.ports import Port
 from dagflow.api.transactions import TransactionalSink
@@ -116,6 +117,15 @@ def grouped(logical: LogicalPlan) -> LogicalPlan:
 
 
 def expanded(logical: LogicalPlan) -> LogicalPlan:
+    plan = _expanded(logical)
+    if any(isinstance(each, ControlOperator) and each.corrects for each in plan.instances.values()):
+        for operator in plan.instances.values():
+            if isinstance(operator, KeptByFile):
+                operator.keep_by_file()
+    return plan
+
+
+def _expanded(logical: LogicalPlan) -> LogicalPlan:
     nodes: dict[str, OperatorNode] = {}
     ports: dict[PortRef, list[PortRef]] = {}
     inner: list[Edge] = []

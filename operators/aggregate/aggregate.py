@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field, PlainValidator, WithJsonSchema
 
-from dagflow.api.capabilities import Composite, Expansion
+from dagflow.api.capabilities import REMOVED, Composite, Expansion, KeptByFile
 from dagflow.api.columns.column_typing import ColumnTraced, StreamColumns
 from dagflow.api.context import OperatorContext
 from dagflow.api.keyed_state import KeyedOperator, KeyedSnapshot, Segment, first_to_merge
@@ -20,6 +20,8 @@ from dagflow.api.operator import Operator
 from dagflow.api.partitioning import StreamCodec, hashes_of, partitions_of
 from dagflow.api.ports import InputPort
 from dagflow.api.records import RecordBatch
+from dagflow.api.sources import version_number, version_numbers
+from dagflow.metrics.names import REMOVED_TOTALS, REPLACED_TOTALS
 from operators.aggregate.aggregate_base import AggregateBase
 from operators.aggregate.aggregate_calls import COMBINED_BY, Aggregation, combined_schema, kind_of, with_room
 from operators.aggregate.common_types import concatenated
@@ -66,7 +68,11 @@ class _Grouping:
     arguments: Mapping[str, Bound | None]
 
 
-class _Grouped(AggregateBase):
+_FILE = "#file"
+"""A key of groups that are kept by file: the number of the version."""
+
+
+class _Grouped(AggregateBase, KeptByFile):
     by: Annotated[
         Keys, Field(description="columns to group by, or {name: expression}; without them all records are one group")
     ] = {}  # noqa: RUF012  # a default, which pydantic copies
@@ -82,6 +88,13 @@ class _Grouped(AggregateBase):
         ),
     ]
 
+    def keep_by_file(self) -> None:
+        self.is_by_file = self.over == "all"
+
+    @property
+    def result_keys(self) -> Sequence[str]:
+        return list(self.by)
+
     def check_properties(self) -> None:
         twice = [name for name in self.columns if name in self.by]
         if twice:
@@ -91,11 +104,17 @@ class _Grouped(AggregateBase):
 
     @property
     def keys(self) -> Sequence[str]:
-        return list(self.by)
+        return self._group_keys
+
+    @property
+    def _group_keys(self) -> list[str]:
+        return [*self.by, _FILE] if self.is_by_file else [*self.by]
 
     def combined(self, partial: pa.Table) -> pa.Table:
-        keys = list(self.by)
-        parts = [name for name in partial.schema.names if name not in self.by]
+        return self._combined_by(self._group_keys, partial)
+
+    def _combined_by(self, keys: list[str], partial: pa.Table) -> pa.Table:
+        parts = [name for name in partial.schema.names if name not in keys]
         partial = with_room(partial.select([*keys, *parts]), parts)
         functions = [(name, COMBINED_BY[kind_of(name)]) for name in parts]
         schema, batches = partial.schema, partial.to_batches()
@@ -164,6 +183,12 @@ class GroupKeys(StreamCodec):
 _TOUCHED = "#touched:max"
 """A part of the groups of the present window, which others lack."""
 
+_BEFORE = "#before:max"
+"""A part of the groups of windows before."""
+
+_THERE = "#there:max"
+"""A part of the groups that are there; those that have left lack it."""
+
 
 class AggregateTotals(AggregateMerger, KeyedOperator):
     """Adds the groups of each window to those of all windows before, and emits the totals of the window's groups.
@@ -171,7 +196,8 @@ class AggregateTotals(AggregateMerger, KeyedOperator):
     Its state is tables of groups, which add up. The partition of a group is that of GroupKeys.
 
     Guarantee: each window is in the totals once, despite any crashes, restarts and changes of partitions. A task loads
-    all groups of its partition, and the driver holds those of all partitions, compressed.
+    all groups of its partition, and the driver holds those of all partitions, compressed. Where groups are kept by file,
+    those of retracted versions leave first, and a group without others is emitted with REMOVED.
     """
 
     value_type = bytes
@@ -186,10 +212,12 @@ class AggregateTotals(AggregateMerger, KeyedOperator):
         return {
             "by": {name: str(key) for name, key in self.by.items()},
             "columns": {name: str(aggregation) for name, aggregation in self.columns.items()},
-        }
+        } | ({"kept": "by file, as on_change: supersede or retract needs it"} if self.is_by_file else {})
 
     def setup(self, context: OperatorContext) -> None:
         self._groups = []
+        self._counters = context.counters
+        self._retracted = [version_number(*version) for version in context.retracted]
 
     def restore(self, state: KeyedSnapshot) -> None:
         self._groups = list(state.segments)
@@ -198,18 +226,64 @@ class AggregateTotals(AggregateMerger, KeyedOperator):
         return KeyedSnapshot.to_commit(self._groups) if self._groups else None
 
     def end_window(self) -> None:
-        if not self._partial:
+        gone = self._without_retracted()
+        if not (self._partial or gone):
             return
-        arrived = self._combined()
-        marked = arrived.append_column(_TOUCHED, pa.repeat(pa.scalar(1, pa.int8()), len(arrived)))
-        totals = self.combined(concatenated([*map(_groups_of, self._groups), marked]))
+        groups = [self._summands(_groups_of(each), _BEFORE) for each in self._groups]
+        if self._partial:
+            arrived = self._combined()
+            self._groups.append(_segment_of(arrived))
+            groups.append(_marked(self._summands(arrived), _TOUCHED))
+        totals = self._combined_by([*self.by], concatenated([*groups, *gone]))
+        self._merge(totals)
         touched = totals.filter(pc.is_valid(totals.column(_TOUCHED))).drop_columns([_TOUCHED])
-        self._groups.append(_segment_of(arrived))
-        start = first_to_merge(self._groups)
+        self._emit_totals(touched)
+
+    def _without_retracted(self) -> list[pa.Table]:
+        """Take the groups of retracted versions out of the state; returns them, without what they add to totals."""
+        found: list[pa.Table] = []
+        kept: list[Segment] = []
+        for segment in self._groups if self._retracted else ():
+            groups = _groups_of(segment)
+            is_gone = pc.is_in(groups.column(_FILE), pa.array(self._retracted, pa.int64()))
+            if not pc.any(is_gone).as_py():
+                kept.append(segment)
+                continue
+            keys = _marked(groups.filter(is_gone).select([*self.by]), _TOUCHED, _BEFORE)
+            found.append(keys.append_column(_THERE, pa.nulls(len(keys), pa.int8())))
+            rest = groups.filter(pc.invert(is_gone))
+            kept += [_segment_of(rest)] if len(rest) else []
+        self._groups = kept if self._retracted else self._groups
+        return found
+
+    def _summands(self, groups: pa.Table, *marks: str) -> pa.Table:
+        return _marked(groups.drop_columns([_FILE]), _THERE, *marks) if self.is_by_file else groups
+
+    def _emit_totals(self, touched: pa.Table) -> None:
+        if _THERE in touched.schema.names:
+            if _BEFORE in touched.schema.names:
+                before, touched = touched.column(_BEFORE), touched.drop_columns([_BEFORE])
+                self._counters[REPLACED_TOTALS] += len(before) - before.null_count if self._retracted else 0
+            is_there = pc.is_valid(touched.column(_THERE))
+            touched, gone = touched.drop_columns([_THERE]).filter(is_there), touched.filter(pc.invert(is_there))
+            self._counters[REMOVED_TOTALS] += len(gone)
+            if len(gone):
+                names = gone.select([*self.by]).append_column(REMOVED, pa.repeat(pa.scalar(True), len(gone)))
+                self.output.emit(RecordBatch(names.combine_chunks().to_batches()[0]))
+        if len(touched):
+            self.output.emit(RecordBatch(self.finished(touched).combine_chunks().to_batches()[0]))
+
+    def _merge(self, totals: pa.Table) -> None:
+        """Let the newest segments become one, where it is time.
+
+        Args:
+            totals: Those of all segments, which are a segment where they are not kept by file.
+        """
+        start = first_to_merge(self._groups) if self._groups else 0
         if start < len(self._groups) - 1:
-            rest = totals.drop_columns([_TOUCHED]) if not start else self._merged(self._groups[start:])
+            is_all = not (start or self.is_by_file)
+            rest = totals.drop_columns([_TOUCHED]) if is_all else self._merged(self._groups[start:])
             self._groups[start:] = [_segment_of(rest)]
-        self.output.emit(RecordBatch(self.finished(touched).combine_chunks().to_batches()[0]))
 
     def _merged(self, segments: Sequence[Segment]) -> pa.Table:
         return self.combined(concatenated([*map(_groups_of, segments)]))
@@ -222,6 +296,12 @@ class AggregateTotals(AggregateMerger, KeyedOperator):
         homes = pa.array(partitions_of(GroupKeys(tuple(self.by)).keys(RecordBatch(batch)), partitions))
         shares = [groups.filter(pc.equal(homes, partition)) for partition in range(partitions)]
         return [KeyedSnapshot((_segment_of(share),)) if len(share) else None for share in shares]
+
+
+def _marked(groups: pa.Table, *marks: str) -> pa.Table:
+    for mark in marks:
+        groups = groups.append_column(mark, pa.repeat(pa.scalar(1, pa.int8()), len(groups)))
+    return groups
 
 
 def _segment_of(groups: pa.Table) -> Segment:
@@ -271,6 +351,8 @@ class Aggregate(_Grouped, ColumnOperator[_Grouping], Composite):
             parts, failed = aggregation.contributed(rows, plan.arguments)
             found |= parts
             failures.append(failed.failures)
+        if self.is_by_file:
+            found[_FILE] = version_numbers(batch)
         table = with_equal_keys(pa.table(found), list(self.by))
         codes = merged(*failures)
         if codes is not None:

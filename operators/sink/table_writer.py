@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
+from dagflow.api.capabilities import REMOVED
 from dagflow.api.columns.column_typing import StreamColumns, type_name
 from dagflow.api.context import OperatorContext, RunPreparation
 from dagflow.api.ports import InputPort, OutputPort
@@ -41,7 +42,7 @@ from operators.sink.file_sink import numbered_names, require_own
 from operators.sink.tables import TABLE_KINDS
 from operators.sink.tables.base import DataFiles, Table, require_takes, require_types, table_class
 from operators.sink.tables.fragments import FragmentFiles, united
-from operators.sink.tables.table_files import FactOrigin
+from operators.sink.tables.table_files import FactOrigin, removed_rows
 from operators.sink.tables.table_groups import UPSERT_BYTES, GroupLimits, TableGroups, TableMerger
 
 MetadataColumn = Literal["part", "file", "offset", "window"]
@@ -254,6 +255,8 @@ class TableWriter(RecordRefusing, TransactionalSink):
         """Append the records of one batch."""
         if self._why_refused_all:
             self.refuse(batch, dict.fromkeys(range(len(batch)), self._why_refused_all))
+        elif REMOVED in batch.to_arrow().schema.names:
+            self._files.write(RecordBatch(removed_rows(batch.to_arrow(), self._columns)))
         elif len(batch):
             self._require_keys(batch.to_arrow().schema)
             require_text_of_rescued(batch.to_arrow().schema)

@@ -18,7 +18,7 @@ from dagflow.storage.context import StorageContext
 from dagflow.storage.files import FileStat
 from dagflow.storage.location import join, name_of
 from dagflow.storage.pending import FileFacts, PendingFile
-from operators.sink.columns.nested_types import nulls_of
+from operators.sink.columns.nested_types import with_columns
 from operators.sink.columns.table_columns import schema_of_text
 from operators.sink.tables.base import Table, TableReader
 from operators.sink.tables.delta_log import CONFIGURATION, DeltaLog, columns_of, refusals, require_writable, rows_of
@@ -159,8 +159,7 @@ class DeltaState(ReplayableState):
         handle, columns = self._ready(files)
         with refusals(table):
             if keys:
-                rows = newest_rows(self._log.storage, files, keys, columns_of(handle))
-                upsert(handle, rows, keys, properties)
+                upsert(handle, *newest_rows(self._log.storage, files, keys, columns_of(handle)), keys, properties)
             else:
                 _append(handle, [_add_action(table, file, columns) for file in files], properties)
 
@@ -356,12 +355,15 @@ def _bounds(values: dict[str, Any], columns: pa.Schema) -> dict[str, Any]:
     }
 
 
-def upsert(handle: DeltaTable, rows: pa.Table, keys: Sequence[str], properties: CommitProperties) -> None:
+def upsert(
+    handle: DeltaTable, rows: pa.Table, gone: pa.Table, keys: Sequence[str], properties: CommitProperties
+) -> None:
     """Replace the rows that have the keys of the given ones, and add the others, in one version of the table.
 
     Args:
         handle: The table as it was read; the version fails if the table has changed since.
         rows: The rows, each key once, with the columns of the table.
+        gone: The keys of rows that leave.
         keys: The columns that are compared; a null equals a null.
         properties: Properties of the version.
 
@@ -371,12 +373,10 @@ def upsert(handle: DeltaTable, rows: pa.Table, keys: Sequence[str], properties: 
     # An update would write the new row once for each row that has its key, and a table of others may have several. So
     # one copy of the row deletes all of these, and the other copy, which matches nothing, is inserted.
     is_new = max(rows.column_names, key=len) + "_"
-    keys_alone = [
-        rows[name] if name in keys else nulls_of(len(rows), rows.field(name).type) for name in rows.column_names
-    ]
+    keys_alone = with_columns(pa.concat_tables([rows.select([*keys]), gone]), rows.schema)
     copies = [
         rows.append_column(is_new, pa.repeat(True, len(rows))),
-        pa.table(keys_alone, schema=rows.schema).append_column(is_new, pa.repeat(False, len(rows))),
+        keys_alone.append_column(is_new, pa.repeat(False, len(keys_alone))),
     ]
     same = [f"(there.{_quoted(key)} IS NOT DISTINCT FROM given.{_quoted(key)})" for key in keys]
     merge = handle.merge(

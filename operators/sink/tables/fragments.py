@@ -22,7 +22,7 @@ from operators.sink.columns.rescued_rows import ORIGINS, with_origins
 from operators.sink.columns.table_columns import schema_of_text, schema_text
 from operators.sink.tables.base import Table
 from operators.sink.tables.partition_fields import partitions_of
-from operators.sink.tables.table_files import FactOrigin, stored_columns
+from operators.sink.tables.table_files import FactOrigin, stored_columns, without_mark
 
 _PIECE_BYTES = 8 << 20
 """Most bytes of rows of a partition that are held in memory."""
@@ -150,7 +150,7 @@ class _Fragment:
         """End the file, with the facts that are the same for all files of the window."""
         for values in list(self._rows):
             self._write(values)
-        schema = schema_text(pa.schema(list(self._columns.values())))
+        schema = schema_text(without_mark(pa.schema(list(self._columns.values()))))
         causes = {name: causes[name] for name in self._columns if name in causes}
         self._file.close(records=self._records, facts=replace(facts, schema=schema, causes=causes, held=self._pieces))
 

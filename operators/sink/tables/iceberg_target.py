@@ -209,7 +209,7 @@ class IcebergState(ReplayableState):
             summary = self._mark(transaction, _marks_of(last))
             if facts.keys:
                 rows = newest_rows(self._storage, files, facts.keys, columns_of(transaction.table_metadata.schema()))
-                upsert(self._table.name, transaction, rows, facts.keys, fields_of_file(last.files[0]), summary)
+                upsert(self._table.name, transaction, *rows, facts.keys, fields_of_file(last.files[0]), summary)
             else:
                 with transaction.update_snapshot(snapshot_properties=summary).merge_append() as append:
                     for added in _data_files(transaction, files):

@@ -57,6 +57,7 @@ def upsert(
     name: str,
     transaction: Transaction,
     rows: pa.Table,
+    gone: pa.Table,
     keys: Sequence[str],
     partition_by: Sequence[PartitionField],
     summary: Mapping[str, str],
@@ -67,15 +68,17 @@ def upsert(
         name: The table's name in messages.
         transaction: A transaction on the table as it was read; it is not committed here.
         rows: The rows, each key once, with the columns of the table.
+        gone: The keys of rows that leave.
         keys: The columns that are compared; a null equals a null.
         partition_by: The fields that the table is partitioned by, all of columns of the keys.
         summary: Summary of the snapshot.
     """
     metadata, io = transaction.table_metadata, transaction._table.io
     manifests = require_no_deletes(name, metadata.current_snapshot(), io)
-    given = rows.select(list(keys))
+    given = pa.concat_tables([rows.select(list(keys)), gone])
     found, removed, files = _range_of(given), [], _NewFiles(metadata, io, partition_by, rows.schema)
-    files.add(rows)
+    if len(rows):
+        files.add(rows)
     # Without residuals, for which pyiceberg compares partition values that are null.
     entries = ManifestGroupPlanner(metadata, io, found).plan_manifest_entries(manifests)
     for entry in itertools.chain.from_iterable(entries):

@@ -240,7 +240,7 @@ class SqlState(UnversionedState, ReplayableState):
         columns = merged_columns(table, files, schema_of(found), may_grow=True, taken=taken_in(found))
         keeps_parts = self._change(session, found, columns, keys)
         if keys:
-            _upsert(session, table.path, newest_rows(self._target.storage, loaded, keys, columns), keys)
+            _upsert(session, table.path, *newest_rows(self._target.storage, loaded, keys, columns), keys)
             return
         for file in loaded:
             self._load(session, file, columns, part_of(file) if keeps_parts else None)
@@ -319,15 +319,24 @@ def _add(
     session.add(path, pa.RecordBatchReader.from_batches(schema, rows), is_temporary=is_temporary)
 
 
-def _upsert(session: SqlSession, path: Path, rows: pa.Table, keys: Sequence[str]) -> None:
-    """Replace the rows that have the keys of the given ones, and add the others; a null equals a null."""
+def _upsert(session: SqlSession, path: Path, rows: pa.Table, gone: pa.Table, keys: Sequence[str]) -> None:
+    """Replace the rows that have the keys of the given ones, and add the others; a null equals a null.
+
+    The rows with the keys of `gone` leave.
+    """
     place, given, names = name_of(path), quoted(_GIVEN), ", ".join(map(quoted, rows.column_names))
     session.execute(f"CREATE TEMPORARY TABLE {given} AS SELECT {names} FROM {place} WHERE 1 = 0")
     _add(session, (_GIVEN,), rows.schema, rows.to_batches(_BATCH_ROWS), is_temporary=True)
+    if len(gone):
+        given_keys = with_columns(gone, rows.schema)
+        _add(session, (_GIVEN,), rows.schema, given_keys.to_batches(_BATCH_ROWS), is_temporary=True)
     own = ", ".join(map(quoted, keys))
     # An index of the keys serves this statement, and not the other one.
     session.execute(f"DELETE FROM {place} WHERE ({own}) IN (SELECT {own} FROM {given})")
-    if any(rows[key].null_count for key in keys):
+    if any(each[key].null_count for key in keys for each in (rows, gone)):
         same = " AND ".join(f"{given}.{key} IS NOT DISTINCT FROM {place}.{key}" for key in map(quoted, keys))
         session.execute(f"DELETE FROM {place} WHERE EXISTS (SELECT 1 FROM {given} WHERE {same})")
+    if len(gone):
+        session.execute(f"DELETE FROM {given}")
+        _add(session, (_GIVEN,), rows.schema, rows.to_batches(_BATCH_ROWS), is_temporary=True)
     session.execute(f"INSERT INTO {place} ({names}) SELECT {names} FROM {given}")

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from dagflow.api.capabilities import REMOVED
 from dagflow.api.context import OperatorContext
 from dagflow.api.records import RecordBatch
 from dagflow.errors import StorageError
@@ -25,7 +26,7 @@ from dagflow.storage.context import StorageContext
 from dagflow.storage.pending import FileFacts, PendingFile
 from dagflow.storage.python_file import PythonFile
 from operators.sink.columns.nested_types import with_columns
-from operators.sink.columns.table_columns import schema_text
+from operators.sink.columns.table_columns import TableColumns, schema_text
 from operators.sink.file_sink import FileSink
 from operators.sink.formats.base import FileStream
 from operators.sink.formats.parquet import ParquetEncoder, ParquetSink
@@ -220,7 +221,7 @@ def facts_of(
         with_nan: The columns with NaN, which the footer does not show; see names_with_nan().
     """
     own_causes = {name: causes[name] for name in columns.names if name in causes}
-    facts = FileFacts(operator, schema_text(columns), partition, causes=own_causes)
+    facts = FileFacts(operator, schema_text(without_mark(columns)), partition, causes=own_causes)
     leaf = 0
     for field in stored:
         if not pa.types.is_nested(field.type):
@@ -307,13 +308,32 @@ def _milliseconds(value: datetime.datetime, *, up: bool) -> str:
     return text if value.tzinfo is None else f"{text}Z"
 
 
+def without_mark(columns: pa.Schema) -> pa.Schema:
+    """The columns that a table has of rows with REMOVED."""
+    return pa.schema([field for field in columns if field.name != REMOVED])
+
+
+def removed_rows(rows: pa.RecordBatch, columns: TableColumns) -> pa.RecordBatch:
+    """Rows with keys and REMOVED alone, as a table with these columns has its keys."""
+    fitted, _ = columns.fit(rows.drop_columns([REMOVED]))
+    return fitted.append_column(REMOVED, rows.column(REMOVED))
+
+
+def parted_from_removed(rows: pa.RecordBatch) -> list[pa.RecordBatch]:
+    """The rows without REMOVED, and those with it, which are of other keys."""
+    if REMOVED not in rows.schema.names:
+        return [rows]
+    is_there = pc.is_null(rows.column(REMOVED))
+    return [rows.filter(is_there).drop_columns([REMOVED]), rows.filter(pc.invert(is_there))]
+
+
 def newest_rows(
     storage: StorageContext,
     files: Sequence[PendingFile],
     keys: Sequence[str],
     columns: pa.Schema,
-) -> pa.Table:
-    """The last row of each key; a null equals a null.
+) -> tuple[pa.Table, pa.Table]:
+    """The last row of each key, and the keys alone of rows that shall only leave; a null equals a null.
 
     Args:
         storage: Reaches the files.
@@ -321,9 +341,11 @@ def newest_rows(
         keys: The columns that identify rows.
         columns: The columns of the table; columns that a row lacks are null.
     """
-    schema = pa.schema([field.with_nullable(True) for field in columns])
+    schema = pa.schema([*(field.with_nullable(True) for field in columns), (REMOVED, pa.bool_())])
     tables = [with_columns(_read(storage, file), schema) for file in files]
-    return newest_of(pa.concat_tables([schema.empty_table(), *tables]), keys)
+    newest = newest_of(pa.concat_tables([schema.empty_table(), *tables]), keys)
+    is_there = pc.is_null(newest[REMOVED])
+    return newest.filter(is_there).drop_columns([REMOVED]), newest.filter(pc.invert(is_there)).select(list(keys))
 
 
 def _read(storage: StorageContext, file: PendingFile) -> pa.Table:

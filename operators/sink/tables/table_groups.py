@@ -12,6 +12,7 @@ from typing import Annotated, ClassVar
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
+from dagflow.api.capabilities import REMOVED
 from dagflow.api.context import ControlServices, OperatorContext
 from dagflow.api.control import Grouper
 from dagflow.api.operator import Operator
@@ -25,7 +26,7 @@ from operators.sink.columns.rescued_rows import origin_of_waiting, parted_from_o
 from operators.sink.columns.table_columns import TableColumns, names_in_order, schema_text
 from operators.sink.tables.base import Table
 from operators.sink.tables.fragments import PartitionValues, Place, pieces_of, read_piece, united
-from operators.sink.tables.table_files import FactOrigin, newest_of
+from operators.sink.tables.table_files import FactOrigin, newest_of, parted_from_removed, removed_rows
 
 FOLLOWING_MILLIS = 60_000
 FOLLOWING_BYTES = 512 << 20
@@ -222,7 +223,8 @@ class TableMerger(Operator):
         places = ((url, place) for url, places in job.pieces for place in places)
         pieces = (rows for url, place in places for rows in read_piece(self._context.storage, url, place))
         if job.keys:
-            held = [self._fitted(rows, columns, job.columns) for rows in pieces]
+            parts = itertools.chain.from_iterable(map(parted_from_removed, pieces))
+            held = [self._fitted(rows, columns, job.columns) for rows in parts]
             schema = united([schema_text(rows.schema) for rows in held])
             united_rows = pa.Table.from_batches([with_columns(rows, schema) for rows in held], schema)
             for newest in newest_of(united_rows, job.keys).combine_chunks().to_batches():
@@ -237,6 +239,8 @@ class TableMerger(Operator):
         """Rows that have waited, as the table takes them now, in the order of names; the rest is rescued."""
         table, partition_by = self._table, self._table.shape.partition_by
         rows, files, offsets = parted_from_origins(rows)
+        if REMOVED in rows.schema.names:
+            return removed_rows(rows, columns)
         rows, rescued = columns.fit(rows)
         rows, unheld = table.holdable(rows, columns.required)
         for name, reasons in unheld.items():

@@ -1,0 +1,78 @@
+"""Outputs that show totals whose state is kept by file: a correction gives new totals, and no window runs again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from dagflow.api.capabilities import KeptByFile
+from dagflow.api.operator import Operator
+from dagflow.api.transactions import Target
+from dagflow.engine.operator_state import is_stateful
+from dagflow.errors import JournalError, own_name
+from dagflow.execution.messages import TaskResult
+from dagflow.metrics.counters import Counters
+from dagflow.metrics.names import REMOVED_TOTALS, REPLACED_TOTALS
+from dagflow.plan.physical import PhysicalPlan
+from dagflow.plan.placement import PlacedApp
+from dagflow.storage.pending import PendingFile
+
+
+def is_by_file(operator: Operator) -> bool:
+    return isinstance(operator, KeptByFile) and operator.is_by_file
+
+
+def totals_by_output(plan: PhysicalPlan, operators: Mapping[str, Operator]) -> dict[str, list[str]]:
+    """The operators that a stream of totals by file reaches at once, each with those that give the totals."""
+    found: dict[str, list[str]] = {}
+    for name in (name for stage in plan.stages for name in stage.operators):
+        sources = [edge.source.operator for edge in plan.edges_to(name)]
+        if totals := [each for each in sources if is_by_file(operators[each]) and is_stateful(operators[each])]:
+            found[name] = totals
+    return found
+
+
+def why_not_by_file(app: PlacedApp, targets: Mapping[str, Target]) -> JournalError | None:
+    """Why a correction could not bring the outputs of totals up to date."""
+    for name, totals in totals_by_output(app.plan, app.operators).items():
+        owner = app.operators[totals[0]]
+        keys = sorted(owner.result_keys) if isinstance(owner, KeptByFile) else []
+        if name not in targets or sorted(targets[name].keys) != keys or not keys:
+            columns = f"upsert_by: [{', '.join(keys)}]" if keys else "keys: give the totals some with by"
+            return JournalError(
+                f"the totals of operator '{own_name(totals[0])}' go to operator '{own_name(name)}', and only a table "
+                f"right behind them that has {columns} can let totals go"
+            )
+        if others := [edge.source.operator for edge in app.plan.edges_to(name) if edge.source.operator not in totals]:
+            return JournalError(
+                f"operator '{own_name(name)}' has the totals of operator '{own_name(totals[0])}', and also takes rows of "
+                f"operator '{own_name(others[0])}', which cannot be taken out"
+            )
+    return None
+
+
+def without_totals(results: Sequence[TaskResult], outputs: Iterable[str]) -> tuple[list[TaskResult], list[PendingFile]]:
+    """Results without the files of some outputs, and these files."""
+    names, left, dropped = set(outputs), [], []
+    for result in results:
+        pairs = list(zip(result.files, result.sources, strict=True))
+        kept = [pair for pair in pairs if pair[0].target not in names]
+        dropped += [file for file, _ in pairs if file.target in names]
+        left.append(replace(result, files=tuple(file for file, _ in kept), sources=tuple(each for _, each in kept)))
+    return left, dropped
+
+
+def totals_changed(
+    results: Iterable[TaskResult], outputs: Mapping[str, Sequence[str]]
+) -> tuple[Counter[str], Counter[str]]:
+    """By output, how many totals a window has let go, and how many it has given."""
+    counters = Counters()
+    for result in results:
+        counters.add(result.counters)
+    out, given = Counter[str](), Counter[str]()
+    for name, totals in outputs.items():
+        for counted in map(counters.of, totals):
+            out[name] += counted.counts.get(REPLACED_TOTALS, 0)
+            given[name] += counted.records.get("output", 0) - counted.counts.get(REMOVED_TOTALS, 0)
+    return out, given
