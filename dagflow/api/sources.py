@@ -241,8 +241,8 @@ def version_numbers(batch: RecordBatch) -> npt.NDArray[np.int64]:
     codes = np.full(len(batch), UNKNOWN) if origin is None else origin.block_indices(len(batch))
     if origin is None or (codes == UNKNOWN).any():
         raise ValueError(
-            "the files that records come from are not known here, so that later versions could not take their place: an "
-            "operator of yours makes them without origin=batch.origin; let on_change say reread"
+            "the files that records come from are not known here, so that no later version could take their place: let "
+            "operators of yours keep batch.origin, or let on_change say reread"
         )
     numbers = [
         version_number(each.url, each.version.size_bytes, each.version.mtime_ns, each.version.etag)

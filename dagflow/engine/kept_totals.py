@@ -46,8 +46,8 @@ def why_not_by_file(app: PlacedApp, targets: Mapping[str, Target]) -> JournalErr
             )
         if others := [edge.source.operator for edge in app.plan.edges_to(name) if edge.source.operator not in totals]:
             return JournalError(
-                f"operator '{own_name(name)}' has the totals of operator '{own_name(totals[0])}', and also takes rows of "
-                f"operator '{own_name(others[0])}', which cannot be taken out"
+                f"operator '{own_name(name)}' takes the totals of operator '{own_name(totals[0])}', and rows of "
+                f"operator '{own_name(others[0])}', which could not be taken out"
             )
     return None
 

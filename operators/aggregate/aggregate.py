@@ -196,7 +196,7 @@ class AggregateTotals(AggregateMerger, KeyedOperator):
     Its state is tables of groups, which add up. The partition of a group is that of GroupKeys.
 
     Guarantee: each window is in the totals once, despite any crashes, restarts and changes of partitions. A task loads
-    all groups of its partition, and the driver holds those of all partitions, compressed. Where groups are kept by file,
+    all groups of its partition, and the driver holds those of all partitions, compressed. Where they are kept by file,
     those of retracted versions leave first, and a group without others is emitted with REMOVED.
     """
 

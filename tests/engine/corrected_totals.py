@@ -55,7 +55,9 @@ def totals_app(root: Path, kind: str, beside: str = "", **properties: Any) -> Lo
     if beside:
         limits = GroupLimits(bytes=1 << 30) if beside == "delta-groups" else GroupLimits(every_millis=0)
         lines = root / "lines"
-        made = RecordWriter(path=str(lines)) if beside == "files" else TableWriter(table=f"delta:{lines}", commit=limits)
+        made = (
+            RecordWriter(path=str(lines)) if beside == "files" else TableWriter(table=f"delta:{lines}", commit=limits)
+        )
         nodes["lines"] = (made, "parallel")
         edges.append("reader.messages lines.input")
     return grouped(unified(expanded(dag(root, nodes, edges))))
