@@ -1,4 +1,4 @@
-"""The pages of docs/ that are made from the code: operators with their properties, and the options of commands.
+"""The pages of docs/ that are made: operators with their properties, options of commands, and the list of recipes.
 
 `python -m tests.docs.reference` writes them.
 """
@@ -122,7 +122,29 @@ def _escaped(text: str) -> str:
     return "".join(part if part.startswith("`") else re.sub(r"([<>*_\[\]])", r"\\\1", part) for part in parts)
 
 
-PAGES: dict[str, Callable[[], str]] = {"operators.md": operators_page, "options.md": options_page}
+def cookbook_page() -> str:
+    """A link to each recipe, in the order of the site's menu."""
+    lines = [
+        "# All recipes",
+        "",
+        "Whole apps of about ten lines. Copy one, put your own path in the place of `data/…`, and run it",
+        "([how to use them](files.md)).",
+    ]
+    for title, name in re.findall(
+        r'"(.+)" = "cookbook/(?!index)(.+)"', (DOCS.parent / "zensical.toml").read_text("utf-8")
+    ):
+        lines += ["", f"**{title}**", ""]
+        for recipe in re.findall("^## (.+)$", (DOCS / "cookbook" / name).read_text("utf-8"), re.MULTILINE):
+            anchor = re.sub(r"[^\w\- ]", "", recipe.lower()).replace(" ", "-")
+            lines.append(f"- [{recipe}]({name}#{anchor})")
+    return "\n".join(lines) + "\n"
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "operators.md": operators_page,
+    "options.md": options_page,
+    "cookbook/index.md": cookbook_page,
+}
 
 if __name__ == "__main__":
     for name, page in PAGES.items():

@@ -10,6 +10,7 @@ PAGES = {
     page: recipes(page, folder == "cookbook")
     for folder in ("start", "tutorials", "cookbook")
     for page in sorted((ROOT / "docs" / folder).glob("*.md"))
+    if page.stem != "index"
 }
 READ_WHOLE = [
     page for folder in ("start", "tutorials", "concepts") for page in sorted((ROOT / "docs" / folder).glob("*.md"))

@@ -40,10 +40,10 @@ def app_text(
     own = [f"  - class: {MODULE_FILE.removesuffix('.py')}.{operator}  # in {MODULE_FILE}"] if operator else []
     lines = [
         f"# yaml-language-server: $schema={SCHEMA_FILE}",
-        "# Paths are relative to the directory in which dagflow is started.",
+        "# Paths without a / at the beginning are relative to the directory in which dagflow is started.",
         f"name: {scalar(name)}",
         "attributes:",
-        f"  checkpoint: {_CHECKPOINT}  # what was read and published; without it the next run starts over",
+        f"  checkpoint: {_CHECKPOINT}  # what was read and published, so that the next run reads only what is new",
         "operators:",
         "  rejects:  # records that do not fit, each with file, offset and reason",
         "    class: RecordWriter",
