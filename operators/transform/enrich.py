@@ -267,10 +267,11 @@ class Enrich(ColumnOperator[_Join], SideInput):
             left, right = normal_type(schema.field(name).type), normal_type(table.field(other).type)
             kind = compared_type(left, right)
             if kind is None or pa.types.is_nested(kind):
+                where = f", as csv: {{columns: {{{other}: {left}}}}}" if self.table.startswith("csv:") else ""
                 raise ValueError(
                     f"on: column '{name}' is {name_of(left)} in the records, and '{other}' is {name_of(right)} in "
-                    f"{self._source.name}; give one of them the type of the other where it is read, or cast it in a "
-                    "Select before this operator"
+                    f"{self._source.name}; give one of them the type of the other where it is read{where}, or cast it "
+                    "in a Select before this operator"
                 )
             kinds.append(kind)
         return kinds
