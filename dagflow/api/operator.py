@@ -151,8 +151,8 @@ class Operator(HasProperties):
         """Called in the driver before a window is committed, for a partitioned operator: may end the run.
 
         Args:
-            totals: The operator's counts over all partitions in this window and in all windows before it, including
-                earlier runs: its own counters, and the records that reached or left each port, by the port's name.
+            totals: The operator's counts over all partitions in this window and in those that the run has committed
+                before it: its own counters, and the records that reached or left each port, by the port's name.
 
         Raises:
             DagflowError: The run must stop, and the window is not committed; the message says why.

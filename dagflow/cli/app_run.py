@@ -17,6 +17,7 @@ from dagflow.cli import output
 from dagflow.cli.display import Display
 from dagflow.cli.locations import load, require_directory
 from dagflow.cli.progress import display_for, logging_to
+from dagflow.cli.render import warning
 from dagflow.cli.run_log import RunLog, attached, error_fields, json_line, open_run_log
 from dagflow.cli.shared_options import Redact, RunRequest, Settings, usable_cores
 from dagflow.cli.shown_differences import local_only, show
@@ -90,8 +91,7 @@ def run_app(settings: Settings, asked: RunRequest, server: TaskServer | None, ja
         raise
     if asked.as_json:
         output.result(json.dumps(summary.to_json()))
-    is_stopped = summary.state == "stopped"
-    if is_stopped:
+    if summary.state == "stopped":
         notes = [f"continue with: {again}"]
     elif asked.limit is not None:
         notes = ["a try-out: the app's own output and checkpoint are as they were"]
@@ -101,12 +101,22 @@ def run_app(settings: Settings, asked: RunRequest, server: TaskServer | None, ja
     if log is not None:
         log.end(f"{summary.state}: {json.dumps(summary.to_json())}")
         notes.append(f"log of the run: {log.path}")
-    for note in notes if not asked.quiet else ():
-        output.note(settings.line(f"    {note}", None))
-    if is_stopped:
-        return RunStoppedError.exit_code
     is_strict = asked.strict or logical.attributes.strict
-    return next((concern.exit_code for concern in summary.concerns), 0) if is_strict else 0
+    return _concluded(settings, summary, notes, is_quiet=asked.quiet, is_strict=is_strict)
+
+
+def _concluded(
+    settings: Settings, summary: RunSnapshot, notes: Sequence[str], *, is_quiet: bool, is_strict: bool
+) -> int:
+    """Print what is to be said after a run, and return its exit code."""
+    is_stopped = summary.state == "stopped"
+    concerns = summary.concerns if is_strict and not is_stopped else ()
+    # The summary has them; cron mails what is printed, and no exit codes.
+    for concern in concerns if is_quiet else ():
+        output.note(settings.line(settings.redact(f"{summary.app}: {warning(concern)}"), None))
+    for note in notes if concerns or not is_quiet else ():
+        output.note(settings.line(f"    {note}", None))
+    return RunStoppedError.exit_code if is_stopped else next((each.exit_code for each in concerns), 0)
 
 
 def if_app_ran(settings: Settings, asked: RunRequest) -> int:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from dagflow.api.context import Skipped
 from dagflow.cli.output import brief, clock, count, duration, on_one_line, part, size
 from dagflow.metrics.names import BYTE_ACCOUNTING
+from dagflow.report.concerns import Concern
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.storage.location import redacted
 
@@ -157,8 +158,13 @@ def correction_lines(snapshot: RunSnapshot) -> list[str]:
 
 
 def concern_lines(snapshot: RunSnapshot) -> list[str]:
-    """Warnings of what must not pass in silence; ranges that were left out have lines of their own."""
-    return [f"warning: {on_one_line(concern.text)}" for concern in snapshot.concerns if concern.name != "left_out"]
+    """Warnings of what must not pass in silence; what is left out, and what is refused, has lines of its own."""
+    warned = (each for each in snapshot.concerns if each.name not in ("left_out", "rejected"))
+    return [warning(each) for each in warned]
+
+
+def warning(concern: Concern) -> str:
+    return f"warning: {on_one_line(concern.text)}"
 
 
 def waiting_lines(snapshot: RunSnapshot) -> list[str]:

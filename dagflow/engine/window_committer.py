@@ -25,7 +25,7 @@ from dagflow.journal.journal import now_ms
 from dagflow.journal.planned_tuples import planned_tuples
 from dagflow.journal.saved_state import KEPT_ENDS, CommittedState, SavedState
 from dagflow.journal.windows import Correction, ProducedFiles, RefusedPart, WindowIntent, WindowPlan
-from dagflow.metrics.counters import Counters, OperatorCounters
+from dagflow.metrics.counters import Counters
 from dagflow.metrics.names import SUPERSEDED_RECORDS, SUPERSEDING_RECORDS
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.storage.location import redacted
@@ -51,6 +51,7 @@ class WindowCommitter:
         self._publication = parts.publication
         self._storage = app.storage
         self._last_reported = 0
+        self._counted = Counters()
 
     def publish_committed(self) -> Iterator[int]:
         """Publish the windows that earlier runs committed and did not finish.
@@ -109,7 +110,7 @@ class WindowCommitter:
             each.output: {SUPERSEDED_RECORDS: each.rows_out, SUPERSEDING_RECORDS: each.rows_in} for each in corrections
         }
         did.counters.add(Counters.of_counts({name: superseded[name] for name in superseded.keys() & self._operators}))
-        self._check_limits(did.counters)
+        self._check_limits(planned.counters, did.counters)
         intent = replace(
             did,
             files=files,
@@ -159,18 +160,20 @@ class WindowCommitter:
         reports = [(target, pickled.tuples()) for result in ordered for target, pickled in result.reports]
         return self._control.process_results(planned.window_id, late, reports), event_states
 
-    def _check_limits(self, counters: Counters) -> None:
-        """Let operators that check limits check their own totals.
+    def _check_limits(self, *counted: Counters) -> None:
+        """Add what a window has counted to the run's totals, and let operators that check limits check their own.
 
         Raises:
             DagflowError: An operator refuses to continue.
         """
+        for counters in counted:
+            self._counted.add(counters)
         for name, operator in self._operators.items():
             if defines(operator, "check_limits"):
-                own = self._totals_of(name, counters)
+                own = self._counted.of(name)
                 arrived: Counter[str] = Counter()
                 for edge in self._plan.edges_to(name):
-                    source = self._totals_of(edge.source.operator, counters)
+                    source = self._counted.of(edge.source.operator)
                     arrived[edge.target.port] += source.records.get(edge.source.port, 0)
                 with located(name, operator.check_limits):
                     try:
@@ -178,12 +181,6 @@ class WindowCommitter:
                     except DagflowError as error:
                         # An operator does not know its name.
                         raise DagflowError(f"operator '{name}': {error.message}", hint=error.hint) from error
-
-    def _totals_of(self, operator: str, counters: Counters) -> OperatorCounters:
-        """What an operator has counted in all windows, up to the one with these counters."""
-        totals = self._parts.journal.state.totals.of(operator)
-        totals.add(counters.of(operator))
-        return totals
 
     def _publish(self, window_id: int, files: Sequence[PendingFile]) -> None:
         receipts = self._publication.publish(window_id, files)

@@ -187,6 +187,7 @@ class JournalState:
         retried: Windows whose refused records a later window has taken over.
         corrections: The newest corrections of outputs.
         phase_ms: How long each phase took in all done windows together, in milliseconds, by phase; see PHASES.
+        run_start: The first window of the newest run that has committed new input; 0 for none.
         last_committed_ms: When the newest intent was written, in milliseconds since 1970, 0 for none.
         last_published_ms: When the newest done window was published, in milliseconds since 1970, 0 for none.
     """
@@ -232,6 +233,7 @@ class JournalState:
     held: HeldFiles = field(default_factory=HeldFiles)
     columns: list[ColumnHistory] = field(default_factory=list)
     phase_ms: dict[str, int] = field(default_factory=dict)
+    run_start: int = 0
     last_committed_ms: int = 0
     last_published_ms: int = 0
 
@@ -341,6 +343,8 @@ class JournalState:
         self.intents[intent.window_id] = intent
         self.last_committed = intent.window_id
         self.last_committed_ms = intent.committed_ms
+        if not plan.retries and self.drivers and self.drivers[-1].window_id <= intent.window_id:
+            self.run_start = self.drivers[-1].window_id
         self.committed_state = intent.state
         self.left_out = self.left_out.after(intent.skipped, intent.recovered)
         self.waiting = ends_after(self.waiting, intent.waiting, intent.ended)

@@ -16,7 +16,10 @@ from dagflow.spec.app_spec import AlertSettings
 from dagflow.storage.context import StorageContext
 
 REJECT_WINDOWS: Final = 100
-"""Number of newest windows that the share of rejects is taken from: a burst shows, and passes when it is over."""
+"""Number of newest windows of a run that the share of rejects is taken from: a burst shows, and passes when it is over.
+
+What earlier runs have read hides nothing: a night of a job that runs every night is one run.
+"""
 
 Cause = Literal["freshness", "rejects", "backlog", "rescued", "failure"]
 
@@ -71,7 +74,7 @@ class _WindowRecords(NamedTuple):
 
 
 class RecentRejects:
-    """How many of the records of the newest windows were refused."""
+    """How many of the records of the newest windows of a run were refused."""
 
     def __init__(self) -> None:
         self._counts: deque[_WindowRecords] = deque(maxlen=REJECT_WINDOWS)
@@ -79,9 +82,6 @@ class RecentRejects:
     def add(self, counters: Counters, window_id: int = 0, retries: Iterable[int] = ()) -> None:
         """Take in the counters of the operators of one more window."""
         self._counts.append(_WindowRecords.of(counters, window_id, tuple(retries)))
-
-    def add_earlier(self, earlier: RecentRejects) -> None:
-        self._counts = deque([*earlier._counts, *self._counts], maxlen=REJECT_WINDOWS)
 
     @property
     def rejected(self) -> int:
@@ -116,13 +116,14 @@ class RecentRejects:
         return min(self.rejected / self.read, 1.0) if self.read else float(self.rejected > 0)
 
 
-def recent_rejects(checkpoint: str, storage: StorageContext, last_committed: int) -> RecentRejects:
+def recent_rejects(checkpoint: str, storage: StorageContext, run_start: int, last_committed: int) -> RecentRejects:
     """The rejects of the newest windows of a checkpoint.
 
     Args:
+        run_start: The first window that may count.
         last_committed: The newest window that counts.
     """
-    first = max(last_committed - REJECT_WINDOWS + 1, 1)
+    first = max(last_committed - REJECT_WINDOWS + 1, run_start, 1)
     recent = RecentRejects()
     for window in committed_windows(storage.objects(checkpoint), first) if last_committed else ():
         if window.intent is not None and window.plan.window_id <= last_committed:

@@ -14,7 +14,8 @@ class Concern:
     """Something that the person who runs an app should know.
 
     Attributes:
-        name: Its kind: "no_input", "rescued", "lost", "replaced" or "left_out".
+        name: Its kind: "no_input", "rescued", "lost", "replaced", "left_out" or
+            "rejected".
         text: What it is, and what to do.
     """
 
@@ -58,7 +59,7 @@ class OldRows:
         return f"{what} read again: {rows} {stay} beside the new ones ({self.output}); {remedy}"
 
 
-EXIT_CODES = {"no_input": 10, "rescued": 11, "lost": 12, "replaced": 13, "left_out": 14}
+EXIT_CODES = {"no_input": 10, "rescued": 11, "lost": 12, "replaced": 13, "left_out": 14, "rejected": 15}
 """Exit codes of strict runs, by the name of a concern; docs/trouble.md has them."""
 
 
@@ -68,6 +69,7 @@ def concerns_of(
     has_no_input: bool,
     lost: Sequence[str],
     left_out: int,
+    rejected: int,
     old_rows: Sequence[OldRows] | None = None,
 ) -> Iterator[Concern]:
     """The concerns of a run, in the order of their exit codes.
@@ -77,6 +79,7 @@ def concerns_of(
         has_no_input: Whether neither the run nor an earlier one has found a file.
         lost: What targets no longer have, in words.
         left_out: How many ranges of the input all runs together have left out.
+        rejected: How many records the run has refused.
         old_rows: What outputs have of earlier versions of files; None where that was not looked for.
     """
 
@@ -110,6 +113,8 @@ def concerns_of(
     # What earlier runs have left out was their concern; what is read by now is none.
     if left_out and (total(names.SKIPPED) or total(names.VANISHED)):
         yield Concern("left_out", f"{left_out:,} ranges of the input are left out, in all runs")
+    if rejected > 0:
+        yield Concern("rejected", f"{rejected:,} {'record was' if rejected == 1 else 'records were'} refused")
 
 
 def _rescued(operator: str, counts: Mapping[str, int]) -> Iterator[Concern]:

@@ -220,6 +220,7 @@ class RunSnapshot:
         corrections: The newest corrections of outputs: of a run those that it has made.
         old_rows: What outputs have of earlier versions of files; None where that was not looked for.
         last_published: Id of the last window that was published, 0 for none.
+        run_start: The first window of the newest run that has committed new input; 0 for none.
         last_committed_ms: When the last window was committed, in milliseconds since 1970; 0 for none.
         last_published_ms: When the last window was published; 0 for none.
         all_runs: All runs on the checkpoint together, as `status` shows them; only of a live run.
@@ -262,6 +263,7 @@ class RunSnapshot:
     last_published: int = 0
     corrections: tuple[Correction, ...] = ()
     old_rows: tuple[OldRows, ...] | None = None
+    run_start: int = 0
     last_committed_ms: int = 0
     last_published_ms: int = 0
     all_runs: RunSnapshot | None = None
@@ -339,6 +341,7 @@ class RunSnapshot:
                 has_no_input=has_looked and every is not None and not every.windows and not every.files,
                 lost=self.lost,
                 left_out=self.left_out.ranges,
+                rejected=self.rejected,
                 old_rows=self.old_rows,
             )
         )
@@ -459,6 +462,7 @@ def snapshot_of(journal: JournalState, counters: Counters) -> RunSnapshot:
         phase_s={phase: took_ms / 1000 for phase, took_ms in journal.phase_ms.items()},
         last_published=journal.last_done,
         corrections=tuple(journal.corrections),
+        run_start=journal.run_start,
         last_committed_ms=journal.last_committed_ms,
         last_published_ms=journal.last_published_ms,
     )

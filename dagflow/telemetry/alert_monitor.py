@@ -41,7 +41,8 @@ class AlertMonitor:
     Args:
         source: Reads the checkpoint; called by the thread.
         store: The checkpoint, which keeps the alerts that were sent.
-        earlier: Gives the rejects of the windows before the run; called by the thread, where their share is limited.
+        earlier: Gives the rejects of the run before, which count until this one has committed a window; called by the
+            thread, where their share is limited.
     """
 
     def __init__(
@@ -57,8 +58,8 @@ class AlertMonitor:
         self._settings = settings
         self._source = source
         self._store = store
-        self._recent = RecentRejects()
-        self._earlier: Callable[[], RecentRejects] | None = earlier if settings.rejects is not None else None
+        self._recent: RecentRejects | None = None
+        self._earlier = earlier if settings.rejects is not None else RecentRejects
         self._redact = redact
         self._deliver = delivery_of(settings)
         self._open = read_open(store)
@@ -75,6 +76,7 @@ class AlertMonitor:
     def committed(self, counters: Counters, plan: WindowPlan) -> None:
         """Take in a window; called from the driver's thread. An earlier failure is over."""
         with self._lock:
+            self._recent = self._recent or RecentRejects()
             self._recent.add(counters, plan.window_id, plan.retries)
         self._is_well = True
 
@@ -123,22 +125,19 @@ class AlertMonitor:
         """The figures that limits are compared with now; none before the run has figures."""
         if reading.snapshot is None:
             return {}
-        self._read_earlier()
+        recent = self._recent or self._read_earlier()
         with self._lock:
-            return {each.cause: each for each in figures_of(reading, self._settings, self._recent)}
+            return {each.cause: each for each in figures_of(reading, self._settings, recent)}
 
-    def _read_earlier(self) -> None:
-        """Take in the windows of earlier runs, once: many may lie in one object of the archive."""
-        read, self._earlier = self._earlier, None
-        if read is None:
-            return
+    def _read_earlier(self) -> RecentRejects:
+        """The windows of the run before; they are read once, as many may lie in one object of the archive."""
         try:
-            earlier = read()
+            earlier = self._earlier()
         except DagflowError as error:
             logger.warning("the rejects of earlier windows are not known: %s", error)
-            return
-        with self._lock:
-            self._recent.add_earlier(earlier)
+            earlier = RecentRejects()
+        self._earlier = lambda: earlier
+        return earlier
 
     def _report(self, reading: CheckpointReading, finding: Finding, *, is_over: bool) -> None:
         now_ms, text = time.time_ns() // 1_000_000, self._redact(finding.text)

@@ -78,7 +78,7 @@ class RunSignals:
         self._server = None if address is None else MetricsServer(self._source, address.host, address.port)
         self._alerts: AlertMonitor | None = None
         if settings.alerts is not None:
-            earlier = partial(recent_rejects, checkpoint, storage, state.last_committed)
+            earlier = partial(recent_rejects, checkpoint, storage, state.run_start, state.last_committed)
             store = storage.objects(checkpoint)
             live = self._source.from_memory
             self._alerts = AlertMonitor(app.name, settings.alerts, live, store, earlier, redact)

@@ -37,7 +37,9 @@ Share = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)?%$"), AfterValidator(_a
 MaxRejects = Annotated[
     Annotated[Count, Field(ge=0)] | Share | None,
     Limit(),
-    Field(description="end the run when more records than this are refused, or a larger share of all, such as 1%"),
+    Field(
+        description="end the run when it refuses more records than this, or a larger share of its records, such as 1%"
+    ),
 ]
 
 

@@ -43,8 +43,8 @@ def test_each_value_that_is_rescued_is_said_once() -> None:
 
 def test_concerns_are_in_the_order_of_their_exit_codes() -> None:
     """The first one is that of a strict run."""
-    run = replace(counted(RUN, rescued_values=1, files_reread=2), lost=("the table is gone",))
-    assert names_of(run) == ["rescued", "lost", "replaced"]
+    run = replace(counted(RUN, rescued_values=1, files_reread=2), lost=("the table is gone",), rejected=3)
+    assert names_of(run) == ["rescued", "lost", "replaced", "rejected"]
     assert list(EXIT_CODES.values()) == sorted(EXIT_CODES.values())
     assert run.to_json()["concerns"][1] == {"name": "lost", "text": "the table is gone"}
 

@@ -119,6 +119,6 @@ def test_a_column_of_which_all_values_are_rescued_is_a_warning() -> None:
     assert warning in text and "column 'n'" not in text
     assert warning in invoke("status", "app.yaml")[1]
     storage = StorageContext.default()
-    recent = recent_rejects("journal", storage, 100)
+    recent = recent_rejects("journal", storage, 0, 100)
     texts = {each.cause: each.text for each in figures_of(read_checkpoint("journal", storage), AlertSettings(), recent)}
     assert "'id' of table" in texts["rescued"]

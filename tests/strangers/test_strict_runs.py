@@ -86,7 +86,7 @@ def test_a_file_that_is_read_again_is_said_unless_the_app_asks_for_it(
     (folder / "app.yaml").write_text(APP.replace("in\n", f"in\n    on_change: {{{on_change}}}\n"))
     done = run("--strict")
     assert done.exit_code == code
-    assert ("1 file was replaced or truncated" in done.output) == (code == 13)
+    assert ("warning: 1.csv was read again" in done.output) == (code == 13)
 
 
 def test_input_left_out_by_an_earlier_run_is_no_concern(folder: Path) -> None:

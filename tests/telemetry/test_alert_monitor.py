@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -29,9 +30,9 @@ class SimulatedCheckpoint:
         self.settings = AlertSettings(backlog_bytes=100, webhook=HttpTarget(url))
         self._store = StorageContext.default().objects(str(path / "journal"))
 
-    def monitor(self) -> AlertMonitor:
+    def monitor(self, earlier: Callable[[], RecentRejects] = RecentRejects) -> AlertMonitor:
         """A monitor as each run has one."""
-        return AlertMonitor("app", self.settings, self.read, self._store, RecentRejects)
+        return AlertMonitor("app", self.settings, self.read, self._store, earlier)
 
     def read(self) -> CheckpointReading:
         """What is known now."""
@@ -185,17 +186,24 @@ def test_a_window_that_only_publishes_results_reads_nothing() -> None:
     assert (recent.read, recent.share) == (100, 0.1)
 
 
-def test_the_windows_of_earlier_runs_count_before_those_of_this_one() -> None:
-    """Also where they are read after this run has committed some: the newest windows stay."""
-    earlier, recent = RecentRejects(), RecentRejects()
+def test_the_share_of_the_run_before_counts_until_this_one_has_a_window(tmp_path: Path) -> None:
+    """A restart ends no alert; what an earlier run has read hides nothing of this one, however much it was."""
+    earlier, plan = RecentRejects(), WindowPlan(8)
     for _ in range(REJECT_WINDOWS):
         earlier.add(counted(90, 10))
-    recent.add(counted(100, 0))
-    recent.add_earlier(earlier)
-    assert recent.rejected == 10 * (REJECT_WINDOWS - 1)
-    for _ in range(REJECT_WINDOWS - 1):
-        recent.add(counted(100, 0))
-    assert recent.rejected == 0
+    with receiving() as server:
+        checkpoint = SimulatedCheckpoint(tmp_path, server.url)
+        checkpoint.settings = AlertSettings(rejects=0.05, webhook=HttpTarget(server.url))
+        restarted = checkpoint.monitor(lambda: earlier)
+        restarted.look()
+        restarted.look()
+        assert sent_alerts(server) == [("rejects", "raised")]
+        restarted.committed(counted(100, 0), plan)
+        restarted.look()
+        assert sent_alerts(server)[1:] == [("rejects", "over")]
+        restarted.committed(counted(0, 100), plan)
+        restarted.look()
+        assert server.bodies[-1]["value"] == 0.5
 
 
 def came_back(accepted: int) -> Counters:

@@ -71,7 +71,7 @@ def command(
     # Reading windows may take seconds, where many lie in one object of the archive.
     if snapshot is not None and limits.rejects is not None:
         try:
-            recent = recent_rejects(location, storage, snapshot.last_committed)
+            recent = recent_rejects(location, storage, snapshot.run_start, snapshot.last_committed)
         except DagflowError as error:
             output.note(f"the rejects of the newest windows are not known: {error}")
     exceeded = (each.text for each in exceeded_limits(reading, limits, recent))

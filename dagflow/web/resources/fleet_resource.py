@@ -65,7 +65,7 @@ def row_of(checkpoint: Checkpoint) -> dict[str, Any]:
         "files": snapshot.files,
         "bytes": snapshot.bytes,
         "left_out_bytes": snapshot.left_out.bytes,
-        "concerns": [concern.text for concern in snapshot.concerns],
+        "concerns": [concern.text for concern in snapshot.concerns if concern.name != "rejected"],
         "corrections": [each.text for each in snapshot.corrections],
         "error": error,
         "driver": None if driver is None else driver.to_json(),
