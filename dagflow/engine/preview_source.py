@@ -94,13 +94,13 @@ class PreviewInput:
         """The tuples by input port, step by step, until the control operators have no more."""
         step = 0
         while (emission := self._control.emit(step := step + 1)) is not None:
-            for part in self._parts(emission) if self._offset else [emission]:
+            for part in self._parts(emission):
                 yield self._sought(self._prescans.complete(part).tuples)
             for services in self._services.values():
                 services.tuples = min(2 * services.tuples, _MOST_TUPLES)
 
     def _parts(self, emission: Emission) -> Iterator[Emission]:
-        """The emission in parts: a step towards the offset is large, and the rest of it starts small again."""
+        """The emission in parts, small ones first: a preview stops early, and no later block is pre-scanned for it."""
         for target, items in self._sought(emission.tuples).items():
             start, size = 0, 1
             while start < len(items):

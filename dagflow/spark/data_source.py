@@ -12,6 +12,7 @@ from typing import Any
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
+from dagflow.execution.task_process import warm
 from dagflow.spark.file_filters import FileFilters
 from dagflow.spark.read_task import ReadTask
 from dagflow.spark.stream_reader import StreamReader
@@ -74,11 +75,13 @@ class BatchReader(DataSourceReader):
 
         filters = self._filters
         columns = None if self._shape.is_whole else self._shape.schema.names
-        tasks = read_tasks(SourceOptions.of(self._given), filters.keeps if filters else None, columns)
+        with warm():
+            tasks = read_tasks(SourceOptions.of(self._given), filters.keeps if filters else None, columns)
         return [SourcePartition(task) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The rows of a task, as Arrow's record batches."""
         # Spark calls it without blocks where there are none.
         if isinstance(partition, SourcePartition):
-            yield from partition.value.rows(self._shape)
+            with warm():
+                yield from partition.value.rows(self._shape)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from dagflow.execution.task_process import warm
 from dagflow.spark.read_plan import read_tasks
 from dagflow.spark.read_task import ReadTask
 from dagflow.spark.row_schema import schema_of, shape_of
@@ -25,9 +26,10 @@ def frame_of(session: Any, given: Mapping[str, Any]) -> Any:
     shape, tasks = shape_of(given, schema, is_whole=True), read_tasks(options)
 
     def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for index in batch.column(0).to_pylist():
-                yield from tasks[index].rows(shape)
+        with warm():
+            for batch in batches:
+                for index in batch.column(0).to_pylist():
+                    yield from tasks[index].rows(shape)
 
     return session.range(0, len(tasks), 1, max(len(tasks), 1)).mapInArrow(rows, schema)
 

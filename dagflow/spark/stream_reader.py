@@ -10,6 +10,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from dagflow.errors import JournalError, PlanError, Problem
+from dagflow.execution.task_process import warm
 
 if TYPE_CHECKING:
     from dagflow.spark.stream_windows import StreamTask, StreamWindows
@@ -106,7 +107,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The rows of a task, as Arrow's record batches."""
         if isinstance(partition, StreamPartition):
-            yield from partition.value.rows(self._shape)
+            with warm():
+                yield from partition.value.rows(self._shape)
 
     def commit(self, end: dict[str, int]) -> None:
         """Let go of the windows of a batch that Spark has committed."""

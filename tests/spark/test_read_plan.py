@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import pickle
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -33,12 +34,13 @@ def rows_of(keeps: Callable[[str], bool] | None = None, **given: Any) -> list[di
 def test_each_record_is_there_once_with_its_place(
     tmp_path_factory: pytest.TempPathFactory, content: bytes, block_size: int
 ) -> None:
-    """The bytes at the offset are the record, and together with newlines all of the file."""
+    """The bytes at the offset are the record, and with the newlines that end them records are all of the file."""
     content = content.replace(b"\0", b"\n")
     path = tmp_path_factory.mktemp("cut") / "a.txt"
     path.write_bytes(content)
-    rows = rows_of(path=str(path), block_size=block_size, _file="true", _offset="true", binary="allow", batch_bytes=0)
-    assert b"".join(row["record"] + b"\n" for row in rows).removesuffix(b"\n") == content.removesuffix(b"\n")
+    given: dict[str, Any] = {"binary": "allow", "keep_delimiter": "true", "batch_bytes": 0}
+    rows = rows_of(path=str(path), block_size=block_size, _file="true", _offset="true", **given)
+    assert b"".join(row["record"] for row in rows) == content
     for row in rows:
         assert content[row["_offset"] :].startswith(row["record"])
         assert row["_file"] == str(path)
@@ -51,6 +53,21 @@ def test_quoted_newlines_are_no_ends_of_rows(tmp_path: Path) -> None:
     for block_size in (7, 100, 1 << 20):
         found = rows_of(path=str(tmp_path), record="csv", columns="{id: int64}", block_size=block_size, batch_bytes=0)
         assert found == [{"id": n, "note": f'a\nb "{n}"\n'} for n in range(200)]
+
+
+def bytes_read() -> int:
+    """How many bytes this process has read from files so far."""
+    return int(re.findall(r"rchar: (\d+)", Path("/proc/self/io").read_text())[0])
+
+
+def test_columns_are_found_without_a_first_pass_over_the_file(tmp_path: Path) -> None:
+    """Only its beginning is read."""
+    (tmp_path / "a.csv").write_bytes(b"id,note\n" + b'1,"a\nb"\n' * (2 << 20))
+    options = SourceOptions.of({"path": str(tmp_path), "record": "csv"})
+    columns_of(options)  # imports modules, whose files are read
+    before = bytes_read()
+    assert columns_of(options).names == ["id", "note"]
+    assert bytes_read() - before < 8 << 20
 
 
 def test_globs_and_compressed_files_are_read(tmp_path: Path) -> None:
