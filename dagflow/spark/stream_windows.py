@@ -28,6 +28,7 @@ from dagflow.runtime.inline import InlineRuntime
 from dagflow.spark.read_task import ReadTask
 from dagflow.spark.source_options import FILES, READER, SourceOptions
 from dagflow.spark.spark_rows import RowShape
+from dagflow.spark.task_notes import note_of, result_of
 from dagflow.storage.location import redacted
 from dagflow.storage.objects import ObjectStore
 
@@ -60,7 +61,7 @@ class StreamTask:
     def _note(self, result: TaskResult) -> None:
         # Spark may run a task twice at once: each attempt has a name of its own.
         name = f"{result_prefix(self.task.job.window_id, result.partition)}{os.urandom(8).hex()}"
-        self.store.create(name, pickle.dumps(result, protocol=5))
+        self.store.create(name, note_of(result))
 
 
 def result_prefix(window_id: int, partition: int) -> str:
@@ -230,8 +231,7 @@ class StreamWindows:
         prefix = result_prefix(task.task.job.window_id, task.task.slot)
         for name in names:
             if name.startswith(prefix):
-                noted: TaskResult = pickle.loads(self._parts.store.read(name))
-                return noted
+                return result_of(self._parts.store.read(name), redacted(self._parts.store.url), FILES)
         results: list[TaskResult] = []
         for _ in task.task.batches(results.append):
             pass
