@@ -23,6 +23,7 @@ from dagflow.journal.journal import now_ms
 from dagflow.journal.saved_state import ControlState
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import WindowPlan
+from dagflow.plan.accumulators import has_totals_alone
 from dagflow.plan.physical import PortRef
 from dagflow.plan.placement import PlacedApp
 from dagflow.report.open_rejects import RejectChoice, WindowRejects, rejects_in
@@ -145,7 +146,7 @@ class RejectRetry:
 def why_no_late_records(app: PlacedApp) -> JournalError | None:
     """Why an app cannot take in refused records: its target keeps the newest records, and these would count as new."""
     for name, target in targets_of(app.operators, app.storage).items():
-        if why := target.why_no_late_records:
+        if (why := target.why_no_late_records) and not has_totals_alone(app.plan, app.operators, name):
             return JournalError(
                 f"operator '{name}' writes to {target.name}: {why}",
                 hint="put those that no newer record has replaced, corrected, into a new file of the input; or, for "

@@ -12,6 +12,7 @@ from dagflow.api.transactions import targets_of
 from dagflow.errors import PlanError, Problem, own_name
 from dagflow.plan.added_operators import unifier_name
 from dagflow.plan.logical import LogicalPlan
+from dagflow.plan.physical import PhysicalPlan
 
 
 def accumulators(operators: Mapping[str, Operator]) -> dict[str, Accumulator]:
@@ -54,21 +55,45 @@ def require_single_use_of_totals(plan: LogicalPlan) -> None:
         raise PlanError(problems)
 
 
-def replaced_totals(plan: LogicalPlan) -> Iterator[str]:
-    """Warnings about results of a part of the input that take the place of those of another part in a target."""
+def wrong_totals(plan: LogicalPlan) -> Iterator[str]:
+    """Warnings about targets in which the results of an operator do not give one whole total for each group."""
     over = {name: operator.over for name, operator in accumulators(plan.instances).items()}
     totals = [name for name, span in over.items() if span == "all"]
     targets = targets_of(plan.instances, plan.attributes.storage_context())
     otherwise = "window" if wants_to_follow(plan) else "run"
-    for name in over.keys() - set(totals):
-        part = span if isinstance(span := over[name] or otherwise, str) else "time"
+    for name, span in over.items():
+        part = given if isinstance(given := span or otherwise, str) else "time"
         for sink in _below(plan, name, apart_from=totals):
-            if sink in targets and targets[sink].why_no_late_records:
+            if sink not in targets or bool(targets[sink].keys) == (span == "all"):
+                continue
+            owner, table = own_name(name), targets[sink].name
+            if span == "all":
                 yield (
-                    f"operator '{own_name(name)}' gives results of one {part} each, and {targets[sink].name} has the "
-                    f"newest result of a group alone: a {part} replaces the totals of earlier ones, where it has some "
-                    "records of their groups; an Aggregate with over: all, from the first run on, adds them up"
+                    f"operator '{owner}' gives the new total of a group with each window that has records of it, and "
+                    f"{table} keeps the earlier totals beside it; upsert_by, with the columns of by, keeps the newest "
+                    "alone"
                 )
+            else:
+                yield (
+                    f"operator '{owner}' gives results of one {part} each, and {table} has the newest result of a "
+                    f"group alone: a {part} replaces the totals of earlier ones, where it has some records of their "
+                    "groups; an Aggregate with over: all, from the first run on, adds them up"
+                )
+
+
+def has_totals_alone(plan: PhysicalPlan, operators: Mapping[str, Operator], sink: str) -> bool:
+    """Whether all that a sink takes are totals over all runs, of which a later one is always the right one."""
+    reached = [sink]
+    for name in reached:
+        if name in plan.control:
+            return False
+        above = {edge.source.operator for edge in plan.edges_to(name)}
+        reached += sorted(above.difference(reached, (each for each in above if _adds_up(operators.get(each)))))
+    return True
+
+
+def _adds_up(operator: object) -> bool:
+    return isinstance(operator, Accumulator) and operator.over == "all"
 
 
 def results_of_windows(plan: LogicalPlan) -> list[str]:

@@ -123,6 +123,37 @@ def test_a_run_that_would_replace_whole_totals_warns_and_its_advice_holds() -> N
     assert totals("out/other") == {"a": 17, "b": 1}
 
 
+def test_refused_records_come_back_into_totals() -> None:
+    """Others than those of a table with keys alone: a later total is right, whenever its records came."""
+    Path("inbox/2.csv").write_text("shop,price\na,x7\n")
+    errors = """\
+operators:
+  bad: {class: RecordWriter, properties: {path: out/bad}}
+streams:
+  bad: {from: read.errors, to: bad.input}
+"""
+    written("all")
+    Path("app.yaml").write_text(Path("app.yaml").read_text() + errors)
+    run_here()
+    Path("inbox/3.csv").write_text("shop,price\na,1\n")
+    run_here()
+    assert totals() == {"a": 11, "b": 1}
+    select = "  - select: {shop: shop, price: \"cast(ltrim(price, 'x') as int64)\"}\n"
+    text = Path("app.yaml").read_text().replace("price: int64", "price: string")
+    Path("app.yaml").write_text(text.replace("  - name: sums", f"{select}  - name: sums"))
+    result = command("rejects", "app.yaml", "replay", "--local", "--workers", "1")
+    assert result.exit_code == 0, result.output
+    assert totals() == {"a": 18, "b": 1}
+
+
+def test_a_table_that_keeps_all_totals_warns_and_its_advice_holds() -> None:
+    """Without `upsert_by` each new total is a row beside the earlier one."""
+    written("all", **{"    upsert_by: shop\n": ""})
+    assert "keeps the earlier totals beside it; upsert_by" in command("validate", "app.yaml").output
+    written("all")
+    assert "warning" not in command("validate", "app.yaml").output
+
+
 def test_totals_do_not_begin_in_the_middle() -> None:
     """An operator that was not there, or said `over: run`, is refused; a new table and --fresh give whole totals."""
     run_here()
