@@ -14,8 +14,7 @@ class Concern:
     """Something that the person who runs an app should know.
 
     Attributes:
-        name: Its kind: "no_input", "rescued", "lost", "replaced", "left_out" or
-            "rejected".
+        name: Its kind: "no_input", "rescued", "lost", "replaced", "left_out", "rejected" or "cut".
         text: What it is, and what to do.
     """
 
@@ -59,7 +58,15 @@ class OldRows:
         return f"{what} read again: {rows} {stay} beside the new ones ({self.output}); {remedy}"
 
 
-EXIT_CODES = {"no_input": 10, "rescued": 11, "lost": 12, "replaced": 13, "left_out": 14, "rejected": 15}
+EXIT_CODES = {
+    "no_input": 10,
+    "rescued": 11,
+    "lost": 12,
+    "replaced": 13,
+    "left_out": 14,
+    "rejected": 15,
+    "cut": 16,
+}
 """Exit codes of strict runs, by the name of a concern; docs/trouble.md has them."""
 
 
@@ -71,6 +78,7 @@ def concerns_of(
     left_out: int,
     rejected: int,
     old_rows: Sequence[OldRows] | None = None,
+    cut_bytes: int = 0,
 ) -> Iterator[Concern]:
     """The concerns of a run, in the order of their exit codes.
 
@@ -81,6 +89,7 @@ def concerns_of(
         left_out: How many ranges of the input all runs together have left out.
         rejected: How many records the run has refused.
         old_rows: What outputs have of earlier versions of files; None where that was not looked for.
+        cut_bytes: How many bytes of records all runs together have read before the rest of the records was there.
     """
 
     def total(name: str) -> int:
@@ -115,6 +124,13 @@ def concerns_of(
         yield Concern("left_out", f"{left_out:,} ranges of the input are left out, in all runs")
     if rejected > 0:
         yield Concern("rejected", f"{rejected:,} {'record was' if rejected == 1 else 'records were'} refused")
+    if cut_bytes and total(names.RESUMED_BYTES):
+        yield Concern(
+            "cut",
+            f"records were read before they were complete, and again whole when their files had grown: {cut_bytes:,} "
+            "bytes are in the output twice, in all runs; unterminated: wait on the splitter lets the last record of a "
+            "file wait for its end",
+        )
 
 
 def _rescued(operator: str, counts: Mapping[str, int]) -> Iterator[Concern]:

@@ -197,6 +197,8 @@ class RunSnapshot:
         last_committed: Id of the last window that was committed, 0 for none.
         decisions: The newest changes of partition counts; only of a journal.
         waiting_bytes: Bytes of records in progress that all runs together have left to wait for their end.
+        cut_bytes: Bytes of records that all runs together have read before the rest of the records was there, and again
+            with it.
         outputs: Locations that operators publish below.
         reprocessing: Windows whose files a replay has decided to replace, and not all replaced; only of a journal.
         held_results: Operators whose results over several windows are held back; only of a journal.
@@ -242,6 +244,7 @@ class RunSnapshot:
     last_committed: int = 0
     decisions: tuple[PartitionDecision, ...] = ()
     waiting_bytes: int = 0
+    cut_bytes: int = 0
     outputs: tuple[str, ...] = ()
     reprocessing: tuple[int, ...] = ()
     held_results: tuple[str, ...] = ()
@@ -343,6 +346,7 @@ class RunSnapshot:
                 left_out=self.left_out.ranges,
                 rejected=self.rejected,
                 old_rows=self.old_rows,
+                cut_bytes=self.cut_bytes,
             )
         )
 
@@ -441,6 +445,7 @@ def snapshot_of(journal: JournalState, counters: Counters) -> RunSnapshot:
         counters: Counters of the run, or of all runs.
     """
     totals = journal.totals
+    waiting_bytes = sum(end.waiting_bytes for end in journal.waiting)
     return RunSnapshot(
         app=journal.app,
         files=counters.total(names.FILES),
@@ -451,6 +456,7 @@ def snapshot_of(journal: JournalState, counters: Counters) -> RunSnapshot:
         last_planned=journal.last_planned,
         last_committed=journal.last_committed,
         waiting_bytes=max(totals.total(names.WAITING_BYTES) - totals.total(names.RESUMED_BYTES), 0),
+        cut_bytes=max(totals.total(names.RESUMED_BYTES) - totals.total(names.WAITING_BYTES) + waiting_bytes, 0),
         outputs=tuple(map(redacted, journal.outputs)),
         left_out=journal.left_out,
         waiting=tuple(journal.waiting),
