@@ -196,4 +196,6 @@ def left_out_lines(snapshot: RunSnapshot) -> list[str]:
         lines.append(
             "    `dagflow replay CHECKPOINT --files GLOB` reads what can be read by now, of files that grow no more"
         )
+    if any(each.is_gone for each in left_out.newest):
+        lines.append("    a log that was compressed before it was read is read under its new name, as a new file")
     return lines

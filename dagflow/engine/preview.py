@@ -106,7 +106,7 @@ class Preview:
     def notes(self) -> Iterator[str]:
         """Why a run would end with the refused records: one line for each operator that refused some."""
         for name in self.ends_run:
-            yield f"operator '{name}': a run ends at the first record that is refused; connect its port errors"
+            yield f"operator '{name}': a run ends where a record is refused; connect its port errors"
 
     def _repr_html_(self) -> str:
         """The records as a table, for a notebook; and what ended the preview."""

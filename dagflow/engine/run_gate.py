@@ -135,8 +135,8 @@ class RunGate:
             )
         if last.app == app.name:
             self.notice(
-                f"the last run here was of {other}, this one is of {file}: input that was read then is not read again. "
-                "If they are two apps, give one of them a checkpoint of its own"
+                f"the last run here was of {other}, this one is of {file}. If they are two apps, give one of them a "
+                "checkpoint of its own: on one checkpoint, neither reads what the other has read"
             )
 
 

@@ -59,6 +59,8 @@ REMOVED_TOTALS = "totals_removed"
 IGNORED = "ignored"
 # Files that scans left for later, as they were not complete, or not known to be new or moved; counted in each scan.
 FILES_DEFERRED = "files_deferred"
+# Records whose key a lookup table does not have, and that are kept without its columns, or dropped.
+UNMATCHED = "unmatched"
 # Records that were dropped because their key was there before.
 DUPLICATES = "duplicates"
 # Keys that are no longer remembered: after their time, or because there were too many.
@@ -71,7 +73,7 @@ ALL_RESCUED = "all_rescued."
 IGNORED_VALUES = "ignored_values"
 # Scans that a store broke off and that are made again.
 FAILED_SCANS = "failed_scans"
-BYTE_ACCOUNTING = frozenset((CONTENT_BYTES, RECORD_BYTES, DELIMITER_BYTES))
+BYTE_ACCOUNTING = frozenset((CONTENT_BYTES, RECORD_BYTES, DELIMITER_BYTES, SKIPPED_BYTES, REJECTED_BYTES))
 """Counts that add up when all is well: the summary of a run leaves them out, --json all shows them."""
 
 

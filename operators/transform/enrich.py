@@ -18,6 +18,7 @@ from dagflow.api.context import OperatorContext, RunPreparation
 from dagflow.api.properties import ClientOptions, Location, Size
 from dagflow.api.records import RecordBatch
 from dagflow.errors import DagflowError
+from dagflow.metrics.names import UNMATCHED
 from dagflow.storage.context import StorageContext
 from dagflow.suggestions import did_you_mean
 from operators.expressions.sql_types import MAX_DIGITS, name_of, normal_type
@@ -227,6 +228,8 @@ class Enrich(ColumnOperator[_Join], SideInput):
         self.refuse(batch, dict(sorted(refused.items())))
         kept = np.ones(len(found), np.bool_)
         kept[list(refused)] = False
+        if self.unmatched in ("keep", "drop") and self._context is not None and is_absent.any():
+            self._context.counters[UNMATCHED] += int(is_absent.sum())
         if self.unmatched == "drop":
             kept &= ~is_absent
         return (found, batch) if kept.all() else (found[kept], batch.filter(pa.array(kept)))

@@ -183,7 +183,7 @@ def test_a_failed_run_shows_what_waits_and_why_there_are_no_more_records(page: A
         assert "nothing waits" not in page.locator("main").inner_text()
         page.locator(".panel .tools button").click()
         page.wait_for_selector("table[aria-label=Sample]")
-        assert "a run ends at the first record that is refused" in page.locator(".panel [role=alert]").inner_text()
+        assert "a run ends where a record is refused" in page.locator(".panel [role=alert]").inner_text()
         page.goto("about:blank")  # which hears no more of the server
 
 

@@ -238,7 +238,7 @@ def test_a_sample_of_what_ends_a_run_has_its_records(folder: Path) -> None:
     lines = (folder / "app.yaml").read_text().splitlines(keepends=True)
     (folder / "app.yaml").write_text("".join(each for each in lines if not each.startswith(("  refused:", "  bad:"))))
     found = ask("sample", port="filter.output")
-    assert found["rows"] and found["error"].startswith("operator 'reader': a run ends at the first record that is ref")
+    assert found["rows"] and found["error"].startswith("operator 'reader': a run ends where a record is ref")
 
 
 def test_a_name_that_no_file_can_have_is_a_mistake_of_the_request(folder: Path) -> None:

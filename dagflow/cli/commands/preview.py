@@ -121,11 +121,15 @@ def _lines(found: Preview) -> Iterator[str]:
         of = "" if each.taken is None else f" of {each.taken:,}"
         yield f"    {each.name:<{names}}  {figures}{of}"
     if found.rejects:
-        yield f"refused: {_of(len(found.rejects), found.reject_count, 'record')}"
+        hidden = found.reject_count - len(found.rejects)
+        rest = f", and {hidden:,} of them not shown" if hidden else ""
+        yield f"refused: {count(found.reject_count, 'record')}{rest}"
         for reject in found.rejects:
             # Whole, on lines of its own: its end says most, and a table would cut it.
             yield f"    {output.on_one_line(place(reject.file, reject.offset))}: {output.printable(reject.reason)}"
-            yield f"        {table([Column('', '', [reject.raw])], _MOST_BYTES)[0].strip()}"
+            raw = table([Column("", "", [reject.raw])], _MOST_BYTES)[0].strip()
+            if not reject.reason.endswith(raw):
+                yield f"        {raw}"
     for left in found.left_out:
         yield f"left out: {output.on_one_line(place(left.url))} [{left.start}, {left.end}): {left.reason}"
 

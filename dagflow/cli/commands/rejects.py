@@ -258,7 +258,7 @@ def _summary(
         again = "operators behind a reader have refused records, which only their whole windows give once more"
         if obstacle is None:
             replay = f"dagflow replay {shlex.quote(checkpoint)} {window_options(after.behind)}"
-            yield f"{again}: fix the app, and run {replay}"
+            yield f"{again}: fix what they refuse them for, in the app or in a lookup table, and run {replay}"
         else:
             reason = f"this app cannot process a window again: {obstacle.message}"
             yield f"{again}, and {reason}; fix the app, and {obstacle.hint}"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import deltalake
 import duckdb
@@ -76,6 +76,14 @@ def test_a_record_without_a_row_is_dropped_refused_or_ends_the_run(rates: str) -
     ]
     with pytest.raises(RecordError, match="no row with country None"):
         run_operator(Enrich(table=rates, on="country", unmatched="fail"), ORDERS)
+
+
+@pytest.mark.parametrize("choice", ["keep", "drop"])
+def test_records_without_a_row_are_counted(rates: str, choice: Literal["keep", "drop"]) -> None:
+    """A record with nulls looks like one whose row has nulls."""
+    harness = OperatorHarness(Enrich(table=rates, on="country", unmatched=choice))
+    harness.window({"input": ORDERS})
+    assert harness.counters["unmatched"] == 2
 
 
 def test_a_key_of_several_rows_is_an_error_that_names_it(tmp_path: Path) -> None:
