@@ -125,12 +125,16 @@ def concerns_of(
     if rejected > 0:
         yield Concern("rejected", f"{rejected:,} {'record was' if rejected == 1 else 'records were'} refused")
     if cut_bytes and total(names.RESUMED_BYTES):
-        yield Concern(
-            "cut",
-            f"records were read before they were complete, and again whole when their files had grown: {cut_bytes:,} "
-            "bytes are in the output twice, in all runs; unterminated: wait on the splitter lets the last record of a "
-            "file wait for its end",
-        )
+        yield _cut(cut_bytes)
+
+
+def _cut(cut_bytes: int) -> Concern:
+    return Concern(
+        "cut",
+        f"records were read before they were complete, and again whole when their files had grown: {cut_bytes:,} bytes "
+        "are in the output twice, in all runs; unterminated: wait on the splitter lets the last record of a file wait "
+        "for its end",
+    )
 
 
 def _rescued(operator: str, counts: Mapping[str, int]) -> Iterator[Concern]:
