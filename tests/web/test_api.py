@@ -275,6 +275,13 @@ def test_several_checkpoints_are_named_apart(folder: Path) -> None:
             api.answer(path, {})
 
 
+def test_a_checkpoint_is_named_by_what_says_more_than_journal() -> None:
+    """An address has the directory of an app that init made, and not a number."""
+    urls = ["shop/orders/journal", "shop/weather/journal", "out/sales.journal", ".dagflow/events"]
+    known = named(Checkpoint(url, StorageContext.default()) for url in urls)
+    assert list(known) == ["orders", "weather", "sales", "events"]
+
+
 def test_a_checkpoint_that_cannot_be_read_has_a_reason(folder: Path) -> None:
     """It is a row of the fleet all the same, and its resources are errors."""
     for record in Path("out/sample.journal/log").iterdir():
