@@ -122,7 +122,7 @@ def summary(snapshot: RunSnapshot) -> str:
         lines.append(f"    {most}")
     if snapshot.rejected:
         lines.append(f"    rejected: {snapshot.rejected:,}")
-    lines += [f"    {line}" for line in (*correction_lines(snapshot), *left_out_lines(snapshot))]
+    lines += [f"    {line}" for line in (*map(on_one_line, snapshot.correction_texts), *left_out_lines(snapshot))]
     lines += concerns
     if others:
         lines.append(f"    also counted: {', '.join(others)}")
@@ -148,13 +148,6 @@ def faster_locally(snapshot: RunSnapshot) -> list[str]:
 
 def described_range(skipped: Skipped) -> str:
     return f"{on_one_line(redacted(skipped.url))} [{skipped.lost_start}, {skipped.lost_end}): {skipped.reason}"
-
-
-def correction_lines(snapshot: RunSnapshot) -> list[str]:
-    """What was corrected, and what was read beside earlier versions because the app says so."""
-    is_warned = any(concern.name == "replaced" for concern in snapshot.concerns)
-    old_rows = [] if is_warned else [each.text for each in snapshot.old_rows or ()]
-    return [on_one_line(text) for text in (*(each.text for each in snapshot.corrections), *old_rows)]
 
 
 def concern_lines(snapshot: RunSnapshot) -> list[str]:

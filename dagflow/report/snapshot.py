@@ -351,6 +351,13 @@ class RunSnapshot:
         )
 
     @property
+    def correction_texts(self) -> list[str]:
+        """What was corrected, and what was read beside earlier versions because the app says so."""
+        is_warned = any(concern.name == "replaced" for concern in self.concerns)
+        old_rows = [] if is_warned else [each.text for each in self.old_rows or ()]
+        return [*(each.text for each in self.corrections), *old_rows]
+
+    @property
     def has_read_again(self) -> bool:
         """Whether it has read later versions of files beside earlier ones."""
         changed = self.total(names.changed("replaced")) + self.total(names.changed("truncated"))

@@ -11,7 +11,9 @@ from dagflow.journal.heartbeat import Heartbeat, newest_heartbeat
 from dagflow.journal.log import LOG, SNAPSHOTS
 from dagflow.journal.reader import read_journal
 from dagflow.journal.state import JournalState
+from dagflow.report.concerns import OldRows
 from dagflow.report.reading import CheckpointReading, read_checkpoint
+from dagflow.report.snapshot import RunSnapshot
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, redacted
 from dagflow.storage.objects import ObjectStore
@@ -33,11 +35,13 @@ class KeptJournal:
 
     Attributes:
         journal: The store and the state; None before the first time.
+        old_rows: What later versions of files have left of earlier ones, by the mark at which it was looked for.
     """
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     mark: Mark | None = None
     journal: tuple[ObjectStore, JournalState] | None = None
+    old_rows: dict[Mark, tuple[OldRows, ...] | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,17 @@ class Checkpoint:
                 self.kept.journal, self.kept.mark = read_journal(self.storage, self.url), mark
             return self.kept.journal
 
+    def with_old_rows(self, snapshot: RunSnapshot) -> RunSnapshot:
+        """The snapshot of a run that has ended, with the rows that stay of earlier versions of files."""
+        # Heavy, and seldom needed: all windows are read.
+        from dagflow.engine.window_replay import with_old_rows
+
+        mark = self.mark()[0]
+        with self.kept.lock:
+            if mark not in self.kept.old_rows:
+                self.kept.old_rows = {mark: with_old_rows(snapshot, self.url, self.storage).old_rows}
+            return replace(snapshot, old_rows=self.kept.old_rows[mark])
+
     def mark(self) -> tuple[Mark, Heartbeat | None]:
         """The mark of the journal with the newest heartbeat, and that heartbeat.
 
@@ -88,7 +103,7 @@ class Checkpoint:
 def named(checkpoints: Iterable[Checkpoint]) -> Mapping[str, Checkpoint]:
     """Checkpoints by the ids that addresses name them by, with a number if need be.
 
-    An id is the last part of the location that says more than "journal": of `orders/journal`, as init makes it, `orders`.
+    An id is the last part of the location that says more than "journal": of `orders/journal`, as init has it, `orders`.
     """
     found: dict[str, Checkpoint] = {}
     by_url = {absolute(each.url): each for each in reversed(list(checkpoints))}

@@ -275,6 +275,16 @@ def test_several_checkpoints_are_named_apart(folder: Path) -> None:
             api.answer(path, {})
 
 
+def test_rows_that_are_doubled_are_said_in_words(folder: Path) -> None:
+    """Also where the app asks for them, so that no warning does."""
+    (folder / "app.yaml").write_text(APP.replace("batch_bytes: 0,", "batch_bytes: 0, on_change: {replaced: reread},"))
+    (folder / "new.csv").write_bytes(b"name,n\nant,5\n")
+    (folder / "new.csv").replace(folder / "in" / "a.csv")
+    finish()
+    sentences = "\n".join(api_of().answer("apps", {})["apps"][0]["corrections"])
+    assert "a.csv was read again: 5 old rows stay beside the new ones (records); to take them out" in sentences
+
+
 def test_a_checkpoint_is_named_by_what_says_more_than_journal() -> None:
     """An address has the directory of an app that init made, and not a number."""
     urls = ["shop/orders/journal", "shop/weather/journal", "out/sales.journal", ".dagflow/events"]

@@ -11,7 +11,7 @@ import click
 from dagflow.cli import output
 from dagflow.cli.locations import journal_required, locate
 from dagflow.cli.output import brief, clock, count, definitions, duration, on_one_line, part, size
-from dagflow.cli.render import concern_lines, correction_lines, described_range, left_out_lines, waiting_lines
+from dagflow.cli.render import concern_lines, described_range, left_out_lines, waiting_lines
 from dagflow.cli.shared_options import Settings, store_option
 from dagflow.errors import own_name
 from dagflow.journal.heartbeat import RunProgress, time_text
@@ -231,7 +231,8 @@ def _describe(summary: RunSnapshot) -> str:
     stalls = [f"stalled: {each}" for each in driver.heartbeat.stalls] if driver is not None else []
     failure = [f"error: {driver.heartbeat.error}"] if driver is not None and driver.heartbeat.error else []
     urls = [f"output: {on_one_line(url)}" for url in summary.outputs]
-    lines = [*concern_lines(summary), *correction_lines(summary), *left_out_lines(summary), *waiting_lines(summary)]
+    lines = [*concern_lines(summary), *map(on_one_line, summary.correction_texts)]
+    lines += [*left_out_lines(summary), *waiting_lines(summary)]
     return "\n".join([definitions(rows), *lines, *urls, *stalls, *failure])
 
 

@@ -35,6 +35,8 @@ def row_of(checkpoint: Checkpoint) -> dict[str, Any]:
     reading = checkpoint.read()
     without = "unreadable" if reading.has_begun else "no run yet"
     snapshot = reading.snapshot or RunSnapshot(checkpoint.id, state=without)
+    if snapshot.has_read_again and snapshot.standing != "running":
+        snapshot = checkpoint.with_old_rows(snapshot)
     driver = snapshot.driver
     error = reading.error
     if not error and driver is not None:
@@ -66,7 +68,7 @@ def row_of(checkpoint: Checkpoint) -> dict[str, Any]:
         "bytes": snapshot.bytes,
         "left_out_bytes": snapshot.left_out.bytes,
         "concerns": [concern.text for concern in snapshot.concerns if concern.name != "rejected"],
-        "corrections": [each.text for each in snapshot.corrections],
+        "corrections": snapshot.correction_texts,
         "error": error,
         "driver": None if driver is None else driver.to_json(),
         "targets": {name: asdict(receipt) for name, receipt in snapshot.targets.items()},
