@@ -17,7 +17,6 @@ from dagflow.app.given_operators import lost_values, require_instance
 from dagflow.app.run_result import RunResult
 from dagflow.app.watching import run_watched
 from dagflow.cli.commands.plan import partitions
-from dagflow.cli.shared_options import usable_cores
 from dagflow.engine.limited_run import limited_run
 from dagflow.engine.preview import Preview, preview
 from dagflow.engine.preview_chain import DEFAULT_RECORDS, PreviewOptions
@@ -33,7 +32,7 @@ from dagflow.spec.app_reader import CodeReader, Overrides, read
 from dagflow.spec.app_spec import AppSpec, Endpoint, StreamSpec
 from dagflow.spec.class_lookup import folder_of_module, search_path_of
 from dagflow.spec.problems import Place, Problems, place_in_code
-from dagflow.spec.spark_master import MASTER_SETTING
+from dagflow.spec.spark_master import MASTER_SETTING, usable_cores
 
 
 class App:

@@ -19,7 +19,7 @@ from dagflow.cli.locations import load, require_directory
 from dagflow.cli.progress import display_for, logging_to
 from dagflow.cli.render import warning
 from dagflow.cli.run_log import RunLog, attached, error_fields, json_line, open_run_log
-from dagflow.cli.shared_options import Redact, RunRequest, Settings, usable_cores
+from dagflow.cli.shared_options import Redact, RunRequest, Settings
 from dagflow.cli.shown_differences import local_only, show
 from dagflow.cli.signals import on_driver_thread, stop_on_signals
 from dagflow.engine.limited_run import limited_run
@@ -43,6 +43,7 @@ from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.spark_process import SparkProcess
 from dagflow.runtime.task_server import TaskServer
 from dagflow.spec.shown_text import shown_value
+from dagflow.spec.spark_master import usable_cores
 from dagflow.storage.location import absolute, redacted
 from dagflow.telemetry.run_signals import MetricsAddress
 from dagflow.web.checkpoints import Checkpoint

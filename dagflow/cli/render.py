@@ -132,6 +132,8 @@ def summary(snapshot: RunSnapshot) -> str:
         )
     if snapshot.log:
         lines.append(f"    log of the tasks: {snapshot.log}")
+    if snapshot.chose_local:
+        lines.append("    ran on this machine without Spark: its input is small, and the app says runtime: auto")
     lines += [f"    {line}" for line in faster_locally(snapshot)]
     return "\n".join(lines)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
@@ -11,7 +10,7 @@ from typing import Any, Literal, TypeVar
 import click
 
 from dagflow.spec.problems import quoted
-from dagflow.spec.spark_master import MASTER_SETTING, MASTERS, is_master
+from dagflow.spec.spark_master import MASTER_SETTING, MASTERS, is_master, usable_cores
 from dagflow.suggestions import did_you_mean
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -153,11 +152,6 @@ master_option = click.option(
     callback=_known_master,
     help="Spark master, for example local[4] or spark://host:7077.",
 )
-
-
-def usable_cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def local_options(function: F) -> F:

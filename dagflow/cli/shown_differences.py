@@ -11,13 +11,14 @@ import click
 
 from dagflow.cli import output
 from dagflow.cli.output import count
-from dagflow.cli.shared_options import Redact, usable_cores
+from dagflow.cli.shared_options import Redact
 from dagflow.cli.signals import on_driver_thread, stop_requested_by_signals
 from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.stop_request import StopRequest
 from dagflow.engine.what_if import OutputDifferences, WhatIf
 from dagflow.errors import cut_text
 from dagflow.report.row_differences import SAMPLED, RowChange
+from dagflow.spec.spark_master import usable_cores
 
 WOULD_CHANGE = 3
 """The exit code where something would change."""

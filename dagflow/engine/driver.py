@@ -23,6 +23,7 @@ from dagflow.engine.repeatable import why_not_again, why_not_replayed
 from dagflow.engine.replay_scope import with_their_groups
 from dagflow.engine.replayer import Replayer
 from dagflow.engine.run_setup import Assembly
+from dagflow.engine.runtime_choice import is_small
 from dagflow.engine.stop_request import GROUP_GRACE_S, STOP_GRACE_S
 from dagflow.engine.window_committer import WindowCommitter, raise_first_error
 from dagflow.engine.window_loop import WindowLoop
@@ -69,6 +70,7 @@ class Driver(WindowLoop):
         state: RunState = "completed"
         try:
             self._recover()
+            self._choose_runtime()
             self._process()
             if self._stop.is_requested:
                 self._live.set_state("stopping")
@@ -128,6 +130,17 @@ class Driver(WindowLoop):
             backlog_bytes=sum(size_bytes for _, size_bytes in backlogs.values()) + unemitted_bytes,
             backlog_blocks=None if unemitted_bytes else sum(waiting.values()),
         )
+
+    def _choose_runtime(self) -> None:
+        """Run a small input on this machine, where that is open: one that is emitted to its end."""
+        runtime = self._parts.runtime
+        if not runtime.may_run_here or self._stop.is_requested:
+            return
+        self._emit_ahead(WINDOWS_AHEAD + 1)
+        emitted = [size_bytes for _, size_bytes in self._planner.backlogs(()).values()]
+        # An operator of the driver may have had work for tasks meanwhile, as with files of several blocks.
+        if self._planner.has_emitted_all and is_small(emitted) and runtime.may_run_here:
+            runtime.run_here()
 
     def _process(self) -> None:
         """Emit, plan, run and commit windows until there is no more input, or the run is asked to stop."""

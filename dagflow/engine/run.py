@@ -147,7 +147,9 @@ def _drive(parts: Assembly, control: ControlGraph, signals: RunSignals) -> RunSn
         parts.side_inputs.sweep(journal.state.planned.values())
     start_s = runtime.start_s if runtime.is_local_spark else 0.0
     log = runtime.log if runtime.start_s else ""
-    return replace(done, lost=tuple(parts.publication.lost), spark_start_s=start_s, log=log)
+    is_chosen = runtime.is_chosen and runtime.start_s > 0
+    lost = tuple(parts.publication.lost)
+    return replace(done, lost=lost, spark_start_s=start_s, log=log, chose_local=is_chosen)
 
 
 class _RunServices:

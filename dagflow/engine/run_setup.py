@@ -22,6 +22,7 @@ from dagflow.engine.operator_state import OperatorStates
 from dagflow.engine.preparation import prepare
 from dagflow.engine.publication import Publication, finish_replay
 from dagflow.engine.run_gate import RunGate
+from dagflow.engine.runtime_choice import allows_here
 from dagflow.engine.spark_start import SparkStart
 from dagflow.engine.stop_request import StopRequest
 from dagflow.engine.window_codec import WindowCodec
@@ -47,7 +48,7 @@ from dagflow.runtime.spark_process import SparkProcess, spark_log
 from dagflow.runtime.spark_versions import require_version
 from dagflow.runtime.start_checks import is_connect, is_submitted, server_of, session_here
 from dagflow.runtime.task_server import TaskServer
-from dagflow.spec.spark_master import SparkMaster
+from dagflow.spec.spark_master import SparkMaster, usable_cores
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute
 from dagflow.storage.objects import ObjectStore
@@ -181,7 +182,11 @@ class OpenRun:
             limits = self.watch.stall_limits
             program = Program.of(app.name, app.plan, app.operators, app.storage, durability, limits)
             program = replace(program, record_limit=options.record_limit, output_bounds=options.output_bounds)
-            tasks = lazy_runtime(self.app, program, options, locations, self.gate.stop, runtime, observer, self.watch)
+            decided = (is_replay, follow_millis, options.workers, options.master, options.context, options.conf)
+            tasks = lazy_runtime(
+                *(self.app, program, options, locations, self.gate.stop, runtime, observer, self.watch),
+                may_run_here=allows_here(app.plan, self.app.attributes, *decided),
+            )
             self.live.add_stalls(tasks.stalls)
             written = (*locations.outputs, self.gate.store.url)
             with contextlib.closing(tasks):
@@ -380,19 +385,22 @@ def lazy_runtime(
     runtime: RuntimeFactory | None = None,
     observer: Observer | None = None,
     watch: DriverWatch | None = None,
+    *,
+    may_run_here: bool = False,
 ) -> LazyRuntime:
     """The runtime of a program, which starts with the first window that has tasks.
 
-    Without a factory it is Spark, or this machine where the options say so. Where Spark's Java process was started
-    ahead, the rest of Spark starts now, in the background.
+    Without a factory it is Spark, or this machine where the options say so, or where it may and run_here() is called.
+    Where Spark's Java process was started ahead, the rest of Spark starts now, in the background.
     """
     if runtime is not None:
         return LazyRuntime(lambda: runtime(program))
-    if (workers := options.workers) is not None:
-        log = Path(".dagflow") / f"{app.name}.local.log"
-        return LazyRuntime(
-            lambda: start_local(program, workers, log, options.server), log=str(log) if workers > 1 else ""
-        )
+    # Not in this process: Spark's tasks have others of their own, too.
+    workers = options.workers or max(usable_cores(), 2)
+    log = Path(".dagflow") / f"{app.name}.local.log"
+    here = LazyRuntime(lambda: start_local(program, workers, log, options.server), log=str(log) if workers > 1 else "")
+    if options.workers is not None:
+        return here
     master = options.master or app.attributes.master
     conf = {**app.attributes.spark, **options.conf}
     spark = SparkStart(app, program, master, conf, locations, stop, options.java, options.context)
@@ -408,4 +416,10 @@ def lazy_runtime(
             return spark.wait()
 
     is_local = is_new and SparkMaster.parse(master).local_tasks is not None
-    return LazyRuntime(wait, spark.give_up, is_local_spark=is_local, log=str(spark_log(app.name)) if is_new else "")
+    return LazyRuntime(
+        wait,
+        spark.give_up,
+        is_local_spark=is_local,
+        log=str(spark_log(app.name)) if is_new else "",
+        here=here if may_run_here else None,
+    )

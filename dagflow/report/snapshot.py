@@ -206,6 +206,7 @@ class RunSnapshot:
         waiting: Ends of files that all runs together have left, because they may go on, the oldest first.
         left_out: Ranges of files that all runs together have left out, and no later window has read.
         spark_start_s: Seconds that the run waited for a Spark of this machine to start; 0 without one. Only at the end.
+        chose_local: Whether the run took this machine for its small input, without Spark. Only at the end.
         lost: What targets no longer have of what earlier runs have published, in words; only at the end of a run.
         targets: State of the transactional targets, by operator.
         waits_for: What a run that does nothing else waits for, such as "starting Java"; "" where it works.
@@ -252,6 +253,7 @@ class RunSnapshot:
     left_out: LeftOut = field(default_factory=LeftOut)
     waiting: tuple[WaitingEnd, ...] = ()
     spark_start_s: float = 0.0
+    chose_local: bool = False
     lost: tuple[str, ...] = ()
     targets: dict[str, Receipt] = field(default_factory=dict)
     waits_for: str = ""
@@ -417,7 +419,7 @@ class RunSnapshot:
         }
 
 
-_SHOWN_OF_RUN = ("app", "state", "windows", "files", "blocks", "bytes", "records", "rejected")
+_SHOWN_OF_RUN = ("app", "state", "windows", "files", "blocks", "bytes", "records", "rejected", "chose_local")
 _SHOWN_OF_ALL_RUNS = (
     *("files_in_progress", "counts", "last_planned", "last_committed", "last_published"),
     *("last_committed_ms", "last_published_ms", "backlog_bytes", "oldest_unpublished_ms"),

@@ -84,9 +84,11 @@ class LazyRuntime:
         give_up: Stops what was started without start(), where start() was not called, or failed.
         is_local_spark: Whether it is a Spark on this machine.
         log: Where its processes write; "" where they have no log file.
+        here: The runtime of this machine that may take its place; None for none.
 
     Attributes:
         start_s: Seconds spent waiting for the start; 0 before it.
+        is_chosen: Whether the runtime of this machine has taken its place.
     """
 
     def __init__(
@@ -96,12 +98,15 @@ class LazyRuntime:
         *,
         is_local_spark: bool = False,
         log: str = "",
+        here: LazyRuntime | None = None,
     ) -> None:
         self._start = start
+        self._here = here
         self._give_up = give_up
         self.log = log
         self.is_local_spark = is_local_spark
         self.start_s = 0.0
+        self.is_chosen = False
         self._runtime: Runtime | None = None
         # The driver and threads of control operators may need the runtime at the same moment.
         self._lock = threading.Lock()
@@ -113,6 +118,15 @@ class LazyRuntime:
                 self._runtime = self._start()
                 self.start_s = time.monotonic() - began_s
             return self._runtime
+
+    @property
+    def may_run_here(self) -> bool:
+        return self._here is not None and self._runtime is None
+
+    def run_here(self) -> None:
+        """Run on this machine, without Spark; called before anything has started."""
+        assert self._here is not None
+        self._start, self.log, self.is_local_spark, self.is_chosen = self._here._start, self._here.log, False, True
 
     def stalls(self) -> tuple[str, ...]:
         """See Runtime.stalls; does not wait for a runtime that is starting."""

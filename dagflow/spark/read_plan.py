@@ -15,7 +15,6 @@ from dagflow.api.control import ControlOperator
 from dagflow.api.ports import TupleBatch, unbatched
 from dagflow.api.records import RecordBatch
 from dagflow.api.sources import url_of
-from dagflow.cli.shared_options import usable_cores
 from dagflow.engine.preparation import LocationCollector, prepare_operator
 from dagflow.engine.preview_source import PreviewInput, preview_input
 from dagflow.errors import DagflowError
@@ -27,6 +26,7 @@ from dagflow.plan.placement import PlacedApp
 from dagflow.spark.read_task import ReadTask
 from dagflow.spark.source_options import BLOCK_BYTES, BLOCKS, FILES, READER, ROWS, SourceOptions
 from dagflow.spark.spark_rows import spark_type
+from dagflow.spec.spark_master import usable_cores
 from dagflow.storage.location import redacted
 
 TASK_BYTES = 8 * BLOCK_BYTES

@@ -45,7 +45,7 @@ from dagflow.suggestions import did_you_mean
 APP_KEYS = ("name", "attributes", "steps", "operators", "streams", "tests")
 ATTRIBUTE_KEYS = (
     *("checkpoint", "window_millis", "master", "spark", "storage", "durability", "roots", "retain_windows"),
-    *("stall_warning_millis", "task_timeout_millis", "alerts", "lineage", "traces", "strict"),
+    *("stall_warning_millis", "task_timeout_millis", "alerts", "lineage", "traces", "strict", "runtime"),
 )
 MAX_WINDOW_MILLIS = 24 * 60 * 60 * 1000
 MAX_RETAINED_WINDOWS = 10**12
@@ -117,6 +117,7 @@ class AppReader(HeadReader):
             lineage=signals.lineage(section),
             traces=signals.traces(section),
             strict=self._strict(section.get("strict")),
+            runtime=head.runtime,
         )
 
     def _millis(self, section: Mapping, key: str) -> int | None:

@@ -13,6 +13,7 @@ from dagflow.api.partitioning import Partitioner, PartitionPolicy, StreamCodec
 from dagflow.api.properties import property_model
 from dagflow.errors import own_name
 from dagflow.spec.class_lookup import author_modules, user_modules
+from dagflow.spec.head_reader import RuntimeChoice
 from dagflow.spec.problems import Place
 from dagflow.spec.shown_text import redact
 from dagflow.spec.yaml_tree import Node
@@ -91,6 +92,8 @@ class Attributes:
         stall_warning_millis: How long work may stall before a warning reports it.
         task_timeout_millis: How long a task may stall before it is ended; None for no limit.
         strict: Whether a run that has published, and has concerns, ends with the exit code of the first.
+        runtime: Where tasks run if the command does not say it: "auto" runs a small input on this machine; see
+            runtime_choice.
     """
 
     checkpoint: str = field(repr=False)
@@ -107,6 +110,7 @@ class Attributes:
     lineage: LineageSettings | None = None
     traces: HttpTarget | None = None
     strict: bool = False
+    runtime: RuntimeChoice = "spark"
 
     def without_signals(self) -> Attributes:
         """The same without alerts, lineage and traces: for tests and try-outs, which send no events."""

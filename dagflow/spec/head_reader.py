@@ -8,11 +8,14 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
+from typing import Literal
 
 from dagflow.spec.problems import Problems, quoted
 from dagflow.spec.spark_master import MASTER_SETTING, MASTERS, is_master
 from dagflow.spec.yaml_parser import parse_file
 from dagflow.spec.yaml_tree import Environment, Mapping, Node, NodeReader, Scalar
+
+RuntimeChoice = Literal["spark", "auto"]
 
 # Names become parts of file names, which file systems limit to 255 bytes.
 APP_NAME = re.compile(r"[a-z0-9-]{1,200}")
@@ -24,6 +27,7 @@ class AppHead:
     checkpoint: str
     master: str
     spark: dict[str, str]
+    runtime: RuntimeChoice = "spark"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +38,8 @@ class HeadReader(NodeReader):
         """An invalid value becomes a problem and gets its default."""
         name = self._name(root)
         checkpoint = self.text(attributes.get("checkpoint"), "'checkpoint'", "a path or URL") or f".dagflow/{name}"
-        return AppHead(name, checkpoint, self._master(attributes.get("master")), self._spark(attributes))
+        master, runtime = self._master(attributes.get("master")), self._runtime(attributes.get("runtime"))
+        return AppHead(name, checkpoint, master, self._spark(attributes), runtime)
 
     def _name(self, root: Mapping) -> str:
         node = root.get("name")
@@ -52,6 +57,12 @@ class HeadReader(NodeReader):
             self.expected("'master'", MASTERS, node)
             text = None
         return text or "local[*]"
+
+    def _runtime(self, node: Node | None) -> RuntimeChoice:
+        text = self.text(node, "'runtime'", "spark or auto")
+        if text is not None and text not in ("spark", "auto") and node is not None:
+            self.expected("'runtime'", "spark or auto", node, ["spark", "auto"])
+        return "auto" if text == "auto" else "spark"
 
     def _spark(self, attributes: Mapping) -> dict[str, str]:
         settings: dict[str, str] = {}

@@ -152,6 +152,7 @@ def _attributes_schema() -> dict[str, Any]:
     stall = "how long work may stall before a warning says where"
     timeout = "how long a task may stall before it is ended and run again; no limit by default"
     survives = "the failures that output survives: the death of every process, or also a power loss"
+    runs = "where tasks run without --local: auto takes this machine for a small input of an app without exchanges"
     retained = "how many finished windows `status` can show and `replay` can run again"
     roots = "locations by name, below which the checkpoint knows all files by name and rest"
     storage = "options of file systems by protocol: s3, gs, hdfs, ...; credentials come from ${NAME}"
@@ -161,6 +162,7 @@ def _attributes_schema() -> dict[str, Any]:
         "stall_warning_millis": _or_reference(stall, millis, default=STALL_WARNING_MILLIS),
         "task_timeout_millis": _or_reference(timeout, millis),
         "master": _text("Spark master; default local[*]"),
+        "runtime": _or_reference(runs, {"enum": ["spark", "auto"]}, default="spark"),
         "durability": _or_reference(survives, {"enum": ["process", "power"]}, default="process"),
         "retain_windows": _or_reference(
             retained, {"const": "all"}, {"type": "integer", "minimum": 1}, default=RETAINED_WINDOWS

@@ -53,6 +53,11 @@ class SparkMaster:
         return self.known_tasks or os.cpu_count() or 1
 
 
+def usable_cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def is_master(url: str) -> bool:
     try:
         SparkMaster.parse(url)

@@ -145,9 +145,11 @@ def prestarted(asked: RunRequest, workers: int | None) -> Iterator[tuple[TaskSer
         if head is not None and (asked.fresh or not Path(asked.checkpoint or head.checkpoint).exists()):
             with contextlib.suppress(OSError, DagflowError):
                 master = asked.master or head.master
-                if workers is not None:
+                is_own = is_master(master) and not is_submitted() and not remote_url()
+                is_open = head.runtime == "auto" and not (asked.master or asked.conf or asked.follow)
+                if workers is not None or (is_open and is_own):
                     server = stack.enter_context(contextlib.closing(TaskServer()))
-                elif is_master(master) and not is_submitted() and not remote_url():
+                elif is_own:
                     settings = process_settings(head.name, master, {**head.spark, **asked.conf})
                     java = SparkProcess(settings, has_log=True)
                     stack.callback(java.end)

@@ -125,7 +125,7 @@ def test_a_run_accounts_for_itself_and_a_second_one_finds_nothing_new(folder: Pa
     assert set(found) == {
         *("app", "state", "windows", "files", "blocks", "bytes"),
         *("records", "rejected", "account", "seconds", "partitions", "outputs", "busy_seconds", "left_out"),
-        *("operators", "running", "waiting", "concerns", "corrections", "old_rows"),
+        *("operators", "running", "waiting", "concerns", "corrections", "old_rows", "chose_local"),
     }
     assert found["account"].pop("bytes") == found["bytes"] == sum(found["account"].values())
     assert re.search(
