@@ -424,6 +424,10 @@ class RunPreparation(Protocol):
         Files of windows that are about to be replayed are left out.
         """
 
+    @property
+    def writer(self) -> str:
+        """The name by which the operator's target knows the operator, as in Target.open(); "" where it is not known."""
+
     def has_forgotten(self, url: str) -> bool:
         """Whether the journal may have published files below a location that it no longer lists."""
 

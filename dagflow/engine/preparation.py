@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from dagflow.api.context import RunPreparation
 from dagflow.api.operator import Operator, defines
 from dagflow.api.transactions import TransactionalSink
+from dagflow.engine.publishers import writer_of
 from dagflow.engine.repeatable import removers_in
 from dagflow.errors import DagflowError, PlanError, Problem, StorageError
 from dagflow.execution.failures import located
@@ -69,6 +70,10 @@ class LocationCollector:
     def held_files(self) -> Sequence[PendingFile]:
         waiting = () if self._journal is None else self._journal.state.held.waiting.get(self.operator, ())
         return [held.file for held in waiting if held.window_id not in self._again]
+
+    @property
+    def writer(self) -> str:
+        return "" if self._journal is None else writer_of(self._journal.state, self.operator)
 
     def has_forgotten(self, url: str) -> bool:
         if self._journal is None:

@@ -77,8 +77,8 @@ class TableWriter(RecordRefusing, TransactionalSink):
     staging: Annotated[
         OutputPath,
         Field(
-            description="directory where the files of a postgres table wait for their transaction; the hosts of a "
-            "cluster must reach it; default: .dagflow-postgres"
+            description="directory of files that name what tasks have loaded into the server of a postgres table; the "
+            "hosts of a cluster must reach it; default: .dagflow-postgres"
         ),
     ] = ""
     partition_by: Annotated[
@@ -222,6 +222,7 @@ class TableWriter(RecordRefusing, TransactionalSink):
             ]
             shape = replace(shape, columns=pa.schema(taken))
         self._table.shape, self._table.is_found, known = shape, True, shape.columns
+        self._table.writer = run.writer
         for name, kind in ((f"_dagflow_{each}", _METADATA[each]) for each in self._added):
             if known is None or (name not in known.names and self._table.may_grow):
                 continue

@@ -24,13 +24,14 @@ class FileStream:
         url: Where the file will be published.
 
     Attributes:
+        url: Where the file will be published.
         size_bytes: Bytes written so far.
         facts: Facts about the file for a transactional target; set by its encoder before it is closed.
     """
 
     def __init__(self, files: OutputFiles, url: str) -> None:
         self._files = files
-        self._url = url
+        self.url = url
         self._file = files.open(url)
         self._companions: list[tuple[str, bytes]] = []
         self.size_bytes = 0
@@ -53,7 +54,7 @@ class FileStream:
         """Hand the file to the window's commit, and then its companions: an index never precedes its file."""
         self._file.close(records=records, sources=sources, facts=self.facts)
         for suffix, data in self._companions:
-            companion = self._files.open(self._url + suffix)
+            companion = self._files.open(self.url + suffix)
             companion.write(data)
             companion.close(records=records, sources=sources)
 

@@ -80,6 +80,7 @@ class Table(ABC):
         on_type_change: The app's policy for values that are not of their column's type.
         shape: The table as the run found it; before that, a new one.
         is_found: Whether the run has looked for it.
+        writer: The name by which the target knows the operator that writes to it; "" before a run.
     """
 
     format_name: ClassVar[str]
@@ -97,6 +98,7 @@ class Table(ABC):
     on_new_column: OnNewColumn = "fail"
     on_type_change: OnTypeChange = "widen"
     is_found: bool = False
+    writer: str = ""
 
     def __init__(
         self,

@@ -72,6 +72,11 @@ class SqlSession(ABC):
     def sql_type(self, kind: pa.DataType) -> str:
         """The type of a new column."""
 
+    def make(self, path: Path, columns: pa.Schema, *more: str) -> None:
+        """Make a table, with more columns as statements have them."""
+        made = (f"{quoted(field.name)} {self.sql_type(field.type)}" for field in columns)
+        self.execute(f"CREATE TABLE {name_of(path)} ({', '.join((*made, *more))})")
+
     def prepared(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Rows in types that the database's package takes."""
         return rows

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dagflow.api.context import OperatorContext
 from dagflow.storage.location import absolute, is_local, join, redacted
 from dagflow.storage.partition_names import escaped
 from operators.column_names import shown_name, why_no_name
+from operators.format_registry import imported
 from operators.sink.columns.nested_types import common_type
 from operators.sink.columns.table_names import MOST_NAMES, TableNames
-from operators.sink.tables.base import Table
-from operators.sink.tables.table_files import TableShape
+from operators.sink.tables.base import DataFiles, Table
+from operators.sink.tables.table_files import FactOrigin, TableFiles, TableShape
 
 FIRST_DAY, LAST_DAY = -719_162, 2_932_896
 """Days from 1970 to the first of the year 1 and to the last of the year 9999."""
@@ -25,7 +29,7 @@ _DAY_MICROSECONDS = 86_400_000_000
 
 
 class DatabaseTable(Table):
-    """A table of a database: tasks write Parquet files, and a transaction of the driver loads them.
+    """A table of a database: tasks write files, and a transaction of the driver loads them.
 
     Attributes:
         package: The package that the driver needs.
@@ -107,6 +111,11 @@ class DatabaseTable(Table):
             is_out = pc.or_(pc.less(number, FIRST_DAY * unit), pc.greater_equal(number, (LAST_DAY + 1) * unit))
             found.append((is_out, "is outside of the years 1 to 9999"))
         return [(pc.fill_null(is_unheld, fill_value=False), why) for is_unheld, why in found]
+
+
+def staged_as(writer: str) -> str:
+    """How the names of files of a writer begin that name a table."""
+    return f"part-{hashlib.sha256(writer.encode()).hexdigest()[:8]}"
 
 
 class FileTable(DatabaseTable):
@@ -206,6 +215,12 @@ class PostgresTable(DatabaseTable):
     @property
     def is_on_server(self) -> bool:
         return True
+
+    def files(self, context: OperatorContext, target_bytes: int | None, origin: FactOrigin) -> DataFiles:
+        """Files that name tables beside this one, into which the task loads the rows."""
+        staged: Any = imported("format", "operators.sink.tables.postgres_target.StagedFormat")
+        into, prefix = partial(staged.into, self), staged_as(self.writer)
+        return TableFiles(context, self.shape, None, origin, stores_partition_columns=True, format=into, prefix=prefix)
 
     def wider_type(self, there: pa.DataType, given: pa.DataType) -> pa.DataType | None:
         return common_type(there, given)

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dagflow.api.capabilities import REMOVED
 from dagflow.api.transactions import (
     DecidedReplay,
     DecidedWindow,
@@ -39,7 +40,7 @@ from operators.sink.tables.table_target import (
 MARKERS = "_dagflow_markers"
 """The table of markers: one row for each writer of each table beside it."""
 
-_GIVEN = "_dagflow_given"
+GIVEN = "_dagflow_given"
 """The temporary table of rows that replace others."""
 
 _BATCH_ROWS = 1 << 16
@@ -158,6 +159,30 @@ class SqlTarget(TableTarget, Target):
     def finish(self, files: Sequence[PendingFile]) -> None:
         remove(self.storage, files)
 
+    def load(self, session: SqlSession, file: PendingFile, columns: pa.Schema, part: int | None) -> None:
+        """Load the rows of a file into the table, with `part` in the column that is for it."""
+        opened = self.storage.open_file(file.final_url)
+        with opened as found, pq.ParquetFile(pa.PythonFile(PythonFile(found), "r")) as parquet:
+            own = pa.schema([columns.field(name).with_nullable(True) for name in parquet.schema_arrow.names])
+            schema = own if part is None else own.append(pa.field(PART, pa.int64()))
+            batches = (
+                pa.record_batch([*with_columns(batch, own), pa.repeat(part or 0, len(batch))][: len(schema)], schema)
+                for batch in parquet.iter_batches(_BATCH_ROWS)
+            )
+            _add(session, self.table.path, schema, batches)
+
+    def load_newest(
+        self, session: SqlSession, files: Sequence[PendingFile], keys: Sequence[str], columns: pa.Schema
+    ) -> None:
+        """Load the last row of each key into the table GIVEN, with REMOVED where it shall only leave."""
+        rows, gone = newest_rows(self.storage, files, keys, columns)
+        marked = with_columns(gone, rows.schema).append_column(REMOVED, pa.repeat(pa.scalar(True), len(gone)))
+        rows = pa.concat_tables([with_columns(rows, marked.schema), marked])
+        _add(session, (GIVEN,), rows.schema, rows.to_batches(_BATCH_ROWS), is_temporary=True)
+
+    def clear(self, session: SqlSession, writer: str, newest: int) -> None:  # most leave nothing there
+        """Remove what attempts at the windows of a writer, up to the newest one, have left in the database."""
+
     def open(self, writer: str) -> TargetState:
         newest, (replays, _) = self._look(writer, replays_of(writer))
         return SqlState(self, writer, newest, replays)
@@ -199,6 +224,7 @@ class SqlState(UnversionedState, ReplayableState):
         files, last = tuple(file for window in windows for file in window.files), windows[-1]
         with self._target.session(writes=True) as session:
             self.take(session, DecidedWindow(last.window_id, last.decision, files), files)
+            self._target.clear(session, self._writer, last.window_id)
 
     def missing(self, files: Sequence[PendingFile]) -> list[PendingFile]:
         if not self._target.is_there():
@@ -225,6 +251,8 @@ class SqlState(UnversionedState, ReplayableState):
             if replay.window is not None:
                 self._mark(session, self._writer, self.marker, replay.window)
             self._add_files(session, replay.files, replay.files)
+            newest = self.marker if replay.window is None else replay.window.window_id
+            self._target.clear(session, self._writer, newest)
 
     def take(self, session: SqlSession, window: DecidedWindow, loaded: Sequence[PendingFile]) -> None:
         """Set the marker, change the columns as files of a window need it, and load the rows of some of them."""
@@ -240,10 +268,10 @@ class SqlState(UnversionedState, ReplayableState):
         columns = merged_columns(table, files, schema_of(found), may_grow=True, taken=taken_in(found))
         keeps_parts = self._change(session, found, columns, keys)
         if keys:
-            _upsert(session, table.path, *newest_rows(self._target.storage, loaded, keys, columns), keys)
+            self._upsert(session, loaded, keys, columns)
             return
         for file in loaded:
-            self._load(session, file, columns, part_of(file) if keeps_parts else None)
+            self._target.load(session, file, columns, part_of(file) if keeps_parts else None)
 
     def _mark(
         self, session: SqlSession, writer: str, before: int, window: DecidedWindow, *, is_new: bool = False
@@ -278,8 +306,7 @@ class SqlState(UnversionedState, ReplayableState):
         if table.keeps_parts and PART not in there:
             columns = columns.append(pa.field(PART, pa.int64()))
         if not found:
-            made = ", ".join(f"{quoted(field.name)} {session.sql_type(field.type)}" for field in columns)
-            session.execute(f"CREATE TABLE {place} ({made})")
+            session.make(table.path, columns)
             if keys and (index := self._target.index_of_keys()) is not None:
                 session.execute(f"CREATE INDEX {index} ON {place} ({', '.join(map(quoted, keys))})")
             return table.keeps_parts
@@ -291,19 +318,22 @@ class SqlState(UnversionedState, ReplayableState):
                 session.execute(f"ALTER TABLE {place} ALTER COLUMN {kind.format('TYPE ')}")
         return table.keeps_parts or PART in there
 
-    def _load(self, session: SqlSession, file: PendingFile, columns: pa.Schema, part: int | None) -> None:
-        """Load the rows of a file, which say `part` in the column that is for it."""
-        opened = self._target.storage.open_file(file.final_url)
-        with opened as found, pq.ParquetFile(pa.PythonFile(PythonFile(found), "r")) as parquet:
-            own = pa.schema([columns.field(name).with_nullable(True) for name in parquet.schema_arrow.names])
-            schema = own if part is None else own.append(pa.field(PART, pa.int64()))
-            batches = (
-                pa.record_batch(
-                    [*with_columns(batch, own).columns, pa.repeat(part or 0, len(batch))][: len(schema)], schema
-                )
-                for batch in parquet.iter_batches(_BATCH_ROWS)
-            )
-            _add(session, self._target.table.path, schema, batches)
+    def _upsert(
+        self, session: SqlSession, files: Sequence[PendingFile], keys: Sequence[str], columns: pa.Schema
+    ) -> None:
+        """Replace the rows that have the keys of the given ones, and add the others; a null equals a null."""
+        place, given, names = name_of(self._target.table.path), quoted(GIVEN), ", ".join(map(quoted, columns.names))
+        mark = f"CAST(NULL AS BOOLEAN) AS {REMOVED}"
+        session.execute(f"CREATE TEMPORARY TABLE {given} AS SELECT {names}, {mark} FROM {place} WHERE 1 = 0")
+        self._target.load_newest(session, files, keys, columns)
+        own = ", ".join(map(quoted, keys))
+        # An index of the keys serves this statement, and not the other one.
+        session.execute(f"DELETE FROM {place} WHERE ({own}) IN (SELECT {own} FROM {given})")
+        has_null = " OR ".join(f"{key} IS NULL" for key in map(quoted, keys))
+        if session.execute(f"SELECT 1 FROM {given} WHERE {has_null} LIMIT 1"):
+            same = " AND ".join(f"{given}.{key} IS NOT DISTINCT FROM {place}.{key}" for key in map(quoted, keys))
+            session.execute(f"DELETE FROM {place} WHERE EXISTS (SELECT 1 FROM {given} WHERE {same})")
+        session.execute(f"INSERT INTO {place} ({names}) SELECT {names} FROM {given} WHERE {REMOVED} IS NULL")
 
 
 def _within(files: Iterable[PendingFile]) -> str:
@@ -317,26 +347,3 @@ def _add(
     rows = map(session.prepared, batches)
     schema = session.prepared(pa.RecordBatch.from_pylist([], schema)).schema
     session.add(path, pa.RecordBatchReader.from_batches(schema, rows), is_temporary=is_temporary)
-
-
-def _upsert(session: SqlSession, path: Path, rows: pa.Table, gone: pa.Table, keys: Sequence[str]) -> None:
-    """Replace the rows that have the keys of the given ones, and add the others; a null equals a null.
-
-    The rows with the keys of `gone` leave.
-    """
-    place, given, names = name_of(path), quoted(_GIVEN), ", ".join(map(quoted, rows.column_names))
-    session.execute(f"CREATE TEMPORARY TABLE {given} AS SELECT {names} FROM {place} WHERE 1 = 0")
-    _add(session, (_GIVEN,), rows.schema, rows.to_batches(_BATCH_ROWS), is_temporary=True)
-    if len(gone):
-        given_keys = with_columns(gone, rows.schema)
-        _add(session, (_GIVEN,), rows.schema, given_keys.to_batches(_BATCH_ROWS), is_temporary=True)
-    own = ", ".join(map(quoted, keys))
-    # An index of the keys serves this statement, and not the other one.
-    session.execute(f"DELETE FROM {place} WHERE ({own}) IN (SELECT {own} FROM {given})")
-    if any(each[key].null_count for key in keys for each in (rows, gone)):
-        same = " AND ".join(f"{given}.{key} IS NOT DISTINCT FROM {place}.{key}" for key in map(quoted, keys))
-        session.execute(f"DELETE FROM {place} WHERE EXISTS (SELECT 1 FROM {given} WHERE {same})")
-    if len(gone):
-        session.execute(f"DELETE FROM {given}")
-        _add(session, (_GIVEN,), rows.schema, rows.to_batches(_BATCH_ROWS), is_temporary=True)
-    session.execute(f"INSERT INTO {place} ({names}) SELECT {names} FROM {given}")

@@ -10,7 +10,7 @@ import math
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +28,7 @@ from dagflow.storage.python_file import PythonFile
 from operators.sink.columns.nested_types import with_columns
 from operators.sink.columns.table_columns import TableColumns, schema_text
 from operators.sink.file_sink import FileSink
-from operators.sink.formats.base import FileStream
+from operators.sink.formats.base import FileEncoder, FileStream
 from operators.sink.formats.parquet import ParquetEncoder, ParquetSink
 from operators.sink.tables.partition_fields import PartitionField, PartitionRows, partitions_of
 
@@ -83,6 +83,9 @@ class TableShape:
     longest: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
+FormatMaker = Callable[[FactOrigin, dict[str, str | None], list[pa.Field]], "DataFileFormat"]
+
+
 class TableFiles:
     """Writes rows into data files, each of rows with the same values in the partition columns.
 
@@ -95,6 +98,8 @@ class TableFiles:
         origin: What the facts of the files say.
         stores_partition_columns: Whether files hold the columns that the table is partitioned by; otherwise such
             columns are in the facts alone. A column that rows lack is null.
+        format: Makes the format of the files of a partition, from its values and their columns.
+        prefix: How the names of the files begin.
     """
 
     def __init__(
@@ -105,14 +110,19 @@ class TableFiles:
         origin: FactOrigin,
         *,
         stores_partition_columns: bool,
+        format: FormatMaker | None = None,
+        prefix: str = "part",
     ) -> None:
         self._origin = origin
+        self._format = format or DataFileFormat.of
         self._partition_by = shape.partition_by
         has_all = stores_partition_columns or origin.keys
         self._left_out = () if has_all else tuple(field.column for field in self._partition_by)
         suffix = f"-{os.urandom(8).hex()}" if origin.operator else ""
-        self._sink = FileSink(context, shape.location, max_bytes=target_bytes, max_open=_MAX_OPEN, suffix=suffix)
-        self._formats: dict[tuple[str, ...], _DataFileFormat] = {}
+        self._sink = FileSink(
+            context, shape.location, prefix=prefix, max_bytes=target_bytes, max_open=_MAX_OPEN, suffix=suffix
+        )
+        self._formats: dict[tuple[str, ...], DataFileFormat] = {}
         self._columns: dict[str, pa.Field] = {}
 
     def begin_window(self, window_id: int) -> None:
@@ -140,7 +150,7 @@ class TableFiles:
             fields = [columns.schema.field(name) for name in self._left_out if name in columns.schema.names]
             key = part.directory, *map(str, fields)
             values = {str(field): part.values.get(field) for field in self._partition_by}
-            made = _DataFileFormat.of(self._origin, values, fields)
+            made = self._format(self._origin, values, fields)
             format = self._formats.setdefault(key, made)
             self._sink.write(RecordBatch(columns.select(stored), origin=chosen.origin), format, part.directory)
 
@@ -152,7 +162,7 @@ class TableFiles:
         self._sink.end_window()
 
 
-class _DataFileFormat(ParquetSink):
+class DataFileFormat(ParquetSink):
     """Parquet files of one partition, which report their facts."""
 
     _origin: FactOrigin
@@ -160,7 +170,7 @@ class _DataFileFormat(ParquetSink):
     _fields: list[pa.Field]
 
     @classmethod
-    def of(cls, origin: FactOrigin, values: dict[str, str | None], fields: list[pa.Field]) -> _DataFileFormat:
+    def of(cls, origin: FactOrigin, values: dict[str, str | None], fields: list[pa.Field]) -> Self:
         """The format of a partition, from its values and their columns."""
         format = cls()
         format._origin, format._values, format._fields = origin, values, fields
@@ -169,15 +179,18 @@ class _DataFileFormat(ParquetSink):
     def facts(self, stored: pa.Schema, footer: pq.FileMetaData, with_nan: Collection[str]) -> FileFacts:
         """The facts of a file with these columns, followed by those of the partition."""
         columns, origin = pa.schema([*stored, *self._fields]), self._origin
-        facts = facts_of(origin.operator, columns, stored, footer, self._values, origin.causes, with_nan)
-        return replace(facts, keys=[*origin.keys], proposal=origin.proposal())
+        return self.shared(facts_of(origin.operator, columns, stored, footer, self._values, origin.causes, with_nan))
 
-    def start(self, stream: FileStream, batch: RecordBatch, max_bytes: int | None) -> _DataFileEncoder:
+    def shared(self, facts: FileFacts) -> FileFacts:
+        """The facts of a file, with those that are the same for all files of the window."""
+        return replace(facts, keys=[*self._origin.keys], proposal=self._origin.proposal())
+
+    def start(self, stream: FileStream, batch: RecordBatch, max_bytes: int | None) -> FileEncoder:
         return _DataFileEncoder(self, stream, self.layout_of(batch), max_bytes)
 
 
 class _DataFileEncoder(ParquetEncoder):
-    def __init__(self, format: _DataFileFormat, stream: FileStream, schema: pa.Schema, max_bytes: int | None) -> None:
+    def __init__(self, format: DataFileFormat, stream: FileStream, schema: pa.Schema, max_bytes: int | None) -> None:
         super().__init__(format, stream, schema, max_bytes)
         self._format = format
         self._with_nan: set[str] = set()

@@ -32,6 +32,8 @@ from tests.nightly import by_day
 class Preparation:
     """A run that has published the given files."""
 
+    writer = ""
+
     def __init__(self, published: Iterable[str] = ()) -> None:
         self.published = list(published)
         self.claims: list[str] = []

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,14 @@ class SqlTargetContract(TargetContract):
         facts = FileFacts("orders", schema_text(rows.schema), keys=[*self.keys])
         return PendingFile(str(path), "", path.stat().st_size, rows.num_rows, facts=facts)
 
+    @contextlib.contextmanager
+    def lost(self, root: Path, file: PendingFile) -> Iterator[None]:
+        """Within it, the rows of a file cannot be loaded."""
+        content = Path(file.final_url).read_bytes()
+        Path(file.final_url).write_bytes(content[:100])
+        yield
+        Path(file.final_url).write_bytes(content)
+
     def rows(self, root: Path) -> list[Any]:
         return sorted(number for (number,) in self.execute(root, "SELECT n FROM {}"))
 
@@ -130,13 +139,10 @@ class SqlContract(SqlTargetContract):
         """Neither rows of its first file, nor the marker, nor columns; the next one has all of them."""
         self.target(tmp_path).open("w").commit([DecidedWindow(1, "d", tuple(self.files(tmp_path, 1)))])
         files = [*self.files(tmp_path, 2), *self.files(tmp_path, 3)]
-        content = Path(files[1].final_url).read_bytes()
-        Path(files[1].final_url).write_bytes(content[:100])
-        with pytest.raises(Exception, match=r".+"):
+        with self.lost(tmp_path, files[1]), pytest.raises(Exception, match=r".+"):
             self.target(tmp_path).open("w").commit([DecidedWindow(3, "e", tuple(files))])
         assert self.rows(tmp_path) == self.rows_of([1])
         assert self.target(tmp_path).open("w").marker == 1
-        Path(files[1].final_url).write_bytes(content)
         self.target(tmp_path).open("w").commit([DecidedWindow(3, "e", tuple(files))])
         assert self.rows(tmp_path) == self.rows_of([1, 2, 3])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import zlib
 from collections.abc import Iterator, Mapping
@@ -12,13 +13,19 @@ import adbc_driver_postgresql.dbapi
 import pyarrow as pa
 import pytest
 
+from dagflow.api.context import OperatorContext
+from dagflow.api.records import RecordBatch
 from dagflow.api.transactions import DecidedWindow
 from dagflow.engine.run import run
+from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import DagflowError, StorageError
-from dagflow.runtime.inline import InlineRuntime
-from operators.sink.tables.sql_table import PostgresTable
+from dagflow.execution.task_outputs import TaskOutputs
+from dagflow.storage.pending import PendingFile
+from dagflow.storage.publishing import publish_all
+from operators.sink.tables.sql_table import DatabaseTable, PostgresTable
+from operators.sink.tables.table_files import FactOrigin
 from tests.operators.sink.tables.postgres_server import DyingServer, Server, running_server
-from tests.operators.sink.tables.sql_contract import SqlContract, SqlTargetContract
+from tests.operators.sink.tables.sql_contract import STORAGE, SqlContract, SqlTargetContract
 from tests.operators.sink.test_table_writer import app, columns
 
 pytestmark = pytest.mark.nightly
@@ -42,6 +49,30 @@ class Postgres(SqlTargetContract):
 
     def options(self, root: Path) -> Mapping[str, Any]:
         return {"connection": self.address, "staging": str(root / "staging")}
+
+    def file(self, root: Path, rows: pa.Table) -> PendingFile:
+        """A file that names a table with the rows, as a task makes it."""
+        table, outputs = self.table(root), TaskOutputs(STORAGE, "attempt", "process")
+        context = OperatorContext(operator="orders", outputs=outputs)
+        files = table.files(context, None, FactOrigin("orders", keys=self.keys))
+        files.begin_window(1)
+        for batch in rows.to_batches():
+            files.write(RecordBatch(batch))
+        files.end_window()
+        (file,) = outputs.take_finished()
+        publish_all(STORAGE, [file], durability="process")
+        return file
+
+    @contextlib.contextmanager
+    def lost(self, root: Path, file: PendingFile) -> Iterator[None]:
+        name = "_dagflow_" + Path(file.final_url).stem
+        self.execute(root, f'ALTER TABLE public."{name}" RENAME TO hidden')
+        yield
+        self.execute(root, f'ALTER TABLE public.hidden RENAME TO "{name}"')
+
+    def staged(self, root: Path) -> list[Any]:
+        """The tables that tasks have loaded, and that are still there."""
+        return self.execute(root, "SELECT tablename FROM pg_tables WHERE tablename LIKE '_dagflow_part%'")
 
     def execute(self, root: Path, statement: str) -> list[Any]:
         table = self.given(root).partition(".")[2]
@@ -71,6 +102,27 @@ class TestUpsertingPostgresTarget(Postgres):
     """Each window is added by its keys."""
 
     keys = ("n",)
+
+
+class Attempted(Postgres):
+    """Files of tasks of the writer `w`."""
+
+    def table(self, root: Path) -> DatabaseTable:
+        table = super().table(root)
+        table.writer = "w"
+        return table
+
+
+def test_tables_of_attempts_that_were_never_decided_are_removed(tmp_path: Path) -> None:
+    """With the transaction of their window, or of a later one; those of other writers stay."""
+    database = Attempted()
+    *_, decided = (database.files(tmp_path, 1) for _ in range(3))
+    other = TestPostgresTables().files(tmp_path, 1)
+    database.target(tmp_path).open("w").commit([DecidedWindow(1, "d", tuple(decided))])
+    assert database.staged(tmp_path) == [("_dagflow_" + Path(other[0].final_url).stem,)]
+    database.target(tmp_path).open("").commit([DecidedWindow(1, "d", tuple(other))])
+    assert database.staged(tmp_path) == []
+    assert database.rows(tmp_path) == database.rows_of([1, 1])
 
 
 def test_columns_become_wider(tmp_path: Path) -> None:
@@ -132,10 +184,10 @@ def test_a_server_that_dies_within_a_transaction_has_nothing_of_it(tmp_path: Pat
     database = TestPostgresTables()
     target = database.target(tmp_path)
     target.open("w").commit([DecidedWindow(1, "d", tuple(database.files(tmp_path, 1)))])
+    state_files = tuple(database.files(tmp_path, 2))
     with pytest.raises(StorageError, match=r"PostgreSQL refused: .+"), target.session(writes=True) as session:
         session.execute(f'INSERT INTO public."{target.table.path[-1]}" (n) VALUES (99)')
         server.stop("immediate")
-    state_files = tuple(database.files(tmp_path, 2))
     with pytest.raises(StorageError, match=r"PostgreSQL refused: .+"):
         target.open("w")
     server.start()
@@ -160,11 +212,11 @@ def test_a_server_that_dies_at_a_commit(
         root = tmp_path / str(at)
         with DyingServer(server, at, moment) as dying:
             named = {"table": database.given(root), "staging": str(root / "staging"), "connection": dying.address}
-            run(app(root, batches, commit={"every_millis": 0}, **named, **properties), runtime=InlineRuntime)
+            run(app(root, batches, commit={"every_millis": 0}, **named, **properties), RunOptions(workers=1))
             if not dying.has_died:
                 break
         assert database.rows(root) == [0, 1]
-        assert not list((root / "staging").rglob("part-*"))
+        assert not [*(root / "staging").rglob("part-*"), *database.staged(root)]
     assert at > 6
 
 
@@ -180,8 +232,9 @@ def test_a_transaction_that_is_still_on_its_way_is_waited_for(tmp_path: Path) ->
         patient = PostgresTable(".".join(target.table.path), ())
         patient.connect_by(f"{database.address}&options=-c%20lock_timeout%3D50ms", str(tmp_path / "staging"))
         impatient = patient.target(target.storage).open("w")
+        files = tuple(database.files(tmp_path, 2))
         with pytest.raises(StorageError, match="lock timeout"):
-            impatient.commit([DecidedWindow(2, "d", tuple(database.files(tmp_path, 2)))])
+            impatient.commit([DecidedWindow(2, "d", files)])
     with pytest.raises(StorageError, match="it has gone on from window 1"):
         before.commit([DecidedWindow(2, "d", tuple(database.files(tmp_path, 2)))])
     assert database.rows(tmp_path) == database.rows_of([1])
