@@ -274,8 +274,7 @@ def write_case(folder: Path, sample: FirstRecords, format: FormatGuess, to: str)
 def _lines(sample: FirstRecords, format: FormatGuess, to: str) -> Iterator[str]:
     kind, path = target_of(to)
     is_inside = is_local(path) and not path.startswith("/") and path.split("/")[0] not in ("", "..")
-    is_table = kind not in ("", "parquet")
-    place = "table" if is_table else path if is_inside else "out"
+    place = "table" if kind else path if is_inside else "out"
     yield "# dagflow test runs this; after an intended change, dagflow test --update writes the new output here."
     yield "app: app.yaml"
     yield "tests:"
@@ -287,7 +286,7 @@ def _lines(sample: FirstRecords, format: FormatGuess, to: str) -> Iterator[str]:
         yield f"      {scalar(f'in/{sample.name}')}:{behind_key(sample.text, 6)}"
     yield "    set:"
     yield "      files.files: in"
-    if not (is_inside or is_table):
+    if not (is_inside or kind):
         yield "      write.path: out"
     if format.has_columns:
         yield from ("    schema:", "      read.messages:")

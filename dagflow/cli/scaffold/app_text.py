@@ -13,7 +13,7 @@ from dagflow.errors import DagflowError
 from dagflow.spec.yaml_parser import scalar
 
 SCHEMA_FILE = "app.schema.json"
-TARGETS = "a directory, parquet:out/table for files of Parquet, or a table such as delta:out/table"
+TARGETS = "a directory, or a table such as delta:out/table or parquet:out/table"
 _CHECKPOINT = "journal"
 _REJECTS = "rejects"
 
@@ -30,7 +30,7 @@ def app_text(
     """The text of an app that reads files and writes their records.
 
     Args:
-        to: Where the records go: a directory, parquet: before one, or a table as a TableWriter names it.
+        to: Where the records go: a directory, or a table as a TableWriter names it.
         selection: A property of the splitter that selects files, as YAML; "" for none.
         operator: The class of an operator of the app's own that records pass through; None for none.
 
@@ -64,7 +64,7 @@ def app_text(
 
 def _change_lines(to: str) -> list[str]:
     """What becomes of files that are replaced: tables with transactions can take their rows out."""
-    if target_of(to)[0] in ("", "parquet"):
+    if not target_of(to)[0]:
         return []
     lines = "# a corrected file takes the place of its rows", "on_change: {replaced: supersede, truncated: supersede}"
     return [f"    {line}" for line in lines]
@@ -87,21 +87,14 @@ def _read_lines(guess: FormatGuess) -> Iterator[str]:
 
 def _writer_lines(guess: FormatGuess, to: str) -> Iterator[str]:
     kind, path = target_of(to)
-    if kind == "parquet" and not guess.has_columns:
-        raise DagflowError(
-            f"--to {kind}: records of the format {guess.name} have no columns",
-            hint="write them as they are, with --to DIRECTORY, or give them columns with an operator of your own",
-        )
-    if kind not in ("", "parquet"):
+    if kind:
         yield f"  - table: {scalar(to)}"
         yield from (f"    {line}" for line in _NEEDS.get(kind, ("", ""))[1:] if line)
-        if kind not in ("delta", "iceberg"):
+        if kind not in ("delta", "iceberg", "parquet"):
             yield "    metadata_columns: part  # by which the rows of a file are found when it is corrected"
         return
-    what = "" if kind else "  # as lines of JSON" if guess.has_columns else "  # as they are"
+    what = "  # as lines of JSON" if guess.has_columns else "  # as they are"
     yield f"  - write: {scalar(path)}{what}"
-    if kind:
-        yield "    format: parquet"
 
 
 _NEEDS = {
