@@ -24,7 +24,7 @@ FENCE = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.DOTALL | re
 COMMAND = re.compile(r"^\$ (.*(?:\\\n.*)*)\n((?:(?!\$).*\n)*)", re.MULTILINE)
 UNTRIED = {"bash", "csv", "ini", "python", "text", "yaml"}
 """Languages of blocks that are text, if they have no title."""
-LIMIT_S = 180
+LIMIT_S = 300
 
 
 @dataclass
