@@ -110,7 +110,7 @@ def why_not_text(charset: str, error: UnicodeDecodeError, what: str) -> str:
     letter = data[start : start + 1].decode(western, "replace")
     neighbours = data[max(start - 1, 0) : start] + data[start + 1 : start + 2]
     is_word = letter.isalpha() and any(chr(byte).isalpha() for byte in neighbours if byte < 0x80)
-    fitting = f"; it is text in {western}" if is_word and charset == "utf-8" else ""
+    fitting = f"; it is text in {western}, as encoding: {western} says" if is_word and charset == "utf-8" else ""
     return f"not valid {charset}: {error.reason} at byte {start}{what}{fitting}"
 
 
