@@ -162,26 +162,33 @@ class StepReader(NodeReader):
         return properties
 
     def connect(self, chain: tuple[ChainStep, ...], graph: Graph) -> None:
-        """Add a stream from each step to the next one."""
+        """Connect each step to the next one, beside where the app itself sends its output."""
         for before, step in itertools.pairwise(chain):
             source, target = graph.operators.get(before.operator), graph.operators.get(step.operator)
-            for end in (before, step):
-                if end.operator in graph.modules:
-                    message = f"operator {quoted(end.operator)} is a module; connect its ports below 'streams'"
-                    self.problems.add(end.place, message)
+            for each in (before, step):
+                if each.operator in graph.modules:
+                    message = f"operator {quoted(each.operator)} is a module; connect its ports below 'streams'"
+                    self.problems.add(each.place, message)
             if source is None or target is None:
                 continue
             out, taken = _ports_between(source.operator_class, target.operator_class)
+            start = Endpoint(source.name, out, before.place, f"{source.name}.{out}")
+            end = Endpoint(target.name, taken, step.place, f"{target.name}.{taken}")
+            if (beside := _stream_from(start, graph)) is not None:
+                graph.streams[beside.name] = replace(beside, targets=(*beside.targets, end))
+                continue
             name = f"{source.name}-{target.name}"
             if name in graph.streams:
                 message = f"the steps have a stream {quoted(name)} already; use another name"
                 self.problems.add(graph.streams[name].place, message)
-            graph.streams[name] = StreamSpec(
-                name,
-                (Endpoint(source.name, out, before.place, f"{source.name}.{out}"),),
-                (Endpoint(target.name, taken, step.place, f"{target.name}.{taken}"),),
-                step.place,
-            )
+            graph.streams[name] = StreamSpec(name, (start,), (end,), step.place)
+
+
+def _stream_from(start: Endpoint, graph: Graph) -> StreamSpec | None:
+    """The stream of the app that leaves by a port, and by no other: it takes the next step as one more target."""
+    port = (start.operator, start.port)
+    own = (each for each in graph.streams.values() if each.broadcast_place is None)
+    return next((each for each in own if [(end.operator, end.port) for end in each.sources] == [port]), None)
 
 
 def _ports_between(source: type[Operator] | None, target: type[Operator] | None) -> tuple[str, str]:

@@ -87,6 +87,19 @@ def test_steps_mean_the_same_as_the_long_form(folder: Path) -> None:
     assert facts(loaded(SHORT)) == facts(loaded(LONG))
 
 
+def test_a_step_s_output_may_go_elsewhere_as_well(folder: Path) -> None:
+    """A stream of the app from a port of the chain adds a target to it, and does not replace the next step."""
+    plan = loaded(
+        "name: x\nsteps: [{files: in}, {read: lines}, {write: out}]\n"
+        "operators:\n  copy: {class: RecordWriter, properties: {path: copy}}\n"
+        "streams:\n  both: {from: read.messages, to: copy.input}\n"
+    )
+    assert [f"{edge.stream} {edge.source} {edge.target}" for edge in plan.edges if edge.source.operator == "read"] == [
+        "both read.messages copy.input",
+        "both read.messages write.input",
+    ]
+
+
 def test_steps_may_name_operators_of_the_long_form(folder: Path) -> None:
     """What branches off the chain stays in operators and streams."""
     plan = loaded(
