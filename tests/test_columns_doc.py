@@ -1,4 +1,4 @@
-"""The apps of docs/columns.md run, and the page lists what there is."""
+"""The apps of docs/columns.md run, and docs/expressions.md lists what there is."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.sql import test_against_spark as spark_tests
 from tests.sql.cases import EXPRESSIONS
 
 ROOT = Path(__file__).parent.parent
-PAGE = (ROOT / "docs" / "columns.md").read_text("utf-8")
+PAGE = "".join((ROOT / "docs" / name).read_text("utf-8") for name in ("columns.md", "expressions.md"))
 TEXT = " ".join(PAGE.split())
 
 

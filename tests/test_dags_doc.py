@@ -1,4 +1,4 @@
-"""The app and the code of docs/dags.md work."""
+"""The apps and the code of docs/dags.md and docs/own_operators.md work."""
 
 import contextlib
 import json
@@ -16,18 +16,22 @@ from dagflow.report.reading import status
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 
-PAGE = Path(__file__).parent.parent / "docs" / "dags.md"
+DOCS = Path(__file__).parent.parent / "docs"
+PAGES = "".join((DOCS / name).read_text("utf-8") for name in ("dags.md", "own_operators.md"))
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with the page's files for both tests, because modules are imported only once."""
     folder = tmp_path_factory.mktemp("page")
-    shown = re.findall(r"```(?:yaml|python)\n# (\S+)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    shown = re.findall(r"```(?:yaml|python)\n# (\S+)\n(.*?)```", PAGES, re.DOTALL)
     assert [name for name, _ in shown] == [
         "app.yaml",
         "orders.yaml",
         "my_codecs.py",
+        "common.yaml",
+        "my_rows.py",
+        "my_policies.py",
         "totals.py",
         "latest.py",
         "biggest.py",
@@ -35,9 +39,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "days.py",
         "temperatures.yaml",
         "reports.py",
-        "common.yaml",
-        "my_rows.py",
-        "my_policies.py",
     ]
     for name, text in shown:
         for old, new in {"/usr/lib/python3": "a", "/usr/share/common-licenses": "b"}.items():
@@ -86,10 +87,10 @@ def test_the_app_of_the_page_runs(folder: Path) -> None:
 
 def test_the_plan_of_the_page_is_that_of_the_command() -> None:
     """The app comes along, and so does its input."""
-    shown = re.findall(r"```console\n\$ dagflow (plan \S+)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    shown = re.findall(r"```console\n\$ dagflow (plan \S+)\n(.*?)```", PAGES, re.DOTALL)
     assert len(shown) == 1
     for arguments, output in shown:
-        with contextlib.chdir(PAGE.parent.parent):
+        with contextlib.chdir(DOCS.parent):
             assert CliRunner().invoke(command_line, arguments.split()).stdout == output
 
 

@@ -116,7 +116,7 @@ def _function_of(text: str, call: Call) -> Function:
         raise ExpressionError(reason, text, call.position)
     function = OPERATORS.get(call.name) or FUNCTIONS.get(call.name)
     if function is None:
-        hint = did_you_mean(call.name, (*FUNCTIONS, *AGGREGATES)) or "; docs/columns.md lists those that there are"
+        hint = did_you_mean(call.name, (*FUNCTIONS, *AGGREGATES)) or "; docs/expressions.md lists those that there are"
         raise ExpressionError(f"there is no function '{call.name}'{hint}", text, call.position)
     if function.is_in_duckdb and not is_installed():
         reason = f"{call.name}() is computed by DuckDB, which is missing; install it with: pip install 'dagflow[sql]'"

@@ -1,4 +1,4 @@
-"""The pages of docs/ that are made: operators with their properties, options of commands, and the list of recipes.
+"""The pages of docs/ that are made: operators with their properties, options of commands, errors, the list of recipes.
 
 `python -m tests.docs.reference` writes them.
 """
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 
+from dagflow import errors
 from dagflow.cli.commands.operators import KINDS
 from dagflow.cli.main import command_line
 from dagflow.spec.class_description import (
@@ -122,6 +123,27 @@ def _escaped(text: str) -> str:
     return "".join(part if part.startswith("`") else re.sub(r"([<>*_\[\]])", r"\\\1", part) for part in parts)
 
 
+def errors_page() -> str:
+    """Each class of errors, below the one that it is a kind of."""
+    lines = [
+        "# Errors",
+        "",
+        "Each message says what is wrong, where, and what to do. On the command line it comes with an",
+        "[exit code](trouble.md#exit-codes); in Python an error is an exception of `dagflow.errors`.",
+        "",
+        *_table(("error", "is a", "exit code", "meaning"), _errors(errors.DagflowError)),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _errors(kind: type[errors.DagflowError]) -> Iterator[tuple[str, ...]]:
+    bases = ", ".join(f"`{base.__name__}`" for base in kind.__bases__)
+    yield f"`{kind.__name__}`", bases, str(kind.exit_code), (kind.__doc__ or "").partition("\n\n")[0]
+    for below in kind.__subclasses__():
+        if below.__module__ == errors.__name__:
+            yield from _errors(below)
+
+
 def cookbook_page() -> str:
     """A link to each recipe, in the order of the site's menu."""
     lines = [
@@ -143,6 +165,7 @@ def cookbook_page() -> str:
 PAGES: dict[str, Callable[[], str]] = {
     "operators.md": operators_page,
     "options.md": options_page,
+    "errors.md": errors_page,
     "cookbook/index.md": cookbook_page,
 }
 

@@ -1,6 +1,6 @@
 """The table of cases: which file continues a version that was taken, and what a file is under its own name.
 
-The rows are tried from top to bottom, and the first that fits decides. docs/following.md has the same tables.
+The rows are tried from top to bottom, and the first that fits decides. docs/rotation.md has the same tables.
 """
 
 from __future__ import annotations

@@ -267,9 +267,9 @@ def test_any_cut_gives_the_same_values(kind: Any, texts: list[str], block_size: 
     assert from_csv(kind, texts)[0] == values or any(value != value for value in values)
 
 
-DOC = (Path(__file__).parents[4] / "docs" / "records.md").read_text()
+DOC = (Path(__file__).parents[4] / "docs" / "types.md").read_text()
 ROWS = re.findall(
-    r"^\| `([^`]+)` \| (.*) \| (.*) \|$", DOC[DOC.index("| type |") : DOC.index("### Patterns")], re.MULTILINE
+    r"^\| `([^`]+)` \| (.*) \| (.*) \|$", DOC[DOC.index("| type |") : DOC.index("## Patterns")], re.MULTILINE
 )
 
 

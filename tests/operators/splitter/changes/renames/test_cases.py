@@ -70,7 +70,7 @@ def test_what_a_rotation_leaves_is_known(facts: dict[str, object], answer: Conti
 
 
 def as_markdown(cases: Sequence[RotationCase]) -> str:
-    """The table as docs/following.md has it."""
+    """The table as docs/rotation.md has it."""
     rows = [f"| {_facts_text(case)} | {case.answer.value} | {case.because} |" for case in cases]
     return "\n".join(["| facts | the file | because |", "|---|---|---|", *rows])
 
@@ -87,4 +87,4 @@ def _value_text(value: object) -> str:
 @TABLES
 def test_the_docs_have_the_table(cases: Sequence[RotationCase], kind: type) -> None:
     """Row by row; docs/contributing.md says how to print it."""
-    assert as_markdown(cases) in Path("docs/following.md").read_text()
+    assert as_markdown(cases) in Path("docs/rotation.md").read_text()
