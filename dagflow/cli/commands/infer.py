@@ -29,6 +29,7 @@ from dagflow.plan.logical import LogicalPlan
 from dagflow.spec.class_description import known_names
 from dagflow.spec.operator_reader import COLUMNS, is_column_file, path_of
 from dagflow.spec.problems import Place, Problems
+from dagflow.spec.step_reader import StepReader
 from dagflow.spec.yaml_parser import parse_file, scalar
 from dagflow.spec.yaml_tree import Environment, Node, Scalar, plain
 from dagflow.spec.yaml_tree import Mapping as YamlMapping
@@ -54,7 +55,7 @@ _ROWS = 100_000
 )
 @click.pass_obj
 def command(settings: Settings, files: str, write: bool, rows: int) -> int:
-    """Propose the columns of CSV, of JSON, and of files that hold rows, such as Parquet.
+    """Propose the columns of CSV, JSON, XML, paragraphs, records of one length, and of files of rows, such as Parquet.
 
     FILES is a file, directory, glob or URL; its format is detected as by dagflow init. For APP, the input of its reader
     is examined. Columns have names and types, each with its evidence as a comment: in which share of the records the
@@ -63,14 +64,15 @@ def command(settings: Settings, files: str, write: bool, rows: int) -> int:
     """
     app = AppColumns.of(files) if files.endswith((".yaml", ".yml")) else None
     with operators_silenced(is_verbose=settings.is_verbose):
-        plan, reader, is_tabular = _of_files(files) if app is None else _of_app(app, settings)
+        plan, reader, places = _of_files(files) if app is None else _of_app(app, settings)
         limits = PreviewOptions(at=f"{reader}.{RECORDS}", records=rows or sys.maxsize, read_bytes=sys.maxsize)
         found = require_read(preview(plan, limits))
-    if is_tabular:
+    if places is None:
         guesses, looked_at = _as_they_are(found), len(found.records)
     else:
         columns, looked_at = evidence_of((each.values, place(each.file, each.offset)) for each in found.records)
-        guesses = [column.guess(looked_at) for column in columns]
+        made = (column.guess(looked_at) for column in columns)
+        guesses = [replace(each, place=places.get(each.name, ())) for each in made]
     if not guesses:
         raise DagflowError(f"{files}: there is no record with a column")
     text = _text(found, guesses, looked_at, is_all=found.is_complete and looked_at != rows)
@@ -87,27 +89,37 @@ def command(settings: Settings, files: str, write: bool, rows: int) -> int:
     return 0
 
 
-def _of_files(files: str) -> tuple[LogicalPlan, str, bool]:
+Places = dict[str, tuple[int, ...]]
+"""Where columns of records of one length are."""
+
+
+def _of_files(files: str) -> tuple[LogicalPlan, str, Places | None]:
+    """A plan that reads the files, its reader, and the places of columns; None where they have types already."""
     named = absolute(files) if is_local(files) else files
     guess = guess_app(named, read_heads(named))
     for warning in guess.warnings:
         output.note(f"warning: {output.on_one_line(warning)}")
-    if guess.format.name not in COLUMNED:
+    is_raw = guess.format.name in ("paragraphs", "regex") and not guess.format.columns
+    if is_raw or guess.format.name not in COLUMNED:
         raise DagflowError(
             f"{files}: records of the format {guess.format.name} have no columns",
-            hint=f"columns are inferred for {', '.join(COLUMNED)}",
+            hint=f"columns are inferred for {', '.join(dict.fromkeys(COLUMNED))}",
         )
-    declared = () if guess.format.is_tabular else guess.format.columns
-    columns = tuple(ColumnGuess(each.name, "string", "") for each in declared)
+    declared = () if guess.format.is_tabular or guess.format.name == "xml" else guess.format.columns
+    columns = tuple(each.as_text("") for each in declared)
     options = {name: value for name, value in guess.format.options.items() if name != "null_values"}
-    format = replace(guess.format, options=options, columns=columns, infers=False)
-    return plan_of(app_text("infer", named, format, "out")), "read", format.is_tabular
+    format = replace(guess.format, options=options, columns=columns, infers=guess.format.name == "xml")
+    places = None if format.is_tabular else {each.name: each.place for each in columns}
+    return plan_of(app_text("infer", named, format, "out")), "read", places
 
 
-def _of_app(app: AppColumns, settings: Settings) -> tuple[LogicalPlan, str, bool]:
-    override = f"{app.reader}.format={json.dumps(app.options)}"
-    is_tabular = app.options["type"] in FORMAT_BY_KIND.values()
-    return load(app.app, settings, (override,)), app.reader, is_tabular
+def _of_app(app: AppColumns, settings: Settings) -> tuple[LogicalPlan, str, Places | None]:
+    options = app.options
+    plan = load(app.app, settings, (f"{app.reader}.format={json.dumps(options)}",))
+    if options["type"] in FORMAT_BY_KIND.values():
+        return plan, app.reader, None
+    columns = options.get(COLUMNS, {}) if options["type"] == "fixed" else {}
+    return plan, app.reader, {name: tuple(place) for name, place in columns.items()}
 
 
 _NAMELESS = re.compile(r"binary|map<|halffloat|duration|interval|null|union|decimal256| or ")
@@ -167,7 +179,7 @@ def _with_checksum(text: str) -> str:
     return f"{first}{_CHECKSUM}{zlib.crc32(text.encode()):08x}\n{rest}"
 
 
-COLUMNED = ("csv", "json_lines", "json", *FORMAT_BY_KIND.values())
+COLUMNED = ("csv", "json_lines", "json", "xml", "fixed", "paragraphs", "regex", *FORMAT_BY_KIND.values())
 """The formats whose columns can be inferred from files."""
 
 RECORDS = "messages"
@@ -186,8 +198,8 @@ class AppColumns:
         root = parse_file(app, Environment(os.environ), problems)
         if root is None:
             raise AppError(problems.found)
-        operators = root.get("operators") if isinstance(root, YamlMapping) else None
-        entries = operators.entries if isinstance(operators, YamlMapping) else {}
+        reader = StepReader((), Environment(os.environ), Problems())  # mistakes are reported when the app is loaded
+        entries = reader.expand(root)[0].entries if isinstance(root, YamlMapping) else {}
         with output.reserved_for_results():
             known = known_names(app).operators
         # Records of readers can be looked at; writers too have a format, and modules may hold readers. Loading the app
@@ -203,8 +215,9 @@ class AppColumns:
             if name not in others and (format := _format_of(each.value))
         ]
         if len(found) != 1:
+            formats = " and ".join(dict.fromkeys(COLUMNED))
             raise DagflowError(
-                f"{app} has {len(found)} readers of the formats {' and '.join(COLUMNED)}; columns are inferred for one",
+                f"{app} has {len(found)} readers of the formats {formats}; columns are inferred for one",
                 hint="give the files instead: dagflow infer FILES",
             )
         return found[0]
@@ -219,6 +232,12 @@ class AppColumns:
         given.pop("null_values", None)
         if given.get("header") is False and columns:
             given[COLUMNS] = list(columns)
+        if given["type"] == "fixed" and isinstance(columns, dict):
+            given[COLUMNS] = {name: place[:2] for name, place in columns.items()}
+        if given["type"] == "paragraphs" and isinstance(columns, dict):
+            given[COLUMNS] = dict.fromkeys(columns, "string")
+        if given["type"] == "xml":
+            given[COLUMNS] = "infer"
         return given
 
     @property

@@ -54,6 +54,7 @@ class ColumnGuess:
         type: Its type as an app writes it: a name, or a mapping with type and format; None where it has none.
         null_words: Words in it that stand for no value.
         exceptions: How many values are of no type, and are refused.
+        place: Its first byte in records of one length, and the byte behind it.
     """
 
     name: str
@@ -61,9 +62,15 @@ class ColumnGuess:
     evidence: str
     null_words: tuple[str, ...] = ()
     exceptions: int = 0
+    place: tuple[int, ...] = ()
+
+    @property
+    def value(self) -> Any:
+        """What an app says of the column."""
+        return [*self.place, self.type] if self.place else self.type
 
     def as_text(self, evidence: str) -> ColumnGuess:
-        return ColumnGuess(self.name, "string", evidence)
+        return ColumnGuess(self.name, "string", evidence, place=self.place)
 
 
 def guess_column(name: str, values: Sequence[str]) -> ColumnGuess:
@@ -196,7 +203,7 @@ def _example(values: Sequence[str]) -> str:
 
 def column_lines(columns: Sequence[ColumnGuess], indent: str = "") -> Iterator[str]:
     """A line for each column: its name, its type and the evidence. One without a type is left out, by a comment."""
-    entries = [f"{scalar(each.name)}: {value_text(each.type)}" for each in columns if each.type is not None]
+    entries = [f"{scalar(each.name)}: {value_text(each.value)}" for each in columns if each.type is not None]
     width = max(map(len, entries), default=0)
     left = iter(entries)
     for each in columns:
@@ -351,7 +358,7 @@ def evidence_of(records: Iterator[tuple[Mapping[str, Any], str]]) -> tuple[list[
         rows += 1
         for name, value in given.items():
             if name not in columns:
-                columns[name] = ColumnEvidence(name, is_text=given is values)
+                columns[name] = ColumnEvidence(name, is_text=given is values and not isinstance(value, list | dict))
             columns[name].add(value, place)
     return list(columns.values()), rows
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from dagflow.cli.output import count
 from dagflow.cli.scaffold.column_types import ColumnGuess, guess_column
+from dagflow.cli.scaffold.fixed_width import fixed_columns, line_length
 from dagflow.errors import DagflowError
 from dagflow.storage.file_kinds import FORMAT_BY_KIND, kind_of_content, wide_encoding
 
@@ -115,6 +116,7 @@ def guess_format(head: bytes, *, is_whole: bool) -> FormatGuess:
         or _document(text)
         or _csv(text, encoding, is_whole=is_whole)
         or _paragraphs(text, is_whole=is_whole)
+        or _fixed(text, lines, encoding)
     )
     return found or FormatGuess("lines", {}, (f"{len(lines):,} lines without another structure", *uneven(lines)))
 
@@ -263,6 +265,19 @@ def _paragraphs(text: str, *, is_whole: bool) -> FormatGuess | None:
 
 def _without_words(column: ColumnGuess) -> ColumnGuess:
     return column.as_text(f"{column.null_words[0]!r} is no value of {column.type}") if column.null_words else column
+
+
+def _fixed(text: str, lines: Sequence[str], encoding: str) -> FormatGuess | None:
+    """Records of one length with several fields; None where the text has none."""
+    length = line_length(text, encoding)
+    columns = fixed_columns(lines) if length and len({*map(len, lines)}) == 1 else []
+    if not columns:
+        return None
+    # The last line may lack its end.
+    options: dict[str, Any] = {"length": length, "tail": "keep"}
+    options |= {"encoding": encoding} if encoding != "utf-8" else {}
+    evidence = f"{len(lines):,} lines of {length} bytes with {len(columns)} fields"
+    return FormatGuess("fixed", options, (evidence,), tuple(map(_without_words, columns)))
 
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}

@@ -56,6 +56,49 @@ def proposed(text: str) -> tuple[dict[str, str], dict[str, str]]:
     return yaml.safe_load(text), comments
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "types"),
+    [
+        ("packages", "A: x\nN: 1\n\nA: y\nN: 2\n\n", {"A": "string", "N": "int64"}),
+        (
+            "a.xml",
+            "<r><i id='1'><p>1.5</p><t>x</t><t>y</t></i><i id='2'><p>2</p></i></r>",
+            {"@id": "int64", "p": "double", "t": "list<string>"},
+        ),
+        (
+            "fixed.txt",
+            "".join(f"{n:04d}name {n:>5}.5\n" for n in (1, 20, 300)),
+            {
+                "column_1": [0, 4, "string"],
+                "column_2": [4, 8, "string"],
+                "column_3": [8, 16, "double"],
+            },
+        ),
+    ],
+)
+def test_columns_of_other_formats(name: str, text: str, types: dict[str, object]) -> None:
+    """They are the same from the files, and from an app that reads them, in whichever form; a field has its place."""
+    Path(name).write_text(text)
+    code, out, _ = invoke("infer", name)
+    assert (code, yaml.safe_load(out)) == (0, types)
+    invoke("init", "app", "--from", name)
+    with contextlib.chdir("app"):
+        code, out, _ = invoke("infer", "app.yaml")
+    assert (code, yaml.safe_load(out)) == (0, types)
+
+
+def test_the_groups_of_a_regex_are_columns() -> None:
+    """They are looked at as text."""
+    Path("a.log").write_text("2026-01-01 10:00:00 a\n more\n2026-01-02 10:00:00 b\n")
+    step = r"{type: regex, pattern: '\d{4}-', regex: '(?s)(?P<at>\S+ \S+) (?P<text>.*)'}"
+    Path("app.yaml").write_text(
+        f"name: a\nattributes: {{checkpoint: j}}\nsteps:\n  - files: a.log\n  - read: {step}\n  - write: out\n"
+        "    format: parquet\n"
+    )
+    code, out, _ = invoke("infer", "app.yaml")
+    assert (code, yaml.safe_load(out)) == (0, {"at": "timestamp[us]", "text": "string"})
+
+
 def test_a_column_of_csv_has_a_type_that_all_of_its_values_have() -> None:
     """A comment has the share of each type and the place of the first exception; words for nothing are listed."""
     code, out, err = invoke("infer", "in")
