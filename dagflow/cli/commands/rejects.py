@@ -210,7 +210,7 @@ def _replay(
         # A part of the chosen records would never come back.
         raise JournalError(
             "readers, and operators behind them, have refused records of the same windows, such as window "
-            f"{before.shared[0]}: when those of the readers have come back alone, the windows give the others no more",
+            f"{before.shared[0]}: if only the readers' come back, those of the other operators are lost",
             url=checkpoint,
             hint="let all of them come back together: fix the app for both, and run dagflow replay "
             f"{shlex.quote(checkpoint)} {window_options(before.shared)}; or choose with --reason those that may come "
