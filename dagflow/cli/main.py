@@ -35,6 +35,7 @@ COMMANDS = {
     "check": "Check the health of a checkpoint, with an exit code.",
     "scan": "Ask a following run to look for new files now.",
     "replay": "Run windows again with today's app, and replace what they published.",
+    "trace": "Show the bytes that rows of a table are from, and the rows of bytes.",
     "rejects": "List refused records, show them, and read them again with today's app.",
     "repair": "Let the next run plan an unpublishable window again.",
     "extract": "Extract a source file from merged files.",

@@ -135,7 +135,7 @@ def _drive(parts: Assembly, control: ControlGraph, signals: RunSignals) -> RunSn
     if options.rejects is not None:
         source = RejectRetry(control, app, store, lambda: journal.state, options.rejects, parts.held)
     elif options.again is not None:
-        source = RepeatedWindows(control, parts.codec, options.again)
+        source = RepeatedWindows(control, parts.codec, options.again, options.blocks)
     driver = Driver(parts, control, source, signals)
     journal.note_operators(app.operators)
     if options.reads_new_input:

@@ -7,24 +7,18 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
-import tempfile
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dagflow.api.context import Skipped, VersionKey
-from dagflow.api.refused_records import REJECTS
-from dagflow.api.transactions import RowOrigin, Target, TransactionalSink, targets_of
+from dagflow.engine.apart import Apart, Output, apart_run, outputs_of, refused_in
 from dagflow.engine.corrections import Superseded
-from dagflow.engine.limited_run import relocated_app
-from dagflow.engine.preparation import LocationCollector, prepare_operator, target_problems
+from dagflow.engine.preparation import target_problems
 from dagflow.engine.replay_scope import replaced_files, with_their_groups
-from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions, open_journal
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import (
@@ -35,17 +29,16 @@ from dagflow.errors import (
     RunStoppedError,
     SourceChangedError,
 )
-from dagflow.execution.task_outputs import OutputBounds
-from dagflow.journal.reader import all_windows, newest_windows, published_urls, read_state
+from dagflow.journal.reader import all_windows, newest_windows, read_state
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window, WindowPlan
-from dagflow.plan.accumulators import accumulators, wants_to_follow
+from dagflow.plan.accumulators import wants_to_follow
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.stream_columns import stream_columns
-from dagflow.report.open_rejects import RejectChoice, ShownReject, rejects_of, shown
-from dagflow.report.published_rows import content_of, rows_of_files
-from dagflow.report.row_differences import RowDifferences, differences, with_keys_of
+from dagflow.report.open_rejects import ShownReject
+from dagflow.report.published_rows import content_of
+from dagflow.report.row_differences import RowDifferences, differences
 from dagflow.spec.class_lookup import search_path_of
 from dagflow.spec.problems import Problems
 from dagflow.storage.context import StorageContext
@@ -54,11 +47,6 @@ from dagflow.storage.objects import ObjectStore
 from dagflow.storage.pending import PendingFile
 
 logger = logging.getLogger(__name__)
-
-_HINT = (
-    "give it a location there with --set OPERATOR.PROPERTY=VALUE, or define properties_below() of "
-    "dagflow.api.operator.Operator in its class"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,17 +106,17 @@ def if_replayed(app: LogicalPlan, options: RunOptions, chosen: Collection[int] |
             hint="choose windows that are kept, with --window",
         )
     windows = [each for each in all_windows(store, state) if chosen is None or each.plan.window_id in chosen]
-    with _apart(app, options, stop) as apart, _apart(app, options, stop) as apart_as_it_was:
+    with apart_run(app, options, stop) as apart, apart_run(app, options, stop) as apart_as_it_was:
         apart.run_again(windows)
         _require_read(windows, apart.windows())
         was = _AsItWas(apart_as_it_was, state, windows)
         outputs = []
-        for output in _outputs_of(app):
+        for output in outputs_of(app):
             after = apart.rows_of(output.operator)
             before = output.rows(store, state) if chosen is None else output.rows_of_windows(windows)
             rows = output.compare(was.with_origins(output, before, after), after)
             outputs.append(OutputDifferences(output.operator, output.name, len(before), rows))
-        were = _shown(windows, state)
+        were = refused_in(windows, state)
         returning, refused = _apart_from(were, apart.rejects()), _apart_from(apart.rejects(), were)
         return WhatIf(len(windows), outputs, returning, refused)
 
@@ -148,7 +136,7 @@ def if_run(app: LogicalPlan, options: RunOptions, stop: StopRequest) -> WhatIf:
             hint="let it end: --set SPLITTER.follow=false, with the name of the splitter",
         )
     store, state = _finished(app, options)
-    with _apart(app, options, stop) as apart:
+    with apart_run(app, options, stop) as apart:
         if state is not None:
             _copy(app.attributes.storage_context(), store.url, apart.checkpoint)
         apart.run(None)
@@ -157,7 +145,7 @@ def if_run(app: LogicalPlan, options: RunOptions, stop: StopRequest) -> WhatIf:
         corrected = _Corrected(app, options, stop, store, state or JournalState())
         with corrected.without_old_versions([window.plan for window in new]) as rest:
             outputs = []
-            for output in _outputs_of(app):
+            for output in outputs_of(app):
                 there, after = output.rows(store, state or JournalState()), apart.rows_of(output.operator)
                 replaced = output.with_keys_of(there, after)
                 if rest is not None:
@@ -165,7 +153,7 @@ def if_run(app: LogicalPlan, options: RunOptions, stop: StopRequest) -> WhatIf:
                     after = pa.concat_tables([rest.rows_of(output.operator), after], promote_options="permissive")
                 rows = output.compare(replaced, after)
                 outputs.append(OutputDifferences(output.operator, output.name, len(there), rows))
-            return WhatIf(len(new), outputs, refused=[*_shown(new, JournalState()).values()])
+            return WhatIf(len(new), outputs, refused=[*refused_in(new, JournalState()).values()])
 
 
 def _finished(app: LogicalPlan, options: RunOptions) -> tuple[ObjectStore, JournalState | None]:
@@ -189,18 +177,6 @@ def _finished(app: LogicalPlan, options: RunOptions) -> tuple[ObjectStore, Journ
     return store, state
 
 
-def _up_to_results(plans: Sequence[WindowPlan]) -> Iterator[list[WindowPlan]]:
-    """The windows in parts, each of which ends with a window that publishes results over several windows."""
-    part: list[WindowPlan] = []
-    for plan in plans:
-        part.append(plan)
-        if plan.closes:
-            yield part
-            part = []
-    if part:
-        yield part
-
-
 def _require_read(windows: Sequence[Window], again: Sequence[Window], lost: Collection[VersionKey] = ()) -> None:
     """Refuse input that was read then and is left out now: it would look as if its rows were removed."""
     known = {(skip.version, skip.start) for window in windows if window.intent for skip in window.intent.skipped}
@@ -213,146 +189,10 @@ def _require_read(windows: Sequence[Window], again: Sequence[Window], lost: Coll
             )
 
 
-def _shown(windows: Sequence[Window], state: JournalState) -> dict[tuple[str, int], ShownReject]:
-    """The refused records of windows, by place."""
-    rejects = (each for window in windows for each in rejects_of(window) if not each.is_taken_over(state.retried))
-    return {(each.file, each.offset): each for each in shown(rejects, RejectChoice(), 0)}
-
-
 def _apart_from(
     rejects: dict[tuple[str, int], ShownReject], others: dict[tuple[str, int], ShownReject]
 ) -> list[ShownReject]:
     return [each for place, each in rejects.items() if place not in others]
-
-
-@dataclass(slots=True)
-class _Output:
-    """The output of one operator, where the app has it or in the directory of the comparison."""
-
-    operator: str
-    storage: StorageContext
-    locations: list[str]
-    target: Target | None
-    origin: RowOrigin | None
-
-    @property
-    def keys(self) -> Sequence[str]:
-        return () if self.target is None else self.target.keys
-
-    @property
-    def name(self) -> str:
-        return self.target.name if self.target is not None else ", ".join(map(redacted, self.locations))
-
-    def rows(self, store: ObjectStore, state: JournalState) -> pa.Table:
-        """All rows that are there."""
-        if self.target is None:
-            return self._of_files(published_urls(store, state) if state.last_committed else ())
-        found = self.target.rows()
-        return pa.table({}) if found is None else found
-
-    def _of_files(self, urls: Iterable[str]) -> pa.Table:
-        below = tuple(f"{location}/" for location in self.locations)
-        return rows_of_files(self.storage, self.locations[0], sorted({url for url in urls if url.startswith(below)}))
-
-    def of_files(self, files: Iterable[PendingFile]) -> pa.Table:
-        """The rows of data files."""
-        return self._of_files(file.final_url for file in files if file.target in ("", self.operator))
-
-    def rows_of_windows(self, windows: Sequence[Window]) -> pa.Table:
-        """The rows that some windows have published.
-
-        Raises:
-            DagflowError: The output does not say which rows these are.
-        """
-        if self.target is None:
-            return self.of_files(file for window in windows if window.intent for file in window.intent.files)
-        found = self.target.rows()
-        if found is None:
-            return pa.table({})
-        column = "" if self.origin is None or self.keys else self.origin.window
-        if column not in found.column_names:
-            raise DagflowError(
-                f"{self.name} does not say which of its rows are of which window",
-                hint="compare all windows, without --window and --files",
-            )
-        return found.filter(pc.is_in(found.column(column), pa.array([w.plan.window_id for w in windows], pa.int64())))
-
-    def with_keys_of(self, rows: pa.Table, others: pa.Table) -> pa.Table:
-        """The rows whose keys are those of other rows: these replace them."""
-        if not self.keys or not len(rows) or not len(others):
-            return rows.slice(0, 0)
-        return with_keys_of(rows, others, self.keys)
-
-    def compare(self, before: pa.Table, after: pa.Table) -> RowDifferences:
-        origin = self.origin
-        place = () if origin is None else (origin.file, origin.offset)
-        return differences(before, after, self.keys, place, () if origin is None else (origin.window,))
-
-
-def _outputs_of(app: LogicalPlan) -> list[_Output]:
-    """What the operators of an app publish."""
-    storage = app.attributes.storage_context()
-    targets, outputs = targets_of(app.instances, storage), []
-    for name, operator in app.instances.items():
-        collector = LocationCollector(storage)
-        if not operator.output_ports.keys() - {REJECTS}:
-            prepare_operator(name, operator, collector)
-        if collector.outputs:
-            origin = operator.row_origin() if isinstance(operator, TransactionalSink) else None
-            outputs.append(_Output(name, storage, list(collector.outputs), targets.get(name), origin))
-    return outputs
-
-
-@dataclass(slots=True)
-class _Apart:
-    """A directory in which an app runs, and publishes."""
-
-    app: LogicalPlan
-    options: RunOptions
-    stop: StopRequest
-    directory: str
-    _plan: LogicalPlan | None = field(default=None)
-
-    @property
-    def checkpoint(self) -> str:
-        return join(self.directory, "journal")
-
-    def run(self, again: Sequence[WindowPlan] | None) -> None:
-        """Run the app on windows, or on new input; its output is added to that of earlier calls.
-
-        Raises:
-            RunStoppedError: The comparison was asked to stop.
-            DagflowError: The run failed.
-        """
-        bounds = OutputBounds(join(self.directory, "out"), "a comparison", _HINT)
-        self._plan = plan = relocated_app(self.app, bounds, with_origins=True)
-        for operator in accumulators(plan.instances).values():
-            if operator.over is None and wants_to_follow(self.app):
-                operator.over = "window"
-        inside = replace(bounds, directory=self.directory)
-        options = replace(self.options, checkpoint=self.checkpoint, again=again, output_bounds=inside, is_apart=True)
-        if run(plan, options, stop=self.stop).state == "stopped":
-            raise RunStoppedError("the comparison was asked to stop; nothing was changed")
-
-    def run_again(self, windows: Sequence[Window]) -> None:
-        """Run the app on the input of windows."""
-        for part in _up_to_results([window.plan for window in windows]):
-            self.run(part)
-
-    def _opened(self) -> tuple[ObjectStore, JournalState]:
-        store = self.app.attributes.storage_context().objects(self.checkpoint)
-        return store, read_state(store)
-
-    def windows(self) -> list[Window]:
-        return list(all_windows(*self._opened()))
-
-    def rejects(self) -> dict[tuple[str, int], ShownReject]:
-        return _shown(self.windows(), self._opened()[1])
-
-    def rows_of(self, operator: str) -> pa.Table:
-        """What an operator has published here."""
-        output = next(each for each in _outputs_of(self._plan or self.app) if each.operator == operator)
-        return output.rows(*self._opened())
 
 
 @dataclass(slots=True)
@@ -371,7 +211,7 @@ class _Corrected:
     files: list[PendingFile] = field(default_factory=list)
 
     @contextlib.contextmanager
-    def without_old_versions(self, plans: Sequence[WindowPlan]) -> Iterator[_Apart | None]:
+    def without_old_versions(self, plans: Sequence[WindowPlan]) -> Iterator[Apart | None]:
         """Where the windows that have read earlier versions have run again without these; None where there are none."""
         storage = self.app.attributes.storage_context()
         superseded = Superseded(partial(newest_windows, self.store, self.state), self.state.forgotten, storage)
@@ -384,7 +224,7 @@ class _Corrected:
         if not ids:
             yield None
             return
-        with _apart(self.app, replace(self.options, lost=lost), self.stop) as rest:
+        with apart_run(self.app, replace(self.options, lost=lost), self.stop) as rest:
             _copy(storage, self.store.url, join(rest.directory, "copy"))
             copy = storage.objects(join(rest.directory, "copy"))
             with contextlib.closing(open_journal(self.app, copy)) as journal:
@@ -401,12 +241,12 @@ class _Corrected:
 class _AsItWas:
     """The app as its newest run found it, which finds out from where the rows of a table are that do not say it."""
 
-    apart: _Apart
+    apart: Apart
     state: JournalState
     windows: Sequence[Window]
     _is_run: bool | None = None
 
-    def with_origins(self, output: _Output, before: pa.Table, after: pa.Table) -> pa.Table:
+    def with_origins(self, output: Output, before: pa.Table, after: pa.Table) -> pa.Table:
         """The rows with file and offset, if that app gives the same rows; otherwise as they are."""
         origin = output.origin
         if origin is None or output.keys or {origin.file, origin.offset} <= {*before.column_names}:
@@ -432,14 +272,6 @@ class _AsItWas:
                 logger.info("the app as it was does not run again error=%s", error)
                 self._is_run = False
         return self._is_run
-
-
-@contextlib.contextmanager
-def _apart(app: LogicalPlan, options: RunOptions, stop: StopRequest) -> Iterator[_Apart]:
-    """A directory for a comparison, which is removed at the end."""
-    Path(".dagflow").mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f"{app.name}.diff-", dir=os.path.abspath(".dagflow")) as directory:
-        yield _Apart(app, options, stop, directory)
 
 
 def _copy(storage: StorageContext, checkpoint: str, directory: str) -> None:

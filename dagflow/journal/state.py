@@ -126,6 +126,9 @@ KEPT_DRIVERS = 50
 KEPT_CORRECTIONS = 20
 """How many of the newest corrections are kept, for display."""
 
+KEPT_APPS = 20
+"""How many of the newest apps are kept."""
+
 KEPT_DECISIONS = 20
 """How many changes of partition counts are kept for display; each window's plan keeps its own."""
 
@@ -166,6 +169,7 @@ class JournalState:
         directory: The working directory of that run, which relative locations in the app are relative to, or "".
         roots: Where its named roots were, each as `name=location`.
         text: The app file of that run without secrets; "" where it is not kept.
+        apps: The texts of the newest apps, by fingerprint: windows name the app that planned them.
         earlier_outputs: Locations from before the journal was set aside.
         operators: All operators of the newest run that restored the states of earlier ones.
         facts: The app of the newest run; None where no run has recorded it.
@@ -200,6 +204,7 @@ class JournalState:
     directory: str = ""
     roots: list[str] = field(default_factory=list)
     text: str = ""
+    apps: dict[str, str] = field(default_factory=dict)
     drivers: list[DriverStart] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
     earlier_outputs: list[str] = field(default_factory=list)
@@ -296,6 +301,8 @@ class JournalState:
                 self.operators = event.names
             case NewApp():
                 self.facts = event.facts
+                known = {name: text for name, text in self.apps.items() if name != event.facts.fingerprint}
+                self.apps = dict([*known.items(), (event.facts.fingerprint, self.text)][-KEPT_APPS:])
             case SetAside():
                 self._set_aside(event.name)
             case Cleared():

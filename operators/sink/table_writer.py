@@ -362,7 +362,7 @@ class TableWriter(RecordRefusing, TransactionalSink):
         return MergeOperators(groups, TableMerger.of(self._table))
 
     def row_origin(self) -> RowOrigin:
-        names = tuple(dict.fromkeys((*self.metadata_columns, "file", "offset")))
+        names = tuple(dict.fromkeys((*self.metadata_columns, *_METADATA)))
         return RowOrigin({"metadata_columns": names}, *(f"_dagflow_{name}" for name in _METADATA))
 
     def transaction_target(self, storage: StorageContext) -> FileTarget | None:

@@ -1,0 +1,197 @@
+"""Runs an app in a directory of its own, on the input of windows or on new input, and reads what it publishes there."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dagflow.api.refused_records import REJECTS
+from dagflow.api.transactions import RowOrigin, Target, TransactionalSink, targets_of
+from dagflow.engine.limited_run import relocated_app
+from dagflow.engine.preparation import LocationCollector, prepare_operator
+from dagflow.engine.run import run
+from dagflow.engine.run_setup import RunOptions
+from dagflow.engine.stop_request import StopRequest
+from dagflow.errors import DagflowError, RunStoppedError
+from dagflow.execution.task_outputs import OutputBounds
+from dagflow.journal.reader import all_windows, published_urls, read_state
+from dagflow.journal.state import JournalState
+from dagflow.journal.windows import Window, WindowPlan
+from dagflow.plan.accumulators import accumulators, wants_to_follow
+from dagflow.plan.logical import LogicalPlan
+from dagflow.report.open_rejects import RejectChoice, ShownReject, rejects_of, shown
+from dagflow.report.published_rows import rows_of_files
+from dagflow.report.row_differences import RowDifferences, differences, with_keys_of
+from dagflow.storage.context import StorageContext
+from dagflow.storage.location import join, redacted
+from dagflow.storage.objects import ObjectStore
+from dagflow.storage.pending import PendingFile
+
+_HINT = (
+    "give it a location there with --set OPERATOR.PROPERTY=VALUE, or define properties_below() of "
+    "dagflow.api.operator.Operator in its class"
+)
+
+
+@dataclass(slots=True)
+class Output:
+    """The output of one operator, where the app has it or in the directory of the comparison."""
+
+    operator: str
+    storage: StorageContext
+    locations: list[str]
+    target: Target | None
+    origin: RowOrigin | None
+
+    @property
+    def keys(self) -> Sequence[str]:
+        return () if self.target is None else self.target.keys
+
+    @property
+    def name(self) -> str:
+        return self.target.name if self.target is not None else ", ".join(map(redacted, self.locations))
+
+    def rows(self, store: ObjectStore, state: JournalState) -> pa.Table:
+        """All rows that are there."""
+        if self.target is None:
+            return self._of_files(published_urls(store, state) if state.last_committed else ())
+        found = self.target.rows()
+        return pa.table({}) if found is None else found
+
+    def _of_files(self, urls: Iterable[str]) -> pa.Table:
+        below = tuple(f"{location}/" for location in self.locations)
+        return rows_of_files(self.storage, self.locations[0], sorted({url for url in urls if url.startswith(below)}))
+
+    def of_files(self, files: Iterable[PendingFile]) -> pa.Table:
+        """The rows of data files."""
+        return self._of_files(file.final_url for file in files if file.target in ("", self.operator))
+
+    def rows_of_windows(self, windows: Sequence[Window]) -> pa.Table:
+        """The rows that some windows have published.
+
+        Raises:
+            DagflowError: The output does not say which rows these are.
+        """
+        if self.target is None:
+            return self.of_files(file for window in windows if window.intent for file in window.intent.files)
+        found = self.target.rows()
+        if found is None:
+            return pa.table({})
+        column = "" if self.origin is None or self.keys else self.origin.window
+        if column not in found.column_names:
+            raise DagflowError(
+                f"{self.name} does not say which of its rows are of which window",
+                hint="compare all windows, without --window and --files",
+            )
+        return found.filter(pc.is_in(found.column(column), pa.array([w.plan.window_id for w in windows], pa.int64())))
+
+    def with_keys_of(self, rows: pa.Table, others: pa.Table) -> pa.Table:
+        """The rows whose keys are those of other rows: these replace them."""
+        if not self.keys or not len(rows) or not len(others):
+            return rows.slice(0, 0)
+        return with_keys_of(rows, others, self.keys)
+
+    def compare(self, before: pa.Table, after: pa.Table) -> RowDifferences:
+        origin = self.origin
+        place = () if origin is None else (origin.file, origin.offset)
+        return differences(before, after, self.keys, place, () if origin is None else (origin.window,))
+
+
+def outputs_of(app: LogicalPlan) -> list[Output]:
+    """What the operators of an app publish."""
+    storage = app.attributes.storage_context()
+    targets, outputs = targets_of(app.instances, storage), []
+    for name, operator in app.instances.items():
+        collector = LocationCollector(storage)
+        if not operator.output_ports.keys() - {REJECTS}:
+            prepare_operator(name, operator, collector)
+        if collector.outputs:
+            origin = operator.row_origin() if isinstance(operator, TransactionalSink) else None
+            outputs.append(Output(name, storage, list(collector.outputs), targets.get(name), origin))
+    return outputs
+
+
+@dataclass(slots=True)
+class Apart:
+    """A directory in which an app runs, and publishes."""
+
+    app: LogicalPlan
+    options: RunOptions
+    stop: StopRequest
+    directory: str
+    _plan: LogicalPlan | None = field(default=None)
+
+    @property
+    def checkpoint(self) -> str:
+        return join(self.directory, "journal")
+
+    def run(self, again: Sequence[WindowPlan] | None, blocks: Sequence[Collection[int]] = ()) -> None:
+        """Run the app on windows, or on some of their blocks, or on new input; its output is added to that so far.
+
+        Raises:
+            RunStoppedError: The comparison was asked to stop.
+            DagflowError: The run failed.
+        """
+        bounds = OutputBounds(join(self.directory, "out"), "a comparison", _HINT)
+        self._plan = plan = relocated_app(self.app, bounds, with_origins=True)
+        for operator in accumulators(plan.instances).values():
+            if operator.over is None and wants_to_follow(self.app):
+                operator.over = "window"
+        inside = replace(bounds, directory=self.directory)
+        options = replace(self.options, checkpoint=self.checkpoint, again=again, blocks=blocks)
+        options = replace(options, output_bounds=inside, is_apart=True)
+        if run(plan, options, stop=self.stop).state == "stopped":
+            raise RunStoppedError("the comparison was asked to stop; nothing was changed")
+
+    def run_again(self, windows: Sequence[Window]) -> None:
+        """Run the app on the input of windows."""
+        for part in _up_to_results([window.plan for window in windows]):
+            self.run(part)
+
+    def _opened(self) -> tuple[ObjectStore, JournalState]:
+        store = self.app.attributes.storage_context().objects(self.checkpoint)
+        return store, read_state(store)
+
+    def windows(self) -> list[Window]:
+        return list(all_windows(*self._opened()))
+
+    def rejects(self) -> dict[tuple[str, int], ShownReject]:
+        return refused_in(self.windows(), self._opened()[1])
+
+    def rows_of(self, operator: str) -> pa.Table:
+        """What an operator has published here."""
+        output = next(each for each in outputs_of(self._plan or self.app) if each.operator == operator)
+        return output.rows(*self._opened())
+
+
+@contextlib.contextmanager
+def apart_run(app: LogicalPlan, options: RunOptions, stop: StopRequest) -> Iterator[Apart]:
+    """A directory for a comparison, which is removed at the end."""
+    Path(".dagflow").mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f"{app.name}.diff-", dir=os.path.abspath(".dagflow")) as directory:
+        yield Apart(app, options, stop, directory)
+
+
+def _up_to_results(plans: Sequence[WindowPlan]) -> Iterator[list[WindowPlan]]:
+    """The windows in parts, each of which ends with a window that publishes results over several windows."""
+    part: list[WindowPlan] = []
+    for plan in plans:
+        part.append(plan)
+        if plan.closes:
+            yield part
+            part = []
+    if part:
+        yield part
+
+
+def refused_in(windows: Sequence[Window], state: JournalState) -> dict[tuple[str, int], ShownReject]:
+    """The refused records of windows, by place."""
+    rejects = (each for window in windows for each in rejects_of(window) if not each.is_taken_over(state.retried))
+    return {(each.file, each.offset): each for each in shown(rejects, RejectChoice(), 0)}
