@@ -71,9 +71,10 @@ def put(folder: Path, name: str, content: str | bytes) -> None:
 
 
 def dagflow(act: str) -> None:
-    """Run the app: it finds itself what there is to do."""
+    """Run the app: it finds itself what there is to do. In one process, as processes of tasks are not all counted."""
     begun()
-    subprocess.run([sys.executable, "-m", "dagflow", "run", "app.yaml", "--local", "-q"], check=True)
+    command = ["run", "app.yaml", "--local", "-q", *(["--workers", "1"] if act != "load" else [])]
+    subprocess.run([sys.executable, "-m", "dagflow", *command], check=True)
 
 
 def rows_of(paths: list[Path]) -> Any:

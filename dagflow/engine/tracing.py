@@ -32,6 +32,7 @@ from dagflow.journal.planned_tuples import planned_tuples
 from dagflow.journal.reader import all_windows, read_journal
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window, WindowPlan
+from dagflow.plan.accumulators import accumulators
 from dagflow.plan.load import load_app, logical_plan
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.placement import PlacedApp
@@ -237,7 +238,7 @@ class Tracer:
 
     def _first_of(self, windows: Sequence[Window], planned: WindowPlan) -> int:
         """The first window whose records may be in what a window has published."""
-        if any(getattr(each, "over", "") == "all" for each in self.app.instances.values()):
+        if any(each.over == "all" for each in accumulators(self.app.instances).values()):
             return 1
         first, plans = planned.window_id, [each.plan for each in windows if each.plan.window_id <= planned.window_id]
         if planned.takes:
@@ -333,8 +334,8 @@ class Tracer:
             if block.id in blocks.get(block.window, ()):
                 files[block.tuple.url].append(block)
         everything = {url: own[0] for url, own in files.items()}
-        nodes = {**self.app.operators, **self.app.composites}
-        groups = [name for each in nodes.values() for name in _names(getattr(each.operator, "by", ()))]
+        specs = {} if self.app.spec is None else self.app.spec.operators
+        groups = [name for each in specs.values() for name in _names(each.properties.get("by", ()))]
         keys = [name for name in dict.fromkeys([*self.output.keys, *groups]) if name in values]
         if not keys or len(files) > MOST_FILES:
             return everything, "which of these files have a part in the row is not known"
@@ -441,12 +442,11 @@ def _blocks_of(windows: Sequence[Window]) -> Iterator[_Block]:
 
 def _by_window(app: LogicalPlan) -> LogicalPlan:
     """The app with results of single windows."""
-    nodes = {**app.operators, **app.composites}
     specs = {} if app.spec is None else app.spec.operators
     spans = {
-        name: replace(spec, properties={**spec.properties, "over": "window"})
-        for name, spec in specs.items()
-        if hasattr(nodes[name].operator, "over")
+        name: replace(specs[name], properties={**specs[name].properties, "over": "window"})
+        for name in map(own_name, accumulators(app.instances))
+        if name in specs
     }
     return app if app.spec is None else logical_plan(replace(app.spec, operators={**specs, **spans}))
 

@@ -156,7 +156,7 @@ SUPERSEDE = "- files: in\n    on_change: {replaced: supersede, truncated: supers
     ),
 )
 def test_the_row_of_an_aggregate_leads_to_the_files_with_its_group(over: str, properties: str) -> None:
-    """Those alone that have records of it, over windows and runs where the result is over these."""
+    """No file without records of it is named, over windows and runs where the result is over these."""
     Path("in/1.csv").unlink()
     run(TOTALS.replace("OVER", over).replace("PROPERTIES", properties))
     (row,) = traced("out/totals --where \"shop = 'b'\"")["rows"]
