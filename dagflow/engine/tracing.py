@@ -27,7 +27,7 @@ from dagflow.engine.publishers import writer_of
 from dagflow.engine.row_search import may_have, rows_where, select_of, with_texts
 from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.stop_request import StopRequest
-from dagflow.errors import DagflowError, own_name
+from dagflow.errors import DagflowError, MissingError, own_name
 from dagflow.journal.planned_tuples import planned_tuples
 from dagflow.journal.reader import all_windows, read_journal
 from dagflow.journal.state import JournalState
@@ -174,7 +174,7 @@ class Tracer:
         own = [file for window in windows if window.intent for file in window.intent.files if self._is_own(file)]
         if target is not None:
             state = target.open(writer_of(self.state, self.operator))
-            if keys or not isinstance(state, ReplayableState):
+            if keys or not isinstance(state, ReplayableState) or not self._is_there(own[:1]):
                 found = target.rows()
                 return (pa.table({}) if found is None else rows_where(found, where)), []
             gone = {file.final_url for file in state.missing(own)}
@@ -189,6 +189,13 @@ class Tracer:
                 files.append(file)
                 tables += [found.append_column(_DATA_FILE, _repeated(file.final_url, len(found))) for found in rows]
         return (pa.concat_tables(tables, promote_options="permissive") if tables else pa.table({})), files
+
+    def _is_there(self, files: Sequence[PendingFile]) -> bool:
+        """Whether data files are where they were written: a database takes their rows, and they are removed."""
+        try:
+            return all(self.storage.stat(file.final_url) for file in files)
+        except MissingError:
+            return False
 
     def _is_own(self, file: PendingFile) -> bool:
         if file.target:
