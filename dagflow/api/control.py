@@ -123,6 +123,14 @@ class InputOperator(ControlOperator):
     def scan_now(self) -> None:
         """Look for new input at once; called while following, on request."""
 
+    def without_files(self) -> Sequence[str]:
+        """Called at the end of a run to completion: its locations, if no run has found a file in any of them.
+
+        Raises:
+            DagflowError: What was found cannot be looked up.
+        """
+        return ()
+
     def estimate(self, within_s: float, storage: StorageContext) -> InputEstimate:
         """Count what it would emit, without emitting or changing anything; optional.
 

@@ -42,7 +42,7 @@ from dagflow.plan.logical import LogicalPlan
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.spark_process import SparkProcess
 from dagflow.runtime.task_server import TaskServer
-from dagflow.spec.shown_text import shown_value
+from dagflow.spec.shown_text import is_date, shown_value
 from dagflow.spec.spark_master import usable_cores
 from dagflow.storage.location import absolute, redacted
 from dagflow.telemetry.run_signals import MetricsAddress
@@ -69,8 +69,10 @@ def run_app(settings: Settings, asked: RunRequest, server: TaskServer | None, ja
         owns_process=True,
     )
     limit = f" --limit {asked.limit}" if asked.limit is not None else ""
-    again = resume_command(asked.app, asked.overrides, options) + limit
-    options = replace(options, replay_command=replay_command(logical.attributes.checkpoint, asked.overrides, options))
+    dates = _dates_of(logical)
+    again = dates + resume_command(asked.app, asked.overrides, options) + limit
+    replaying = dates + replay_command(logical.attributes.checkpoint, asked.overrides, options)
+    options = replace(options, replay_command=replaying)
     is_json = asked.log_format == "json"
     if is_json:
         settings.line = partial(_as_json, logical.name, settings.redact)
@@ -217,6 +219,13 @@ def looking_command(app: str, options: RunOptions, *, has_rejects: bool) -> str:
 def replay_command(checkpoint: str, overrides: Sequence[str], options: RunOptions) -> str:
     """The command line that replays windows with the arguments of a run, without window ids and without secrets."""
     return shlex.join(["dagflow", "replay", redacted(options.checkpoint or checkpoint), *_settings(overrides, options)])
+
+
+def _dates_of(logical: LogicalPlan) -> str:
+    """What a command of a message begins with, so that it is about the same day, such as "DAY=2026-11-22 "; or ""."""
+    values = {} if logical.spec is None else logical.spec.secrets
+    dates = {name: value for value, name in values.items() if is_date(value, name)}
+    return "".join(f"{name[2:-1]}={shlex.quote(value)} " for name, value in sorted(dates.items()))
 
 
 def _settings(overrides: Sequence[str], options: RunOptions) -> list[str]:

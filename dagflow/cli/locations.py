@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -13,10 +13,12 @@ import click
 from dagflow.api.properties import parse_size
 from dagflow.cli import output
 from dagflow.cli.shared_options import Settings
-from dagflow.errors import MissingError, MissingJournalError
+from dagflow.errors import MissingError, MissingJournalError, SpecError
 from dagflow.journal.reader import read_state
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
+from dagflow.spec.app_reader import read_without_operators
+from dagflow.spec.app_spec import Attributes
 from dagflow.spec.shown_text import Redactor
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import is_local
@@ -30,10 +32,24 @@ def load(app: str, settings: Settings, overrides: Sequence[str] = ()) -> Logical
     """
     with output.reserved_for_results():
         logical = load_app(app, overrides=list(overrides))
-    redact = Redactor(logical.spec.secrets if logical.spec else {})
+    _redact(logical.spec.secrets if logical.spec else {}, app, settings)
+    return logical
+
+
+def attributes_of(app: str, settings: Settings) -> Attributes:
+    """The attributes of an app, for a command that needs no operators: their variables need not be set."""
+    with output.reserved_for_results():
+        spec, problems = read_without_operators(app)
+    if spec is None or problems:
+        raise SpecError(problems)
+    _redact(spec.secrets, app, settings)
+    return spec.attributes
+
+
+def _redact(secrets: Mapping[str, str], app: str, settings: Settings) -> None:
+    redact = Redactor(secrets)
     settings.redact, settings.redact_document = redact, redact.without_values
     settings.note = partial(note_beside, app=app)
-    return logical
 
 
 def note_beside(error: BaseException, app: str) -> None:
@@ -63,7 +79,7 @@ def _folder_with(path: str, app: str) -> Path | None:
 def storage_of(app: str | None, settings: Settings) -> StorageContext:
     if app is None:
         return StorageContext.default()
-    return load(app, settings).attributes.storage_context()
+    return attributes_of(app, settings).storage_context()
 
 
 def locate(checkpoint: str, app: str | None, settings: Settings) -> tuple[str, StorageContext]:
@@ -78,9 +94,9 @@ def locate(checkpoint: str, app: str | None, settings: Settings) -> tuple[str, S
     if not is_app_file(checkpoint):
         require_no_file_above(checkpoint)
         return checkpoint, storage_of(app, settings)
-    logical = load(checkpoint, settings)
-    storage = logical.attributes.storage_context() if app is None else storage_of(app, settings)
-    return logical.attributes.checkpoint, storage
+    attributes = attributes_of(checkpoint, settings)
+    storage = attributes.storage_context() if app is None else storage_of(app, settings)
+    return attributes.checkpoint, storage
 
 
 def require_no_file_above(checkpoint: str) -> None:

@@ -94,7 +94,7 @@ def bottleneck(snapshot: RunSnapshot) -> str:
 
 def summary(snapshot: RunSnapshot) -> str:
     concerns = [f"    {line}" for line in concern_lines(snapshot)]
-    if any(concern.name == "no_input" for concern in snapshot.concerns):
+    if snapshot.without_files and not snapshot.windows:
         return "\n".join([f"{snapshot.app}: nothing was read ({duration(snapshot.seconds)})", *concerns])
     if snapshot.state == "completed" and not snapshot.windows:
         waiting = f", but for {size(snapshot.waiting_bytes)} of records in progress" if snapshot.waiting_bytes else ""

@@ -254,6 +254,11 @@ class ControlGraph:
                 known[name] = self._sources.call(name, operator.unemitted_bytes)
         return {head: sum(known.get(name, 0) for name in names) for head, names in self._upstream.items()}
 
+    def without_files(self) -> list[str]:
+        """The locations of operators that have never found a file."""
+        named = (self._sources.call(name, operator.without_files) for name, operator in self._inputs.items())
+        return [location for locations in named for location in locations]
+
     def scan_now(self) -> None:
         for name, operator in self._inputs.items():
             self._sources.call(name, operator.scan_now)

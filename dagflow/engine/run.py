@@ -44,7 +44,7 @@ from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import holder_of
 from dagflow.plan.placement import PlacedApp
 from dagflow.report.snapshot import RunSnapshot
-from dagflow.spec.shown_text import text_to_keep
+from dagflow.spec.shown_text import Redactor, text_to_keep
 from dagflow.storage.objects import ObjectStore
 from dagflow.storage.pending import HeldFile
 from dagflow.telemetry.run_signals import RunSignals
@@ -144,12 +144,16 @@ def _drive(parts: Assembly, control: ControlGraph, signals: RunSignals) -> RunSn
         journal.note_app(app.facts)
     with _prints_captured(control, None if options.owns_process else threading.get_ident()):
         done = driver.run()
+        has_looked = done.state == "completed" and options.reads_new_input
+        empty = control.without_files() if has_looked else []
         parts.side_inputs.sweep(journal.state.planned.values())
     start_s = runtime.start_s if runtime.is_local_spark else 0.0
     log = runtime.log if runtime.start_s else ""
     is_chosen = runtime.is_chosen and runtime.start_s > 0
-    lost = tuple(parts.publication.lost)
-    return replace(done, lost=lost, spark_start_s=start_s, log=log, chose_local=is_chosen)
+    spec, lost = parts.opened.app.spec, tuple(parts.publication.lost)
+    redact = Redactor({} if spec is None else spec.secrets)
+    done = replace(done, lost=lost, without_files=tuple(map(redact, empty)))
+    return replace(done, spark_start_s=start_s, log=log, chose_local=is_chosen)
 
 
 class _RunServices:

@@ -17,6 +17,14 @@ CHECKSUM_MARK = "~"
 _CHECKSUM = re.compile(rf"(\$\{{\w+\}}|\*{{3}}){CHECKSUM_MARK}[0-9a-f]{{4}}")
 
 
+_VALUE_OF_VARIABLE = re.compile(rf"(\$\{{\w+\}}){CHECKSUM_MARK}[0-9a-f]{{4}}")
+
+
+def with_any_values(text: str) -> str:
+    """A value of a property, or its JSON, as it is whatever the values of the variables in it."""
+    return _VALUE_OF_VARIABLE.sub(r"\1", text)
+
+
 def without_checksums(text: str) -> str:
     """A value of a property, or its JSON, without the checksums of hidden values."""
     return _CHECKSUM.sub(r"\1", text)

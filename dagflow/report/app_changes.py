@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from dagflow.journal.app_facts import AppFacts, OperatorFacts, without_checksums
+from dagflow.journal.app_facts import AppFacts, OperatorFacts, with_any_values, without_checksums
 from dagflow.report.own_figures import OwnFigures, edges_of
 
 _VALUE_BYTES = 60
@@ -57,15 +57,23 @@ def _streams(facts: AppFacts) -> list[str]:
 
 
 def operator_changes(name: str, was: OperatorFacts, now: OperatorFacts) -> Iterator[str]:
-    """The differences between two operators of one name, without settings that only affect speed."""
+    """The differences between two operators of one name.
+
+    Settings that only affect speed are none, nor is another value of a variable, which is there to be set anew: a date
+    differs in each run.
+    """
     if was.kind != now.kind:
         yield f"{name}.class: {was.kind} -> {now.kind}"
     if was.partition != now.partition:
         yield f"{name}.partition: {was.partition or _DEFAULT} -> {now.partition or _DEFAULT}"
     for key in sorted(was.properties.keys() | now.properties.keys()):
         old, new = _shown(was.properties, key), _shown(now.properties, key)
-        if key not in now.tuning and was.properties.get(key) != now.properties.get(key):
+        if key not in now.tuning and _compared(was.properties, key) != _compared(now.properties, key):
             yield f"{name}.{key}: {old} " + ("has another value" if old == new else f"-> {new}")
+
+
+def _compared(properties: dict[str, Any], key: str) -> str:
+    return with_any_values(json.dumps(properties.get(key), ensure_ascii=False))
 
 
 def _shown(properties: dict[str, Any], key: str) -> str:

@@ -73,7 +73,7 @@ EXIT_CODES = {
 def concerns_of(
     counts: Mapping[str, Mapping[str, int]],
     *,
-    has_no_input: bool,
+    without_files: Sequence[str],
     lost: Sequence[str],
     left_out: int,
     rejected: int,
@@ -84,7 +84,7 @@ def concerns_of(
 
     Args:
         counts: The counters of each operator.
-        has_no_input: Whether neither the run nor an earlier one has found a file.
+        without_files: The locations in which neither the run nor an earlier one has found a file.
         lost: What targets no longer have, in words.
         left_out: How many ranges of the input all runs together have left out.
         rejected: How many records the run has refused.
@@ -95,13 +95,13 @@ def concerns_of(
     def total(name: str) -> int:
         return sum(own.get(name, 0) for own in counts.values())
 
-    if has_no_input:
+    if without_files:
         ignored, waiting = total(names.IGNORED), total(names.FILES_DEFERRED)
         passed_over = f"; {ignored:,} names were passed over" if ignored else ""
         incomplete = f"; {waiting:,} files are not complete yet" if waiting else ""
         yield Concern(
             "no_input",
-            f"no file was found, in this run or an earlier one{passed_over}{incomplete}: "
+            f"no file was found in {', '.join(without_files)}, in this run or an earlier one{passed_over}{incomplete}: "
             "see that `files` of the splitter, and its patterns, name the files that you mean",
         )
     for operator, own in counts.items():

@@ -208,6 +208,7 @@ class RunSnapshot:
         spark_start_s: Seconds that the run waited for a Spark of this machine to start; 0 without one. Only at the end.
         chose_local: Whether the run took this machine for its small input, without Spark. Only at the end.
         lost: What targets no longer have of what earlier runs have published, in words; only at the end of a run.
+        without_files: The locations in which no run has found a file; only at the end of one.
         targets: State of the transactional targets, by operator.
         waits_for: What a run that does nothing else waits for, such as "starting Java"; "" where it works.
         whole: How much a run to completion will read; None where that is not known, and while following.
@@ -255,6 +256,7 @@ class RunSnapshot:
     spark_start_s: float = 0.0
     chose_local: bool = False
     lost: tuple[str, ...] = ()
+    without_files: tuple[str, ...] = ()
     targets: dict[str, Receipt] = field(default_factory=dict)
     waits_for: str = ""
     whole: WholeInput | None = None
@@ -338,12 +340,10 @@ class RunSnapshot:
     @property
     def concerns(self) -> tuple[Concern, ...]:
         """What must not pass in silence; a strict run ends with the exit code of the first."""
-        every = self.all_runs
-        has_looked = every is not None and self.state == "completed"
         return tuple(
             concerns_of(
                 {each.name: each.counts for each in self._by_name()},
-                has_no_input=has_looked and every is not None and not every.windows and not every.files,
+                without_files=self.without_files,
                 lost=self.lost,
                 left_out=self.left_out.ranges,
                 rejected=self.rejected,

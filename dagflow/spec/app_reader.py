@@ -35,7 +35,18 @@ from dagflow.spec.operator_reader import OperatorReader
 from dagflow.spec.problems import Place, Problems, quoted
 from dagflow.spec.step_reader import StepReader
 from dagflow.spec.yaml_parser import parse_file
-from dagflow.spec.yaml_tree import Environment, Items, Mapping, MappingEntry, Node, NodeReader, Scalar, kind_of, plain
+from dagflow.spec.yaml_tree import (
+    Environment,
+    Items,
+    Mapping,
+    MappingEntry,
+    Node,
+    NodeReader,
+    Scalar,
+    kind_of,
+    plain,
+    scalars,
+)
 from dagflow.storage.options import secrets_of
 from dagflow.storage.pending import Durability
 from dagflow.storage.registry import known_protocols
@@ -221,6 +232,21 @@ def read(
     folders = search_path_of(os.fspath(path)) if search_path is None else tuple(search_path)
     spec = AppReader(folders, environment, problems, os.fspath(path)).read(overrides)
     return spec, problems.found
+
+
+def read_without_operators(path: str) -> tuple[AppSpec | None, list[Problem]]:
+    """The name and the attributes of an app: its operators need not be right, nor the variables in them be set."""
+    of_file, problems, environment = Problems(), Problems(), Environment(os.environ)
+    root = parse_file(path, environment, of_file)
+    if not isinstance(root, Mapping):
+        return read(path)
+    reader = AppReader(search_path_of(path), environment, problems, path)
+    name, attributes = reader.head(root)
+    head = [node for node in (root.get("name"), root.get("attributes")) if node is not None]
+    broken = {(each.place.line, each.place.column) for node in head for each in scalars(node) if each.is_broken}
+    found = [each for each in of_file.found if (each.line, each.column) in broken]
+    spec = AppSpec(path, name, attributes, {}, {}, reader.search_path, dict(environment.secrets), root.place)
+    return spec, [*found, *problems.found]
 
 
 def read_values(values: MappingType[str, Any], place: Place) -> tuple[AppSpec | None, list[Problem]]:

@@ -301,16 +301,31 @@ _Written = list[tuple[str, str, re.Pattern[str] | None]]
 """What may stand for a value, its reference, and for a plain word the pattern that finds it as a whole word."""
 
 
+_DATE = re.compile(r"(?:19|20)\d\d(?:[-/._]?\d\d){1,2}(?:[T _-]?\d\d(?:[:._-]?\d\d){0,2}Z?)?")
+
+
+def is_date(value: str, reference: str) -> bool:
+    """Whether the value of a variable is a date, or a date and a time, and no secret by the variable's name.
+
+    A reader of a message has to know which day it is about, and a date tells nobody a secret.
+    """
+    return reference != HIDDEN and not is_secret_name(reference) and _DATE.fullmatch(value) is not None
+
+
 class Redactor:
     """Hides secrets in texts that a command prints or keeps.
 
     Args:
         secrets: Values, each with the reference that is shown instead. Values of less than four characters stay, and
-            within longer words those that are a word themselves and are not named a credential.
+            within longer words those that are a word themselves and are not named a credential. Dates stay, too.
     """
 
     def __init__(self, secrets: Mapping[str, str]) -> None:
-        shown = {value: reference for value, reference in secrets.items() if len(value) >= SHORTEST_SECRET}
+        shown = {
+            value: reference
+            for value, reference in secrets.items()
+            if len(value) >= SHORTEST_SECRET and not is_date(value, reference)
+        }
         self._references = _written(shown.items())
         references = " ".join(shown.values())
         # Others, such as names of directories and of modes, share parts with many texts that do not quote them.
@@ -353,7 +368,7 @@ def redact(text: str, secrets: Iterable[tuple[str, str]]) -> str:
     Returns:
         The text with each value replaced, or a note that it is withheld where it quotes a part of one.
     """
-    given = sorted(secrets, key=lambda secret: -len(secret[0]))
+    given = sorted((each for each in secrets if not is_date(*each)), key=lambda secret: -len(secret[0]))
     text = _replaced(text, _written(given))
     for value, reference in given:
         character = _character_of_word(value, reference)

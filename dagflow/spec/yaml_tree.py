@@ -272,15 +272,17 @@ class Environment:
         value = self.variables.get(name, "")
         if not value and default is not None:
             return default
-        if name not in self.variables:
+        if not value and name in self.variables:
+            problems.add(place, f"the variable {name} is empty; set it, or write ${{{name}:-}} if it may be empty")
+            return None
+        if not value:
             hint = did_you_mean(name, self.variables.keys()) or "; set it, or write ${NAME:-default}"
             problems.add(place, f"the environment has no variable {name}{hint}")
             return None
         if not value.isprintable() and not _is_text(value):
             problems.add(place, f"the value of ${{{name}}} is not UTF-8 text")
             return None
-        if value:
-            self.secrets[value] = f"${{{name}}}"
+        self.secrets[value] = f"${{{name}}}"
         return value
 
 

@@ -17,7 +17,7 @@ from dagflow.api.properties import Count, Millis, PartOfPath, Paths, Size, Tunin
 from dagflow.api.regular_expressions import Pattern
 from dagflow.errors import MissingError
 from dagflow.storage.context import StorageContext
-from dagflow.storage.location import absolute
+from dagflow.storage.location import absolute, redacted
 from operators.files.metadata import NO_CONTINUATION, FileFingerprints, ReadPart
 from operators.splitter.block_cutter import CutterState, OpenFile, estimated
 from operators.splitter.block_splitter import BlockSplitter
@@ -396,6 +396,9 @@ class FileSplitterInput(BlockSplitter, InputOperator):
     def _counted_since(self) -> Counter[str]:
         counters = self._context.counters
         return Counter({name: count - counters[name] for name, count in list(self._scan_counters.items())})
+
+    def without_files(self) -> Sequence[str]:
+        return [] if self._taken.has_any() else [redacted(location) for location in self.files]
 
     def scan_now(self) -> None:
         """While following, scan without waiting for the interval to pass."""

@@ -86,10 +86,11 @@ def test_other_input_is_no_other_output(tmp_path: Path) -> None:
     assert changes(tmp_path, "files: [in]", "files: [in, more]") == [AppChange(message, concerns_output=False)]
 
 
-def test_a_variable_is_said_to_have_another_value_and_not_which(tmp_path: Path) -> None:
-    """The value may be a secret."""
-    found = changes(tmp_path, "name", "name", prefix="mumsmums")
-    assert found == [AppChange('filter.drop: {"prefix": "${PREFIX}"} has another value')]
+def test_another_value_of_a_variable_is_no_changed_app(tmp_path: Path) -> None:
+    """It is there to be set anew."""
+    assert changes(tmp_path, "name", "name", prefix="mumsmums") == []
+    found = changes(tmp_path, '"${PREFIX}"', '"${PREFIX}x"')
+    assert found == [AppChange('filter.drop: {"prefix": "${PREFIX}"} -> {"prefix": "${PREFIX}x"}')]
 
 
 def test_changed_code_is_reported(tmp_path: Path) -> None:

@@ -24,13 +24,11 @@ def names_of(snapshot: RunSnapshot) -> list[str]:
     return [concern.name for concern in snapshot.concerns]
 
 
-def test_a_completed_run_that_never_had_a_file_has_no_input() -> None:
-    """A run that is stopped may not have looked; names that patterns pass over are counted."""
-    none = replace(RUN, windows=0, files=0)
-    assert names_of(replace(none, all_runs=none)) == ["no_input"]
-    assert "3 names were passed over" in counted(replace(none, all_runs=none), ignored=3).concerns[0].text
-    assert names_of(replace(none, all_runs=RUN)) == []
-    assert names_of(replace(none, all_runs=none, state="stopped")) == []
+def test_locations_in_which_no_run_has_found_a_file_are_a_concern() -> None:
+    """Names that patterns pass over are counted."""
+    none = replace(RUN, windows=0, files=0, without_files=("in/1", "in/2"))
+    assert names_of(none) == ["no_input"] and "no file was found in in/1, in/2, in this run" in none.concerns[0].text
+    assert "3 names were passed over" in counted(none, ignored=3).concerns[0].text
 
 
 def test_each_value_that_is_rescued_is_said_once() -> None:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dagflow.secret_names import HIDDEN
 from dagflow.spec.shown_text import Redactor, redact
 
 SECRET = "hunter2-Tr0ub4dor"
@@ -127,6 +128,15 @@ def test_a_name_with_such_letters_is_no_credential() -> None:
     redact = Redactor({"customer_id": "${KEY_COLUMN}", "Jane Austen": "${AUTHOR}", "/data/kansas": "${KANSAS_DIR}"})
     assert redact("customer_name by Austen in /data/iowa") == "customer_name by Austen in /data/iowa"
     assert redact("customer_id") == "${KEY_COLUMN}"
+
+
+@pytest.mark.parametrize("date", ["2026-11-22", "20261122", "2026/11", "2026-11-22T05:00Z"])
+def test_a_date_is_no_secret_unless_its_name_says_so(date: str) -> None:
+    """A message about the input of a day says which day it is; other numbers and words stay hidden."""
+    assert Redactor({date: "${DAY}"})(f"in/{date}") == redact(f"in/{date}", [(date, "${DAY}")]) == f"in/{date}"
+    assert Redactor({date: "${DB_PASSWORD}"})(f"in/{date}") == "in/${DB_PASSWORD}"
+    assert Redactor({date: HIDDEN})(f"in/{date}") == f"in/{HIDDEN}"
+    assert Redactor({f"7{date}": "${DAY}"})(f"in/7{date}") == "in/${DAY}"
 
 
 def test_a_key_is_hidden_line_by_line() -> None:

@@ -28,7 +28,7 @@ def expand(text: str, **variables: str) -> tuple[str | None, list[str]]:
         ("a-${A}-${B}", "a-1-2"),
         ("${C:-3}", "3"),
         ("${EMPTY:-4}", "4"),
-        ("${EMPTY}", ""),
+        ("${EMPTY:-}", ""),
         ("${C:-}", ""),
         ("$${A}", "${A}"),
         ("${NESTED}", "${A}"),

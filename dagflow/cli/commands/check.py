@@ -7,7 +7,7 @@ from dataclasses import replace
 import click
 
 from dagflow.cli import output
-from dagflow.cli.locations import is_app_file, load, require_no_file_above, size_in_bytes
+from dagflow.cli.locations import attributes_of, is_app_file, require_no_file_above, size_in_bytes
 from dagflow.cli.shared_options import Seconds, Settings, store_option
 from dagflow.errors import DagflowError
 from dagflow.report.alert_rules import RecentRejects, exceeded_limits, recent_rejects
@@ -97,7 +97,7 @@ def _subject(settings: Settings, checkpoint: str, app: str | None) -> tuple[str,
     if given is None:
         require_no_file_above(checkpoint)
         return checkpoint, StorageContext.default(), AlertSettings()
-    attributes = load(given, settings).attributes
+    attributes = attributes_of(given, settings)
     if given is not checkpoint:
         require_no_file_above(checkpoint)
     location = attributes.checkpoint if given is checkpoint else checkpoint

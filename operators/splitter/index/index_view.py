@@ -89,6 +89,16 @@ class IndexView:
         known &= columns[6] != Fate.MOVED
         return IndexEntries(known, columns)
 
+    def has_file_in(self, location: bytes) -> bool:
+        """Whether a file was taken there, below, or from the archive there, at any time; on a view of its own."""
+        below = ((location + mark, location + mark + b"\xff" * 4) for mark in (b"!", b"/"))
+        for first, last in ((location, location), *below):
+            in_runs = (table for cursor in self._cursors for table in cursor.read_range(first, last))
+            for table in itertools.chain((within(each, first, last) for each in self._tables), in_runs):
+                if any(first <= path <= last and not path.endswith(b"/") for path in table.column("path").to_pylist()):
+                    return True
+        return False
+
     @property
     def is_empty(self) -> bool:
         return not (self.runs or any(table.num_rows for table in self._tables))

@@ -79,6 +79,10 @@ class TakenFiles:
         if is_reported and not is_retracted:
             self.pending.add_one(name, entry, is_read=stat.size_bytes > 0 and not files.is_noted)
 
+    def has_any(self) -> bool:
+        """Whether a file of the scanned locations was taken at any time."""
+        return any(self.index.view().has_file_in(name.rstrip(b"/")) for name in self._locations.names)
+
     def snapshot(self) -> TakenState:
         """The files that were taken."""
         reports = self.pending.reports.note_snapshot(self.pending.window_id)
