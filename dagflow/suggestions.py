@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import itertools
+import shlex
 from collections.abc import Collection, Iterable
 
 _COMPARED_CHARACTERS = 60
@@ -33,3 +34,13 @@ def window_options(window_ids: Iterable[int]) -> str:
     rows = itertools.groupby(enumerate(sorted(window_ids)), lambda each: each[1] - each[0])
     ranges = [[window_id for _, window_id in row] for _, row in rows]
     return " ".join(f"--window {own[0]}" if own[0] == own[-1] else f"--window {own[0]}-{own[-1]}" for own in ranges)
+
+
+def command_to_run(app: str, *, is_local: bool) -> str:
+    """The command line that runs an app as before: on this machine, where the run before was there."""
+    return f"dagflow run {shlex.quote(app or 'APP')}{' --local' if is_local else ''}"
+
+
+def command_to_replay(checkpoint: str, window_ids: Iterable[int], *, is_local: bool) -> str:
+    """The command line that runs windows again, likewise; the checkpoint without its secrets."""
+    return f"dagflow replay {shlex.quote(checkpoint)} {window_options(window_ids)}{' --local' if is_local else ''}"

@@ -130,8 +130,7 @@ FOLLOWED = {
     "put the file back, and repair the window then": "strangers/test_repair.py::"
     "test_a_window_whose_input_is_gone_is_not_taken_back",
     "to publish the rest": "engine/test_window_repair.py::test_what_needs_no_repair_is_refused",
-    "to run it again: dagflow replay": "engine/test_window_replay.py::"
-    "test_a_replay_replaces_exactly_what_its_window_published",
+    "to run it again: ": "engine/test_window_replay.py::test_a_replay_replaces_exactly_what_its_window_published",
     "use another checkpoint and another output": FRESH,
     "give the app operator '…' again, as it was, until a run": "runs/test_groups.py::"
     "test_an_app_without_the_operator_is_refused",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shlex
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
@@ -19,7 +18,7 @@ from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
 from dagflow.storage.pending import Durability, PendingFile
 from dagflow.storage.publishing import discard_all, find_lost, replace_all
-from dagflow.suggestions import window_options
+from dagflow.suggestions import command_to_replay
 
 logger = logging.getLogger(__name__)
 
@@ -206,8 +205,8 @@ def finish_replay(
         raise StorageError(
             f"{len(lost)} of the {len(files)} files that a replay has made are neither pending nor in their places",
             url=redacted(lost[0].final_url),
-            hint=f"another program removed them; make them again: dagflow replay {shlex.quote(redacted(journal.url))} "
-            f"{window_options(decided)}",
+            hint="another program removed them; make them again: "
+            + command_to_replay(redacted(journal.url), decided, is_local=journal.state.is_local),
         )
     try:
         receipts = publication.replace(decided.values(), correction)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -27,6 +26,7 @@ from dagflow.report.manifest import inputs_of
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
 from dagflow.storage.objects import ObjectStore
+from dagflow.suggestions import command_to_replay
 
 _MOST_NAMED = 4
 """Changes that are named; a new app has many."""
@@ -187,7 +187,7 @@ def require_repeatable(app: PlacedApp, store: ObjectStore) -> None:
             hint=_WAY_ON,
         )
     for target, newest in _windows_in_targets(app.operators, state, app.storage):
-        command = f"dagflow replay {shlex.quote(redacted(store.url))} --window 1-{newest}"
+        command = command_to_replay(redacted(store.url), range(1, newest + 1), is_local=state.is_local)
         raise JournalError(
             f"--fresh would write the rows of windows 1 to {newest} into {target.name} a second time",
             url=redacted(store.url),

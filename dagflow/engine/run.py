@@ -77,7 +77,8 @@ def run(
     def journal_of(store: ObjectStore) -> Journal:
         if options.fresh:
             _start_over(app, store)
-        return open_journal(app, store, source=app_url_of(app), text=text_to_keep(app_url_of(app)))
+        url = app_url_of(app)
+        return open_journal(app, store, url, text_to_keep(url), is_local=options.workers is not None)
 
     with open_run(
         app, options, "run" if options.rejects is None else "replay", observer.notice, stop, journal_of

@@ -334,12 +334,15 @@ def open_run(
             raise
 
 
-def open_journal(app: LogicalPlan, store: ObjectStore, source: str = "", text: str = "") -> Journal:
+def open_journal(
+    app: LogicalPlan, store: ObjectStore, source: str = "", text: str = "", *, is_local: bool = False
+) -> Journal:
     """Claim the journal of a checkpoint for an app.
 
     Args:
         source: The app's file, recorded as that of the newest run; "" keeps the recorded one.
         text: The text of the file, likewise.
+        is_local: Whether tasks run on this machine, without Spark.
     """
     return Journal.open(
         store,
@@ -347,6 +350,7 @@ def open_journal(app: LogicalPlan, store: ObjectStore, source: str = "", text: s
         retention=JournalRetention(kept_windows=app.attributes.retain_windows),
         source=source,
         text=text,
+        is_local=is_local,
         roots={name: absolute(url) for name, url in app.attributes.roots.items()},
     )
 

@@ -25,7 +25,7 @@ from dagflow.storage.location import absolute, redacted
 from dagflow.storage.pending import PendingFile
 from dagflow.storage.publishing import find_lost
 from dagflow.storage.roots import require_located
-from dagflow.suggestions import window_options
+from dagflow.suggestions import command_to_replay, command_to_run
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def advise_replay(error: DagflowError, state: JournalState, checkpoint: str, sto
         rows, windows = sum(held.file.records for held in gone), {held.window_id for held in gone}
         error.advise(
             hint=f"put it back; or read the input of all rows that are gone again, {rows:,} in all: "
-            f"dagflow replay {shlex.quote(redacted(checkpoint))} {window_options(windows)}"
+            + command_to_replay(redacted(checkpoint), windows, is_local=state.is_local)
         )
 
 
@@ -143,14 +143,14 @@ def _examined(state: JournalState, window_id: int, checkpoint: str, storage: Sto
             url=url,
             hint=why_not_read_again(remover, shlex.quote(url), windows).hint
             if remover
-            else f"to run it again: dagflow replay {shlex.quote(url)} {windows}",
+            else f"to run it again: {command_to_replay(url, [window_id], is_local=state.is_local)}",
         )
     if again := [each for each, replayed in state.reprocessing.items() if replayed.correction == window_id]:
         raise JournalError(
             f"window {window_id} is published together with the windows that lose what it has replaced",
             url=url,
-            hint=f"finish it, with dagflow run; if files are lost: dagflow replay {shlex.quote(url)} "
-            f"{window_options(again)}",
+            hint="finish it, with dagflow run; if files are lost: "
+            + command_to_replay(url, again, is_local=state.is_local),
         )
     files = state.intents[window_id].files
     require_located([file.to_json() for file in files])
@@ -160,7 +160,7 @@ def _examined(state: JournalState, window_id: int, checkpoint: str, storage: Sto
         raise JournalError(
             f"window {window_id} is committed, and all its files are complete or published",
             url=url,
-            hint=f"to publish the rest: dagflow run {shlex.quote(state.source or 'APP')}",
+            hint=f"to publish the rest: {command_to_run(state.source, is_local=state.is_local)}",
         )
     kept = tuple(redacted(file.final_url) for file in files if file.final_url not in lost)
     if kept:

@@ -58,12 +58,14 @@ class RunOrigin:
         directory: The working directory, which relative locations in the app are relative to.
         roots: Where its named roots were, each as `name=location`.
         text: The app file without secrets.
+        is_local: Whether its tasks run on this machine, without Spark.
     """
 
     source: str = ""
     directory: str = ""
     roots: list[str] = field(default_factory=list)
     text: str = ""
+    is_local: bool = False
 
 
 @dataclass(frozen=True, slots=True)

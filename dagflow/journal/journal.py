@@ -85,6 +85,7 @@ class Journal:
         source: str = "",
         roots: Mapping[str, str] = MappingProxyType({}),
         text: str = "",
+        is_local: bool = False,
     ) -> Journal:
         """Take over the journal in a store, or begin one.
 
@@ -95,6 +96,7 @@ class Journal:
             source: The app file, which a replay needs.
             roots: Where the named roots are, for reading the journal without the app.
             text: The app file without secrets.
+            is_local: Whether tasks run on this machine, without Spark.
 
         Raises:
             FencedError: Another driver took over at the same time.
@@ -103,7 +105,7 @@ class Journal:
                 decided files are.
         """
         located = [f"{name}={url}" for name, url in roots.items()]
-        origin = RunOrigin(source, os.getcwd() if source else "", located, text)
+        origin = RunOrigin(source, os.getcwd() if source else "", located, text, is_local)
         journal = cls.take_over(store, app, retention, origin)
         require_located([file.to_json() for file in journal.state.unpublished_files()])
         journal.maintain()

@@ -170,6 +170,7 @@ class JournalState:
         roots: Where its named roots were, each as `name=location`.
         text: The app file of that run without secrets; "" where it is not kept.
         apps: The texts of the newest apps, by fingerprint: windows name the app that planned them.
+        is_local: Whether the tasks of that run were on this machine, without Spark.
         earlier_outputs: Locations from before the journal was set aside.
         operators: All operators of the newest run that restored the states of earlier ones.
         facts: The app of the newest run; None where no run has recorded it.
@@ -205,6 +206,7 @@ class JournalState:
     roots: list[str] = field(default_factory=list)
     text: str = ""
     apps: dict[str, str] = field(default_factory=dict)
+    is_local: bool = False
     drivers: list[DriverStart] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
     earlier_outputs: list[str] = field(default_factory=list)
@@ -314,7 +316,7 @@ class JournalState:
         if fence.run is not None:
             self.source = fence.run.source or self.source
             self.directory = fence.run.directory or self.directory
-            self.roots = fence.run.roots
+            self.roots, self.is_local = fence.run.roots, fence.run.is_local
             # A replay names no app file: that of the newest run stays.
             self.text = fence.run.text if fence.run.source else self.text
             self.drivers = [*self.drivers, DriverStart(self.next_window_id, str(fence.holder))][-KEPT_DRIVERS:]

@@ -147,3 +147,12 @@ def test_another_night_is_no_changed_app(folder: Path) -> None:
         (folder / "in" / day / "a.csv").write_text(GOOD)
         done = dagflow("run", "app.yaml", "--local", "--workers", "1", day=day)
         assert done.exit_code == 0 and "changed" not in done.output
+
+
+def test_what_a_command_advises_is_local_where_the_run_was(folder: Path) -> None:
+    """Otherwise it would start Spark. A run that dies leaves a window that the next one finishes."""
+    assert night(folder, "2026-11-20", GOOD).exit_code == 0
+    done = dagflow("repair", "app.yaml", "--window", "1")
+    (advice,) = re.findall("to run it again: (.*)", done.output)
+    assert advice.endswith("state/sales --window 1 --local")
+    assert dagflow(*advice.split()[1:], "--workers", "1", day="2026-11-20").exit_code == 0

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
-import shlex
 from dataclasses import asdict
 from pathlib import Path
 
 import click
 
 from dagflow.cli import output
-from dagflow.cli.locations import load, require_no_file_above, storage_of
+from dagflow.cli.locations import attributes_of, require_no_file_above, storage_of
 from dagflow.cli.output import count
 from dagflow.cli.shared_options import Settings, store_option
 from dagflow.engine.window_repair import RepairedWindow, repair
 from dagflow.errors import MissingError
 from dagflow.journal.reader import read_state
+from dagflow.suggestions import command_to_run
 
 
 @click.command("repair")
@@ -38,15 +38,15 @@ def command(settings: Settings, checkpoint: str, window_id: int, app: str | None
     require_no_file_above(checkpoint)
     storage = storage_of(app, settings)
     if Path(checkpoint).is_file():
-        logical = load(checkpoint, settings)
-        app, checkpoint, storage = checkpoint, logical.attributes.checkpoint, logical.attributes.storage_context()
+        attributes = attributes_of(checkpoint, settings)
+        app, checkpoint, storage = checkpoint, attributes.checkpoint, attributes.storage_context()
     try:
         repaired = repair(checkpoint, window_id, storage)
     except MissingError as error:
         raise click.UsageError(str(error)) from error
     output.note(settings.redact(describe(repaired)))
-    app = app or read_state(storage.objects(checkpoint)).source or "APP"
-    output.note(f"    continue with: dagflow run {shlex.quote(app)}")
+    state = read_state(storage.objects(checkpoint))
+    output.note(f"    continue with: {command_to_run(app or state.source, is_local=state.is_local)}")
     if as_json:
         output.result(json.dumps(asdict(repaired)))
     return 0
