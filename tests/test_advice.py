@@ -99,7 +99,7 @@ FOLLOWED = {
     "test_two_copies_of_a_checkpoint_cannot_both_go_on",
     "continue with the newest checkpoint": "engine/test_publication.py::"
     "test_an_older_copy_of_the_checkpoint_is_refused_with_both_numbers",
-    "let the app name another table, or move this one away": "engine/test_publication.py::"
+    "let the app name another table, or rename or remove this one": "engine/test_publication.py::"
     "test_fresh_is_refused_while_the_target_has_the_windows",
     "move the file that is in the way": "engine/test_window_repair.py::test_files_of_others_are_not_replaced",
     "publish into another directory, or move them away": f"{REMEDIES}"

@@ -71,8 +71,8 @@ def run_app(settings: Settings, asked: RunRequest, server: TaskServer | None, ja
     limit = f" --limit {asked.limit}" if asked.limit is not None else ""
     dates = _dates_of(logical)
     again = dates + resume_command(asked.app, asked.overrides, options) + limit
-    replaying = dates + replay_command(logical.attributes.checkpoint, asked.overrides, options)
-    options = replace(options, replay_command=replaying)
+    replay = dates + replay_command(logical.attributes.checkpoint, asked.overrides, options)
+    options = replace(options, replay_command=replay)
     is_json = asked.log_format == "json"
     if is_json:
         settings.line = partial(_as_json, logical.name, settings.redact)

@@ -8,6 +8,7 @@ from dagflow.api.context import Skipped
 from dagflow.cli.output import brief, clock, count, duration, on_one_line, part, size
 from dagflow.metrics.names import BYTE_ACCOUNTING
 from dagflow.report.concerns import Concern
+from dagflow.report.own_figures import PublishedPart
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.storage.location import redacted
 
@@ -126,16 +127,20 @@ def summary(snapshot: RunSnapshot) -> str:
     lines += concerns
     if others:
         lines.append(f"    also counted: {', '.join(others)}")
-    if snapshot.outputs:
-        lines.append(
-            f"    output: {count(snapshot.published_files, 'file')} in {', '.join(map(on_one_line, snapshot.outputs))}"
-        )
+    if snapshot.published:
+        lines.append(f"    output: {', '.join(map(published_text, snapshot.published))}")
     if snapshot.log:
         lines.append(f"    log of the tasks: {snapshot.log}")
     if snapshot.chose_local:
         lines.append("    ran on this machine without Spark: its input is small, and the app says runtime: auto")
     lines += [f"    {line}" for line in faster_locally(snapshot)]
     return "\n".join(lines)
+
+
+def published_text(published: PublishedPart) -> str:
+    """For example "751 rows in table duckdb:/srv/shop.db#sales", or "2 files in /srv/out"."""
+    number = count(published.rows, "row") if published.rows else count(published.files, "file")
+    return f"{number} in {on_one_line(published.place)}"
 
 
 def faster_locally(snapshot: RunSnapshot) -> list[str]:

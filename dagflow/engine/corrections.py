@@ -33,8 +33,8 @@ from dagflow.plan.placement import PlacedApp
 from dagflow.report.concerns import OldRows
 from dagflow.storage.context import StorageContext
 from dagflow.storage.files import FileStat
-from dagflow.storage.location import join, name_of, redacted
-from dagflow.storage.pending import PendingFile
+from dagflow.storage.location import name_of, redacted
+from dagflow.storage.pending import PendingFile, output_of
 
 BESIDE = (
     "read the later version of the file beside the rows of the earlier one, which then stay: let on_change say "
@@ -235,11 +235,6 @@ class Superseded:
         return not self._storage.backend(part.url).files.has_version(stat)
 
 
-def output_of(file: PendingFile, outputs: Iterable[str]) -> str:
-    """The output that a file is part of: the operator with a target, or the location that it is published below."""
-    return file.target or max((url for url in outputs if file.final_url.startswith(join(url, ""))), key=len, default="")
-
-
 def left_out_in(results: Iterable[TaskResult]) -> set[str]:
     """The files whose planned versions could not be read."""
     return {each.url for result in results for each in result.skipped if each.cause != "corrected"}
@@ -317,7 +312,7 @@ def old_rows(
         return []
     urls = urls_of(lost)
     ids: set[int] = set()
-    rows, unknown = Counter[str](), set[str]()
+    rows, unknown, keyed = Counter[str](), set[str](), set[str]()
     for window in windows(0):
         # Windows that merge rows of others come after these.
         own = lost.get(window.plan.window_id, {})
@@ -325,6 +320,7 @@ def old_rows(
     for window in windows(0):
         for file, sources in sources_of(window.intent) if window.intent is not None else ():
             output = output_of(file, state.outputs)
+            keyed |= {output} if file.facts is not None and file.facts.keys else set()
             if sources is not None:
                 own_rows = sum(n for each, n in zip(sources.ids(), sources.counts, strict=True) if each in ids)
                 rows.update({output: own_rows} if own_rows else {})
@@ -339,6 +335,7 @@ def old_rows(
             None if each in unknown else rows[each],
             command,
             obstacle,
+            each in keyed,
         )
         for each in sorted({*rows, *unknown})
     ]

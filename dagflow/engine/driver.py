@@ -102,7 +102,7 @@ class Driver(WindowLoop):
         lost = Superseded(journal.newest_windows, journal.state.forgotten, self._app.storage).in_output()
         obstacle = why_not_replayed(self._app)
         command = "" if obstacle is not None else f"{self._options.replay_command} --superseded"
-        why = "" if obstacle is None else obstacle.message
+        why = "" if obstacle is None else f"{obstacle.message}; {obstacle.hint}"
         rows = old_rows(journal.newest_windows, lost, journal.state, command, why)
         return replace(done, old_rows=tuple(rows))
 
@@ -271,7 +271,7 @@ class Driver(WindowLoop):
             for each in (each for each in self._journal.state.corrections if each.window_id == window_id):
                 self._parts.observer.notice(each.text)
         self._parts.gone.committed(window_id, intent.skipped, self._planner.last_emitted)
-        self._statistics.committed(flight.planned, intent)
+        self._statistics.committed(flight.planned, intent, self._journal.state.outputs)
         self._signals.committed(Window(flight.planned, intent, self._journal.state.last_published_ms))
         self._report_progress()
         self._journal.maintain()

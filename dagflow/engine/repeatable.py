@@ -191,14 +191,17 @@ def require_repeatable(app: PlacedApp, store: ObjectStore) -> None:
         raise JournalError(
             f"--fresh would write the rows of windows 1 to {newest} into {target.name} a second time",
             url=redacted(store.url),
-            hint="let the app name another table, or move this one away, and run again with --fresh"
+            hint="let the app name another table, or rename or remove this one, and run again with --fresh"
             + ("" if why_not_replayed(app) else f"; or write its rows again: {command}"),
         )
     _require_sources(store, app.storage)
 
 
 def _require_sources(store: ObjectStore, storage: StorageContext) -> None:
-    """Refuse where a file with published records is gone, or shorter than the part of it that was read."""
+    """Refuse where a file is gone, or shorter than the part of it that was read, and its records would be removed.
+
+    What tables have stays, but for rows that wait for their transaction.
+    """
 
     def is_there(source: tuple[str, int]) -> bool:
         url, end = source
@@ -209,7 +212,9 @@ def _require_sources(store: ObjectStore, storage: StorageContext) -> None:
 
     with ThreadPoolExecutor(_LOOKS_AT_ONCE) as pool:
         for window in committed_windows(store):
-            sources = list(_sources(window).items())
+            intent = window.intent
+            is_kept = intent is not None and intent.files and not intent.held and all(f.target for f in intent.files)
+            sources = [] if is_kept else list(_sources(window).items())
             for (url, _), found in zip(sources, pool.map(is_there, sources), strict=True):
                 if not found:
                     raise JournalError(

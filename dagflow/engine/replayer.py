@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from dagflow.api.sources import block_id_of
 from dagflow.api.transactions import TargetDecision
-from dagflow.engine.corrections import Lost, corrections_of, output_of, source_ranges, version_key_of
+from dagflow.engine.corrections import Lost, corrections_of, source_ranges, version_key_of
 from dagflow.engine.driver_watch import DriverWatch
 from dagflow.engine.kept_totals import without_totals
 from dagflow.engine.left_out import as_left_out_before, gone_before_replay, recovered_by_replay
@@ -48,7 +48,7 @@ from dagflow.plan.physical import merger_name
 from dagflow.plan.placement import PlacedApp
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
-from dagflow.storage.pending import FileFacts, PendingFile
+from dagflow.storage.pending import FileFacts, PendingFile, output_of
 from dagflow.storage.publishing import discard_all
 
 _PUT_VERSION_BACK = "put the version back that was read; nothing was replaced"

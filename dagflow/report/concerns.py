@@ -37,7 +37,8 @@ class OldRows:
         output: The short name of the table, or of the directory.
         rows: How many rows; None where the output does not say it, as behind an aggregate.
         command: The command that takes them out; "" where that is not possible.
-        obstacle: Why it is not.
+        obstacle: Why it is not, and what to do.
+        has_keys: Whether rows of later versions take the place of those with the same keys.
     """
 
     files: list[str]
@@ -46,6 +47,7 @@ class OldRows:
     rows: int | None
     command: str
     obstacle: str = ""
+    has_keys: bool = False
 
     @property
     def text(self) -> str:
@@ -53,9 +55,11 @@ class OldRows:
         name = name_of(self.files[0])
         what = f"{name} was" if self.count == 1 else f"{self.count:,} files, such as {name}, were"
         rows = f"{self.rows:,} old {'row' if self.rows == 1 else 'rows'}" if self.rows is not None else "old rows"
-        stay = "stays" if self.rows == 1 else "stay"
+        stay = f"{rows} {'stays' if self.rows == 1 else 'stay'} beside the new ones"
+        if self.has_keys:
+            stay = f"of {rows}, those stay whose keys no new one has"
         remedy = f"to take them out: `{self.command}`" if self.command else f"they cannot be taken out: {self.obstacle}"
-        return f"{what} read again: {rows} {stay} beside the new ones ({self.output}); {remedy}"
+        return f"{what} read again: {stay} ({self.output}); {remedy}"
 
 
 EXIT_CODES = {
@@ -113,11 +117,14 @@ def concerns_of(
             f"{reread:,} {'file was' if reread == 1 else 'files were'} replaced or truncated after earlier runs had "
             "read them, and read again: what was published of them stays, beside the new records"
         ]
+        choice, others = "supersede", "fail, ignore"
+        effect = "puts the new records in the place of the old ones"
+        if not all(each.command for each in old_rows or ()):
+            choice, others, effect = "fail", "ignore", "ends the run before such a file is read"
         yield Concern(
             "replaced",
-            f"{'; '.join(found)}. Say on the splitter what to do from now on, as in on_change: {{replaced: supersede, "
-            "truncated: supersede}, which puts the new records in the place of the old ones; other choices are fail, "
-            "ignore and reread",
+            f"{'; '.join(found)}. Say on the splitter what to do from now on, as in on_change: {{replaced: {choice}, "
+            f"truncated: {choice}}}, which {effect}; other choices are {others} and reread",
         )
     # What earlier runs have left out was their concern; what is read by now is none.
     if left_out and (total(names.SKIPPED) or total(names.VANISHED)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import TypeVar
 
 from dagflow.errors import own_name
@@ -16,6 +17,20 @@ _STREAM = re.compile(r"(?P<source>.+) -> (?P<target>.+?)(?P<all> \(to all\))?")
 
 Figure = TypeVar("Figure", int, float)
 Found = TypeVar("Found")
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedPart:
+    """What a run has published into one output.
+
+    Attributes:
+        place: The table, as "table delta:/out/orders", or the location of files by name.
+        rows: How many rows the table was given; 0 for files by name.
+    """
+
+    place: str
+    files: int
+    rows: int = 0
 
 
 class OwnFigures:

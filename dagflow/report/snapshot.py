@@ -15,7 +15,7 @@ from dagflow.journal.windows import Correction, PartitionDecision, Receipt
 from dagflow.metrics import names
 from dagflow.metrics.counters import Counters, OperatorReport
 from dagflow.report.concerns import Concern, OldRows, concerns_of
-from dagflow.report.own_figures import OwnFigures, own_sums
+from dagflow.report.own_figures import OwnFigures, PublishedPart, own_sums
 from dagflow.storage.location import redacted
 from dagflow.storage.pending import HeldFile
 
@@ -212,7 +212,7 @@ class RunSnapshot:
         targets: State of the transactional targets, by operator.
         waits_for: What a run that does nothing else waits for, such as "starting Java"; "" where it works.
         whole: How much a run to completion will read; None where that is not known, and while following.
-        published_files: Files that the windows published.
+        published: What the windows published.
         log: Where Java, or the processes of tasks, have written their output; only at the end.
         groups: Windows whose records wait for a later one, by operator.
         backlog_bytes: Bytes of input that are known and not committed: of planned windows, and in a live run also what
@@ -260,7 +260,7 @@ class RunSnapshot:
     targets: dict[str, Receipt] = field(default_factory=dict)
     waits_for: str = ""
     whole: WholeInput | None = None
-    published_files: int = 0
+    published: tuple[PublishedPart, ...] = ()
     log: str = ""
     groups: dict[str, HeldGroup] = field(default_factory=dict)
     backlog_bytes: int = 0

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections import deque
-from collections.abc import Iterable, Mapping
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from dagflow.api.operator import Operator
@@ -16,7 +16,7 @@ from dagflow.metrics import names
 from dagflow.metrics.counters import Counters
 from dagflow.plan.logical import own_stages
 from dagflow.plan.physical import PhysicalPlan
-from dagflow.report.own_figures import OwnFigures, own_sums
+from dagflow.report.own_figures import OwnFigures, PublishedPart, own_sums
 from dagflow.report.snapshot import (
     RunSnapshot,
     WholeInput,
@@ -24,6 +24,8 @@ from dagflow.report.snapshot import (
     snapshot_of,
     snapshot_of_all,
 )
+from dagflow.storage.location import redacted
+from dagflow.storage.pending import output_of
 
 RATE_WINDOW_S = 5.0
 """Seconds that a rate is measured over: a single window does not make it jump, and it follows changes."""
@@ -84,16 +86,24 @@ class RunStatistics:
         self._counters = Counters()
         self._busy_s: dict[str, float] = {}
         self._partitions: dict[str, PartitionCounts] = {}
-        self._published_files = 0
+        self._files, self._rows = Counter[str](), Counter[str]()
         self._bytes, self._records, self._steady = Rate(), Rate(), Rate(STEADY_WINDOW_S)
 
     def planned(self, plan: WindowPlan) -> None:
         note_partitions(self._partitions, plan)
 
-    def committed(self, plan: WindowPlan, intent: WindowIntent) -> None:
+    def committed(self, plan: WindowPlan, intent: WindowIntent, outputs: Sequence[str] = ()) -> None:
+        """Count a window.
+
+        Args:
+            outputs: The locations that the app publishes below.
+        """
         self._windows += 1
         self._first_window = self._first_window or plan.window_id
-        self._published_files += len(intent.files)
+        for file in intent.files:
+            output = output_of(file, outputs)
+            self._files[output] += 1
+            self._rows[output] += file.records
         self._counters.add(plan.counters)
         self._counters.add(intent.counters)
         for name, seconds in intent.busy_s.items():
@@ -147,7 +157,7 @@ class RunStatistics:
             operators=figures,
             partitions=own.by_stage(self._partitions),
             progress=RunProgress(tuple(windows), backlog=backlog),
-            published_files=self._published_files,
+            published=tuple(self._published(journal)),
             whole=whole,
             backlog_bytes=backlog_bytes,
             backlog_blocks=backlog_blocks,
@@ -163,6 +173,14 @@ class RunStatistics:
         left_s = max(whole.bytes - snapshot.read_bytes, 0) / speed if whole is not None and speed else None
         rates = RunRates(self._bytes.per_second, self._records.per_second, left_s)
         return replace(snapshot, progress=RunProgress(tuple(windows), rates, backlog), all_runs=all_runs)
+
+    def _published(self, journal: JournalState) -> Iterator[PublishedPart]:
+        for output, files in sorted(self._files.items()):
+            receipt = journal.receipts.get(output)
+            if receipt is None:
+                yield PublishedPart(redacted(own_name(output)), files)
+            else:
+                yield PublishedPart(receipt.target, files, self._rows[output])
 
 
 def is_record_source(operator: Operator) -> bool:

@@ -307,7 +307,7 @@ _DATE = re.compile(r"(?:19|20)\d\d(?:[-/._]?\d\d){1,2}(?:[T _-]?\d\d(?:[:._-]?\d
 def is_date(value: str, reference: str) -> bool:
     """Whether the value of a variable is a date, or a date and a time, and no secret by the variable's name.
 
-    A reader of a message has to know which day it is about, and a date tells nobody a secret.
+    A reader of a message has to know which day it is about, and a date opens no door.
     """
     return reference != HIDDEN and not is_secret_name(reference) and _DATE.fullmatch(value) is not None
 

@@ -18,7 +18,7 @@ from typing_extensions import Buffer
 
 from dagflow.errors import LostOutputError, StorageError
 from dagflow.storage.fingerprint import updated_crc32
-from dagflow.storage.location import name_of, parent, redacted
+from dagflow.storage.location import join, name_of, parent, redacted
 
 PENDING_DIRECTORY = ".dagflow-pending"
 Durability = Literal["process", "power"]
@@ -61,6 +61,11 @@ class PendingFile:
     def from_json(cls, value: dict[str, Any]) -> PendingFile:
         """The file from the values of to_json()."""
         return cls(**{**value, "facts": FileFacts.from_json(value.get("facts"))})
+
+
+def output_of(file: PendingFile, outputs: Iterable[str]) -> str:
+    """The output that a file is part of: the operator with a target, or the location that it is published below."""
+    return file.target or max((url for url in outputs if file.final_url.startswith(join(url, ""))), key=len, default="")
 
 
 @dataclass(frozen=True, slots=True)

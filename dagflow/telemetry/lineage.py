@@ -135,7 +135,7 @@ class LineageReporter:
             self._inputs[0].inputFacets = {"inputStatistics": read}
         if len(self._outputs) == 1:
             published = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
-                fileCount=snapshot.published_files, producer=PRODUCER
+                fileCount=sum(each.files for each in snapshot.published), producer=PRODUCER
             )
             self._outputs[0].outputFacets = {"outputStatistics": published}
 

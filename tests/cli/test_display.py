@@ -10,6 +10,7 @@ from dagflow.api.context import Skipped
 from dagflow.cli.display import LineDisplay
 from dagflow.journal.heartbeat import RunningWindow
 from dagflow.journal.saved_state import LeftOut
+from dagflow.report.own_figures import PublishedPart
 from dagflow.report.snapshot import OperatorFigures, RunSnapshot
 from tests.cli.samples import APP, at_work, summary
 
@@ -72,11 +73,13 @@ def test_files_that_could_not_be_read_are_shown_with_what_reads_them(capsys: pyt
 
 def test_the_end_names_where_the_output_is(capsys: pytest.CaptureFixture[str]) -> None:
     """A person finds what was written, and what Java or operators had to say."""
-    outputs, log = ("/data/out", "s3://bucket/out"), ".dagflow/a.spark.log"
-    LineDisplay(APP).finish(replace(summary(8.0, state="completed"), outputs=outputs, published_files=12, log=log))
+    published = PublishedPart("/data/out", 12), PublishedPart("table delta:s3://bucket/out", 3, 1200)
+    log = ".dagflow/a.spark.log"
+    LineDisplay(APP).finish(replace(summary(8.0, state="completed"), published=published, log=log))
     shown = capsys.readouterr().err
     assert shown.endswith(
-        "\n    output: 12 files in /data/out, s3://bucket/out\n    log of the tasks: .dagflow/a.spark.log\n"
+        "\n    output: 12 files in /data/out, 1,200 rows in table delta:s3://bucket/out"
+        "\n    log of the tasks: .dagflow/a.spark.log\n"
     )
 
 

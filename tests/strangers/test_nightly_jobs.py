@@ -120,7 +120,7 @@ def test_a_message_about_a_night_says_which_and_what_it_advises_works(folder: Pa
 
 
 @pytest.mark.parametrize("command", ["check", "status", "rejects", "metrics"])
-def test_what_needs_the_checkpoint_alone_needs_no_variable_of_the_operators(folder: Path, command: str) -> None:
+def test_what_needs_the_checkpoint_alone_needs_no_other_variable(folder: Path, command: str) -> None:
     """As in the second line of a crontab."""
     assert night(folder, "2026-11-20", GOOD).exit_code == 0
     assert (looked := dagflow(command, "app.yaml")).exit_code == 0, looked.output
