@@ -173,7 +173,7 @@ def _require_input(state: JournalState, window_id: int, storage: StorageContext,
     given = (block for _, _, item in planned_tuples(state.committing[window_id]) for block in unbatched((item,)))
     sources = {block.url: block.version for block in given if is_source_range(block)}
     for source, version in sorted(sources.items(), key=itemgetter(0)):
-        if why := _why_not_read_again(source, version, storage):
+        if why := why_gone(source, version, storage):
             raise JournalError(
                 f"window {window_id} has read {redacted(source)}, which {why}: its records are only in the files of "
                 "the window",
@@ -182,7 +182,7 @@ def _require_input(state: JournalState, window_id: int, storage: StorageContext,
             )
 
 
-def _why_not_read_again(url: str, version: SourceVersion, storage: StorageContext) -> str:
+def why_gone(url: str, version: SourceVersion, storage: StorageContext) -> str:
     """Why a version of a file cannot be read any more, as a clause about it; "" if it can, or was appended to."""
     planned = FileStat(url, version.size_bytes, version.mtime_ns, version.etag, file_id=version.file_id)
     try:

@@ -21,6 +21,7 @@ from dagflow.cli.signals import on_driver_thread, stop_requested_by_signals
 from dagflow.engine.repeatable import why_not_replayed
 from dagflow.engine.run import run as engine_run
 from dagflow.engine.run_setup import RunOptions
+from dagflow.engine.window_repair import why_gone
 from dagflow.errors import JournalError, RunStoppedError
 from dagflow.journal.reader import read_state
 from dagflow.plan.description import describe
@@ -37,7 +38,8 @@ from dagflow.report.open_rejects import (
     shown,
 )
 from dagflow.storage.context import StorageContext
-from dagflow.suggestions import window_options
+from dagflow.storage.location import redacted
+from dagflow.suggestions import command_to_replay, command_to_run
 
 ACTIONS = ("list", "show", "replay")
 MOST_GROUPS = 50
@@ -212,9 +214,9 @@ def _replay(
             "readers, and operators behind them, have refused records of the same windows, such as window "
             f"{before.shared[0]}: if only the readers' come back, those of the other operators are lost",
             url=checkpoint,
-            hint="let all of them come back together: fix the app for both, and run dagflow replay "
-            f"{shlex.quote(checkpoint)} {window_options(before.shared)}; or choose with --reason those that may come "
-            "back alone",
+            hint="let all of them come back together: fix the app for both, and run "
+            + command_to_replay(checkpoint, before.shared, is_local=options.workers is not None)
+            + "; or choose with --reason those that may come back alone",
         )
     windows, code = 0, 0
     if before.untried:
@@ -232,7 +234,9 @@ def _replay(
         after = _count(logical, open_rejects(checkpoint, storage), choice, unfinished)
     obstacle = why_not_replayed(PlacedApp.of(logical, storage)) if after.behind else None
     why_no_file = "" if before.chosen else _why_no_file(checkpoint, choice, storage)
-    for line in _summary(before, after, checkpoint, obstacle, why_no_file):
+    is_local = options.workers is not None
+    changed = "" if before.untried or before.behind else _why_changed(logical, checkpoint, choice, storage, is_local)
+    for line in _summary(before, after, checkpoint, obstacle, why_no_file, changed, is_local=is_local):
         output.note(settings.redact(line))
     if as_json:
         result = {"accepted": before.all - after.all, "refused": after.all, "unread": after.untried, "windows": windows}
@@ -240,11 +244,39 @@ def _replay(
     return code
 
 
+def _why_changed(
+    app: LogicalPlan, checkpoint: str, choice: RejectChoice, storage: StorageContext, is_local: bool
+) -> str:
+    """Which file was repaired since it had records refused, and what reads it; "" for none."""
+    newest = {
+        block.url: block.version
+        for part in open_rejects(checkpoint, storage)
+        if choice.mask(part).any()
+        for block in part.blocks.values()
+    }
+    changed = [redacted(url) for url, version in newest.items() if why_gone(url, version, storage)]
+    if not changed:
+        return ""
+    others = f", and {len(changed) - 1:,} other files" if len(changed) > 1 else ""
+    run = command_to_run(app.spec.file if app.spec is not None else "", is_local=is_local)
+    since = f"{changed[0]}{others} changed since records of it were refused, or is gone"
+    return f"{since}: {run} reads it as it is now, if none has yet"
+
+
 def _summary(
-    before: _Counts, after: _Counts, checkpoint: str, obstacle: JournalError | None, why_no_file: str
+    before: _Counts,
+    after: _Counts,
+    checkpoint: str,
+    obstacle: JournalError | None,
+    why_no_file: str,
+    changed: str,
+    *,
+    is_local: bool,
 ) -> Iterator[str]:
     if not before.chosen:
         yield why_no_file or NOTHING_CHOSEN
+    elif changed:
+        yield changed
     elif not before.untried and not before.behind:
         yield f"the app is as it was when it refused {count(before.chosen, 'record')}; change it, and replay them then"
     elif before.untried:
@@ -257,7 +289,7 @@ def _summary(
     if after.behind:
         again = "operators behind a reader have refused records, which only their whole windows give once more"
         if obstacle is None:
-            replay = f"dagflow replay {shlex.quote(checkpoint)} {window_options(after.behind)}"
+            replay = command_to_replay(checkpoint, after.behind, is_local=is_local)
             yield f"{again}: fix what they refuse them for, in the app or in a lookup table, and run {replay}"
         else:
             reason = f"this app cannot process a window again: {obstacle.message}"

@@ -89,6 +89,16 @@ def test_rejects_are_shown_as_text_where_they_are_text(folder: Path) -> None:
     assert [each["base64"] for each in found] == ["/ywz"]
 
 
+def test_a_file_that_was_repaired_is_read_by_a_run(folder: Path) -> None:
+    """The app is as it was, and need not be changed."""
+    (folder / "in" / "b").write_text("n,m\n1,2\n")
+    said = invoke("app.yaml", "replay", "--local").stderr
+    assert said == (
+        f"{folder}/in/b changed since records of it were refused, or is gone: dagflow run app.yaml --local reads it as "
+        "it is now, if none has yet\n"
+    )
+
+
 def test_a_replay_reports_what_came_back() -> None:
     """And does nothing where the app is as it was."""
     assert "the app is as it was when it refused 3 records; change it" in invoke("app.yaml", "replay").stderr
