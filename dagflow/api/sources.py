@@ -109,6 +109,12 @@ def is_first_part(item: SourceRange) -> bool:
     return not (item.start or getattr(getattr(item, "continuation", item), "content_start", 0))
 
 
+def is_gone(item: Any) -> bool:
+    """Whether the file of a tuple was deleted, so that the tuple only replaces an earlier version."""
+    gone: bool = getattr(getattr(item, "continuation", item), "is_gone", False)
+    return gone
+
+
 def moved_from_of(item: Any) -> str:
     """The earlier URL of a tuple's file; "" where the tuple names none."""
     moved_from: str = getattr(getattr(item, "continuation", item), "moved_from", "")

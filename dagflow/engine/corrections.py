@@ -17,6 +17,7 @@ from dagflow.api.sources import (
     block_id_of,
     decode_sources,
     is_first_part,
+    is_gone,
     is_source_range,
     moved_from_of,
     supersedes_of,
@@ -259,7 +260,7 @@ def corrections_in(
     """
     named = {block.url: block for block in source_ranges(planned) if supersedes_of(block) is not None}
     urls = sorted(map(redacted, named))
-    deleted = sum(getattr(getattr(block, "continuation", block), "is_gone", False) for block in named.values())
+    deleted = sum(map(is_gone, named.values()))
     before, after = records
     out, added = map(Counter, totals)
     for file in files:
@@ -275,6 +276,7 @@ def corrections_in(
             deleted=deleted,
         )
         for output in sorted({*before, *after, *out, *added})
+        if before.get(output, 0) != after.get(output, 0) or out[output] or added[output]
     ]
 
 

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from dagflow.api.columns.json_values import readable_rows
 from dagflow.api.ports import unbatched
-from dagflow.api.sources import block_id_of, is_source_range
+from dagflow.api.sources import block_id_of, is_gone, is_source_range
 from dagflow.api.transactions import ReplayableState, TransactionalSink
 from dagflow.engine.apart import Apart, Output, apart_run, outputs_of, refused_in
 from dagflow.engine.corrections import sources_of, version_key_of
@@ -443,7 +443,7 @@ def _blocks_of(windows: Sequence[Window]) -> Iterator[_Block]:
         for _, _, item in planned_tuples(window.plan):
             for part in filter(is_source_range, unbatched((item,))):
                 place = version_key_of(part), part.start
-                if place not in left_out:
+                if place not in left_out and not is_gone(part):
                     yield _Block(window.plan.window_id, part, place in corrected)
 
 

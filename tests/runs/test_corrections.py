@@ -14,12 +14,13 @@ from deltalake import DeltaTable, write_deltalake
 
 from dagflow import Operator
 from dagflow.engine import publishers
-from dagflow.engine.corrections import correction_problems
+from dagflow.engine.corrections import correction_problems, corrections_in
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.window_replay import replay_windows, superseded_in, with_old_rows
 from dagflow.errors import DagflowError, PlanError, ReplacedFilesGoneError
 from dagflow.execution.messages import WindowJob
+from dagflow.journal.windows import WindowPlan
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.manifest import tracked_files, window_manifest
 from dagflow.report.reading import status
@@ -395,6 +396,11 @@ def test_a_run_counts_the_old_rows_that_stay_beside_new_ones(tmp_path: Path, kin
     summary = with_old_rows(status(journal, storage()), journal, storage())
     assert (summary.old_rows, summary.concerns) == ((), ())
     assert "b was corrected: 11 rows out" in summary.corrections[-1].text
+
+
+def test_an_output_that_a_correction_leaves_as_it_is_is_not_named() -> None:
+    """As that of refused records, where the corrected file had none."""
+    assert corrections_in(WindowPlan(2), [], ({"refused": 2}, {"refused": 2}), [], ({}, {})) == []
 
 
 def test_old_rows_behind_an_aggregate_are_not_counted(tmp_path: Path) -> None:

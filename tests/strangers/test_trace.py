@@ -139,9 +139,13 @@ def test_bytes_without_a_row_say_why() -> None:
     assert [(each["state"], each["record"]) for each in found["sources"]] == [("corrected", None), ("read", "1,6,a")]
     assert [row["values"]["price"] for row in found["rows"]] == [18]
     assert places(traced('out/orders --where "id = 1"')["rows"][0]) == [("1.csv", 12, "1,6,a", 3)]
+    Path("in/1.csv").unlink()
+    run(APP.replace("OUTPUT", "table: delta:out/orders").replace("- files: in", SUPERSEDE))
+    assert [each["state"] for each in traced("out/orders in/1.csv:12")["sources"]] == ["corrected", "corrected"]
+    assert "its rows were taken out again" in dagflow("trace out/orders in/1.csv:12").output
 
 
-SUPERSEDE = "- files: in\n    on_change: {replaced: supersede, truncated: supersede}"
+SUPERSEDE = "- files: in\n    on_change: {replaced: supersede, truncated: supersede, deleted: retract}"
 
 
 @pytest.mark.parametrize(

@@ -161,7 +161,9 @@ def _lines(trace: Trace) -> Iterator[str]:
         yield f"the record was refused: {on_one_line(trace.refused)}"
     if trace.sources and not trace.rows and not trace.refused:
         is_old = all(source.state == "corrected" for source in trace.sources)
-        why = "a later version has taken its place" if is_old else "an operator has left the record out"
+        why = "an operator has left the record out"
+        if is_old:
+            why = "its rows were taken out again, because the file was corrected or deleted"
         yield f"no row of {trace.output}{version}: {why}"
     for row in trace.rows:
         yield f"{'row' if row.is_of_record or row.values else 'results'} of {trace.output}{version}{_shown(row)}"
