@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from dagflow.api.operator import Capability, Operator
 from dagflow.storage.context import StorageContext
+from dagflow.storage.pending import PendingFile
 
 
 class ControlOperator(Operator):
@@ -248,6 +249,19 @@ class Grouper(InputOperator):
     @abstractmethod
     def taken_through(self) -> int:
         """The newest window whose files have been emitted; read after an emission."""
+
+    def rewriting(self, file: PendingFile, blocks: Collection[int]) -> Any:
+        """Called where records of a published file are taken out again.
+
+        Args:
+            file: The file.
+            blocks: The ids of the blocks that lose all of their records.
+
+        Returns:
+            A tuple for the port `jobs` of the merger, which writes the file again without these records; None where the
+            files do not say which records are of which block.
+        """
+        return None
 
     @abstractmethod
     def emit_rest(self) -> None:

@@ -196,13 +196,13 @@ class FileSources:
 Numbers = npt.NDArray[np.int64]
 
 
-def block_counts(batch: RecordBatch, first: int, last: int) -> tuple[Numbers, Numbers] | None:
-    """The blocks of some of a batch's records: the id of each once, and how many records are of it.
+def block_runs(batch: RecordBatch, first: int, last: int) -> tuple[Numbers, Numbers] | None:
+    """The blocks of some of a batch's records, in the order of these: ids, and how many records in a row are of each.
 
     Args:
         batch: The batch.
         first: Position of the first record.
-        last: One past the position of the last one; if both are equal, all blocks of the batch count.
+        last: One past the position of the last one; if both are equal, all blocks of the batch are given, with 0.
 
     Returns:
         None where an operator did not keep them.
@@ -210,20 +210,19 @@ def block_counts(batch: RecordBatch, first: int, last: int) -> tuple[Numbers, Nu
     if batch.origin is None:
         return None
     blocks = batch.origin.blocks
+    codes = np.arange(len(blocks), dtype=np.int32)
     counts = np.full(len(blocks), last - first, np.int64)
-    found = np.arange(len(blocks))
     if len(blocks) > 1 and first < last:
-        codes, numbers = _stretches_of(batch.origin, len(batch), first, last)
+        codes, counts = _stretches_of(batch.origin, len(batch), first, last)
         if (codes == UNKNOWN).any():
             return None
-        counts = np.bincount(codes, numbers, len(blocks)).astype(np.int64)
-        found = np.flatnonzero(counts)
     # Small files have theirs in a column: their blocks are made only on demand.
     known: Numbers | None = getattr(blocks, "block_ids", None)
     if known is not None:
-        return known[found], counts[found]
+        return known[codes], counts
+    found, places = np.unique(codes, return_inverse=True)
     ids = np.array([block_id_of(blocks[index]) for index in found.tolist()], np.int64)
-    return None if UNKNOWN_BLOCK in ids else (ids, counts[found])
+    return None if UNKNOWN_BLOCK in ids else (ids[places], counts)
 
 
 def record_block_ids(batch: RecordBatch) -> npt.NDArray[np.int64]:
@@ -258,7 +257,7 @@ def version_numbers(batch: RecordBatch) -> npt.NDArray[np.int64]:
 
 
 def _stretches_of(origin: Origin, count: int, first: int, last: int) -> tuple[npt.NDArray[np.int32], Numbers]:
-    """The index of the block of each stretch of consecutive records, and its length; see block_counts()."""
+    """The index of the block of each stretch of consecutive records, and its length; see block_runs()."""
     if (first, last) == (0, count) and origin.block_codes is not None and len(origin.selections) == 1:
         (mask,) = origin.selections
         if isinstance(mask, pa.BooleanArray):

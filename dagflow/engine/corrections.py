@@ -223,7 +223,8 @@ class Superseded:
                 continue
             read = [each for each in found if (version_key_of(each), each.start) not in left_out]
             lost_here = lost[window.plan.window_id] if read else {}
-            lost_here.update((version_key_of(each), _correction(each, url)) for each in read)
+            why = f"{redacted(url)} was corrected or deleted later"
+            lost_here.update((version_key_of(each), _correction(each, why)) for each in read)
             # A version that was left out has taken the place of nothing.
             lineage.follow(found, has_replaced=bool(read) and window.plan.corrects)
 
@@ -360,13 +361,24 @@ def version_key_of(part: SourceRange) -> VersionKey:
     return part.url, part.version.size_bytes, part.version.mtime_ns, part.version.etag
 
 
-def _correction(part: SourceRange, url: str) -> Skipped:
+def lost_parts(window: Window, versions: Mapping[VersionKey, Skipped]) -> list[Skipped]:
+    """The parts of versions of files that a window has read."""
+    left_out = {(each.version, each.start) for each in window.intent.skipped} if window.intent is not None else ()
+    parts = ((version_key_of(part), part) for part in source_ranges(window.plan))
+    return [
+        _correction(part, versions[key].reason)
+        for key, part in parts
+        if key in versions and (key, part.start) not in left_out
+    ]
+
+
+def _correction(part: SourceRange, reason: str) -> Skipped:
     version = part.version
     return Skipped(
         part.url,
         part.start,
         part.end,
-        f"{redacted(url)} was corrected or deleted later",
+        reason,
         "corrected",
         version.size_bytes,
         version.mtime_ns,

@@ -6,15 +6,17 @@ import itertools
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from dagflow.api.context import Skipped, VersionKey
+from dagflow.api.control import Grouper
 from dagflow.api.operator import Operator, defines
 from dagflow.api.sources import decode_sources, encode_sources
 from dagflow.api.transactions import TransactionalSink
 from dagflow.engine.corrections import sources_of
 from dagflow.engine.kept_totals import is_by_file
 from dagflow.journal.windows import ProducedFiles, WindowIntent
-from dagflow.plan.physical import PhysicalPlan
+from dagflow.plan.physical import PhysicalPlan, merger_name
 from dagflow.storage.location import name_of
 from dagflow.storage.pending import PendingFile
 
@@ -72,22 +74,26 @@ class PartialReplay:
         again: The windows that run again.
         spared: By window, the versions that do not: none of the files that are made anew has records of them.
         concerned: The locations of the files that go.
+        rewriting: By window and merger, what writes these files again from themselves; None where blocks are read.
     """
 
     again: frozenset[int]
     spared: Mapping[int, Mapping[VersionKey, Skipped]]
     concerned: frozenset[str]
+    rewriting: Mapping[int, Mapping[str, list[Any]]] | None = None
 
     def kept(self, intent: WindowIntent) -> tuple[list[PendingFile], list[ProducedFiles]]:
         """The files of a window that stay, and where they come from."""
         return chosen_files(intent.files, intent.produced, lambda part, file: file.final_url not in self.concerned)
 
-    def intent(self, before: WindowIntent, did: WindowIntent) -> WindowIntent:
+    def intent(self, before: WindowIntent, did: WindowIntent, lost: Iterable[Skipped]) -> WindowIntent:
         """The new intent of a window, from what it did before and what a part of it did now.
 
         What it has counted stays, since the part that is lost is not known by itself.
         """
-        corrected = [each for each in did.skipped if each.cause == "corrected"]
+        corrected = (
+            [*lost] if self.rewriting is not None else [each for each in did.skipped if each.cause == "corrected"]
+        )
         files, produced = self.kept(before)
         return replace(
             before,
@@ -97,6 +103,38 @@ class PartialReplay:
             recovered=[],
             accounting=unbooked(before.accounting, corrected),
         )
+
+
+def rewriting_replay(
+    windows: Mapping[int, ReadWindow],
+    lost: Mapping[int, Mapping[VersionKey, Skipped]],
+    waiting: Collection[int],
+    apart_from: Collection[str],
+    groupers: Mapping[str, Grouper],
+) -> PartialReplay | None:
+    """The data files that are written again without the rows of versions, which no input is needed for.
+
+    None if not all of them say of which block their rows are, or if other output has records of the versions, too. The
+    arguments are those of partial_replay(); the groupers have the names of their targets.
+    """
+    if any(windows[at].intent.refused for at in lost) or not lost.keys().isdisjoint(waiting):
+        return None
+    blocks = {block for at, own in lost.items() for block, version in windows[at].blocks if version in own}
+    jobs: dict[int, dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
+    concerned = set()
+    for at, window in windows.items():
+        for file, found in sources_of(window.intent):
+            if file.target in apart_from:
+                continue
+            if found is None or file.target not in groupers:
+                return None
+            if gone := {each for each, n in zip(found.ids(), found.counts, strict=True) if n and each in blocks}:
+                job = groupers[file.target].rewriting(file, gone)
+                if job is None:
+                    return None
+                jobs[at][merger_name(file.target)].append(job)
+                concerned.add(file.final_url)
+    return PartialReplay(frozenset(jobs), {}, frozenset(concerned), jobs)
 
 
 def partial_replay(

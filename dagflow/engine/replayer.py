@@ -7,9 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+from dagflow.api.context import Skipped
+from dagflow.api.control import Grouper
 from dagflow.api.sources import block_id_of
 from dagflow.api.transactions import TargetDecision
-from dagflow.engine.corrections import Lost, corrections_of, source_ranges, version_key_of
+from dagflow.engine.control_graph import Emission
+from dagflow.engine.corrections import Lost, corrections_of, lost_parts, source_ranges, version_key_of
 from dagflow.engine.driver_watch import DriverWatch
 from dagflow.engine.kept_totals import without_totals
 from dagflow.engine.left_out import as_left_out_before, gone_before_replay, recovered_by_replay
@@ -18,6 +21,7 @@ from dagflow.engine.partial_replay import (
     ReadWindow,
     chosen_files,
     partial_replay,
+    rewriting_replay,
     unbooked,
     works_record_by_record,
 )
@@ -43,8 +47,8 @@ from dagflow.execution.messages import TaskResult
 from dagflow.journal.events import WindowReplay
 from dagflow.journal.journal import now_ms
 from dagflow.journal.saved_state import ControlState
-from dagflow.journal.windows import ProducedFiles, WindowIntent, WindowPlan
-from dagflow.plan.physical import merger_name
+from dagflow.journal.windows import ProducedFiles, Window, WindowIntent, WindowPlan
+from dagflow.plan.physical import PortRef, holder_of, merger_name
 from dagflow.plan.placement import PlacedApp
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
@@ -183,6 +187,7 @@ class Replayer(WindowLoop):
         self._scope = scope
         self._lost, self._correction, self._beside = lost, correction, beside
         self._totals = parts.totals
+        self._codec = parts.codec
         self._before = {window_id: self._published(window_id) for window_id in scope.all}
         self._part = self._partial(app) if lost and scope.again else None
         if self._part is not None:
@@ -192,6 +197,8 @@ class Replayer(WindowLoop):
                 for at, names in scope.merged.items()
                 if any(file.final_url in concerned for file in self._before[at].files)
             }
+            if self._part.rewriting is not None:
+                merged = {at: frozenset() for at in lost.keys() - self._part.again}
             self._scope = ReplayScope(self._part.again, merged)
         self._left = deque(sorted(self._scope.again))
         self._reruns: dict[int, _Rerun] = {}
@@ -295,12 +302,18 @@ class Replayer(WindowLoop):
             each for name, own in self._journal.state.held.waiting.items() if name not in self._totals for each in own
         )
         held = {each.window_id for each in waiting}
-        return partial_replay(windows, self._lost, self._scope.again, held & set(windows), self._totals)
+        groupers = {holder_of(name): each for name, each in app.operators.items() if isinstance(each, Grouper)}
+        rewriting = rewriting_replay(windows, self._lost, held, self._totals, groupers)
+        return rewriting or partial_replay(windows, self._lost, self._scope.again, held & set(windows), self._totals)
 
     def _next_window(self) -> WindowPlan | None:
         if not self._left:
             return None
         planned = self._before[self._left.popleft()].planned
+        if self._part is not None and self._part.rewriting is not None:
+            jobs = self._part.rewriting[planned.window_id].items()
+            tuples = {PortRef(merger, "jobs"): own for merger, own in jobs}
+            return self._codec.plan_of(Emission(replace(planned, inputs={}), tuples), self._counts)
         mergers = {merger_name(name) for name in planned.takes}
         own = {name: given for name, given in planned.inputs.items() if name.rpartition(".")[0] not in mergers}
         planned = replace(planned, inputs=own)
@@ -337,19 +350,20 @@ class Replayer(WindowLoop):
         results, totals = without_totals(results, self._totals)
         discard_all(self._storage, totals)
         files, produced = self._kept(before)
-        waiting = [file for file in before.intent.held if file.target in self._totals]
-        kept = frozenset(file.final_url for file in [*files, *waiting])
+        still = self._still_waiting(planned.window_id)
+        kept = frozenset([*(file.final_url for file in files), *still])
         # The columns of a target change without a word in the journal.
         counted = {operator: replace(each, changes=()) for operator, each in decisions.items()}
         did = intent_of(planned, self._plan, results, decisions=counted)
         if self._part is not None:
-            self._reruns[planned.window_id] = _Rerun(before, self._part.intent(before.intent, did), kept)
+            lost = self._lost_parts(before)
+            self._reruns[planned.window_id] = _Rerun(before, self._part.intent(before.intent, did, lost), kept)
             return
         intent = replace(
             did,
             files=[*files, *did.files],
             produced=[*produced, *did.produced],
-            held=waiting,
+            held=[file for file in before.intent.held if file.final_url in still],
             skipped=as_left_out_before(before.intent.skipped, did.skipped),
             recovered=recovered_by_replay(self._journal.state.left_out, before.intent, did.skipped),
         )
@@ -358,7 +372,7 @@ class Replayer(WindowLoop):
     def _merged(self, window: _Published) -> _Rerun:
         """A window that does not run again, and loses the files of groups that do."""
         files, produced = self._kept(window)
-        lost = self._lost.get(window.planned.window_id, {}).values()
+        lost = self._lost_parts(window)
         intent = replace(
             window.intent,
             files=files,
@@ -369,7 +383,23 @@ class Replayer(WindowLoop):
             started_ms=0,
             finished_ms=0,
         )
-        return _Rerun(window, intent, frozenset(file.final_url for file in [*files, *intent.held]))
+        still = self._still_waiting(window.planned.window_id)
+        return _Rerun(window, intent, frozenset([*(file.final_url for file in files), *still]))
+
+    def _still_waiting(self, window_id: int) -> set[str]:
+        """The files that a window has held back, and that still wait to be merged as they are."""
+        is_read_again = self._part is None or self._part.rewriting is None
+        runs_again = is_read_again and window_id in self._scope.again
+        return {
+            held.file.final_url
+            for name, own in self._journal.state.held.waiting.items()
+            if name in self._totals or not runs_again
+            for held in own
+            if held.window_id == window_id
+        }
+
+    def _lost_parts(self, window: _Published) -> list[Skipped]:
+        return lost_parts(Window(window.planned, window.intent), self._lost.get(window.planned.window_id, {}))
 
     def _kept(self, window: _Published) -> tuple[list[PendingFile], list[ProducedFiles]]:
         """The files of a window that stay, and where they come from."""

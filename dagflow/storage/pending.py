@@ -346,6 +346,7 @@ class FileFacts:
             publishes. See api/grouper.py.
         decided: The text of the target's decision about the columns of the window, in the first file of a window that
             changes them; see TargetDecision.
+        has_blocks: Whether the file says of which block each of its rows is.
         proposal: What the target decides about before the window is committed; the journal does not keep it.
     """
 
@@ -359,6 +360,7 @@ class FileFacts:
     keys: list[str] = field(default_factory=list)
     held: Any = None
     decided: str = ""
+    has_blocks: bool = False
     proposal: Any = None
 
     @classmethod

@@ -11,7 +11,7 @@ from typing import Any
 from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.context import OperatorContext, RunPreparation
 from dagflow.api.records import RecordBatch
-from dagflow.api.sources import WHOLE, FileSources, block_counts
+from dagflow.api.sources import WHOLE, FileSources, block_runs
 from dagflow.errors import MissingError, StorageError
 from dagflow.storage.location import absolute, join, name_of, parent, redacted
 from operators.files.compression import compression_of_name
@@ -282,8 +282,14 @@ class _SinkFile:
 
     def close(self) -> None:
         """Hand the file to the window's commit."""
+        if (runs := self.sources.runs()) is not None:
+            self._encoder.note_blocks(*runs)
         self._encoder.finish()
         self._stream.close(records=self._records, sources=self.sources.found())
+
+
+_MOST_RUNS = 1 << 18
+"""Runs of records of one block that are kept in their order; they take 4 MiB of memory."""
 
 
 class SourceCollector:
@@ -291,7 +297,7 @@ class SourceCollector:
 
     def __init__(self) -> None:
         self._ids, self._counts = array("q"), array("q")
-        self._is_known = True
+        self._is_known = self._is_in_order = True
         self._start = self._end = WHOLE
 
     def add(self, batch: RecordBatch, first: int, last: int) -> None:
@@ -299,7 +305,7 @@ class SourceCollector:
 
         The batch may be empty: its blocks were read, and have no records.
         """
-        found = block_counts(batch, first, last) if self._is_known else None
+        found = block_runs(batch, first, last) if self._is_known else None
         if found is None:
             self._is_known = False
             return
@@ -310,6 +316,10 @@ class SourceCollector:
         else:
             self._ids.frombytes(ids.tobytes())
             self._counts.frombytes(counts.tobytes())
+        if len(self._ids) > _MOST_RUNS:
+            sums = self.found()
+            if sums is not None:
+                self._ids, self._counts, self._is_in_order = array("q", sums.ids()), array("q", sums.counts), False
 
     def end_before(self, batch: RecordBatch, position: int) -> int:
         """Note that a record goes to the next file.
@@ -317,7 +327,7 @@ class SourceCollector:
         Returns:
             The offset of the record, where the file has records of the same block; the next file starts there.
         """
-        found = block_counts(batch, position, position + 1) if self._is_known else None
+        found = block_runs(batch, position, position + 1) if self._is_known else None
         is_shared = found is not None and len(self._ids) > 0 and max(self._ids) in found[0]
         if is_shared and (origin := batch.origin) is not None:
             block = batch.block_of(position)
@@ -330,6 +340,10 @@ class SourceCollector:
     def start_at(self, offset: int) -> None:
         """Start at the offset that end_before() has returned for the file before."""
         self._start = offset
+
+    def runs(self) -> tuple[array[int], array[int]] | None:
+        """The blocks in the order of the records, and how many records in a row are of each; None where not known."""
+        return (self._ids, self._counts) if self._is_known and self._is_in_order else None
 
     def found(self) -> FileSources | None:
         """The sources; None where they are not known."""

@@ -358,6 +358,7 @@ class TableWriter(RecordRefusing, TransactionalSink):
             every_millis=limits.every_millis,
             bytes=limits.bytes or (UPSERT_BYTES if self.upsert_by else None),
             target_file_bytes=self.target_file_bytes,
+            keeps_files=self._table.keeps_files,
         )
         return MergeOperators(groups, TableMerger.of(self._table))
 

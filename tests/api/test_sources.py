@@ -17,8 +17,8 @@ from dagflow.api.records import LINE_FEED, UNKNOWN, Origin, RecordBatch
 from dagflow.api.sources import (
     UNKNOWN_BLOCK,
     FileSources,
-    block_counts,
     block_id_of,
+    block_runs,
     decode_sources,
     discovered_ms_of,
     encode_sources,
@@ -67,9 +67,9 @@ class NumberedBlock:
 
 def ids_of(batch: RecordBatch, first: int, last: int) -> list[int]:
     """The ids of known blocks."""
-    found = block_counts(batch, first, last)
+    found = block_runs(batch, first, last)
     assert found is not None
-    return list(map(int, found[0]))
+    return sorted(set(map(int, found[0])))
 
 
 def test_the_blocks_of_a_part_of_a_batch_are_those_of_its_records() -> None:
@@ -84,11 +84,11 @@ def test_the_blocks_of_a_part_of_a_batch_are_those_of_its_records() -> None:
     unknown = RecordBatch.from_records(
         records, LINE_FEED, Origin(blocks, None, 0, np.array([0, UNKNOWN, 2, 1], np.int32))
     )
-    assert block_counts(unknown, 0, 4) is None
+    assert block_runs(unknown, 0, 4) is None
     assert ids_of(unknown, 2, 4) == [6, 9]
-    assert block_counts(RecordBatch.from_records(records, LINE_FEED, None), 0, 4) is None
+    assert block_runs(RecordBatch.from_records(records, LINE_FEED, None), 0, 4) is None
     assert ids_of(RecordBatch.from_records([], LINE_FEED, Origin(blocks[:1])), 0, 0) == [5]
-    assert block_counts(RecordBatch.from_records(records, LINE_FEED, Origin(("own class",))), 0, 4) is None
+    assert block_runs(RecordBatch.from_records(records, LINE_FEED, Origin(("own class",))), 0, 4) is None
 
 
 @given(
@@ -109,10 +109,10 @@ def test_blocks_are_found_behind_filters_as_record_by_record(
         left = [code for code, is_kept in zip(left, mask, strict=False) if is_kept]
     for start, end in ((0, len(left)), (first, min(first + count, len(left)))):
         if start < end:
-            found = block_counts(batch, start, end)
+            found = block_runs(batch, start, end)
             read = [blocks[code].block_id for code in left[start:end] if code != UNKNOWN]
-            expected = None if UNKNOWN in left[start:end] else {block_id: read.count(block_id) for block_id in read}
-            assert (found if found is None else dict(zip(*(each.tolist() for each in found), strict=True))) == expected
+            expected = None if UNKNOWN in left[start:end] else read
+            assert (found if found is None else np.repeat(*found).tolist()) == expected
 
 
 @dataclass(frozen=True)

@@ -69,12 +69,12 @@ def test_a_correction_of_totals_needs_nothing_but_the_new_version(tmp_path: Path
     """Other files may be gone, and another program may have compacted the table."""
     write(tmp_path, "a", "0.5 4.7 1.1 1.9")
     other = write(tmp_path, "b", "0.6 1.4 2.2")
-    work(totals_app(tmp_path, "delta"))
+    work(totals_app(tmp_path, "delta-groups"))
     write(tmp_path, "a", "1.8 3.3")
     expected = totals_of_files(tmp_path)
     other.unlink()
     DeltaTable(str(tmp_path / "table")).optimize.compact()
-    work(totals_app(tmp_path, "delta"))
+    work(totals_app(tmp_path, "delta-groups"))
     assert totals_in(tmp_path, "delta") == expected
 
 

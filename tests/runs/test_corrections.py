@@ -262,20 +262,37 @@ def test_what_another_program_has_compacted_is_not_corrected(tmp_path: Path) -> 
     assert lines_of(tmp_path, "delta") == sorted(["A1", "A2", "a1", "a2", "a3", "a4", "b1", "b2", "b3", "b4"])
 
 
-def test_a_file_that_was_read_with_a_corrected_one_must_be_there(tmp_path: Path) -> None:
+def test_what_files_by_name_were_made_of_must_be_there(tmp_path: Path) -> None:
     """Its rows would be lost otherwise: nothing is changed, and when it is back the next run corrects the other one."""
     write(tmp_path, "a", "a1")
     kept = write(tmp_path, "b", "b1")
     apps = {"block_size": 1 << 20, "batch_bytes": 1 << 20}
-    work(corrected_app(tmp_path, "delta-groups", **apps))
+    work(corrected_app(tmp_path, "parquet", **apps))
     kept.rename(tmp_path / "b")
     write(tmp_path, "a", "A1")
     with pytest.raises(DagflowError, match="nothing was replaced"):
-        work(corrected_app(tmp_path, "delta-groups", **apps))
-    assert lines_of(tmp_path, "delta-groups") == ["a1", "b1"]
+        work(corrected_app(tmp_path, "parquet", **apps))
+    assert lines_of(tmp_path, "parquet") == ["a1", "b1"]
     (tmp_path / "b").rename(kept)
-    work(corrected_app(tmp_path, "delta-groups", **apps))
-    assert lines_of(tmp_path, "delta-groups") == ["A1", "b1"]
+    work(corrected_app(tmp_path, "parquet", **apps))
+    assert lines_of(tmp_path, "parquet") == ["A1", "b1"]
+
+
+@pytest.mark.parametrize("kind", by_day(1, ["delta-groups", "delta", "iceberg", "iceberg-groups"]))
+def test_no_other_input_is_read_to_correct_a_table(tmp_path: Path, kind: str) -> None:
+    """Its data files lose the rows of the old version alone, again and again, though they have rows of other files."""
+    apps = {"block_size": 16, "blocks_threshold": 3, "batch_bytes": 1 << 20}
+    for name in "abc":
+        write(tmp_path, name, " ".join(f"{name}{number}" for number in range(12)))
+    work(corrected_app(tmp_path, kind, **apps))
+    others = [line for line in all_lines(tmp_path) if line[0] in "bc"]
+    for name in "bc":
+        (tmp_path / "in" / name).unlink()
+    for lines in ("A1 A2 A3", "A4", "A5 A6 A7 A8 A9"):
+        write(tmp_path, "a", lines)
+        (done,) = run(corrected_app(tmp_path, kind, **apps), runtime=InlineRuntime).corrections
+        assert lines_of(tmp_path, kind) == sorted([*lines.split(), *others])
+        assert done.rows_in == len(lines.split())
 
 
 def test_only_the_data_files_concerned_are_made_anew(tmp_path: Path) -> None:

@@ -109,7 +109,12 @@ class WaitingBlocks(tuple[int, ...]):
 
 def origin_of_waiting(rows: pa.RecordBatch) -> Origin | None:
     """The blocks of rows that have waited; None where that of a row is not known."""
-    ids, codes = np.unique(rows.column(ORIGINS[2].name).to_numpy(zero_copy_only=False), return_inverse=True)
+    return origin_of(rows.column(ORIGINS[2].name).to_numpy(zero_copy_only=False))
+
+
+def origin_of(block_by_row: npt.NDArray[np.int64]) -> Origin | None:
+    """The blocks of rows of which only the ids are known; None where that of a row is not."""
+    ids, codes = np.unique(block_by_row, return_inverse=True)
     if not len(ids) or ids[0] == UNKNOWN_BLOCK:
         return None
     blocks = WaitingBlocks(ids.tolist())

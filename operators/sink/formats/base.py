@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 from typing_extensions import Buffer
@@ -76,6 +76,9 @@ class FileEncoder(ABC):
             How many rows were taken, from the first on: fewer than there are ends the file, 0 included. A file that
             has none takes at least one.
         """
+
+    def note_blocks(self, ids: Sequence[int], counts: Sequence[int]) -> None:  # noqa: B027  # optional
+        """Called before finish, if it is known: the blocks of all rows, in order, and how many rows are of each."""
 
     def finish(self) -> None:  # noqa: B027  # optional
         """Write what is still held and what ends the file; called once, and not at all where a task fails."""

@@ -125,8 +125,14 @@ class ParquetEncoder(ChunkedEncoder):
         columns = len(self.schema.names)
         return _FOOTER_BYTES + columns * (_FOOTER_BYTES_PER_COLUMN + _FOOTER_BYTES_PER_CHUNK * self._row_groups)
 
+    def notes(self) -> dict[str, str]:
+        """What the footer says beside; called when all rows are written."""
+        return {}
+
     def finish(self) -> None:
         super().finish()
+        if notes := self.notes():
+            self._writer.add_key_value_metadata(notes)
         self._writer.close()
 
     def __del__(self) -> None:

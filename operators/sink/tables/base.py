@@ -74,6 +74,7 @@ class Table(ABC):
         is_named: Whether the names of its files make them visible, instead of a transaction.
         takes_upserts: Whether rows may replace others with the same keys.
         takes_members: Whether structs of an existing table can get more members.
+        keeps_files: Whether its data files stay where they are, and can be written again without some rows.
         has_groups: Whether windows wait for others unless an app says otherwise, so that files are few and large.
         upsert_by: The columns of these keys; none where rows are added.
         on_new_column: The app's policy for columns that the table lacks.
@@ -92,6 +93,7 @@ class Table(ABC):
     is_named: ClassVar[bool] = False
     takes_upserts: ClassVar[bool] = False
     takes_members: ClassVar[bool] = False
+    keeps_files: ClassVar[bool] = False
     has_groups: ClassVar[bool] = True
 
     upsert_by: tuple[str, ...] = ()

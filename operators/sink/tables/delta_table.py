@@ -20,6 +20,7 @@ class DeltaTable(Table):
     target_class: ClassVar[str] = "operators.sink.tables.delta_target.DeltaTarget"
     time_type: ClassVar[pa.DataType] = pa.string()
     takes_upserts: ClassVar[bool] = True
+    keeps_files: ClassVar[bool] = True
     takes_members: ClassVar[bool] = True
 
     def __init__(self, location: str, partition_by: Sequence[str], **options: Any) -> None:

@@ -43,6 +43,7 @@ class IcebergTable(Table):
     least_bits: ClassVar[int] = 32
     stores_partition_columns: ClassVar[bool] = True
     takes_upserts: ClassVar[bool] = True
+    keeps_files: ClassVar[bool] = True
     takes_members: ClassVar[bool] = True
 
     def __init__(

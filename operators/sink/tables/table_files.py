@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import dataclasses
 import datetime
 import decimal
 import math
 import os
+import zlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -148,11 +151,23 @@ class TableFiles:
             chosen = batch if part.indices is None else batch.take(part.indices)
             columns = chosen.to_arrow()
             fields = [columns.schema.field(name) for name in self._left_out if name in columns.schema.names]
-            key = part.directory, *map(str, fields)
             values = {str(field): part.values.get(field) for field in self._partition_by}
-            made = self._format(self._origin, values, fields)
-            format = self._formats.setdefault(key, made)
-            self._sink.write(RecordBatch(columns.select(stored), origin=chosen.origin), format, part.directory)
+            self.write_part(RecordBatch(columns.select(stored), origin=chosen.origin), values, fields, part.directory)
+
+    def write_part(
+        self, batch: RecordBatch, values: dict[str, str | None], fields: list[pa.Field], directory: str
+    ) -> None:
+        """Append rows of one partition.
+
+        Args:
+            batch: Their columns in the file.
+            values: The values of the fields that the table is partitioned by.
+            fields: Columns that are in no file.
+            directory: Where the files of the partition are.
+        """
+        made = self._format(self._origin, values, fields)
+        format = self._formats.setdefault((directory, *map(str, fields)), made)
+        self._sink.write(batch, format, directory)
 
     def _parts_of(self, rows: pa.RecordBatch) -> Iterable[PartitionRows]:
         # The order of rows with keys counts, and the driver partitions the merged rows.
@@ -176,6 +191,11 @@ class DataFileFormat(ParquetSink):
         format._origin, format._values, format._fields = origin, values, fields
         return format
 
+    @property
+    def is_rewritable(self) -> bool:
+        """Whether the files may be written again without some of their rows."""
+        return bool(self._origin.operator) and not self._origin.keys
+
     def facts(self, stored: pa.Schema, footer: pq.FileMetaData, with_nan: Collection[str]) -> FileFacts:
         """The facts of a file with these columns, followed by those of the partition."""
         columns, origin = pa.schema([*stored, *self._fields]), self._origin
@@ -194,14 +214,44 @@ class _DataFileEncoder(ParquetEncoder):
         super().__init__(format, stream, schema, max_bytes)
         self._format = format
         self._with_nan: set[str] = set()
+        self._blocks = ""
 
     def write_chunk(self, held: list[pa.RecordBatch]) -> None:
         self._with_nan.update(*map(names_with_nan, held))
         super().write_chunk(held)
 
+    def note_blocks(self, ids: Sequence[int], counts: Sequence[int]) -> None:
+        self._blocks = text_of_runs(ids, counts) if self._format.is_rewritable else ""
+
+    def notes(self) -> dict[str, str]:
+        if len(self._blocks) > max(_LEAST_BLOCK_BYTES, self.stream.size_bytes * _BLOCK_SHARE):
+            self._blocks = ""
+        return {BLOCKS: self._blocks} if self._blocks else {}
+
     def finish(self) -> None:
         super().finish()
-        self.stream.facts = self._format.facts(self.schema, self.footers[0], self._with_nan)
+        facts = self._format.facts(self.schema, self.footers[0], self._with_nan)
+        self.stream.facts = replace(facts, has_blocks=bool(self._blocks))
+
+
+BLOCKS = "dagflow.blocks"
+"""The key in footers under which the blocks of all rows are."""
+
+_BLOCK_SHARE, _LEAST_BLOCK_BYTES = 0.03, 100
+"""The share of a file that its blocks may take, and the bytes that they may take in any."""
+
+
+def text_of_runs(ids: Sequence[int], counts: Sequence[int]) -> str:
+    """Blocks in the order of rows, and how many rows are of each, for a footer."""
+    numbers = np.asarray(ids, np.int64)
+    distances = np.stack([np.diff(numbers, prepend=0), np.asarray(counts, np.int64)])
+    return base64.b85encode(zlib.compress(msgspec.msgpack.encode(distances.tolist()), 9)).decode()
+
+
+def blocks_of_rows(text: str) -> npt.NDArray[np.int64]:
+    """The block of each row of a file, from text_of_runs()."""
+    distances, counts = msgspec.msgpack.decode(zlib.decompress(base64.b85decode(text)))
+    return np.repeat(np.cumsum(np.asarray(distances, np.int64)), counts)
 
 
 _MAX_TEXT = 64

@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field
 
 from dagflow.api.capabilities import REMOVED
@@ -20,13 +22,23 @@ from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.properties import Millis, Size
 from dagflow.api.records import RecordBatch
 from dagflow.metrics.names import RESCUED_VALUES
-from dagflow.storage.pending import HeldFile
+from dagflow.storage.location import parent
+from dagflow.storage.pending import HeldFile, PendingFile
+from dagflow.storage.python_file import PythonFile
 from operators.sink.columns.nested_types import with_columns
-from operators.sink.columns.rescued_rows import origin_of_waiting, parted_from_origins, with_rescued
-from operators.sink.columns.table_columns import TableColumns, names_in_order, schema_text
+from operators.sink.columns.rescued_rows import origin_of, origin_of_waiting, parted_from_origins, with_rescued
+from operators.sink.columns.table_columns import TableColumns, names_in_order, schema_of_text, schema_text
 from operators.sink.tables.base import Table
 from operators.sink.tables.fragments import PartitionValues, Place, pieces_of, read_piece, united
-from operators.sink.tables.table_files import FactOrigin, newest_of, parted_from_removed, removed_rows
+from operators.sink.tables.table_files import (
+    BLOCKS,
+    FactOrigin,
+    TableFiles,
+    blocks_of_rows,
+    newest_of,
+    parted_from_removed,
+    removed_rows,
+)
 
 FOLLOWING_MILLIS = 60_000
 FOLLOWING_BYTES = 512 << 20
@@ -37,6 +49,9 @@ UPSERT_BYTES = 64 << 20
 
 MOST_FRAGMENTS = 4096
 """Largest number of held files of a group, which the snapshots of the journal name one by one."""
+
+_REWRITTEN_ROWS = 1 << 16
+"""Rows of a batch of a data file that is written again."""
 
 _SHRINKS_TO = 0.65
 """About the length of a data file, as a share of that of its fragments: zstd against lz4."""
@@ -55,6 +70,22 @@ class GroupLimits(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
+class RewrittenFile:
+    """A data file that loses rows.
+
+    Attributes:
+        schema: Its columns, as in its facts.
+        partition: The values of the table's partition columns, as in its facts.
+        blocks: The ids of the blocks whose rows leave.
+    """
+
+    url: str
+    schema: str
+    partition: dict[str, str | None]
+    blocks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class MergeJob:
     """One data file to be merged from fragments.
 
@@ -64,6 +95,7 @@ class MergeJob:
         size_bytes: Bytes of the pieces.
         pieces: The pieces in order, by fragment: its URL, and their places.
         keys: Columns by whose values the rows replace others; then the file has the newest row of each key.
+        rewritten: A data file to be written again without some rows, instead of fragments; None for none.
     """
 
     operator: str
@@ -71,6 +103,7 @@ class MergeJob:
     size_bytes: int
     pieces: tuple[tuple[str, tuple[Place, ...]], ...]
     keys: tuple[str, ...] = ()
+    rewritten: RewrittenFile | None = None
 
 
 class TableGroups(Grouper):
@@ -82,6 +115,7 @@ class TableGroups(Grouper):
     every_millis: Millis | None = None
     bytes: Size | None = None
     target_file_bytes: Size = 128 << 20
+    keeps_files: bool = True
 
     jobs = OutputPort(MergeJob)
 
@@ -105,6 +139,13 @@ class TableGroups(Grouper):
         waiting = self._waiting()
         if waiting and self._is_due(waiting):
             self._emit(waiting)
+
+    def rewriting(self, file: PendingFile, blocks: Collection[int]) -> MergeJob | None:
+        facts = file.facts
+        if facts is None or not (facts.has_blocks and self.keeps_files):
+            return None
+        rewritten = RewrittenFile(file.final_url, facts.schema, facts.partition, tuple(sorted(blocks)))
+        return MergeJob(facts.operator, (), file.size_bytes, (), rewritten=rewritten)
 
     def emit_rest(self) -> None:
         # All jobs that were emitted before are planned, or their window was dropped: none is left out.
@@ -220,6 +261,10 @@ class TableMerger(Operator):
         columns = self._table.columns_as(self._context.decided)
         files = self._table.files(self._context, None, FactOrigin(job.operator, keys=job.keys))
         files.begin_window(self._window_id)
+        if job.rewritten is not None and isinstance(files, TableFiles):
+            self._rewrite(job.rewritten, files)
+            files.end_window()
+            return
         places = ((url, place) for url, places in job.pieces for place in places)
         pieces = (rows for url, place in places for rows in read_piece(self._context.storage, url, place))
         if job.keys:
@@ -234,6 +279,22 @@ class TableMerger(Operator):
                 fitted = self._fitted(rows, columns, job.columns)
                 files.write(RecordBatch(fitted, origin=origin_of_waiting(rows)))
         files.end_window()
+
+    def _rewrite(self, file: RewrittenFile, files: TableFiles) -> None:
+        """Write the rows of a data file again, except those of some blocks."""
+        storage, position = self._context.storage, 0
+        directory = parent(file.url).removeprefix(self._table.shape.location).strip("/")
+        with storage.open_file(file.url) as opened, pq.ParquetFile(pa.PythonFile(PythonFile(opened), "r")) as parquet:
+            blocks = blocks_of_rows(parquet.metadata.metadata[BLOCKS.encode()].decode())
+            stored = parquet.schema_arrow.remove_metadata()
+            fields = [each for each in schema_of_text(file.schema) if each.name not in stored.names]
+            for rows in parquet.iter_batches(_REWRITTEN_ROWS):
+                own = blocks[position : position + len(rows)]
+                position += len(rows)
+                kept = np.flatnonzero(~np.isin(own, file.blocks))
+                if len(kept):
+                    batch = pa.RecordBatch.from_arrays(rows.take(pa.array(kept)).columns, schema=stored)
+                    files.write_part(RecordBatch(batch, origin=origin_of(own[kept])), file.partition, fields, directory)
 
     def _fitted(self, rows: pa.RecordBatch, columns: TableColumns, names: Sequence[str]) -> pa.RecordBatch:
         """Rows that have waited, as the table takes them now, in the order of names; the rest is rescued."""
