@@ -193,15 +193,20 @@ def dataset_locations(app: LogicalPlan) -> dict[str, tuple[list[str], list[str]]
     return found
 
 
-def target_problems(app: LogicalPlan) -> list[Problem]:
-    """The problems that make the transactional targets of an app unusable, as far as they can be read from here."""
+def target_problems(app: LogicalPlan, unseen: list[str] | None = None) -> list[Problem]:
+    """The problems that make the transactional targets of an app unusable, as far as they can be read from here.
+
+    Args:
+        unseen: Takes what could not be looked at, and why.
+    """
     collector, problems = LocationCollector(app.attributes.storage_context()), []
     for name, operator in app.instances.items():
         if isinstance(operator, TransactionalSink):
             try:
                 prepare_operator(name, operator, collector)
-            except StorageError:
-                continue  # the app may be valid where its target is not
+            except StorageError as error:  # the app may be valid where its target is not
+                if unseen is not None:
+                    unseen.append(f"the table of operator '{name}' could not be looked at: {error}")
             except DagflowError as error:
                 spec = app.spec.operators.get(name) if app.spec is not None else None
                 at = ("", 0, 0) if spec is None else (spec.place.file, spec.place.line, spec.place.column)

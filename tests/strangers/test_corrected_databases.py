@@ -90,3 +90,13 @@ def test_a_table_to_be_written_anew_may_be_renamed(folder: Path) -> None:
         connection.execute("alter table sales rename to sales_before")
     assert dagflow("run", "app.yaml", "--fresh").exit_code == 0
     assert rows("sales") == rows("sales_before")
+
+
+def test_a_table_that_could_not_be_looked_at_is_no_valid_one_in_silence(folder: Path) -> None:
+    """The app may be valid where its database is not."""
+    (folder / "app.yaml").write_text(
+        APP.replace("duckdb:shop.db#sales", "postgres:public.sales")
+        + "    connection: postgresql://localhost:1/x?connect_timeout=1\n"
+    )
+    said = CliRunner().invoke(command_line, ["validate", "app.yaml"])
+    assert said.exit_code == 0 and "the table of operator 'table' could not be looked at: " in said.output

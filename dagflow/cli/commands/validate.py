@@ -46,7 +46,8 @@ def command(settings: Settings, app: str, overrides: tuple[str, ...]) -> int:
     """
     logical = load(app, settings, overrides)
     # Targets first: what they are is compared with the columns of headers.
-    problems = [*target_problems(logical), *correction_problems(logical)]
+    unseen: list[str] = []
+    problems = [*target_problems(logical, unseen), *correction_problems(logical)]
     if problems := [*problems, *(in_time(lambda: header_problems(logical), _ANSWER_S) or ())]:
         raise PlanError(problems)
     # As the app has them: what is inside of a module has a "/" in its name.
@@ -54,7 +55,7 @@ def command(settings: Settings, app: str, overrides: tuple[str, ...]) -> int:
     outer = [edge for edge in logical.edges if own_name(edge.source.operator) != own_name(edge.target.operator)]
     streams = count(len({edge.stream for edge in outer if "/" not in edge.stream}), "stream")
     output.note(f"{app}: app '{logical.name}' is valid: {operators}, {streams}")
-    for warning in warnings_of(logical, app):
+    for warning in (*unseen, *warnings_of(logical, app)):
         output.note(settings.redact(f"warning: {warning}"))
     return 0
 

@@ -156,7 +156,8 @@ def _refusals(table: PostgresTable) -> Iterator[None]:
         # The server has said what it refuses, unless it is not there, starts, ends, or has too much to do.
         passes = (error.sqlstate or "08").startswith(("08", "40", "53", "57"))
         kind = TransientStorageError if passes else StorageError
-        raise kind(f"PostgreSQL refused: {redacted_within(str(error))}", url=table.name) from error
+        advice = "; ".join(getattr(error, "__notes__", ()))
+        raise kind(f"PostgreSQL refused: {redacted_within(str(error))}", url=table.name, hint=advice) from error
 
 
 @contextlib.contextmanager
@@ -239,14 +240,22 @@ class _StagedEncoder(FileEncoder):
         self._stream.facts = self._format.facts_of(self._schema, self._nulls)
 
 
+_NOT_ALLOWED = "42501"
+
+
 class PostgresSession(AdbcSession):
     """A transaction of a server."""
 
     def execute(self, statement: str, *values: Any) -> list[Any]:
         numbers = itertools.count(1)
-        return super().execute(
-            _PLACEHOLDER.sub(lambda found: f"${next(numbers)}" if found[1] else found[0], statement), *values
-        )
+        try:
+            return super().execute(
+                _PLACEHOLDER.sub(lambda found: f"${next(numbers)}" if found[1] else found[0], statement), *values
+            )
+        except adbc_driver_manager.Error as error:
+            if error.sqlstate == _NOT_ALLOWED and not values:
+                error.add_note(f"let somebody who may do it run this, and continue the run: {statement}")
+            raise
 
     def columns(self, path: Path) -> list[SqlColumn]:
         return [_column(*row) for row in self.execute(_COLUMNS, *path)]

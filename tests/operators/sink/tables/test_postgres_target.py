@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import re
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -177,6 +178,24 @@ def test_columns_that_are_left_to_the_database(tmp_path: Path) -> None:
     (row,) = database.written(tmp_path, columns(n=[4], twice=[1], p=["x"])).to_pylist()
     assert (row["id"], row["n"], row["twice"]) == (1, 4, 8) and len(str(row["p"])) == 36
     assert '"twice": 1' in row["_rescued"] and '"p": "x"' in row["_rescued"]
+
+
+def test_a_column_that_the_user_may_not_add_is_named_with_the_statement(tmp_path: Path) -> None:
+    """Somebody else owns the table: what the error says, run by the owner, lets the run continue."""
+    database = TestPostgresTables()
+    database.execute(tmp_path, "CREATE TABLE {} (n integer)")
+    database.execute(tmp_path, "CREATE ROLE loader LOGIN")
+    database.execute(tmp_path, "GRANT SELECT, INSERT, DELETE, UPDATE ON {} TO loader")
+    database.execute(tmp_path, "GRANT CREATE, USAGE ON SCHEMA public TO loader")
+    address = database.address.replace("postgres@", "loader@")
+    named = {"table": database.given(tmp_path), "staging": str(tmp_path / "staging"), "connection": address}
+    loading = app(tmp_path, [columns(n=[1], more=[2])], commit={"every_millis": 0}, **named)
+    with pytest.raises(StorageError, match="must be owner of table") as refused:
+        run(loading, RunOptions(workers=1))
+    (statement,) = re.findall(": (ALTER TABLE .*)", str(refused.value))
+    database.execute(tmp_path, statement)
+    run(loading, RunOptions(workers=1))
+    assert database.execute(tmp_path, "SELECT n, more FROM {}") == [(1, 2)]
 
 
 def test_a_server_that_dies_within_a_transaction_has_nothing_of_it(tmp_path: Path, server: Server) -> None:
