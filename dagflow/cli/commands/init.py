@@ -234,7 +234,8 @@ class FirstRecords:
         name = name.with_suffix("") if name.suffix.lower() in _PACKED else name
         # A name that begins with a dot or an underscore is hidden from a scan; YAML holds no bytes that are no UTF-8.
         shown = "".join(char if char.isprintable() else "_" for char in name.name)
-        return cls(shown.lstrip("._") or "records", head.data[: end if end > 0 else len(head.data)])
+        data = head.data[: end if end > 0 else len(head.data)]
+        return cls(shown.lstrip("._") or "records", closed_json(data) if is_cut and format.name == "json" else data)
 
     @property
     def text(self) -> str | None:
@@ -244,6 +245,20 @@ class FirstRecords:
         except UnicodeDecodeError:
             return None
         return text if len(text) <= _INLINE_BYTES and "\r" not in text else None
+
+
+_JSON_PART = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
+
+
+def closed_json(data: bytes) -> bytes:
+    """The beginning of a document of JSON, cut before a member of a list, as a whole document."""
+    ends: list[bytes] = []
+    for part in _JSON_PART.findall(data):
+        if part in b"[{":
+            ends.append(b"]" if part == b"[" else b"}")
+        elif part in b"]}" and ends:
+            ends.pop()
+    return data.rstrip().removesuffix(b",") + b"".join(reversed(ends)) + b"\n"
 
 
 def write_case(folder: Path, sample: FirstRecords, format: FormatGuess, to: str) -> list[Path]:
