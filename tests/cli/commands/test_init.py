@@ -271,6 +271,15 @@ def test_records_with_columns_can_go_to_parquet(folder: Path) -> None:
     assert (code, "table takes delta:PATH" in err, (folder / "y").exists()) == (1, True, False)
 
 
+def test_a_document_that_is_cut_for_the_test_is_whole_json(folder: Path) -> None:
+    """It has so many records of the one list, and no refused rest."""
+    rows = [{"id": number, "t": 'a"}],b\\'} for number in range(50)]
+    (folder / "w.json").write_text(json.dumps({"meta": {"x": [1]}, "items": rows, "end": 1}))
+    assert invoke("init", "w", "--from", "w.json")[0] == 0
+    cases = yaml.safe_load((folder / "w" / "test_app.yaml").read_text())["tests"]["the first records"]
+    assert cases["rejected"] == 0 and json.loads(cases["files"]["in/w.json"])["items"] == rows[:3]
+
+
 @pytest.mark.parametrize(
     ("to", "ignored"),
     [
