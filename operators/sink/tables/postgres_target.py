@@ -254,7 +254,7 @@ class PostgresSession(AdbcSession):
             )
         except adbc_driver_manager.Error as error:
             if error.sqlstate == _NOT_ALLOWED and not values:
-                error.add_note(f"let somebody who may do it run this, and continue the run: {statement}")
+                error.add_note(f"let the owner of the table run this, and continue the run: {statement}")
             raise
 
     def columns(self, path: Path) -> list[SqlColumn]:

@@ -181,7 +181,7 @@ def test_columns_that_are_left_to_the_database(tmp_path: Path) -> None:
 
 
 def test_a_column_that_the_user_may_not_add_is_named_with_the_statement(tmp_path: Path) -> None:
-    """Somebody else owns the table: what the error says, run by the owner, lets the run continue."""
+    """Another user owns the table: what the error says, run by the owner, lets the run continue."""
     database = TestPostgresTables()
     database.execute(tmp_path, "CREATE TABLE {} (n integer)")
     database.execute(tmp_path, "CREATE ROLE loader LOGIN")
