@@ -1,0 +1,60 @@
+"""Apps, parts of apps and code on the pages of docs/ are what dagflow and Python take."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import re
+import textwrap
+from pathlib import Path
+
+import pytest
+import yaml
+
+from dagflow.plan.load import check
+from tests.docs.reference import DOCS
+
+BLOCK = re.compile(r'^```(yaml|python)(?: title="([^"]+)")?\n(.*?)^```$', re.DOTALL | re.MULTILINE)
+FILE = re.compile(r"# ([\w.]+\.(?:py|yaml))\n")
+PAGES = sorted(DOCS.rglob("*.md"))
+READ = "- files: data/orders\n- read: {type: csv, columns: {qty: int64, price: int64, placed: date32}}\n"
+NO_APP = {"cleaner", "apiVersion", "app", "description", "order"}
+"""The first key of blocks that are no part of an app's steps or attributes."""
+
+
+def app_of(block: str) -> str | None:
+    """The app that a block is, or is a part of; None for other YAML."""
+    value = yaml.safe_load(block)
+    if isinstance(value, list):
+        before = "" if "files" in value[0] else READ.partition("- read")[0] if "read" in value[0] else READ
+        behind = "" if {"write", "table"} & value[-1].keys() else "- write: out\n"
+        if "files" in value[0] and len(value) == 1:
+            behind = "- read: csv\n- write: out\n"
+        return "name: x\nsteps:\n" + textwrap.indent(before + block + behind, "  ")
+    first = next(iter(value))
+    if first in NO_APP:
+        return None
+    if first == "steps":
+        return f"name: x\n{block}"
+    steps = textwrap.indent(f"{READ}- write: out\n", "  ")
+    if first == "attributes":
+        return f"name: x\n{block}steps:\n{steps}"
+    return block if {"steps", "operators"} & value.keys() else None
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_what_a_page_shows_is_valid(page: Path, tmp_path: Path) -> None:
+    """Each app, and each part of one in an app around it, has no mistake; each piece of Python can be parsed."""
+    blocks = BLOCK.findall(page.read_text("utf-8"))
+    for _, title, text in blocks:
+        if name := title or "".join(FILE.findall(text.partition("\n")[0] + "\n")):
+            (tmp_path / name).write_text(text)
+    (tmp_path / "data").symlink_to(DOCS.parent / "data")
+    for language, _, text in blocks:
+        if language == "python":
+            ast.parse(text)
+        elif (app := app_of(text)) is not None:
+            path = tmp_path / "checked.yaml"
+            path.write_text(re.sub(r"\$\{\w+\}", "https://host/value", app))
+            with contextlib.chdir(tmp_path):
+                assert list(map(str, check(path))) == [], app
