@@ -13,8 +13,9 @@
 
 Each corrects the same loaded table in a process of its own. CPU is that of the process and all that it started. Bytes
 read are those of all files by read(), less those of a process that has nothing to do; bytes written are those of new
-files below the table. A killed contender is killed with SIGKILL at `--kills` moments of its work; the table is then
-looked at, and after a second try once more. dlt needs an environment with `dlt[deltalake,duckdb]`.
+files below the table. A contender is killed with SIGKILL at `--kills` moments of its work; the table is then looked at,
+and after a second try once more. One that needs two transactions is also killed between them. dlt needs an environment
+with `dlt[deltalake,duckdb]`.
 
 `--large` needs about twice its size of disk, and removes what it has made.
 """
@@ -36,6 +37,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 CORRECTED = "f00042.csv"
+KILLED_BETWEEN = "KILLED_BETWEEN"
 APP = """\
 name: orders
 attributes: {checkpoint: journal}
@@ -104,10 +106,12 @@ def delta_rs(act: str, correct: Callable[[Any, Any], None]) -> None:
 
 
 def delete_and_append(table: Any, rows: Any) -> None:
-    """Correct by two transactions."""
+    """Correct by two transactions; killed between them where that is asked for."""
     from deltalake import write_deltalake
 
     table.delete(f"file = '{CORRECTED}'")
+    if KILLED_BETWEEN in os.environ:
+        os.kill(os.getpid(), signal.SIGKILL)
     write_deltalake("table", rows, mode="append")
 
 
@@ -179,13 +183,13 @@ class Contender(NamedTuple):
     folder: Path
     python: str
 
-    def start(self, act: str) -> subprocess.Popen[str]:
+    def start(self, act: str, **environment: str) -> subprocess.Popen[str]:
         """Start an act, in a group of processes that can be killed."""
         (self.folder / "begun").unlink(missing_ok=True)
         command = [self.python, str(Path(__file__).absolute()), "--act", act, "--only", self.name]
-        path = {"PYTHONPATH": str(Path(__file__).parents[1])}
+        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), **environment}
         return subprocess.Popen(
-            command, cwd=self.folder, env=os.environ | path, stdout=subprocess.PIPE, text=True, start_new_session=True
+            command, cwd=self.folder, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True
         )
 
     def run(self, act: str) -> Cost:
@@ -276,6 +280,12 @@ def row_of(contender: Contender, files: int, rows: int, kills: int) -> list[str]
         left[contender.versions()] += 1
         contender.run("correct")
         after[contender.versions()] += 1
+    between = "one transaction"
+    if contender.name == "delta-rs, delete and append":
+        shutil.rmtree(contender.folder)
+        shutil.copytree(saved, contender.folder, copy_function=copied)
+        contender.start("correct", **{KILLED_BETWEEN: "1"}).communicate()
+        between = contender.versions()
     shutil.rmtree(saved)
     shutil.rmtree(contender.folder)
     return [
@@ -287,10 +297,14 @@ def row_of(contender: Contender, files: int, rows: int, kills: int) -> list[str]
         end,
         ", ".join(f"{n} {what}" for what, n in left.most_common()),
         ", ".join(f"{n} {what}" for what, n in after.most_common()),
+        between,
     ]
 
 
-HEADS = ["contender", "wall", "CPU", "read", "written", "has then", "after a kill", "after the next try"]
+HEADS = [
+    *("contender", "wall", "CPU", "read", "written", "has then"),
+    *("after a kill", "after the next try", "between transactions"),
+]
 
 
 def large(folder: Path, size_bytes: int) -> None:

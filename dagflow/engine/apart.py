@@ -151,7 +151,10 @@ class Apart:
             raise RunStoppedError("the comparison was asked to stop; nothing was changed")
 
     def run_again(self, windows: Sequence[Window]) -> None:
-        """Run the app on the input of windows."""
+        """Run the app on the input of windows, without what was corrected since."""
+        skipped = (skip for window in windows if window.intent for skip in window.intent.skipped)
+        corrected = {skip.version: skip for skip in skipped if skip.cause == "corrected"}
+        self.options = replace(self.options, lost={**self.options.lost, **corrected})
         for part in _up_to_results([window.plan for window in windows]):
             self.run(part)
 

@@ -153,7 +153,9 @@ def if_run(app: LogicalPlan, options: RunOptions, stop: StopRequest) -> WhatIf:
                     after = pa.concat_tables([rest.rows_of(output.operator), after], promote_options="permissive")
                 rows = output.compare(replaced, after)
                 outputs.append(OutputDifferences(output.operator, output.name, len(there), rows))
-            return WhatIf(len(new), outputs, refused=[*refused_in(new, JournalState()).values()])
+            refused = refused_in(new, JournalState())
+            returning = _apart_from(corrected.rejects, refused)
+            return WhatIf(len(new), outputs, returning, _apart_from(refused, corrected.rejects))
 
 
 def _finished(app: LogicalPlan, options: RunOptions) -> tuple[ObjectStore, JournalState | None]:
@@ -201,6 +203,7 @@ class _Corrected:
 
     Attributes:
         files: The files that would be replaced: those of the windows that have read an earlier version.
+        rejects: The refused records of earlier versions, by place.
     """
 
     app: LogicalPlan
@@ -209,6 +212,7 @@ class _Corrected:
     store: ObjectStore
     state: JournalState
     files: list[PendingFile] = field(default_factory=list)
+    rejects: dict[tuple[str, int], ShownReject] = field(default_factory=dict)
 
     @contextlib.contextmanager
     def without_old_versions(self, plans: Sequence[WindowPlan]) -> Iterator[Apart | None]:
@@ -230,6 +234,8 @@ class _Corrected:
             with contextlib.closing(open_journal(self.app, copy)) as journal:
                 scope = with_their_groups(journal, ids)
                 windows = [journal.window(window_id) for window_id in scope.all]
+            refused, urls = refused_in(windows, self.state), {redacted(version[0]) for version in lost}
+            self.rejects |= {place: each for place, each in refused.items() if each.file in urls}
             self.files += [file for window in windows for file in replaced_files(window, scope)]
             again = [window for window in windows if window.plan.window_id in scope.again]
             rest.run_again(again)

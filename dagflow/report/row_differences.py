@@ -84,7 +84,7 @@ def differences(
     codes = {name: _codes(left.column(name), right.column(name)) for name in left.column_names}
     mine, theirs = np.arange(len(left)), np.arange(len(right))
     _, (mine, theirs) = _matched(codes, [*ids, *names], mine, theirs)
-    if not ids and (inferred := _distinguishing(codes, names, left, mine, theirs)):
+    if not ids and (inferred := _distinguishing(codes, names)):
         ids, identity = (
             [inferred],
             f"by '{inferred}': rows do not say from where they are",
@@ -213,14 +213,13 @@ def _ranked(codes: Indices, most: int) -> Indices:
     return found
 
 
-def _distinguishing(
-    codes: dict[str, tuple[Indices, Indices]], names: Sequence[str], rows: pa.Table, mine: Indices, theirs: Indices
-) -> str:
+def _distinguishing(codes: dict[str, tuple[Indices, Indices]], names: Sequence[str]) -> str:
     """A column that differs among the rows of each version, and is the same in most of both; "" for none."""
-    best, most = "", min(len(mine), len(theirs)) // 2
-    for name in names if len(mine) and len(theirs) else ():
-        one, other = codes[name][0][mine], codes[name][1][theirs]
+    best, most = "", 0
+    for name in names:
+        one, other = codes[name]
         shared = len(np.intersect1d(one, other))
-        if shared > most and len(np.unique(one)) == len(one) and len(np.unique(other)) == len(other):
+        is_shared = shared > max(most, min(len(one), len(other)) // 2)
+        if is_shared and len(np.unique(one)) == len(one) and len(np.unique(other)) == len(other):
             best, most = name, shared
     return best

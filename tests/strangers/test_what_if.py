@@ -211,6 +211,25 @@ def test_a_corrected_and_a_deleted_file_take_their_rows_along(output: str) -> No
     assert content() == before
 
 
+def test_a_corrected_record_is_a_changed_row_and_no_refused_one_any_more() -> None:
+    """By a column that tells the rows of both versions apart, though most rows are the same; also once more."""
+    written({"files: in": "files: in\n    on_change: {replaced: supersede, deleted: retract}"})
+    Path("in/1.csv").write_text("id,qty,who\n" + "".join(f"{number},5,a\n" for number in range(10, 30)) + "3,x,c\n")
+    command("run")
+    for qty in (6, 7):
+        Path("new").write_text(Path("in/1.csv").read_text().replace(f"11,{qty - 1},", f"11,{qty},").replace("x", "8"))
+        Path("new").rename("in/1.csv")
+        code, found = diff("run")
+        table = found["tables"][0]
+        assert (code, table["changed"], table["removed"], table["added"]) == (3, 1, 0, 7 - qty)
+        assert table["identity"].startswith("by 'id'") and table["samples"]["changed"][0]["after"]["qty"] == 2 * qty
+        assert [found["rejects"][kind]["count"] for kind in ("returning", "refused")] == [7 - qty, 0]
+        done = command("run", "--diff")
+        assert "left out window" not in done.output + done.stderr
+        command("run")
+        assert diff("run")[0] == 0
+
+
 OUTPUTS = {
     "parquet": "table: parquet:out/orders",
     "files": "write: out/lines",
