@@ -7,7 +7,7 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 
@@ -23,11 +23,13 @@ from dagflow.cli.scaffold.app_guess import (
     read_heads,
     require_read,
     require_target,
+    with_types,
 )
 from dagflow.cli.scaffold.app_text import (
     MODULE_FILE,
     SCHEMA_FILE,
     app_text,
+    is_database,
     operator_text,
     require_operator_name,
     target_of,
@@ -122,6 +124,8 @@ def command(
             )
     with operators_silenced(is_verbose=settings.is_verbose):
         guess = guess_app(heads_of, read_heads(heads_of), partial(_chosen, format_name))
+        if guess.format.infers and guess.format.name in ("json", "json_lines") and is_database(to):
+            guess = replace(guess, format=with_types(guess.format, heads_of, guess.head))
     write = partial(app_text, _name_of(folder), named, guess.format, to, guess.evidence, selection=guess.selection)
     text = write()
     plan_of(text)  # a mistake in it would be found too late

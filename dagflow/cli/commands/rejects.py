@@ -38,6 +38,7 @@ from dagflow.report.open_rejects import (
     shown,
 )
 from dagflow.storage.context import StorageContext
+from dagflow.storage.file_kinds import compression_name_of_url
 from dagflow.storage.location import redacted
 from dagflow.suggestions import command_to_replay, command_to_run
 
@@ -136,8 +137,25 @@ def _list(groups: Sequence[RejectGroup], why_no_file: str, *, as_json: bool) -> 
     output.result("\n".join(lines))
 
 
+_MOST_READ = 64 << 20
+"""Bytes of a file that are read to count the lines before a record."""
+
+
+def _line_of(reject: ShownReject) -> str:
+    """Where an editor finds the record, in a file of this machine that still has it there; "" elsewhere."""
+    if not reject.raw or not 0 <= reject.offset <= _MOST_READ or compression_name_of_url(reject.file):
+        return ""
+    try:
+        with open(reject.file, "rb") as file:
+            before, record = file.read(reject.offset), file.read(len(reject.raw))
+    except (OSError, ValueError):
+        return ""
+    return f", line {before.count(10) + 1:,}" if record == reject.raw else ""
+
+
 def _lines(reject: ShownReject) -> Iterator[str]:
-    yield f"{on_one_line(reject.file)} [{reject.offset}, {reject.offset + reject.length}), window {reject.window}"
+    end = reject.offset + reject.length
+    yield f"{on_one_line(reject.file)} [{reject.offset}, {end}){_line_of(reject)}, window {reject.window}"
     yield f"    {reject.reason.partition(', in: ')[0]}"
     if reject.raw is not None:
         value = output.text_or_base64(reject.raw)

@@ -302,6 +302,37 @@ def _typed_columns(previews: Sequence[Preview]) -> tuple[ColumnGuess, ...]:
     )
 
 
+def with_types(format: FormatGuess, location: str, head: FileHead) -> FormatGuess:
+    """The format with a type for each column that it would infer; as it was where a record does not fit them.
+
+    Text is a date or a time where all of it is; for a table that keeps its types, which those of a first file may be
+    too wide for.
+    """
+
+    def read(format: FormatGuess) -> Preview:
+        limits = PreviewOptions(at="read.messages", file=head.url, records=_CHECKED_RECORDS)
+        return require_read(preview(plan_of(app_text("proof", location, format, "out")), limits))
+
+    found = read(format)
+    values = {name: [each.values.get(name) for each in found.records] for name in found.columns}
+    columns = tuple(_typed(name, kind, values[name]) for name, kind in found.columns.items())
+    typed = replace(format, infers=False, columns=columns)
+    try:
+        return format if not columns or found.rejects or read(typed).rejects else typed
+    except SpecError:  # such as a name of a member that types cannot hold
+        return format
+
+
+def _typed(name: str, kind: str, values: Sequence[Any]) -> ColumnGuess:
+    present = [value for value in values if value is not None]
+    if kind not in ("string", "double") or not present:
+        return ColumnGuess(name, kind.replace("list<item: ", "list<"), "")
+    guess = guess_column(name, [value if isinstance(value, str) else repr(value) for value in present])
+    fits = ("date", "timestamp") if kind == "string" else ("decimal",)
+    is_exact = isinstance(guess.type, str) and guess.type.startswith(fits) and not guess.null_words
+    return guess if is_exact and not guess.exceptions else ColumnGuess(name, kind, guess.evidence)
+
+
 def _wrong_columns(found: Preview, format: FormatGuess) -> dict[str, str]:
     """The columns that have another type in a file than the format says, with a reason for each.
 

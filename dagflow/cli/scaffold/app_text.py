@@ -90,8 +90,12 @@ def _writer_lines(guess: FormatGuess, to: str) -> Iterator[str]:
     if kind:
         yield f"  - table: {scalar(to)}"
         yield from (f"    {line}" for line in _NEEDS.get(kind, ("", ""))[1:] if line)
-        if kind not in ("delta", "iceberg", "parquet"):
+        if is_database(to):
             yield "    metadata_columns: part  # by which the rows of a file are found when it is corrected"
+        nested = [each.name for each in guess.columns if str(each.type).startswith(("struct", "list", "map"))]
+        if nested and kind in _FLAT:
+            yield f"    on_new_column: rescue  # {_FLAT[kind]} has no lists and structs: {comment(', '.join(nested))}"
+            yield "    # are kept in _rescued, as JSON"
         return
     what = "  # as lines of JSON" if guess.has_columns else "  # as they are"
     yield f"  - write: {scalar(path)}{what}"
@@ -105,6 +109,9 @@ _NEEDS = {
     ),
 }
 """Where kinds of tables have files that their names do not tell, and what else a TableWriter needs for them."""
+
+
+_FLAT = {"postgres": "PostgreSQL", "sqlite": "SQLite"}
 
 
 def target_of(to: str) -> tuple[str, str]:
@@ -121,6 +128,11 @@ def target_of(to: str) -> tuple[str, str]:
         what = "its rejects" if place == _REJECTS else "its checkpoint"
         raise DagflowError(f"--to: the app has {what} in {place}", hint="give another directory")
     return kind, path.rstrip("/") or "/"
+
+
+def is_database(to: str) -> bool:
+    """Whether a target is a table of a database, which keeps the types that its columns have."""
+    return target_of(to)[0] not in ("", "delta", "iceberg", "parquet")
 
 
 MODULE_FILE = "my_ops.py"

@@ -280,6 +280,26 @@ def test_a_document_that_is_cut_for_the_test_is_whole_json(folder: Path) -> None
     assert cases["rejected"] == 0 and json.loads(cases["files"]["in/w.json"])["items"] == rows[:3]
 
 
+@pytest.mark.parametrize("to", ["sqlite:shop.db#t", pytest.param("duckdb:shop.db#t", marks=pytest.mark.nightly)])
+def test_a_database_gets_the_types_that_text_in_json_shows(folder: Path, to: str) -> None:
+    """A time is no text there, and the app says what becomes of members that the database cannot hold."""
+    rows = [{"id": n, "at": "2026-11-20T08:15:47Z", "who": {"name": "x"}, "tags": ["a"], "t": "1"} for n in range(9)]
+    (folder / "o.json").write_text(json.dumps(rows))
+    assert invoke("init", "o", "--from", "o.json", "--to", to)[0] == 0
+    with contextlib.chdir(folder / "o"):
+        read, write = yaml.safe_load(Path("app.yaml").read_text())["steps"][1:]
+        assert read["read"]["columns"] == {
+            "id": "int64",
+            "at": "timestamp[us, UTC]",
+            "who": "struct<name: string>",
+            "tags": "list<string>",
+            "t": "string",
+        }
+        assert write.get("on_new_column") == ("rescue" if to.startswith("sqlite") else None)
+        assert invoke("test")[2].startswith("1 test passed, 0 failed")
+        assert run(load_app("app.yaml"), runtime=InlineRuntime).records["read.messages"] == 9
+
+
 @pytest.mark.parametrize(
     ("to", "ignored"),
     [

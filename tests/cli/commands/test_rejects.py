@@ -80,10 +80,10 @@ def test_a_run_that_has_refused_records_names_the_command_that_shows_why(folder:
 def test_rejects_are_shown_as_text_where_they_are_text(folder: Path) -> None:
     """With file, offsets, window, column and value."""
     assert invoke("app.yaml", "show").stdout == (
-        f"{folder}/in/a [9, 13), window 1\n    column 'n' (int64): 'x' is no whole number\n    x,é\n"
-        f"{folder}/in/b [8, 11), window 1\n"
+        f"{folder}/in/a [9, 13), line 3, window 1\n    column 'n' (int64): 'x' is no whole number\n    x,é\n"
+        f"{folder}/in/b [8, 11), line 3, window 1\n"
         "    not valid utf-8: invalid start byte at byte 0 of the record\n    \\xff,3\n"
-        f"{folder}/in/b [4, 7), window 1\n    column 'n' (int64): 'y' is no whole number\n    y,2\n"
+        f"{folder}/in/b [4, 7), line 2, window 1\n    column 'n' (int64): 'y' is no whole number\n    y,2\n"
     )
     found = json.loads(invoke("app.yaml", "show", "--json", "--reason", "utf-8").stdout)["rejects"]
     assert [each["base64"] for each in found] == ["/ywz"]
