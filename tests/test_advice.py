@@ -52,6 +52,10 @@ FOLLOWED = {
     "test_an_app_that_keeps_few_windows_goes_on_in_its_own_directory",
     "give each app a checkpoint of its own": f"{CHECKPOINTS}test_an_app_replaces_another_one_whose_file_was_moved_away",
     "give … a `checkpoint` of its own": f"{CHECKPOINTS}test_two_apps_on_one_checkpoint_run_when_one_has_its_own",
+    "let operators of yours keep batch.origin, or": "runs/test_corrected_totals.py::"
+    "test_records_whose_file_is_not_known_are_refused",
+    "run it without --diff, and compare the table with its version before": "strangers/test_what_if.py::"
+    "test_totals_of_a_corrected_file_are_compared_by_versions_of_the_table",
     "if '…' is the renamed '…'": "engine/test_operator_state.py::"
     "test_an_operator_does_not_begin_without_its_state_under_a_new_name",
     "let attributes: {roots: …} be as before": "runs/test_moved_checkpoints.py::"

@@ -40,9 +40,10 @@ def why_not_by_file(app: PlacedApp, targets: Mapping[str, Target]) -> JournalErr
         keys = sorted(owner.result_keys) if isinstance(owner, KeptByFile) else []
         if name not in targets or sorted(targets[name].keys) != keys or not keys:
             columns = f"upsert_by: [{', '.join(keys)}]" if keys else "keys: give the totals some with by"
+            to = "its own next step" if own_name(totals[0]) == own_name(name) else f"operator '{own_name(name)}'"
             return JournalError(
-                f"the totals of operator '{own_name(totals[0])}' go to operator '{own_name(name)}', and only a table "
-                f"right behind them that has {columns} can let totals go"
+                f"the totals of operator '{own_name(totals[0])}' go to {to}, and only a table right behind them with "
+                f"{columns} can let totals go"
             )
         if others := [edge.source.operator for edge in app.plan.edges_to(name) if edge.source.operator not in totals]:
             return JournalError(

@@ -17,6 +17,7 @@ import pyarrow as pa
 from dagflow.api.context import Skipped, VersionKey
 from dagflow.engine.apart import Apart, Output, apart_run, outputs_of, refused_in
 from dagflow.engine.corrections import Superseded
+from dagflow.engine.kept_totals import totals_by_output
 from dagflow.engine.preparation import target_problems
 from dagflow.engine.replay_scope import replaced_files, with_their_groups
 from dagflow.engine.run_setup import RunOptions, open_journal
@@ -28,6 +29,7 @@ from dagflow.errors import (
     PlanError,
     RunStoppedError,
     SourceChangedError,
+    own_name,
 )
 from dagflow.journal.reader import all_windows, newest_windows, read_state
 from dagflow.journal.state import JournalState
@@ -35,6 +37,7 @@ from dagflow.journal.windows import Window, WindowPlan
 from dagflow.plan.accumulators import wants_to_follow
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
+from dagflow.plan.placement import place
 from dagflow.plan.stream_columns import stream_columns
 from dagflow.report.open_rejects import ShownReject
 from dagflow.report.published_rows import content_of
@@ -228,6 +231,12 @@ class _Corrected:
         if not ids:
             yield None
             return
+        if totals := totals_by_output(place(self.app), self.app.instances):
+            raise DagflowError(
+                f"which totals of operator '{own_name(min(totals))}' a corrected or deleted file would let go is known "
+                "when the run has taken them out",
+                hint="run it without --diff, and compare the table with its version before",
+            )
         with apart_run(self.app, replace(self.options, lost=lost), self.stop) as rest:
             _copy(storage, self.store.url, join(rest.directory, "copy"))
             copy = storage.objects(join(rest.directory, "copy"))

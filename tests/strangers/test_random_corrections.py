@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 from pathlib import Path
@@ -10,7 +11,10 @@ from typing import Any
 import pytest
 
 from dagflow.engine import publishers
+from dagflow.testing.faults import InjectedCrash, crashing_disk
 from tests.engine.corrected_app import SUPERSEDE, all_lines, corrected_app, lines_of, write
+from tests.engine.corrected_totals import BESIDE, lines_beside, totals_app, totals_in, totals_of_files
+from tests.engine.corrected_totals import KINDS as TOTALS
 from tests.engine.table_app import work
 from tests.strangers.fuzzing import seeds
 
@@ -92,3 +96,27 @@ def test_a_table_has_what_its_files_have(tmp_path: Path) -> None:
             done.append([partner.change() for _ in range(dice.randint(1, 3))])
             work(corrected_app(root, kind, **rules))
             assert lines_of(root, kind) == all_lines(root), (kind, done)
+
+
+@pytest.mark.nightly
+def test_totals_are_those_of_the_files(tmp_path: Path) -> None:
+    """After each run, with other partition counts, runs that die, and lines in another output."""
+    for seed in seeds(12):
+        dice, root = random.Random(seed), tmp_path / str(seed)
+        root.mkdir()
+        beside = dice.choice(BESIDE)
+        kind = dice.choice(["delta", "delta-groups"] if beside else TOTALS)
+        partner, done = Partner(root, dice), []
+        rules: dict[str, Any] = {
+            "on_change": {**SUPERSEDE, "deleted": "retract"},
+            "blocks_threshold": dice.choice([1, 2, 50]),
+            "batch_bytes": dice.choice([0, 1 << 20]),
+        }
+        for _ in range(6):
+            done.append([partner.change() for _ in range(dice.randint(1, 3))])
+            rules["partitions"] = dice.randint(1, 3)
+            with crashing_disk(str(root), dice.randint(1, 300)), contextlib.suppress(InjectedCrash):
+                work(totals_app(root, kind, beside, **rules))
+            work(totals_app(root, kind, beside, **rules))
+            assert totals_in(root, kind) == totals_of_files(root), (kind, beside, done)
+            assert not beside or lines_beside(root, beside) == all_lines(root), (kind, beside, done)

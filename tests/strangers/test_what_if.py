@@ -230,6 +230,25 @@ def test_a_corrected_record_is_a_changed_row_and_no_refused_one_any_more() -> No
         assert diff("run")[0] == 0
 
 
+def test_totals_of_a_corrected_file_are_compared_by_versions_of_the_table() -> None:
+    """`run --diff` says so; a total that goes is in no output of a run."""
+    totals = "  - aggregate: {total: sum(qty)}\n    by: who\n    over: all\n"
+    text = APP[: APP.index("  - where")] + totals + "  - table: delta:out/orders\n    upsert_by: who\n"
+    Path("app.yaml").write_text(text.replace("files: in", "files: in\n    on_change: {replaced: supersede}"))
+    Path("in/1.csv").write_text("id,qty,who\n1,5,a\n2,6,b\n")
+    command("run")
+    Path("new").write_text("id,qty,who\n5,7,a\n")
+    Path("new").rename("in/2.csv")
+    before = content()
+    assert "compare the table with its version before" in diff("run")[1]["error"]
+    assert content() == before
+    command("run")
+    newest = deltalake.DeltaTable("out/orders").version()
+    versions = [deltalake.DeltaTable("out/orders", version=each) for each in (newest - 1, newest)]
+    was, now = ({row["who"]: row["total"] for row in each.to_pyarrow_table().to_pylist()} for each in versions)
+    assert (was, now) == ({"a": 10, "b": 13}, {"a": 12, "b": 6})
+
+
 OUTPUTS = {
     "parquet": "table: parquet:out/orders",
     "files": "write: out/lines",
