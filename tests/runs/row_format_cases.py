@@ -38,7 +38,7 @@ def library_cases() -> list[FormatCase]:
     return [
         *(FormatCase({"type": name}, content, as_json(*ROWS), [], CUTS) for name, content in files.items()),
         *(
-            FormatCase({"type": name, "columns": {"a": "string"}}, content, texts, [], CUTS)
+            FormatCase({"type": name, "columns": {"a": "string"}, "max_columns": 1}, content, texts, [], CUTS)
             for name, content in files.items()
         ),
         FormatCase({"type": "avro", "reader_schema": record_of(a="double")}, avro, floats, [], CUTS),
@@ -52,7 +52,7 @@ def excel_cases() -> list[FormatCase]:
     content = saved(book)
     tried: list[tuple[dict[str, Any], list[dict[str, Any]]]] = [
         ({}, ROWS),
-        ({"columns": ["b"]}, [{"b": row["b"]} for row in ROWS]),
+        ({"columns": ["b"], "max_columns": 1}, [{"b": row["b"]} for row in ROWS]),
         ({"range": "A2:A3", "header": 0}, [{"A": 0}, {"A": 1}]),
         ({"sheet": "Two", "merged": "all", "null_values": ["NA"]}, [{"c": "x"}, {"c": "x"}]),
     ]
@@ -85,6 +85,7 @@ ROW_CASES = library_cases() + excel_cases() + text_cases()
 _COLUMNS: list[tuple[dict[str, Any], str]] = [
     ({"columns": []}, "at least one column must be read"),
     ({"columns": {"a": "int65"}}, "there is no type 'int65'"),
+    ({"max_columns": 0}, "expected at least 1; got"),
 ]
 _WRONG: dict[str, list[tuple[dict[str, Any], str]]] = {
     **{name: _COLUMNS for name in ("parquet", "arrow", "orc", "avro", "excel")},

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from dagflow.api.columns.column_typing import StreamColumns
+from dagflow.api.properties import Count
 from dagflow.api.records import Origin, RecordBatch
 from dagflow.errors import DagflowError
 from dagflow.metrics.names import SKIPPED_ROWS
@@ -108,6 +109,10 @@ class Tabular(RecordFormat):
             "are cast to; default: all columns, as the file has them"
         ),
     ] = None
+
+    max_columns: Annotated[
+        Count, Field(ge=1, description="maximum columns that are read of a file, with members of structs")
+    ] = 1 << 14
 
     def check_properties(self) -> None:
         """Refuse columns without names, and prepare for the others."""
@@ -239,9 +244,13 @@ class Tabular(RecordFormat):
         missing = [name for name in self.columns or () if name not in counts and name not in optional]
         if missing:
             return f"the file has no column '{missing[0]}'; it has {', '.join(schema.names)}"
-        for name in self._wanted(schema) or schema.names:
+        wanted = self._wanted(schema) or schema.names
+        for name in wanted:
             if is_deep_type(schema.field(name).type):
                 return f"column '{name}' is nested more than {MAX_DEPTH} levels deep; leave it out of columns"
+        if (width := len(wanted) + sum(_members_in(schema.field(name).type) for name in wanted)) > self.max_columns:
+            return f"it has {width:,} columns, more than max_columns, {self.max_columns:,}; let columns name some"
+        for name in wanted:
             try:
                 pa.nulls(0, schema.field(name).type)
             except KeyError:  # pyarrow has no arrays of it, as of intervals of months
@@ -273,6 +282,12 @@ class Tabular(RecordFormat):
             kept = np.delete(np.arange(len(batch)), positions)
             batch, rows = batch.take(kept), rows.take(pa.array(kept))
         return Parsed(batch.with_columns(rows))
+
+
+def _members_in(kind: pa.DataType) -> int:
+    """The members of structs in a type, on all levels."""
+    inner = [kind.field(index).type for index in range(kind.num_fields)]
+    return (len(inner) if pa.types.is_struct(kind) else 0) + sum(map(_members_in, inner))
 
 
 def _most_rows(rows: pa.RecordBatch) -> int:

@@ -114,6 +114,15 @@ def test_a_file_without_rows_for_the_app_ends_the_run_or_is_left_out(table: Any,
         list(made.read(MemorySource(content), block_of(content, 0, len(content)), ByteAccounting(listener=None)))
 
 
+def test_a_file_of_too_many_columns_is_refused() -> None:
+    """Members of structs count, on all levels, and columns that are not read do not."""
+    content = written(pa.table({"a": [1], "s": [{"b": 1, "c": [{"d": 1}]}]}))
+    reason = "it has 5 columns, more than max_columns, 4; let columns name some; 1 rows from row 0 on"
+    assert read(content, max_columns=4) == ([], [(0, 1, reason)])
+    assert len(read(content, max_columns=5)[0]) == 1
+    assert read(content, max_columns=1, columns=["a"]) == ([{"a": 1}], [])
+
+
 def test_what_is_no_parquet_is_refused_as_a_whole() -> None:
     """The reject has all bytes of the file."""
     rows, ((offset, length, reason),) = read(b"a,b\n1,2\n")
