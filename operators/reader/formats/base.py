@@ -431,9 +431,9 @@ UNKNOWN_STATE = -1
 def with_entry_state(format: RecordFormat, source: ByteSource, block: BlockMetadata) -> BlockMetadata:
     """The block with the state in which it begins, found without a pre-scan of the blocks before it."""
     scanned = scanned_before(format)
-    if block.start == 0 or scanned is None:
+    if scanned is None:
         return block
-    return replace(block, entry_state=scanned.entry_state(source, block))
+    return replace(block, entry_state=scanned.entry_state(source, block) if block.start else 0)
 
 
 def scanned_before(format: RecordFormat) -> PreScanned | None:
