@@ -44,13 +44,16 @@ def _operator(operator: ClassInfo) -> Iterator[str]:
     yield ""
     yield _text(operator.details)
     for title, ports in (("input port", operator.inputs), ("output port", operator.outputs)):
-        if ports:
+        needs = ("optional", "required")
+        if any(port.meaning for port in ports):
+            takes = "takes" if title == "input port" else "gives"
+            rows = ((f"`{port.name}`", port.type, needs[port.is_required], port.meaning) for port in ports)
             yield ""
-            needs = ("optional", "required")
-            yield from _table(
-                (title, "takes" if title == "input port" else "gives", "", "meaning"),
-                ((f"`{port.name}`", port.type, needs[port.is_required], port.meaning) for port in ports),
-            )
+            yield from _table((title, takes, "", "meaning"), rows)
+        elif ports:
+            named = (f"`{port.name}` ({port.type}, {needs[port.is_required]})" for port in ports)
+            yield ""
+            yield f"{title.capitalize()}{'s' if len(ports) > 1 else ''}: {', '.join(named)}"
     if operator.properties:
         yield ""
         yield from _table(("property", "type", "default", "meaning"), _properties(operator.properties))

@@ -37,7 +37,7 @@ def app_of(block: str) -> str | None:
     if first == "steps":
         return f"name: x\n{block}"
     steps = textwrap.indent(f"{READ}- write: out\n", "  ")
-    if first == "attributes":
+    if first in ("attributes", "operators"):
         return f"name: x\n{block}steps:\n{steps}"
     return block if {"steps", "operators"} & value.keys() else None
 
