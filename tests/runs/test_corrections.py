@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
@@ -21,6 +22,7 @@ from dagflow.engine.window_replay import replay_windows, superseded_in, with_old
 from dagflow.errors import DagflowError, PlanError, ReplacedFilesGoneError
 from dagflow.execution.messages import WindowJob
 from dagflow.journal.windows import WindowPlan
+from dagflow.plan.added_operators import grouped
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.manifest import tracked_files, window_manifest
 from dagflow.report.reading import status
@@ -428,3 +430,25 @@ def test_old_rows_behind_an_aggregate_are_not_counted(tmp_path: Path) -> None:
         done = run(daily_app(tmp_path, total, on_change={}), runtime=InlineRuntime)
     (old,) = done.old_rows or ()
     assert "a.csv was read again: old rows stay beside the new ones (table)" in old.text
+
+
+@pytest.mark.nightly
+def test_a_corrected_file_of_many_concerns_one_data_file_of_a_group(tmp_path: Path) -> None:
+    """Although pieces of the rows are shorter than the files of the input, and their lengths no multiple of these."""
+    random = np.random.default_rng(1)
+    (tmp_path / "in").mkdir()
+    nodes: dict[str, Any] = {
+        "splitter": FileSplitterInput(files=[str(tmp_path / "in")], on_change=SUPERSEDE),
+        "reader": BlockReader(format={"type": "fixed", "length": 10_000}),
+        "table": (TableWriter(table=f"delta:{tmp_path / 'table'}", target_file_bytes=24 << 20), "parallel"),
+    }
+    for number in range(12):
+        (tmp_path / "in" / f"{number:02}").write_bytes(random.bytes(9_500_000))
+    work(grouped(dag(tmp_path, nodes, EDGES)))
+    before = set(DeltaTable(str(tmp_path / "table")).file_uris())
+    (tmp_path / "new").write_bytes(random.bytes(9_000_000))
+    (tmp_path / "new").rename(tmp_path / "in" / "05")
+    work(grouped(dag(tmp_path, nodes, EDGES)))
+    table = DeltaTable(str(tmp_path / "table"))
+    assert (len(before), len(before - set(table.file_uris()))) == (6, 1)
+    assert table.to_pyarrow_dataset().count_rows() == 11 * 950 + 900

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dagflow.api.context import OperatorContext, OutputFile
 from dagflow.api.records import RecordBatch
+from dagflow.api.sources import is_file_part, url_of
 from dagflow.errors import LostOutputError, MissingError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.fingerprint import updated_crc32
@@ -27,6 +28,12 @@ from operators.sink.tables.table_files import FactOrigin, stored_columns, withou
 _PIECE_BYTES = 8 << 20
 """Most bytes of rows of a partition that are held in memory."""
 
+_LEAST_BYTES = 1 << 20
+"""Least bytes of rows for which a piece ends with a file of the input."""
+
+_SHRINKS_TO = 0.65
+"""About the length of rows in a data file, as a share of that in a fragment: zstd against lz4."""
+
 _HELD_BYTES = 64 << 20
 """Most bytes of rows of all partitions that are held in memory."""
 
@@ -39,10 +46,25 @@ Place = tuple[int, int, int]
 """Where a piece is in its fragment: the offsets of its first byte and past its last one, and its checksum."""
 
 
-def pieces_of(facts: FileFacts) -> Iterator[tuple[PartitionValues, Place]]:
-    """The pieces of a fragment, each with rows of one partition; none for a data file."""
-    for values, start, end, crc32 in facts.held or ():
-        yield tuple(values), (start, end, crc32)
+class Piece(NamedTuple):
+    """A piece of a fragment, with rows of one partition.
+
+    Attributes:
+        begins: Whether its first rows are the first ones of a file of the input: a data file that begins with it shares
+            no file of the input with the one before, so that a correction concerns one of both alone.
+        data_bytes: About how long its rows are in a data file.
+    """
+
+    values: PartitionValues
+    place: Place
+    begins: bool
+    data_bytes: int
+
+
+def pieces_of(facts: FileFacts) -> Iterator[Piece]:
+    """The pieces of a fragment; none for a data file."""
+    for values, start, end, crc32, begins, data_bytes in facts.held or ():
+        yield Piece(tuple(values), (start, end, crc32), begins, data_bytes)
 
 
 class FragmentFiles:
@@ -82,7 +104,9 @@ class FragmentFiles:
                 self._known.add(rows.schema)
         fragment, rows = self._fragment_for(rows.schema), with_origins(batch)
         for part in partitions_of(rows, self._partition_by):
-            fragment.add(tuple(part.values.values()), rows if part.indices is None else rows.take(part.indices))
+            values = tuple(part.values.values())
+            fragment.begin(values, batch.blocks)
+            fragment.add(values, rows if part.indices is None else rows.take(part.indices))
 
     def _fragment_for(self, schema: pa.Schema) -> _Fragment:
         """The fragment that takes rows of a schema: one, unless two columns of one name have different types."""
@@ -114,6 +138,8 @@ class _Fragment:
         self._pieces: list[list[Any]] = []
         self._end = 0
         self._records = 0
+        self._input: dict[PartitionValues, str] = {}
+        self._begins: dict[PartitionValues, bool] = {}
 
     def takes(self, schema: pa.Schema) -> bool:
         """Whether rows of a schema may be added; its columns are noted then."""
@@ -122,6 +148,15 @@ class _Fragment:
         for field in schema:
             self._columns.setdefault(field.name, field)
         return True
+
+    def begin(self, values: PartitionValues, blocks: Sequence[Any]) -> None:
+        """Note that rows of some blocks come next; a piece ends where a file of the input does that began before it."""
+        known = [block for block in blocks[:1] if is_file_part(block)]
+        is_new = not known or self._input.get(values) != url_of(known[0])
+        if is_new and values in self._rows and (not self._begins[values] or self._bytes[values] >= _LEAST_BYTES):
+            self._write(values)
+        self._begins.setdefault(values, is_new and not (known and known[0].start))
+        self._input[values] = url_of(blocks[-1]) if known else ""
 
     def add(self, values: PartitionValues, rows: pa.RecordBatch) -> None:
         self._records += rows.num_rows
@@ -137,13 +172,16 @@ class _Fragment:
         # Rows of one schema would otherwise come together, and a newer row before an older one with its key.
         schema = pa.schema([*self._columns.values(), *ORIGINS])
         rows = pa.Table.from_batches([with_columns(each, schema) for each in self._rows.pop(values)], schema)
-        del self._bytes[values]
+        row_bytes, begins = self._bytes.pop(values), self._begins.pop(values)
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, schema, options=_LZ4) as writer:
             writer.write_table(rows.combine_chunks())
         data = sink.getvalue()
         self._file.write(data)
-        self._pieces.append([list(values), self._end, self._end + data.size, updated_crc32(data, 0)])
+        # What lz4 has not made smaller, zstd does not, either.
+        data_bytes = round(data.size * min(1.0, max(_SHRINKS_TO, data.size / max(row_bytes, 1))))
+        place = self._end, self._end + data.size, updated_crc32(data, 0)
+        self._pieces.append([list(values), *place, begins, data_bytes])
         self._end += data.size
 
     def close(self, facts: FileFacts, causes: Mapping[str, str]) -> None:

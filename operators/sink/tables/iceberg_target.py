@@ -163,7 +163,7 @@ class IcebergTarget(TableTarget, Target):
                 metadata = _change(self.table, self._handle, columns, files[-1:]).table_metadata
             # Files that wait may be of another partitioning as long as the table does not exist: none of them is in it.
             for facts in (facts_of_file(file) for file in files if fields_of_file(file) == fields):
-                for texts in (facts.partition.values(), *(values for values, _ in pieces_of(facts))):
+                for texts in (facts.partition.values(), *(piece.values for piece in pieces_of(facts))):
                     partition_record(metadata, texts)
 
     def rows(self) -> pa.Table | None:

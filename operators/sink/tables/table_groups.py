@@ -29,7 +29,7 @@ from operators.sink.columns.nested_types import with_columns
 from operators.sink.columns.rescued_rows import origin_of, origin_of_waiting, parted_from_origins, with_rescued
 from operators.sink.columns.table_columns import TableColumns, names_in_order, schema_of_text, schema_text
 from operators.sink.tables.base import Table
-from operators.sink.tables.fragments import PartitionValues, Place, pieces_of, read_piece, united
+from operators.sink.tables.fragments import PartitionValues, Piece, Place, pieces_of, read_piece, united
 from operators.sink.tables.table_files import (
     BLOCKS,
     FactOrigin,
@@ -52,9 +52,6 @@ MOST_FRAGMENTS = 4096
 
 _REWRITTEN_ROWS = 1 << 16
 """Rows of a batch of a data file that is written again."""
-
-_SHRINKS_TO = 0.65
-"""About the length of a data file, as a share of that of its fragments: zstd against lz4."""
 
 
 class GroupLimits(BaseModel):
@@ -188,38 +185,71 @@ def merge_jobs(files: Sequence[HeldFile], target_bytes: int) -> list[MergeJob]:
     facts = [held.file.facts for held in files if held.file.facts is not None]
     names = united([each.schema for each in facts]).names
     columns = tuple(names_in_order(names, [each.decided for each in facts]))
-    by_partition: dict[PartitionValues, list[tuple[str, Place]]] = defaultdict(list)
+    by_partition: dict[PartitionValues, list[tuple[str, Piece]]] = defaultdict(list)
     for held, each in zip(files, facts, strict=True):
-        for values, place in pieces_of(each):
-            by_partition[values].append((held.file.pending_url, place))
+        for piece in pieces_of(each):
+            by_partition[piece.values].append((held.file.pending_url, piece))
     keys = tuple(facts[-1].keys)
     return [
         MergeJob(facts[-1].operator, columns, _size_bytes(share), _by_fragment(share), keys)
         for pieces in by_partition.values()
-        for share in _shares(pieces, 1 if keys else max(1, round(_size_bytes(pieces) * _SHRINKS_TO / target_bytes)))
+        for share in ([pieces] if keys else _shares(pieces, target_bytes))
     ]
 
 
-def _size_bytes(pieces: Sequence[tuple[str, Place]]) -> int:
-    return sum(end - start for _, (start, end, _) in pieces)
+def _size_bytes(pieces: Sequence[tuple[str, Piece]]) -> int:
+    return sum(end - start for _, (_, (start, end, _), _, _) in pieces)
 
 
-def _shares(pieces: Sequence[tuple[str, Place]], count: int) -> Iterator[list[tuple[str, Place]]]:
-    """Pieces in shares of about equal length, in order; none is empty."""
-    shares: list[list[tuple[str, Place]]] = [[] for _ in range(count)]
-    position, total = 0, _size_bytes(pieces)
-    for url, place in pieces:
-        # By its middle: the share that takes a piece has more than half of it.
-        middle = position + (place[1] - place[0]) // 2
-        shares[min(middle * count // total, count - 1)].append((url, place))
-        position += place[1] - place[0]
-    return filter(None, shares)
+def _data_bytes(pieces: Sequence[tuple[str, Piece]]) -> int:
+    return sum(piece.data_bytes for _, piece in pieces)
 
 
-def _by_fragment(pieces: Sequence[tuple[str, Place]]) -> tuple[tuple[str, tuple[Place, ...]], ...]:
+def _shares(pieces: Sequence[tuple[str, Piece]], target_bytes: int) -> Iterator[list[tuple[str, Piece]]]:
+    """Pieces in shares of about equal length in data files, in order; a share ends with a file of the input.
+
+    Only a file of the input that is longer than a share is in several ones, and no other file is in these.
+    """
+    units: list[list[tuple[str, Piece]]] = []
+    for piece in pieces:
+        if piece[1].begins or not units:
+            units.append([])
+        units[-1].append(piece)
+    size_bytes = _data_bytes(pieces)
+    share_bytes = size_bytes / max(1, round(size_bytes / target_bytes))
+    share: list[tuple[str, Piece]] = []
+    taken = 0
+    for unit in units:
+        unit_bytes = _data_bytes(unit)
+        is_long = unit_bytes >= 1.5 * share_bytes
+        if share and (is_long or taken + unit_bytes / 2 > share_bytes):
+            yield share
+            share, taken = [], 0
+        if is_long:
+            yield from _parts(unit, round(unit_bytes / share_bytes))
+        else:
+            share += unit
+            taken += unit_bytes
+    if share:
+        yield share
+
+
+def _parts(pieces: Sequence[tuple[str, Piece]], count: int) -> Iterator[list[tuple[str, Piece]]]:
+    """Pieces in parts of about equal length, in order; none is empty."""
+    parts: list[list[tuple[str, Piece]]] = [[] for _ in range(count)]
+    position, total = 0, _data_bytes(pieces)
+    for piece in pieces:
+        # By its middle: the part that takes a piece has more than half of it.
+        middle = position + piece[1].data_bytes // 2
+        parts[min(middle * count // max(total, 1), count - 1)].append(piece)
+        position += piece[1].data_bytes
+    return filter(None, parts)
+
+
+def _by_fragment(pieces: Sequence[tuple[str, Piece]]) -> tuple[tuple[str, tuple[Place, ...]], ...]:
     fragments: dict[str, list[Place]] = defaultdict(list)
-    for url, place in pieces:
-        fragments[url].append(place)
+    for url, piece in pieces:
+        fragments[url].append(piece.place)
     return tuple((url, tuple(places)) for url, places in fragments.items())
 
 

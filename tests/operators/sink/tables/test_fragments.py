@@ -35,7 +35,7 @@ def fragment(root: Path) -> PendingFile:
 def pieces(file: PendingFile) -> list[Place]:
     """What the journal knows of the pieces of a fragment."""
     assert file.facts is not None
-    return [place for _, place in pieces_of(file.facts)]
+    return [piece.place for piece in pieces_of(file.facts)]
 
 
 def rows_of(file: PendingFile) -> list[dict[str, Any]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -25,11 +27,15 @@ class GrouperServices:
     held_files: list[HeldFile] = field(default_factory=list)
 
 
-def held(window_id: int, *pieces: tuple[str, int], columns: str = "n", held_ms: int = 0) -> HeldFile:
-    """A fragment with pieces of some lengths, by the value of the partition column."""
+def held(
+    window_id: int, *pieces: tuple[str, int], columns: str = "n", held_ms: int = 0, begins: Sequence[bool] = ()
+) -> HeldFile:
+    """A fragment with pieces of some lengths, by the value of the partition column; each begins a file of the input."""
     ends = [sum(length for _, length in pieces[: number + 1]) for number in range(len(pieces))]
-    starts = zip(pieces, ends, strict=True)
-    parts = [[[value], end - length, end, 100 * window_id + end] for (value, length), end in starts]
+    parts = [
+        [[value], end - length, end, 100 * window_id + end, is_begin, round(length * 0.65)]
+        for (value, length), end, is_begin in zip(pieces, ends, begins or itertools.repeat(True), strict=False)
+    ]
     schema = schema_text(pa.schema([(name, pa.int64()) for name in columns]))
     facts = FileFacts("table", schema, {"day": None}, held=parts)
     file = PendingFile(f"/out/fragment-{window_id}", f"/out/.pending/{window_id}", ends[-1], 1, facts=facts)
@@ -49,6 +55,18 @@ def test_a_partition_becomes_as_few_files_of_equal_length_as_possible() -> None:
     assert ranges(jobs[0]) + ranges(jobs[1]) == [(f"{n}", 0, 10 * MIB) for n in range(1, 21)]
     assert ranges(jobs[2]) == [(f"{n}", 10 * MIB, 11 * MIB) for n in range(1, 21)]
     assert {job.operator for job in jobs} == {"table"}
+
+
+def test_a_data_file_ends_with_a_file_of_the_input() -> None:
+    """So a corrected one concerns a data file, and not those around it; a long one has data files of its own."""
+    tails = [held(number, ("a", 8 * MIB), ("a", 2 * MIB), begins=[True, False]) for number in range(1, 21)]
+    jobs = merge_jobs(tails, 26 * MIB)
+    assert [job.size_bytes // MIB for job in jobs] == [40] * 5
+    assert all(ranges(job)[0][1] == 0 for job in jobs)
+    long = [held(8, ("a", 8 * MIB), begins=[True]), *(held(9 + n, ("a", 8 * MIB), begins=[False]) for n in range(11))]
+    jobs = merge_jobs([*tails[:3], *long, tails[-1]], 26 * MIB)
+    owners = [{name for name, _, _ in ranges(job)} for job in jobs]
+    assert [len(names) for names in owners] == [3, 6, 6, 1] and sum(map(len, owners)) == len(set().union(*owners))
 
 
 def test_a_job_reports_the_checksums_of_its_pieces() -> None:
