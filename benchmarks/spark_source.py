@@ -2,15 +2,19 @@
 
     python -m benchmarks.spark_source [--lines-mb 500] [--csv-mb 500] [--files 100000] [--rounds 5]
 
-Lines: records that do not begin with a dot are counted, as with spark.read.text. CSV: rows with notes of several lines
-are counted, as with spark.read.csv and multiLine, which reads a file in one task. Streams: files of 5 KB are read by a
-new query with Trigger.AvailableNow, into a sink that takes nothing in.
+Lines: records that do not begin with a dot are counted, as with spark.read.text; "ready lines" is a data source that
+does nothing but return the same batches, which is the most that one in Python can reach. CSV: rows with notes of
+several lines are counted, or all of their fields are looked at, as with spark.read.csv and multiLine, which reads a
+file in one task. Streams: files of 5 KB are read by a new query with Trigger.AvailableNow, into a sink that takes
+nothing in. The CPU time is that of all processes.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -19,7 +23,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.functions import col
 
 import dagflow.spark
@@ -28,6 +34,7 @@ from benchmarks.measuring import SPARKS_JAVA, Promise, check_promises, in_turn, 
 PROMISES = (
     Promise("dagflow lines", 0.8, "Spark text"),
     Promise("dagflow csv", 2.0, "Spark csv multiLine"),
+    Promise("dagflow csv, all fields", 2.0, "Spark csv multiLine, all fields"),
     Promise("dagflow stream", 8.0, "Spark stream"),
 )
 
@@ -37,6 +44,57 @@ LINES = b"".join(
 )
 NOTE = "the customer writes that the parcel was opened, and asks for another one\n"
 ROWS = b"".join(b'%d,"%b",%d.50,host-%d\n' % (n, NOTE.encode() * (1 + n % 5), n * 3, n % 100) for n in range(20_000))
+
+
+TASKS = 4
+
+
+class ReadyLines(DataSource):
+    """Returns the batches of a file of lines, without a file."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format to read."""
+        return "ready"
+
+    def schema(self) -> str:
+        """One column."""
+        return "record string"
+
+    def reader(self, schema: Any) -> DataSourceReader:
+        """The reader of as many bytes as the option says."""
+        return ReadyReader(int(self.options["bytes"]))
+
+
+class ReadyReader(DataSourceReader):
+    """Returns one batch again and again."""
+
+    def __init__(self, size_bytes: int) -> None:
+        self._count = max(1, size_bytes // len(LINES) // TASKS)
+
+    def partitions(self) -> list[InputPartition]:
+        """As many as dagflow has."""
+        return [InputPartition(number) for number in range(TASKS)]
+
+    def read(self, partition: InputPartition) -> Any:
+        """The batches of a task."""
+        batch = pa.record_batch({"record": LINES.decode().splitlines()})
+        for _ in range(self._count):
+            yield batch
+
+
+def cpu_s() -> float:
+    """The CPU time of this process and of all that it has started."""
+    parents, seconds = {}, {}
+    for process in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            facts = Path("/proc", process, "stat").read_text().rpartition(")")[2].split()
+            parents[process], seconds[process] = facts[1], sum(map(int, facts[11:15])) / os.sysconf("SC_CLK_TCK")
+    mine, size = {str(os.getpid())}, 0
+    while len(mine) > size:
+        size = len(mine)
+        mine |= {process for process, parent in parents.items() if parent in mine}
+    return sum(seconds.get(process, 0) for process in mine)
 
 
 def repeated(path: Path, content: bytes, size_bytes: int, head: bytes = b"") -> None:
@@ -61,6 +119,8 @@ def streamed(spark: Any, name: str, files: str, checkpoint: str) -> int:
 def contenders(spark: Any, lines: str, rows: str, files: str) -> dict[str, Callable[[], int]]:
     """What is measured, by name; each returns how many records it has counted."""
     ours = spark.read.format("dagflow")
+    csv = spark.read.option("header", "true").option("multiLine", "true")
+    all_fields = "sum(length(id) + length(note) + length(price) + length(host))"
     return {
         "Spark text": lambda: spark.read.text(lines).where(~col("value").startswith(".")).count(),
         "dagflow lines": lambda: (
@@ -70,11 +130,25 @@ def contenders(spark: Any, lines: str, rows: str, files: str) -> dict[str, Calla
             .where(~col("record").startswith("."))
             .count()
         ),
-        "Spark csv multiLine": lambda: (
-            spark.read.option("header", "true").option("multiLine", "true").csv(rows).where("id <> '7'").count()
+        "ready lines": lambda: (
+            spark.read.format("ready")
+            .option("bytes", os.path.getsize(lines))
+            .load()
+            .where(~col("record").startswith("."))
+            .count()
         ),
+        "Spark csv multiLine": lambda: csv.csv(rows).where("id <> '7'").count(),
         "dagflow csv": lambda: (
-            spark.read.format("dagflow").option("record", "csv").load(rows).where("id <> '7'").count()
+            spark.read.format("dagflow")
+            .option("record", "csv")
+            .schema("id string")
+            .load(rows)
+            .where("id <> '7'")
+            .count()
+        ),
+        "Spark csv multiLine, all fields": lambda: csv.csv(rows).selectExpr(all_fields).first()[0],
+        "dagflow csv, all fields": lambda: (
+            spark.read.format("dagflow").option("record", "csv").load(rows).selectExpr(all_fields).first()[0]
         ),
         "Spark stream": lambda: streamed(spark, "text", files, f"{files}.spark"),
         "dagflow stream": lambda: streamed(spark, "dagflow", files, f"{files}.dagflow"),
@@ -88,6 +162,7 @@ def main() -> int:
     parser.add_argument("--csv-mb", type=int, default=500)
     parser.add_argument("--files", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", default="", metavar="PATTERN", help="the contenders whose names match")
     options = parser.parse_args()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
@@ -97,6 +172,7 @@ def main() -> int:
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     dagflow.spark.register(spark)
+    spark.dataSource.register(ReadyLines)
     with tempfile.TemporaryDirectory() as directory:
         lines, rows = Path(directory, "lines.txt"), Path(directory, "rows.csv")
         repeated(lines, LINES, options.lines_mb << 20)
@@ -106,19 +182,25 @@ def main() -> int:
         for number in range(options.files):
             (small / f"{number:06}.log").write_bytes(LINES[:5000])
         measured = contenders(spark, str(lines), str(rows), str(small))
+        measured = {name: count for name, count in measured.items() if re.search(options.only, name)}
         counts = {name: count() for name, count in measured.items()}  # warms up as well
         print(counts, file=sys.stderr)
 
+        cpu: dict[str, list[float]] = {name: [] for name in measured}
+
         def seconds_of(name: str) -> float:
-            began_s = time.perf_counter()
+            began_s, began_cpu_s = time.perf_counter(), cpu_s()
             assert measured[name]() == counts[name]
+            cpu[name].append(cpu_s() - began_cpu_s)
             return time.perf_counter() - began_s
 
         seconds = in_turn(measured, seconds_of, options.rounds)
     spark.stop()
-    median = medians(seconds)
-    print(table(("", "s", "range"), [(name, f"{median[name]:.2f}", range_of(seconds[name])) for name in median]))
-    return 0 if check_promises(PROMISES, median) else 1
+    median, cpu_median = medians(seconds), medians(cpu)
+    rows_of = [(name, f"{median[name]:.2f}", range_of(seconds[name]), f"{cpu_median[name]:.2f}") for name in median]
+    print(table(("", "s", "range", "CPU s"), rows_of))
+    promises = [each for each in PROMISES if {each.name, each.other} <= median.keys()]
+    return 0 if check_promises(promises, median) else 1
 
 
 if __name__ == "__main__":

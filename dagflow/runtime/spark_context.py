@@ -133,7 +133,7 @@ class SentSources:
 
     def __init__(self, context: SparkContext, paths: Iterable[Path]) -> None:
         with tempfile.TemporaryDirectory() as directory:
-            archive = package_zip(paths, Path(directory))
+            archive = package_zip([*paths, *_in_wheels(Path(directory, "wheels"))], Path(directory))
             self._name, content = archive.stem, archive.read_bytes()
         view: Any = object.__new__(SparkContext)
         # Spark keeps the Python processes of different variables apart, so that no module of one app is another's.
@@ -150,6 +150,16 @@ class SentSources:
     def close(self) -> None:
         """Take the modules from Spark's memory."""
         self._archive.destroy()
+
+
+def _in_wheels(directory: Path) -> list[Path]:
+    """The modules of wheels that this process imports from; Spark's executors import none of --py-files."""
+    directory.mkdir()
+    for entry in sys.path:
+        if entry.endswith(".whl") and os.path.isfile(entry):
+            with zipfile.ZipFile(entry) as wheel:
+                wheel.extractall(directory)
+    return sorted(directory.iterdir())
 
 
 class _Bringing:

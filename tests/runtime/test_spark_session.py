@@ -6,11 +6,13 @@ import importlib
 import importlib.util
 import subprocess
 import sys
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from dagflow import App
 from dagflow.errors import DagflowError
@@ -67,10 +69,13 @@ def published(folder: Path) -> list[int]:
 
 
 def state_of(context: Any) -> Mapping[str, Any]:
-    """All that a run could leave behind in a context."""
+    """All that a run could leave behind in a context, and in its active session."""
+    session: Any = SparkSession.getActiveSession()
     return {
         "settings": sorted(context.getConf().getAll()),
         "job group": context.getLocalProperty("spark.jobGroup.id"),
+        "properties": context._jsc.sc().getLocalProperties().toString(),
+        "SQL": session and session._jsparkSession.sessionState().conf().settings().toString(),
         "log level": context._jvm.org.apache.logging.log4j.LogManager.getRootLogger().getLevel().toString(),
         "variables": dict(context.environment),
         "module directories": list(context._python_includes),
@@ -205,3 +210,25 @@ def test_a_script_of_spark_submit_takes_master_and_settings_from_there(folder: P
         done = run_python(folder, *submit, "job.py", "run", "first.yaml", "--master", "local[1]", **options)
         assert (done.returncode, "has a Spark session already" in done.stdout) == (1, True)
         assert "Traceback" not in done.stdout
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("suffix", ["-1.0-py3-none-any.whl", ".zip"])
+def test_the_entry_point_of_a_wheel_runs_its_app(folder: Path, suffix: str) -> None:
+    """By --py-files; its operators reach the executors, though Spark's import from no file that ends with .whl."""
+    wheel = folder / f"mine{suffix}"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("my_ops.py", (folder / "my_ops.py").read_text())
+        archive.writestr(
+            "my_job.py", 'from dagflow import App\n\ndef main():\n    App.load("first.yaml").run(quiet=True)\n'
+        )
+        archive.writestr("mine-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
+        archive.writestr("mine-1.0.dist-info/entry_points.txt", "[console_scripts]\nmy-job = my_job:main\n")
+    (folder / "my_ops.py").unlink()
+    script = "from importlib.metadata import entry_points\n"
+    (folder / "job.py").write_text(f'{script}entry_points(group="console_scripts")["my-job"].load()()\n')
+    submit = (f"{installed_spark()}/bin/spark-submit", "--master", "local[2]", "--py-files", str(wheel), "job.py")
+    options = {"PYSPARK_PYTHON": sys.executable, "SPARK_HOME": str(installed_spark())}
+    done = run_python(folder, *submit, **options)
+    assert done.returncode == 0, done.stdout
+    assert published(folder / "first") == list(range(100))

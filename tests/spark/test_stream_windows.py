@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -83,6 +84,24 @@ def test_another_state_reads_all_files_again(root: Path) -> None:
         with opened(root, state=str(root / state)) as windows:
             assert windows.latest(0, is_limited=False) == 1
             assert records(windows.tasks(0, 1)) == [b"1", b"2"]
+
+
+@pytest.mark.parametrize(("limit", "most_bytes"), [({"maxFilesPerTrigger": 2}, 20), ({"maxBytesPerTrigger": 35}, 35)])
+def test_a_batch_keeps_its_limit(tmp_path: Path, limit: dict[str, int], most_bytes: int) -> None:
+    """Of files or of bytes; all batches together have every record once, and a batch of the past is let go."""
+    (tmp_path / "in").mkdir()
+    for number in range(7):
+        (tmp_path / "in" / f"{number}.log").write_bytes(b"%09d\n" % number)
+    batches: list[list[bytes]] = []
+    with opened(tmp_path, is_finite=True, **limit) as windows:
+        while (end := windows.latest(len(batches), is_limited=True)) > len(batches):
+            batches.append(records(windows.tasks(len(batches), end)))
+            if end > 1:
+                with pytest.raises(JournalError, match="asks for window 1, which this state does not have"):
+                    windows.tasks(0, 1)
+    assert max(10 * len(batch) for batch in batches) <= most_bytes
+    assert sorted(itertools.chain(*batches)) == [b"%09d" % number for number in range(7)]
+    assert len(batches) < 7
 
 
 def test_a_batch_that_was_not_read_to_its_end_is_committed_all_the_same(root: Path) -> None:
