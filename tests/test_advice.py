@@ -368,7 +368,6 @@ FOLLOWED = {
     "write a number of bytes": BEFORE,
     "write […": "operators/reader/formats/test_fixed.py::test_the_place_that_a_coded_field_is_advised_to_have_is_taken",
     "write for example": BEFORE,
-    "write them as they are, with --to": BEFORE,
     # queries, schemas, pages
     "columns are inferred for …": BEFORE,
     "move it away, and run this again; then copy": "cli/commands/test_infer.py::"
