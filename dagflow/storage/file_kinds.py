@@ -24,7 +24,7 @@ _KINDS = {
     rb"\x89LZO\0": "compressed by lzop",
     rb"[\x51\x5d\x5e]\0\0.{2}(?:\xff{8}|.{3}\0{4}.|.{4}\0{4})": "compressed as .lzma, an older form of xz",
     rb"PAR[1E][\0-\x1f]": "Parquet",
-    rb"ORC[\0-\x1f]": "ORC",
+    rb"ORC.{0,12}[\0-\x08]": "ORC",
     rb"Obj\x01": "Avro",
     rb"ARROW1\0": "Arrow or Feather",
     rb"\xff{4}.{2}\0\0[\x08-\x20]\0\0\0": "an Arrow stream",

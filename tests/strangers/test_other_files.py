@@ -67,6 +67,7 @@ def files(directory: Path) -> dict[str, tuple[str, bytes]]:
         "compressed by LZMA": ("a.lzma", b"a\n"),
         "Parquet": ("a", written(pa.parquet.write_table)),
         "ORC": ("b", written(pa.orc.write_table)),
+        "ORC ": ("c", b"ORC%\0\0\n\x07" + b"\n" * 30),  # its first stripe is compressed
         "Avro": ("a.json", b"Obj\x01\x04\x16avro.schema" + b"\n" * 30),
         "SQLite": ("a.txt", database(directory)),
         "PDF": ("a", b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n"),
