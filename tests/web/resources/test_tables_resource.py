@@ -37,4 +37,4 @@ def test_the_row_of_an_app_says_what_must_not_pass_in_silence(folder: Path) -> N
     (folder / "in" / "a.csv").write_bytes(ROWS)
     finish()
     (concern,) = ask("apps")["apps"][0]["concerns"]
-    assert "1 file was replaced or truncated" in concern
+    assert "a.csv was read again: " in concern and "old rows stay beside the new ones" in concern
