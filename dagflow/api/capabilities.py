@@ -394,6 +394,19 @@ class WantedRows:
     condition: RowCondition | None = None
     columns: frozenset[str] | None = None
 
+    def among(self, names: Sequence[str], also: Collection[str] = ()) -> list[str] | None:
+        """Which of the columns of records to make, at least one; None for all.
+
+        It is all where one that is made use of is not there: the operator then says which there are.
+
+        Args:
+            names: The columns that there are.
+            also: Columns to make in any case.
+        """
+        if self.columns is None or not self.columns <= set(names):
+            return None
+        return [name for name in names if name in self.columns or name in also] or [*names[:1]]
+
 
 class SelectsRows(Capability):
     """Declares an operator that drops some of the records or columns that arrive at its port `input`."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field, PlainValidator, WithJsonSchema
 
-from dagflow.api.capabilities import REMOVED, Composite, Expansion, KeptByFile
+from dagflow.api.capabilities import REMOVED, Composite, Expansion, KeptByFile, SelectsRows, WantedRows
 from dagflow.api.columns.column_typing import ColumnTraced, StreamColumns
 from dagflow.api.context import OperatorContext
 from dagflow.api.keyed_state import KeyedOperator, KeyedSnapshot, Segment, first_to_merge
@@ -312,7 +312,7 @@ def _groups_of(segment: Segment) -> pa.Table:
     return concatenated([*tables_of(pa.BufferReader(segment.data))])
 
 
-class Aggregate(_Grouped, ColumnOperator[_Grouping], Composite):
+class Aggregate(_Grouped, ColumnOperator[_Grouping], Composite, SelectsRows):
     """Groups records by columns, and gives one record for each group.
 
     A null is a group of its own, and so is NaN. A record is refused if a key or an argument cannot be computed of it.
@@ -335,6 +335,12 @@ class Aggregate(_Grouped, ColumnOperator[_Grouping], Composite):
     def expressions(self) -> Iterable[Node]:
         calls = [call.call for each in self.columns.values() for call in each.calls]
         return [*(key.tree for key in self.by.values()), *(each.tree for each in self.columns.values()), *calls]
+
+    def wanted_rows(self) -> WantedRows:
+        """The columns in keys and in arguments of functions."""
+        calls = [call.call for each in self.columns.values() for call in each.calls]
+        trees = [*(key.tree for key in self.by.values()), *calls]
+        return WantedRows(columns=frozenset(name for tree in trees for name in columns_in(tree)))
 
     def take(self, batch: RecordBatch) -> None:
         if len(batch):

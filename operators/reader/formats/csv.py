@@ -494,4 +494,7 @@ class Csv(Delimited, PreScanned):
 
     def _texts(self, data: Any, names: tuple[str, ...] | None, wrong: Counter[int]) -> pa.Table:
         quote = False if self.quote == "none" else self.quote
-        return split_rows(data, names, wrong, (self.delimiter, quote, self.escape or False), self.null_values or ())
+        # Values of columns with a type may be refused.
+        made = None if names is None else self.wanted.among(names, self._types)
+        marks = self.delimiter, quote, self.escape or False
+        return split_rows(data, names, wrong, marks, self.null_values or (), made)

@@ -21,6 +21,7 @@ def split_rows(
     wrong: Counter[int],
     marks: tuple[str, str | bool, str | bool],
     null_values: Sequence[str],
+    made: Sequence[str] | None = None,
 ) -> pa.Table:
     """Split rows into columns of text.
 
@@ -30,6 +31,7 @@ def split_rows(
         wrong: Takes in the number of fields of each row with another one, by the index of the row from 0.
         marks: The delimiter, the quote and the escape; False for none.
         null_values: Words that mean null unless they are quoted.
+        made: The columns to make, by their names; None for all.
 
     Raises:
         pyarrow.ArrowInvalid: The quotes of the rows do not match.
@@ -57,6 +59,7 @@ def split_rows(
         # Without words of the app's own, text is never null: Arrow would make nulls of a dozen words.
         convert_options=arrow_csv.ConvertOptions(
             column_types=dict.fromkeys(names or (), pa.string()),
+            include_columns=made,
             null_values=list(null_values),
             strings_can_be_null=bool(null_values),
             quoted_strings_can_be_null=False,

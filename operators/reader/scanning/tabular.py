@@ -227,8 +227,7 @@ class Tabular(RecordFormat):
     def _wanted(self, schema: pa.Schema) -> list[str] | None:
         if self.columns is None:
             # Without types no value is refused, so that none of a column that is dropped is missed.
-            used = self.wanted.columns
-            return None if used is None else [name for name in schema.names if name in used] or None
+            return self.wanted.among(schema.names)
         names = {*schema.names}
         return [name for name in self.columns if name in names]
 
