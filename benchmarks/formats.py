@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any
 # Set before polars is imported, because it makes its threads then.
 os.environ["POLARS_MAX_THREADS"] = "1"
 
+from benchmarks import peers
 from benchmarks.measuring import SPARKS_JAVA
 from benchmarks.two_processes import Act, TwoProcesses, blocks_of
 from dagflow.api.properties import parse_size
@@ -201,7 +202,18 @@ class Peers:
 
     def of(self, kind: str) -> dict[str, Callable[[str, bool], int]]:
         """Return the methods that read a kind of file, by contender."""
-        return {name: getattr(self, f"{name.lower()}_{kind}") for name in ("polars", "DuckDB", "Spark")}
+        own = {name: getattr(self, f"{name.lower()}_{kind}") for name in ("polars", "DuckDB", "Spark")}
+        return own if kind == "lines" else own | {name: partial(self.peer, name, kind) for name in peers.installed()}
+
+    def peer(self, name: str, kind: str, path: str, is_filtered: bool) -> int:
+        """Count rows, with the columns that the others read."""
+        types = {"id": "bigint", "level": "string", "text": "string"}
+        columns = dict.fromkeys(CSV_NAMES, "string") if kind == "csv" else types
+        where = f" WHERE {'name' if kind == 'csv' else 'level'} = 'b'" if is_filtered else ""
+        every = ", ".join(f"max(length({column}))" for column, type in columns.items() if type == "string")
+        query = f"SELECT count(*) AS n, {every} FROM source{where}"
+        rows = peers.Source(path, columns, kind == "csv").rows_by(name, query, threads=1)
+        return int(rows.column(0)[0].as_py())
 
     def polars_lines(self, path: str, is_filtered: bool) -> int:
         """Count lines."""
@@ -273,6 +285,11 @@ class Peers:
         # A count alone would leave columns unparsed.
         observed = kept.selectExpr("count(1)", *(f"max(length({name}))" for name in kept.columns))
         return int(observed.collect()[0][0])
+
+
+def contenders() -> list[str]:
+    """Return the columns of the table."""
+    return ["dagflow", "polars", "DuckDB", "Spark", *peers.installed()]
 
 
 def cpu_seconds() -> float:
@@ -384,7 +401,7 @@ def measure(case: MeasuredFormat, work: Path, size_bytes: int, rounds: int) -> t
         raise ValueError(f"{case.name}: the contenders disagree: {counts}")
     is_kept = case.least is None or min(speeds["dagflow"]) >= case.least
     promise = "" if case.least is None else f"≥ {case.least:,}" + ("" if is_kept else " **missed**")
-    shown = [cells.get(name, "-") for name in ("dagflow", "polars", "DuckDB", "Spark")]
+    shown = [cells.get(name, "-") for name in contenders()]
     path.unlink()
     return f"| {case.name} | {promise} | {' | '.join(shown)} |", is_kept
 
@@ -429,7 +446,8 @@ def main() -> None:
             # As a task's process has it.
             keep_freed_memory()
             print("MB per second of CPU time: counted / filtered and counted\n")
-            print("| format | promised | dagflow | polars | DuckDB | Spark |\n|---|---|---|---|---|---|", flush=True)
+            heads = ("format", "promised", *contenders())
+            print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}", flush=True)
             for case in cases(Peers(work)):
                 if case.name.startswith(arguments.only):
                     line, is_kept = measure(case, work, size_bytes, arguments.rounds)

@@ -1,11 +1,15 @@
-"""What dagflow is compared with in the benchmark of tables: Spark SQL, polars, DuckDB and dlt."""
+"""What dagflow is compared with in the benchmark of tables: Spark SQL, polars, DuckDB, dlt, and peers."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from benchmarks import peers
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -18,6 +22,13 @@ _SPARK = {
     "groups": "user bigint, country string, qty int, price double",
 }
 
+_QUERIES = {
+    "select": "SELECT *, price * qty AS total, cast(sold_at AS date) AS day, upper(product) AS label FROM source "
+    "WHERE qty > 0 AND shop <> 'shop 3'",
+    "groups": 'SELECT "user", count(*) AS n, sum(qty) AS total, max(price) AS most FROM source GROUP BY "user"',
+}
+_NULLABLE = ("referrer",)
+
 
 def contenders(task: str, work: Path, context: SparkContext) -> dict[str, Callable[[], object]]:
     """The contenders of a task, which read `work/input` and write below `work/output`."""
@@ -25,9 +36,24 @@ def contenders(task: str, work: Path, context: SparkContext) -> dict[str, Callab
     if task != "json":
         found["polars"] = lambda: polars(task, work)
     found["DuckDB"] = lambda: duck(task, work)
-    if task == "json":
+    if task == "json" and find_spec("dlt"):
         found["dlt"] = lambda: dlt(work)
-    return found
+    return found | {name: partial(peer, name, task, work) for name in peers.installed()}
+
+
+def _columns(task: str) -> dict[str, str]:
+    """The type of each column of a task's input."""
+    columns = (each.split(" ", 1) for each in _SPARK[task].replace("(9, 2)", "(9; 2)").split(", "))
+    return {name: kind.replace(";", ",") for name, kind in columns}
+
+
+def peer(name: str, task: str, work: Path) -> None:
+    """Read and write with one of the peers."""
+    is_csv = task != "json"
+    source = peers.Source(f"{work}/input/*.{'csv' if is_csv else 'jsonl'}", _columns(task), is_csv, _NULLABLE)
+    output = work / "output"
+    output.mkdir()
+    source.write_by(name, _QUERIES.get(task, "SELECT * FROM source"), str(output))
 
 
 def spark_sql(task: str, work: Path, context: SparkContext) -> None:
@@ -38,13 +64,9 @@ def spark_sql(task: str, work: Path, context: SparkContext) -> None:
     files = str(work / "input")
     is_csv = task != "json"
     rows = read.csv(files, header=True, multiLine=task == "csv", escape='"') if is_csv else read.json(files)
-    if task == "select":
-        rows = rows.where("qty > 0 and shop <> 'shop 3'")
-        rows = rows.selectExpr("*", "price * qty total", "cast(sold_at as date) day", "upper(product) label")
-    elif task == "groups":
-        rows.createOrReplaceTempView("rows")
-        query = "select user, count(*) n, sum(qty) total, max(price) most from rows group by user"
-        rows = rows.sparkSession.sql(query)
+    if task in _QUERIES:
+        rows.createOrReplaceTempView("source")
+        rows = rows.sparkSession.sql(_QUERIES[task].replace('"', "`"))
     rows.write.option("compression", "zstd").parquet(str(work / "output"))
 
 
@@ -64,8 +86,7 @@ def polars(task: str, work: Path) -> None:
         "timestamp_ntz": pl.Datetime("us"),
         "decimal(9, 2)": pl.Decimal(9, 2),
     }
-    columns = [each.split(" ", 1) for each in _SPARK[task].replace("(9, 2)", "(9; 2)").split(", ")]
-    rows = pl.scan_csv(files, schema={name: kinds[kind.replace(";", ",")] for name, kind in columns})
+    rows = pl.scan_csv(files, schema={name: kinds[kind] for name, kind in _columns(task).items()})
     if task == "select":
         rows = rows.filter((pl.col("qty") > 0) & (pl.col("shop") != "shop 3")).with_columns(
             total=pl.col("price") * pl.col("qty"),
@@ -84,17 +105,12 @@ def duck(task: str, work: Path) -> None:
     import duckdb
 
     kinds = {"timestamp_ntz": "timestamp", "string": "varchar"}
-    columns = [each.split(" ", 1) for each in _SPARK[task].replace("(9, 2)", "(9; 2)").split(", ")]
-    types = ", ".join(f"'{name}': '{kinds.get(kind, kind).replace(';', ',')}'" for name, kind in columns)
+    types = ", ".join(f"'{name}': '{kinds.get(kind, kind)}'" for name, kind in _columns(task).items())
     if task == "json":
         rows = f"read_json('{work}/input/*.jsonl', columns={{{types}}}, format='newline_delimited')"
     else:
         rows = f"read_csv('{work}/input/*.csv', columns={{{types}}}, header=true, auto_detect=false, quote='\"')"
-    query = {
-        "select": "SELECT *, price * qty AS total, cast(sold_at AS date) AS day, upper(product) AS label FROM ROWS "
-        "WHERE qty > 0 AND shop <> 'shop 3'",
-        "groups": "SELECT user, count(*) AS n, sum(qty) AS total, max(price) AS most FROM ROWS GROUP BY user",
-    }.get(task, "FROM ROWS").replace("ROWS", rows)
+    query = _QUERIES.get(task, "FROM source").replace("FROM source", f"FROM {rows} AS source")
     duckdb.execute(f"COPY ({query}) TO '{work}/output' (FORMAT parquet, COMPRESSION zstd, PER_THREAD_OUTPUT true)")
 
 
@@ -107,7 +123,7 @@ def dlt(work: Path) -> None:
     import pyarrow.json as pj
 
     names = {"bigint": pa.int64(), "string": pa.string(), "double": pa.float64(), "boolean": pa.bool_()}
-    columns = [each.split(" ", 1) for each in _SPARK["json"].split(", ")]
+    columns = _columns("json").items()
     schema = pa.schema([(name, names.get(kind, pa.timestamp("us"))) for name, kind in columns])
 
     def rows() -> Iterator[Any]:

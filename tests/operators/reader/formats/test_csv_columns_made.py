@@ -48,4 +48,4 @@ def test_rows_are_counted_where_no_column_is_used() -> None:
 def test_an_aggregate_uses_the_columns_of_keys_and_arguments(properties: dict[str, Any], used: set[str] | None) -> None:
     """Not those of its results."""
     expected = {"at", "price", "qty", "id"} if used is None else used
-    assert Aggregate(**properties, over="run").wanted_rows().columns == expected
+    assert set(Aggregate(**properties, over="run").wanted_rows().columns or ()) == expected
