@@ -26,6 +26,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks import peers
+
 BLOCK_SIZES = range(1, 6)
 UNSUPPORTED = "-"
 
@@ -228,6 +230,23 @@ def by_dask(family: Family, folder: str, size: int) -> list[list[Any]]:
     return [[record for block in of_file if block for record in split_at(delimiter)(block)] for of_file in blocks]
 
 
+def by_peer(name: str) -> Read:
+    """Read with one of the peers, in blocks of about a size, as far as it lets its user say that."""
+
+    def read(family: Family, folder: str, size: int) -> list[list[Any]]:
+        found: list[list[Any]] = []
+        for file in names_of(family):
+            source = peers.Source(f"{folder}/{file}", {"x": "string", "y": "string"}, True, (), size, False)
+            try:
+                rows = source.rows_by(name, "SELECT x, y FROM source").to_pylist()
+                found.append([(row["x"] or "", row["y"] or "") for row in rows])
+            except Exception as error:
+                found.append([str(error)])
+        return found
+
+    return read
+
+
 BEAM = """
 import json, sys
 from apache_beam.io.range_trackers import OffsetRangeTracker
@@ -295,7 +314,8 @@ def main() -> None:
         work = Path(name)
         spark = SparkContender(work)
         beam = BeamContender(arguments.beam_python) if arguments.beam_python else None
-        print("| records end with | dagflow | Spark | dask | Beam |\n|---|---|---|---|---|", flush=True)
+        heads = ("records end with", "dagflow", "Spark", "dask", "Beam", *peers.installed())
+        print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}", flush=True)
         for number, family in enumerate(families()):
             folder = work / str(number)
             folder.mkdir()
@@ -308,6 +328,7 @@ def main() -> None:
                 cell(family, folder, None if family.escape else spark.read),
                 cell(family, folder, by_dask if is_plain else None),
                 cell(family, folder, beam.read if beam and family.delimiter else None),
+                *(cell(family, folder, by_peer(name) if family.is_csv else None) for name in peers.installed()),
             ]
             title = family.title.replace("|", r"\|")
             print(f"| `{title}` | {' | '.join(cells)} |", flush=True)

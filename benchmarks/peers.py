@@ -39,12 +39,16 @@ class Source:
         columns: The type of each column, by the name that Spark has for it.
         is_csv: Whether they are CSV with a header, and otherwise JSON lines.
         nullable: Columns with nulls.
+        block_bytes: About how many bytes of a file are read at a time, or in one task; 0 for as many as the peer takes.
+        has_header: Whether files of CSV have one.
     """
 
     files: str
     columns: dict[str, str]
     is_csv: bool
     nullable: tuple[str, ...] = ()
+    block_bytes: int = 0
+    has_header: bool = True
 
     def rows_by(self, name: str, query: str, threads: int = 0) -> Any:
         """The rows of a query over the table `source`, as a pyarrow.Table; 0 threads are as many as the peer takes."""
@@ -68,10 +72,13 @@ class Source:
         """A session in which the files are a table."""
         datafusion: Any = import_module("datafusion")
         config = datafusion.SessionConfig()
+        if self.block_bytes:
+            config = config.set("datafusion.optimizer.repartition_file_min_size", "0").with_target_partitions(8)
         context = datafusion.SessionContext(config.with_target_partitions(threads) if threads else config)
         kinds = {"string": "varchar", "timestamp_ntz": "timestamp"}
         columns = ", ".join(f'"{name}" {kinds.get(kind, kind)}' for name, kind in self.columns.items())
-        options = "OPTIONS ('format.has_header' 'true', 'format.newlines_in_values' 'true')" if self.is_csv else ""
+        header = str(self.has_header).lower()
+        options = f"OPTIONS ('format.has_header' '{header}', 'format.newlines_in_values' 'true')" if self.is_csv else ""
         place = self.files.rpartition("/")[0] + "/" if "*" in self.files else self.files
         kind = "CSV" if self.is_csv else "JSON"
         context.sql(f"CREATE EXTERNAL TABLE source ({columns}) STORED AS {kind} LOCATION '{place}' {options}").collect()
@@ -93,7 +100,10 @@ class Source:
         # Its reader of CSV gives decimals another type than it is told.
         schema = {name: kinds.get(kind, Type.string()) for name, kind in self.columns.items()}
         read = daft.read_csv if self.is_csv else daft.read_json
-        source = read(self.files, infer_schema=False, schema=schema)
+        options: dict[str, Any] = {"has_headers": self.has_header} if self.is_csv else {}
+        if self.block_bytes:
+            options |= {"_buffer_size": self.block_bytes, "_chunk_size": self.block_bytes}
+        source = read(self.files, infer_schema=False, schema=schema, **options)
         decimals = [name for name, kind in self.columns.items() if kind.startswith("decimal")]
         source = source.with_columns({name: daft.col(name).cast(Type.decimal128(9, 2)) for name in decimals})
         return daft.sql(query, source=source)
@@ -103,9 +113,10 @@ class Source:
         kinds = {name: CHDB_TYPES.get(kind, kind.capitalize()) for name, kind in self.columns.items()}
         kinds |= {name: f"Nullable({kind})" for name, kind in kinds.items() if name in self.nullable}
         columns = ", ".join(f"{name} {kind}" for name, kind in kinds.items())
-        form = "CSVWithNames" if self.is_csv else "JSONEachRow"
+        form = ("CSVWithNames" if self.has_header else "CSV") if self.is_csv else "JSONEachRow"
         source = f"file('{self.files}', {form}, '{columns}')"
         settings = "output_format_parquet_compression_method = 'zstd', date_time_input_format = 'best_effort'"
         settings += f", max_threads = {threads}" if threads else ""
+        settings += f", min_chunk_bytes_for_parallel_parsing = {self.block_bytes}" if self.block_bytes else ""
         text = f"{query.replace('FROM source', f'FROM {source} AS source')} SETTINGS {settings}"
         return import_module("chdb").query(text, "ArrowTable")
