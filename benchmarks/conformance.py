@@ -236,7 +236,7 @@ def by_peer(name: str) -> Read:
     def read(family: Family, folder: str, size: int) -> list[list[Any]]:
         found: list[list[Any]] = []
         for file in names_of(family):
-            source = peers.Source(f"{folder}/{file}", {"x": "string", "y": "string"}, True, (), size, False)
+            source = peers.PeerSource(f"{folder}/{file}", {"x": "string", "y": "string"}, True, (), size, False)
             try:
                 rows = source.rows_by(name, "SELECT x, y FROM source").to_pylist()
                 found.append([(row["x"] or "", row["y"] or "") for row in rows])

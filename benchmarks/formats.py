@@ -212,7 +212,7 @@ class Peers:
         where = f" WHERE {'name' if kind == 'csv' else 'level'} = 'b'" if is_filtered else ""
         every = ", ".join(f"max(length({column}))" for column, type in columns.items() if type == "string")
         query = f"SELECT count(*) AS n, {every} FROM source{where}"
-        rows = peers.Source(path, columns, kind == "csv").rows_by(name, query, threads=1)
+        rows = peers.PeerSource(path, columns, kind == "csv").rows_by(name, query, threads=1)
         return int(rows.column(0)[0].as_py())
 
     def polars_lines(self, path: str, is_filtered: bool) -> int:

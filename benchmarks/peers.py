@@ -31,7 +31,7 @@ def installed() -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class PeerSource:
     """Files of columns.
 
     Attributes:

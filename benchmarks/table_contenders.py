@@ -50,7 +50,7 @@ def _columns(task: str) -> dict[str, str]:
 def peer(name: str, task: str, work: Path) -> None:
     """Read and write with one of the peers."""
     is_csv = task != "json"
-    source = peers.Source(f"{work}/input/*.{'csv' if is_csv else 'jsonl'}", _columns(task), is_csv, _NULLABLE)
+    source = peers.PeerSource(f"{work}/input/*.{'csv' if is_csv else 'jsonl'}", _columns(task), is_csv, _NULLABLE)
     output = work / "output"
     output.mkdir()
     source.write_by(name, _QUERIES.get(task, "SELECT * FROM source"), str(output))
