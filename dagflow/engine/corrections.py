@@ -97,7 +97,7 @@ class _Lineage:
             has_moved: Whether a part with another name may be of the version, because its file was renamed since.
         """
         if self.version is None:
-            before = [each for each in parts if self._is_before(each)]
+            before = [each for each in parts if self._is_before(each) and not is_gone(each)]
             self.version = version_facts_of(before[-1]) if before else None
             self.names |= {each.url for each in before[-1:]}
         return [

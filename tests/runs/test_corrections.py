@@ -157,6 +157,23 @@ def test_the_records_of_a_deleted_file_leave_if_the_app_says_so(tmp_path: Path) 
     assert (lines_of(tmp_path, "delta"), summary.left_out.ranges) == (all_lines(tmp_path), 0)
 
 
+def test_a_file_that_was_rewritten_and_renamed_at_once_is_corrected_later(tmp_path: Path) -> None:
+    """Its old name counts as deleted, and what was read there is no part of its later versions."""
+    rules: dict[str, Any] = {"on_change": {**SUPERSEDE, "deleted": "retract"}, "batch_bytes": 0}
+    write(tmp_path, "z", "z1")
+    path = write(tmp_path, "a", "a1")
+    work(corrected_app(tmp_path, "delta", **rules))
+    path.write_text("A1\nA2\nA3\nA4\nA5\nA6\nA7\nA8\n")
+    path = path.rename(tmp_path / "in" / "b")
+    work(corrected_app(tmp_path, "delta", **rules))
+    with path.open("a") as file:
+        file.write("A9\n")
+    work(corrected_app(tmp_path, "delta", **rules))
+    path.write_text("b1\nb2\n")
+    work(corrected_app(tmp_path, "delta", **rules))
+    assert lines_of(tmp_path, "delta") == all_lines(tmp_path)
+
+
 def test_nothing_is_retracted_where_no_file_is_found_at_all(tmp_path: Path) -> None:
     """A disk that is not mounted is an empty directory."""
     write(tmp_path, "a", "a1 a2")
