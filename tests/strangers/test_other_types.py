@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, Field, Schema, write_deltalake
 from deltalake.schema import PrimitiveType
@@ -122,3 +124,14 @@ def test_a_column_of_which_all_values_are_rescued_is_a_warning() -> None:
     recent = recent_rejects("journal", storage, 0, 100)
     texts = {each.cause: each.text for each in figures_of(read_checkpoint("journal", storage), AlertSettings(), recent)}
     assert "'id' of table" in texts["rescued"]
+
+
+def test_columns_of_a_table_are_in_the_order_of_those_of_the_file(tmp_path: Path) -> None:
+    """Whichever of them has the first value."""
+    rows = pa.table({"a": pa.array([None, None, 1]), "b": pa.array([None, 1, 2]), "c": [1, 2, 3]})
+    pq.write_table(rows, tmp_path / "in.parquet", row_group_size=1)
+    steps = "steps: [{files: in.parquet}, {read: parquet}, {table: delta:table}]"
+    with contextlib.chdir(tmp_path):
+        Path("app.yaml").write_text(f"name: ordered\nattributes: {{checkpoint: journal}}\n{steps}\n")
+        run(load_app("app.yaml"), runtime=InlineRuntime)
+    assert DeltaTable(str(tmp_path / "table")).to_pyarrow_table().column_names == ["a", "b", "c"]

@@ -294,7 +294,8 @@ class Proposal:
 
     Attributes:
         census: The values of columns that are new to the task, and those that do not fit into a known one, by column.
-        firsts: Where a column has its first value: the key of the place, and the position in the record, by column.
+        firsts: Where a column has its first value: the key of the place, or of its file if all records of the file have
+            the column; and the position in the record, by column.
         aside: The types for which values were put aside, by column; None where it had none.
         is_bare: Whether records had no column that a file can hold.
         rescued: How many values were rescued of a column of the table, by column.

@@ -300,7 +300,9 @@ class TableColumns:
         where = place(column.first if row is None else row)
         if name not in self.causes or place_key(where) < there:
             self.causes[name] = where
-            self._proposal.firsts[name] = place_key(where), self._positions[name]
+            # Columns that all records of a file have are in its order, whichever has values first.
+            in_file = place_key(where) if column.is_found else (*place_key(where)[:2], 0)
+            self._proposal.firsts[name] = in_file, self._positions[name]
 
     def _refuse(self, name: str, column: GivenColumn, value: Any, rescued: Rescued, row: int) -> None:
         if self._on_type_change == "fail" and not column.is_found and self.must_be_decided(name):
