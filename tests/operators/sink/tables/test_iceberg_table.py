@@ -403,17 +403,21 @@ def test_to_look_for_a_table_makes_nothing(tmp_path: Path) -> None:
 
 
 def test_a_catalog_that_is_not_there_needs_no_client(tmp_path: Path) -> None:
-    """The shape of a table's beginning is known without pyiceberg, which takes most of a second to import."""
-    script = f"""
+    """`validate` knows the beginning of a table without pyiceberg, which takes most of a second to import."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "app.yaml").write_text(
+        "name: x\nsteps:\n- files: in\n- read: {type: csv, columns: {n: int64}}\n"
+        f"- table: iceberg:{NAME}\n  catalog: {options(tmp_path)}\n"
+    )
+    script = """
 import sys
-from dagflow.storage.context import StorageContext
-from operators.sink.tables.iceberg_table import IcebergTable
+from click.testing import CliRunner
+from dagflow.cli.main import command_line
 
-table = IcebergTable({NAME!r}, (), catalog={options(tmp_path)!r})
-table.current_shape(StorageContext.default())
-sys.exit("pyiceberg" in sys.modules)
+assert CliRunner().invoke(command_line, ["validate", "app.yaml"]).exit_code == 0
+assert "pyiceberg" not in sys.modules
 """
-    subprocess.run([sys.executable, "-c", script], check=True)
+    subprocess.run([sys.executable, "-c", script], check=True, cwd=tmp_path)
 
 
 def test_metadata_is_on_the_disk_before_the_catalog_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
