@@ -54,6 +54,11 @@ FOLLOWED = {
     "give … a `checkpoint` of its own": f"{CHECKPOINTS}test_two_apps_on_one_checkpoint_run_when_one_has_its_own",
     "let operators of yours keep batch.origin, or": "runs/test_corrected_totals.py::"
     "test_records_whose_file_is_not_known_are_refused",
+    "name one of them: …": "strangers/test_trace.py::test_what_cannot_be_traced_is_said_with_a_remedy",
+    "the columns are …": "strangers/test_trace.py::test_what_cannot_be_traced_is_said_with_a_remedy",
+    "rows of other programs, and those in files that another program": CAUSE,
+    "`dagflow status APP --files '*'` shows the files": "strangers/test_trace.py::"
+    "test_what_cannot_be_traced_is_said_with_a_remedy",
     "run it without --diff, and compare the table with its version before": "strangers/test_what_if.py::"
     "test_totals_of_a_corrected_file_are_compared_by_versions_of_the_table",
     "if '…' is the renamed '…'": "engine/test_operator_state.py::"

@@ -108,9 +108,11 @@ class Tracer:
         windows = list(all_windows(self.store, self.state))
         there, files = self._matching(windows, where)
         if not len(there):
+            last = self.state.forgotten
+            gone = f"; nor are those of windows up to {last}, which the journal does not keep" if last else ""
             raise DagflowError(
                 f"{self.output.name} has no row for which this is true: {where}",
-                hint="rows of other programs, and those in files that another program has made, are not known",
+                hint=f"rows of other programs, and those in files that another program has made, are not known{gone}",
             )
         shown = there.slice(0, most)
         blocks, is_narrow = self._inputs_of(windows, files)

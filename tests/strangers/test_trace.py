@@ -201,6 +201,10 @@ def test_what_cannot_be_traced_is_said_with_a_remedy() -> None:
     }.items():
         done = dagflow(f"trace out/orders {words}")
         assert done.exit_code in (1, 2) and re.search(said, str(done.exception) + done.output)
+    done = dagflow('trace app.yaml --where "id = 1"')
+    (named,) = re.findall(r"name one of them: table (\S+),", done.output)
+    assert dagflow(f'trace {named} --where "id = 1"').exit_code == 0
+    assert "in/2.csv" in dagflow("status app.yaml --files '*'").output
     Path("deep/er").mkdir(parents=True)
     Path("app.yaml").rename("deep/er/app.yaml")
     done = dagflow('trace out/orders --where "id = 1"')
