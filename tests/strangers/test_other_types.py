@@ -130,8 +130,8 @@ def test_columns_of_a_table_are_in_the_order_of_those_of_the_file(tmp_path: Path
     """Whichever of them has the first value."""
     rows = pa.table({"a": pa.array([None, None, 1]), "b": pa.array([None, 1, 2]), "c": [1, 2, 3]})
     pq.write_table(rows, tmp_path / "in.parquet", row_group_size=1)
-    steps = "steps: [{files: in.parquet}, {read: parquet}, {table: delta:table}]"
+    steps = "steps: [{files: in.parquet}, {read: parquet}, {table: delta:ordered}]"
     with contextlib.chdir(tmp_path):
-        Path("app.yaml").write_text(f"name: ordered\nattributes: {{checkpoint: journal}}\n{steps}\n")
+        Path("app.yaml").write_text(f"name: ordered\nattributes: {{checkpoint: own}}\n{steps}\n")
         run(load_app("app.yaml"), runtime=InlineRuntime)
-    assert DeltaTable(str(tmp_path / "table")).to_pyarrow_table().column_names == ["a", "b", "c"]
+    assert DeltaTable(str(tmp_path / "ordered")).to_pyarrow_table().column_names == ["a", "b", "c"]
