@@ -315,11 +315,14 @@ def old_rows(
         return []
     urls = urls_of(lost)
     ids: set[int] = set()
+    ends: dict[str, list[int]] = defaultdict(list)
     rows, unknown, keyed = Counter[str](), set[str](), set[str]()
     for window in windows(0):
         # Windows that merge rows of others come after these.
         own = lost.get(window.plan.window_id, {})
         ids |= {block_id_of(part) for part in source_ranges(window.plan) if version_key_of(part) in own}
+        for operator, last in window.plan.takes.items():
+            ends[operator].append(last)
     for window in windows(0):
         for file, sources in sources_of(window.intent) if window.intent is not None else ():
             output = output_of(file, state.outputs)
@@ -327,7 +330,7 @@ def old_rows(
             if sources is not None:
                 own_rows = sum(n for each, n in zip(sources.ids(), sources.counts, strict=True) if each in ids)
                 rows.update({output: own_rows} if own_rows else {})
-            elif window.plan.window_id in lost:
+            elif any(each in members for members in _merged_by(window.plan, ends) for each in lost):
                 unknown.add(output)
     places = {name: receipt.place for name, receipt in state.receipts.items()}
     return [
@@ -342,6 +345,17 @@ def old_rows(
         )
         for each in sorted({*rows, *unknown})
     ]
+
+
+def _merged_by(planned: WindowPlan, ends: Mapping[str, Sequence[int]]) -> Iterator[range]:
+    """The ids of the windows whose rows a window publishes: its own, and those of each group that it takes.
+
+    Args:
+        ends: The newest window of each group of an operator.
+    """
+    yield range(planned.window_id, planned.window_id + 1)
+    for operator, last in planned.takes.items():
+        yield range(1 + max((end for end in ends[operator] if end < last), default=0), last + 1)
 
 
 def sources_of(intent: WindowIntent) -> Iterator[tuple[PendingFile, FileSources | None]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from dagflow.api.capabilities import KeptByFile
 from dagflow.api.control import ControlOperator
 from dagflow.api.operator import Operator
 from dagflow.api.transactions import Target, targets_of
@@ -112,6 +113,12 @@ def _why_not_in_targets(state: JournalState, targets: Mapping[str, Target], firs
     return None
 
 
+_KEEP_BY_FILE = (
+    "let on_change say supersede, with which totals are kept by file, and let the app name another checkpoint and "
+    "another table"
+)
+
+
 def why_not_replayed(app: PlacedApp, *, by_file: bool = False) -> JournalError | None:
     """Why an app cannot replay windows: output depends on other windows, or is published apart from its window.
 
@@ -135,10 +142,12 @@ def _obstacle(app: PlacedApp, removers: Collection[str], *, by_file: bool) -> Jo
     spared |= totals_by_output(app.plan, app.operators).keys() if by_file else set()
     for stage in app.plan.stages:
         for name in stage.operators:
-            if is_stateful(app.operators[name]) and name not in spared:
+            operator = app.operators[name]
+            if is_stateful(operator) and name not in spared:
+                may_be_by_file = isinstance(operator, KeptByFile) and not operator.is_by_file
                 return JournalError(
                     f"operator '{name}' has state, and the journal does not keep the state before a window",
-                    hint=START_OVER,
+                    hint=_KEEP_BY_FILE if may_be_by_file else START_OVER,
                 )
     for name, target in targets.items():
         if (reason := target.why_not_replayed) and name not in spared:

@@ -54,9 +54,11 @@ class OldRows:
         """For people, such as "a.csv was read again: 3 old rows stay beside the new ones (orders)"."""
         name = name_of(self.files[0])
         what = f"{name} was" if self.count == 1 else f"{self.count:,} files, such as {name}, were"
-        rows = f"{self.rows:,} old {'row' if self.rows == 1 else 'rows'}" if self.rows is not None else "old rows"
+        rows = f"{self.rows or 0:,} old {'row' if self.rows == 1 else 'rows'}"
         stay = f"{rows} {'stays' if self.rows == 1 else 'stay'} beside the new ones"
-        if self.has_keys:
+        if self.rows is None:
+            stay = "what the earlier version has given stays in it"
+        elif self.has_keys:
             stay = f"of {rows}, those stay whose keys no new one has"
         remedy = f"to take them out: `{self.command}`" if self.command else f"they cannot be taken out: {self.obstacle}"
         return f"{what} read again: {stay} ({self.output}); {remedy}"

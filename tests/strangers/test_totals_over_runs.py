@@ -154,6 +154,24 @@ def test_a_table_that_keeps_all_totals_warns_and_its_advice_holds() -> None:
     assert "warning" not in command("validate", "app.yaml").output
 
 
+def test_a_corrected_file_that_is_counted_twice_is_said_and_its_advice_holds() -> None:
+    """Totals that are not kept by file cannot let it go; those of a new table, kept by file, can."""
+    text = "inbox\n    on_change: {replaced: supersede, truncated: supersede}"
+    written("all")
+    run_here()
+    Path("inbox/1.csv").write_text("shop,price\na,4\nb,1\n")
+    said = command("run", "app.yaml", "--local", "--workers", "1", "--strict")
+    assert (said.exit_code, totals()) == (13, {"a": 14, "b": 2})
+    assert "1.csv was read again: what the earlier version has given stays in it (sums); they cannot be" in said.output
+    assert "let on_change say supersede, with which totals are kept by file, and let the app name" in said.output
+    written("all", inbox=text, journal="journal2", **{"out/sums": "out/other"})
+    run_here()
+    assert totals("out/other") == {"a": 4, "b": 1}
+    Path("inbox/1.csv").write_text("shop,price\na,5\n")
+    run_here()
+    assert totals("out/other") == {"a": 5}
+
+
 def test_totals_do_not_begin_in_the_middle() -> None:
     """An operator that was not there, or said `over: run`, is refused; a new table and --fresh give whole totals."""
     run_here()
