@@ -24,10 +24,11 @@ from dagflow.journal.events import WindowReplay
 from dagflow.journal.journal import now_ms
 from dagflow.journal.planned_tuples import planned_tuples
 from dagflow.journal.saved_state import KEPT_ENDS, CommittedState, SavedState
-from dagflow.journal.windows import Correction, ProducedFiles, RefusedPart, WindowIntent, WindowPlan
+from dagflow.journal.windows import Correction, ProducedFiles, RefusedPart, Window, WindowIntent, WindowPlan
 from dagflow.metrics.counters import Counters
 from dagflow.metrics.names import SUPERSEDED_RECORDS, SUPERSEDING_RECORDS
 from dagflow.plan.physical import PhysicalPlan
+from dagflow.report.open_rejects import RejectChoice, rejects_of, shown
 from dagflow.storage.location import redacted
 from dagflow.storage.pending import PendingFile
 from dagflow.storage.publishing import discard_all
@@ -110,7 +111,7 @@ class WindowCommitter:
             each.output: {SUPERSEDED_RECORDS: each.rows_out, SUPERSEDING_RECORDS: each.rows_in} for each in corrections
         }
         did.counters.add(Counters.of_counts({name: superseded[name] for name in superseded.keys() & self._operators}))
-        self._check_limits(planned.counters, did.counters)
+        self._check_limits(Window(planned, did), planned.counters, did.counters)
         intent = replace(
             did,
             files=files,
@@ -160,7 +161,7 @@ class WindowCommitter:
         reports = [(target, pickled.tuples()) for result in ordered for target, pickled in result.reports]
         return self._control.process_results(planned.window_id, late, reports), event_states
 
-    def _check_limits(self, *counted: Counters) -> None:
+    def _check_limits(self, window: Window, *counted: Counters) -> None:
         """Add what a window has counted to the run's totals, and let operators that check limits check their own.
 
         Raises:
@@ -179,8 +180,9 @@ class WindowCommitter:
                     try:
                         operator.check_limits({**arrived, **own.counts, **own.records})
                     except DagflowError as error:
-                        # An operator does not know its name.
-                        raise DagflowError(f"operator '{name}': {error.message}", hint=error.hint) from error
+                        # An operator does not know its name, and a window of an earlier run may have other files.
+                        message = f"operator '{name}': {error.message}{_example(window, name)}"
+                        raise DagflowError(message, hint=error.hint) from error
 
     def _publish(self, window_id: int, files: Sequence[PendingFile]) -> None:
         receipts = self._publication.publish(window_id, files)
@@ -325,3 +327,11 @@ def _ran_ms(planned: WindowPlan, results: Sequence[TaskResult]) -> tuple[int, in
     started = min((result.started_ms for result in results), default=now)
     finished = max((result.started_ms + int(result.busy_s * 1000) for result in results), default=now)
     return min(max(started, planned.planned_ms), now), min(max(finished, planned.planned_ms), now)
+
+
+def _example(window: Window, operator: str) -> str:
+    """A record of a window that an operator has refused, in words; "" where there is none."""
+    own = (each for each in rejects_of(window) if each.operator == operator)
+    for each in shown(own, RejectChoice(), 1):
+        return f"; window {each.window} has {each.file} offset {each.offset}: {each.reason}"
+    return ""

@@ -53,6 +53,7 @@ def test_a_bad_night_is_not_hidden_by_good_ones_before(folder: Path) -> None:
     assert night(folder, "1", GOOD).exit_code == 0
     bad = night(folder, "2", BAD)
     assert bad.exit_code == 1 and "10 of 10 records were refused, and max_rejects is 5%" in bad.output
+    assert re.search(r"; window \d+ has .*in/2/a.csv offset \d+: ", bad.output)
     (folder / "app.yaml").write_text(APP.replace("5%", "100%"))
     assert night(folder, "2", BAD).exit_code == 0
     assert "10 of the newest 10 records were refused" in checked(2)

@@ -154,7 +154,7 @@ def test_a_table_that_keeps_all_totals_warns_and_its_advice_holds() -> None:
     assert "warning" not in command("validate", "app.yaml").output
 
 
-def test_a_corrected_file_that_is_counted_twice_is_said_and_its_advice_holds() -> None:
+def test_a_corrected_file_that_is_counted_twice_is_said() -> None:
     """Totals that are not kept by file cannot let it go; those of a new table, kept by file, can."""
     text = "inbox\n    on_change: {replaced: supersede, truncated: supersede}"
     written("all")

@@ -158,7 +158,9 @@ def test_a_run_beyond_its_limit_of_rejects_fails(tmp_path: Path, most: str) -> N
     """The window that exceeds the limit publishes nothing."""
     content = b"{}\n" * 7 + b"no\n" * 3
     shown = most.strip("'")
-    with pytest.raises(DagflowError, match=f"3 of 10 records were refused, and max_rejects is {shown}\n.*errors"):
+    with pytest.raises(
+        DagflowError, match=f"3 of 10 records were refused, and max_rejects is {shown}; window .*\n.*errors"
+    ):
         run_app(tmp_path, f"format: json_lines, max_rejects: {most}", {"x": content})
     assert published(tmp_path / "out") == published(tmp_path / "rejects") == b""
 
