@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import contextlib
 import re
+import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -42,19 +44,29 @@ def app_of(block: str) -> str | None:
     return block if {"steps", "operators"} & value.keys() else None
 
 
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A directory whose modules are forgotten afterwards: other tests have modules of the same names."""
+    before = set(sys.modules)
+    yield tmp_path
+    for name in sys.modules.keys() - before:
+        if Path(getattr(sys.modules[name], "__file__", None) or "/").is_relative_to(tmp_path):
+            del sys.modules[name]
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_what_a_page_shows_is_valid(page: Path, tmp_path: Path) -> None:
+def test_what_a_page_shows_is_valid(page: Path, folder: Path) -> None:
     """Each app, and each part of one in an app around it, has no mistake; each piece of Python can be parsed."""
     blocks = BLOCK.findall(page.read_text("utf-8"))
     for _, title, text in blocks:
         if name := title or "".join(FILE.findall(text.partition("\n")[0] + "\n")):
-            (tmp_path / name).write_text(text)
-    (tmp_path / "data").symlink_to(DOCS.parent / "data")
+            (folder / name).write_text(text)
+    (folder / "data").symlink_to(DOCS.parent / "data")
     for language, _, text in blocks:
         if language == "python":
             ast.parse(text)
         elif (app := app_of(text)) is not None:
-            path = tmp_path / "checked.yaml"
+            path = folder / "checked.yaml"
             path.write_text(re.sub(r"\$\{\w+\}", "https://host/value", app))
-            with contextlib.chdir(tmp_path):
+            with contextlib.chdir(folder):
                 assert list(map(str, check(path))) == [], app
