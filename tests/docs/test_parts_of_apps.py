@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import os
 import re
 import sys
 import textwrap
@@ -47,11 +48,13 @@ def app_of(block: str) -> str | None:
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
     """A directory whose modules are forgotten afterwards: other tests have modules of the same names."""
-    before = set(sys.modules)
+    modules, paths = dict(sys.modules), list(sys.path)
     yield tmp_path
-    for name in sys.modules.keys() - before:
-        if Path(getattr(sys.modules[name], "__file__", None) or "/").is_relative_to(tmp_path):
+    sys.path[:] = paths
+    for name, module in list(sys.modules.items()):
+        if (getattr(module, "__file__", None) or "").startswith(f"{tmp_path}{os.sep}"):
             del sys.modules[name]
+    sys.modules.update(modules)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -61,6 +64,7 @@ def test_what_a_page_shows_is_valid(page: Path, folder: Path) -> None:
     for _, title, text in blocks:
         if name := title or "".join(FILE.findall(text.partition("\n")[0] + "\n")):
             (folder / name).write_text(text)
+            sys.modules.pop(Path(name).stem, None)
     (folder / "data").symlink_to(DOCS.parent / "data")
     for language, _, text in blocks:
         if language == "python":
