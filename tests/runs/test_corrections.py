@@ -451,21 +451,21 @@ def test_old_rows_behind_an_aggregate_are_not_counted(tmp_path: Path) -> None:
 
 @pytest.mark.nightly
 def test_a_corrected_file_of_many_concerns_one_data_file_of_a_group(tmp_path: Path) -> None:
-    """Although pieces of the rows are shorter than the files of the input, and their lengths no multiple of these."""
+    """Although a data file is shorter than a file of the input."""
     random = np.random.default_rng(1)
     (tmp_path / "in").mkdir()
     nodes: dict[str, Any] = {
         "splitter": FileSplitterInput(files=[str(tmp_path / "in")], on_change=SUPERSEDE),
         "reader": BlockReader(format={"type": "fixed", "length": 10_000}),
-        "table": (TableWriter(table=f"delta:{tmp_path / 'table'}", target_file_bytes=24 << 20), "parallel"),
+        "table": (TableWriter(table=f"delta:{tmp_path / 'table'}", target_file_bytes=16_000_000), "parallel"),
     }
-    for number in range(12):
-        (tmp_path / "in" / f"{number:02}").write_bytes(random.bytes(9_500_000))
+    for number in range(8):
+        (tmp_path / "in" / f"{number:02}").write_bytes(random.bytes(20_000_000))
     work(grouped(dag(tmp_path, nodes, EDGES)))
     before = set(DeltaTable(str(tmp_path / "table")).file_uris())
-    (tmp_path / "new").write_bytes(random.bytes(9_000_000))
+    (tmp_path / "new").write_bytes(random.bytes(19_500_000))
     (tmp_path / "new").rename(tmp_path / "in" / "05")
     work(grouped(dag(tmp_path, nodes, EDGES)))
     table = DeltaTable(str(tmp_path / "table"))
-    assert (len(before), len(before - set(table.file_uris()))) == (6, 1)
-    assert table.to_pyarrow_dataset().count_rows() == 11 * 950 + 900
+    assert (len(before), len(before - set(table.file_uris()))) == (8, 1)
+    assert table.to_pyarrow_dataset().count_rows() == 7 * 2000 + 1950
