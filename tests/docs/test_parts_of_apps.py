@@ -47,14 +47,20 @@ def app_of(block: str) -> str | None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """A directory whose modules are forgotten afterwards: other tests have modules of the same names."""
-    modules, paths = dict(sys.modules), list(sys.path)
+    """A directory apart from those of other tests, which may have modules of the same names."""
+    paths, places = list(sys.path), f"{tmp_path.parent}{os.sep}"
+    apart = {
+        name: each for name, each in sys.modules.items() if (getattr(each, "__file__", None) or "").startswith(places)
+    }
+    for name in apart:
+        del sys.modules[name]
+    sys.path[:] = [path for path in paths if not path.startswith(places)]
     yield tmp_path
     sys.path[:] = paths
-    for name, module in list(sys.modules.items()):
-        if (getattr(module, "__file__", None) or "").startswith(f"{tmp_path}{os.sep}"):
+    for name, each in list(sys.modules.items()):
+        if (getattr(each, "__file__", None) or "").startswith(places):
             del sys.modules[name]
-    sys.modules.update(modules)
+    sys.modules.update(apart)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -64,7 +70,6 @@ def test_what_a_page_shows_is_valid(page: Path, folder: Path) -> None:
     for _, title, text in blocks:
         if name := title or "".join(FILE.findall(text.partition("\n")[0] + "\n")):
             (folder / name).write_text(text)
-            sys.modules.pop(Path(name).stem, None)
     (folder / "data").symlink_to(DOCS.parent / "data")
     for language, _, text in blocks:
         if language == "python":
