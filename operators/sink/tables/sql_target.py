@@ -279,7 +279,8 @@ class SqlState(UnversionedState, ReplayableState):
         """Set a marker first: another transaction that would set it waits, and then finds it moved."""
         markers, own = name_of(self._target.markers), (writer, self._target.table.path[-1])
         if not session.columns(self._target.markers):
-            session.execute(f"CREATE TABLE {markers} ({_MARKER_COLUMNS})")
+            # It may be there, and hidden from a user without rights to it, which the next statement says.
+            session.execute(f"CREATE TABLE IF NOT EXISTS {markers} ({_MARKER_COLUMNS})")
         if is_new:
             session.execute(
                 f"DELETE FROM {markers} WHERE target = ? AND (writer = ? OR writer = ?)",
