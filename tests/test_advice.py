@@ -52,6 +52,8 @@ FOLLOWED = {
     "test_an_app_that_keeps_few_windows_goes_on_in_its_own_directory",
     "give each app a checkpoint of its own": f"{CHECKPOINTS}test_an_app_replaces_another_one_whose_file_was_moved_away",
     "give … a `checkpoint` of its own": f"{CHECKPOINTS}test_two_apps_on_one_checkpoint_run_when_one_has_its_own",
+    "let on_change say supersede, with which totals are kept by file": "strangers/test_totals_over_runs.py::"
+    "test_a_corrected_file_that_is_counted_twice_is_said",
     "let operators of yours keep batch.origin, or": "runs/test_corrected_totals.py::"
     "test_records_whose_file_is_not_known_are_refused",
     "name one of them: …": "strangers/test_trace.py::test_what_cannot_be_traced_is_said_with_a_remedy",
