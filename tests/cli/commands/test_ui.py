@@ -65,8 +65,10 @@ def test_a_report_is_one_file_with_the_data_of_its_moment(journal: Path, folder:
     data = re.search(r'<script type="application/json" id="dagflow-data">(.*?)</script>', text, re.DOTALL)
     assert data is not None
     resources = json.loads(data[1])["resources"]
-    assert resources["apps"]["apps"][0]["app"] == "sample"
-    assert {"apps/journal/graph", "apps/journal/windows", "apps/journal/windows/1", "apps/journal"} <= resources.keys()
+    (row,) = resources["apps"]["apps"]
+    assert row["app"] == "sample"
+    own = f"apps/{row['id']}"
+    assert {f"{own}/graph", f"{own}/windows", f"{own}/windows/1", own} <= resources.keys()
     assert not re.search(r'(src|href)="(?!data:)', text)
 
 
