@@ -89,7 +89,8 @@ class FormatRegistry(Generic[T]):
     def _unknown(self, name: str, cls: type[T], option: str) -> str:
         takes = property_model(cls).model_fields
         hint = did_you_mean(option, takes) or ";"
-        return f"format '{name}' has no option '{option}'{hint} it takes: {', '.join(takes)}"
+        options = f"{', '.join(takes)}; properties of the operator stand beside it"
+        return f"format '{name}' has no option '{option}'{hint} it takes: {options}"
 
     def classes(self) -> dict[str, type[T]]:
         """The classes by name: built-in ones, and those of installed packages that can be imported."""

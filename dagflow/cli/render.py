@@ -197,5 +197,5 @@ def left_out_lines(snapshot: RunSnapshot) -> list[str]:
             "    `dagflow replay CHECKPOINT --files GLOB` reads what can be read by now, of files that grow no more"
         )
     if any(each.is_gone for each in left_out.newest):
-        lines.append("    a log that was compressed before it was read is read under its new name, as a new file")
+        lines.append("    a run that lists the file as it is now reads that: a rotated log under its new name, too")
     return lines
