@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dagflow.engine.run import run
 from dagflow.engine.runtime_choice import SMALL_BYTES, allows_here, is_small
 from dagflow.plan.load import load_app
 from dagflow.plan.placement import PlacedApp
+from tests.cli.processes import dagflow_command
 
 APP = """
 name: open
@@ -30,14 +31,14 @@ def app_in(folder: Path, runtime: str = "auto", more: str = "") -> Any:
 
 
 def test_a_small_input_needs_no_spark_where_the_app_says_auto(tmp_path: Path) -> None:
-    """And what came since, likewise; the summary says so."""
-    app = app_in(tmp_path)
+    """And what came since, likewise; the summary says so. Each run is a process, which has no Spark of others."""
+    app_in(tmp_path)
     (tmp_path / "in").mkdir()
     for number in range(2):
         (tmp_path / "in" / f"{number}.txt").write_text("a\nb\n")
-        done = run(app)
-        assert (done.state, done.files, done.chose_local, done.to_json()["chose_local"]) == ("completed", 1, True, True)
-    assert not run(app).chose_local  # there was nothing to run
+        done = dagflow_command(["run", "app.yaml", "--json"], cwd=tmp_path)
+        found = json.loads(done.stdout)
+        assert (found["state"], found["files"], found["chose_local"]) == ("completed", 1, True), done.stderr
 
 
 @pytest.mark.parametrize(
