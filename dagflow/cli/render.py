@@ -197,5 +197,7 @@ def left_out_lines(snapshot: RunSnapshot) -> list[str]:
             "    `dagflow replay CHECKPOINT --files GLOB` reads what can be read by now, of files that grow no more"
         )
     if any(each.is_gone for each in left_out.newest):
-        lines.append("    a run that lists the file as it is now reads that: a rotated log under its new name, too")
+        lines.append(
+            "    the next run that finds these files reads what they have now, a rotated log under its new name"
+        )
     return lines

@@ -57,10 +57,13 @@ class OldRows:
         rows = f"{self.rows or 0:,} old {'row' if self.rows == 1 else 'rows'}"
         stay = f"{rows} {'stays' if self.rows == 1 else 'stay'} beside the new ones"
         if self.rows is None:
-            stay = "what the earlier version has given stays in it"
+            stay = "what the earlier version gave is still there"
         elif self.has_keys:
             stay = f"of {rows}, those stay whose keys no new one has"
-        remedy = f"to take them out: `{self.command}`" if self.command else f"they cannot be taken out: {self.obstacle}"
+        them, they = ("it", "it") if self.rows is None else ("them", "they")
+        remedy = f"{they} cannot be taken out: {self.obstacle}"
+        if self.command:
+            remedy = f"to take {them} out: `{self.command}`"
         return f"{what} read again: {stay} ({self.output}); {remedy}"
 
 

@@ -446,7 +446,7 @@ def test_old_rows_behind_an_aggregate_are_not_counted(tmp_path: Path) -> None:
         write(tmp_path, "a.csv", rows)
         done = run(daily_app(tmp_path, total, on_change={}), runtime=InlineRuntime)
     (old,) = done.old_rows or ()
-    assert "a.csv was read again: what the earlier version has given stays in it (table)" in old.text
+    assert "a.csv was read again: what the earlier version gave is still there (table)" in old.text
 
 
 @pytest.mark.nightly

@@ -162,7 +162,9 @@ def test_a_corrected_file_that_is_counted_twice_is_said() -> None:
     Path("inbox/1.csv").write_text("shop,price\na,4\nb,1\n")
     said = command("run", "app.yaml", "--local", "--workers", "1", "--strict")
     assert (said.exit_code, totals()) == (13, {"a": 14, "b": 2})
-    assert "1.csv was read again: what the earlier version has given stays in it (sums); they cannot be" in said.output
+    assert (
+        "1.csv was read again: what the earlier version gave is still there (sums); it cannot be taken" in said.output
+    )
     assert "let on_change say supersede, with which totals are kept by file, and let the app name" in said.output
     written("all", inbox=text, journal="journal2", **{"out/sums": "out/other"})
     run_here()
