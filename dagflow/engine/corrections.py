@@ -24,6 +24,7 @@ from dagflow.api.sources import (
     version_facts_of,
 )
 from dagflow.engine.repeatable import why_not_replayed
+from dagflow.engine.replay_scope import groups_merged_by
 from dagflow.errors import JournalError, PlanError, Problem, own_name
 from dagflow.execution.messages import TaskResult
 from dagflow.journal.planned_tuples import planned_tuples
@@ -315,14 +316,17 @@ def old_rows(
         return []
     urls = urls_of(lost)
     ids: set[int] = set()
-    ends: dict[str, list[int]] = defaultdict(list)
+    takers: list[WindowPlan] = []
     rows, unknown, keyed = Counter[str](), set[str](), set[str]()
     for window in windows(0):
         # Windows that merge rows of others come after these.
         own = lost.get(window.plan.window_id, {})
         ids |= {block_id_of(part) for part in source_ranges(window.plan) if version_key_of(part) in own}
-        for operator, last in window.plan.takes.items():
-            ends[operator].append(last)
+        takers += [window.plan] if window.plan.takes else []
+    # What a window has published has rows of the groups that it has merged, too.
+    members = {each: {each} for each in lost}
+    for group in groups_merged_by(reversed(takers)):
+        members.setdefault(group.merged_by, set()).update(each for each in lost if group.first <= each <= group.last)
     for window in windows(0):
         for file, sources in sources_of(window.intent) if window.intent is not None else ():
             output = output_of(file, state.outputs)
@@ -330,7 +334,7 @@ def old_rows(
             if sources is not None:
                 own_rows = sum(n for each, n in zip(sources.ids(), sources.counts, strict=True) if each in ids)
                 rows.update({output: own_rows} if own_rows else {})
-            elif any(each in members for members in _merged_by(window.plan, ends) for each in lost):
+            elif members.get(window.plan.window_id):
                 unknown.add(output)
     places = {name: receipt.place for name, receipt in state.receipts.items()}
     return [
@@ -345,17 +349,6 @@ def old_rows(
         )
         for each in sorted({*rows, *unknown})
     ]
-
-
-def _merged_by(planned: WindowPlan, ends: Mapping[str, Sequence[int]]) -> Iterator[range]:
-    """The ids of the windows whose rows a window publishes: its own, and those of each group that it takes.
-
-    Args:
-        ends: The newest window of each group of an operator.
-    """
-    yield range(planned.window_id, planned.window_id + 1)
-    for operator, last in planned.takes.items():
-        yield range(1 + max((end for end in ends[operator] if end < last), default=0), last + 1)
 
 
 def sources_of(intent: WindowIntent) -> Iterator[tuple[PendingFile, FileSources | None]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from dagflow.engine.window_repair import unpublished
@@ -49,7 +49,7 @@ def replaced_files(window: Window, scope: ReplayScope) -> list[PendingFile]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Group:
+class MergedGroup:
     """Windows whose held files one window has merged."""
 
     operator: str
@@ -99,21 +99,24 @@ def _has_others(window: Window, outputs: Collection[str]) -> bool:
     return intent is None or bool(intent.refused) or any(f.target not in outputs for f in [*intent.files, *intent.held])
 
 
-def _groups(journal: Journal, apart_from: Collection[str]) -> tuple[list[_Group], set[int]]:
-    """All groups that were merged, and the windows that have held files back."""
-    groups: list[_Group] = []
-    holders: set[int] = set()
+def groups_merged_by(takers: Iterable[WindowPlan]) -> Iterator[MergedGroup]:
+    """The groups that windows have merged; the windows in their order."""
     newest: dict[str, int] = defaultdict(int)
-    for window in journal.windows():
-        window_id = window.plan.window_id
-        if window.intent is not None and any(file.target not in apart_from for file in window.intent.held):
-            holders.add(window_id)
-        for operator, last in window.plan.takes.items():
-            if operator in apart_from:
-                continue
-            groups.append(_Group(operator, newest[operator] + 1, last, window_id))
+    for planned in takers:
+        for operator, last in planned.takes.items():
+            yield MergedGroup(operator, newest[operator] + 1, last, planned.window_id)
             newest[operator] = last
-    return groups, holders
+
+
+def _groups(journal: Journal, apart_from: Collection[str]) -> tuple[list[MergedGroup], set[int]]:
+    """All groups that were merged, and the windows that have held files back."""
+    takers: list[WindowPlan] = []
+    holders: set[int] = set()
+    for window in journal.windows():
+        if window.intent is not None and any(file.target not in apart_from for file in window.intent.held):
+            holders.add(window.plan.window_id)
+        takers += [window.plan] if window.plan.takes else []
+    return [group for group in groups_merged_by(takers) if group.operator not in apart_from], holders
 
 
 def _require_done(journal: Journal, window_id: int, apart_from: Collection[str]) -> None:
@@ -123,7 +126,7 @@ def _require_done(journal: Journal, window_id: int, apart_from: Collection[str])
         raise unpublished(f"the group of window {window_id}", journal.state, journal.url)
 
 
-def _require_kept(journal: Journal, group: _Group, window_id: int) -> None:
+def _require_kept(journal: Journal, group: MergedGroup, window_id: int) -> None:
     """Refuse a group whose first windows the journal does not keep any more."""
     if group.first <= journal.state.forgotten:
         raise JournalError(
