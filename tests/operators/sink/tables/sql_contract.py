@@ -36,6 +36,7 @@ class SqlTargetContract(TargetContract):
     A subclass says what the app names, and runs statements as another program does.
     """
 
+    rows_name_files = True
     keys: Sequence[str] = ()
     grows: bool = False
     keeps_parts: bool = False
