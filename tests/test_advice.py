@@ -185,7 +185,7 @@ FOLLOWED = {
     "raise max_record": LONG,
     "to accept or refuse such records, set on_bad_bytes: replace or reject": f"{REMEDIES}"
     "test_bytes_that_are_no_text_are_replaced_or_taken_aside",
-    "to take such records aside, connect …": REJECTS,
+    "to take such records aside, …": REJECTS,
     "the writer at port errors publishes": REJECTS,
     # operators that refuse what arrives, or how they are called
     "add a column of … to the records": AGAIN,

@@ -292,6 +292,9 @@ MAX_REASON = 1024
 REJECTS = "errors"
 """The port at which an operator emits what it refuses."""
 
+TAKE_REJECTS = "add `rejects: DIRECTORY` to the app"
+"""What to do so that refused records leave at the port."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reject:

@@ -16,7 +16,7 @@ from dagflow.api.columns.column_typing import StreamColumns, type_name
 from dagflow.api.columns.json_values import readable_rows
 from dagflow.api.context import Skipped
 from dagflow.api.records import UNKNOWN, RecordBatch
-from dagflow.api.refused_records import REJECTS
+from dagflow.api.refused_records import REJECTS, TAKE_REJECTS
 from dagflow.api.sources import url_of
 from dagflow.engine.preparation import LocationCollector, prepare_operator
 from dagflow.engine.preview_chain import PreviewChain, PreviewOptions, PreviewReject
@@ -106,7 +106,7 @@ class Preview:
     def notes(self) -> Iterator[str]:
         """Why a run would end with the refused records: one line for each operator that refused some."""
         for name in self.ends_run:
-            yield f"operator '{name}': a run ends where a record is refused; connect its port errors"
+            yield f"operator '{name}': a run ends where a record is refused; {TAKE_REJECTS}"
 
     def _repr_html_(self) -> str:
         """The records as a table, for a notebook; and what ended the preview."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dagflow.api.records import RecordBatch
+from dagflow.api.refused_records import TAKE_REJECTS
 from dagflow.errors import DagflowError
 from dagflow.execution.messages import PickledTuples, TaskResult, WindowJob
 from dagflow.execution.program import Program
@@ -62,12 +63,11 @@ class ReadTask:
 
 def _advised(error: DagflowError) -> DagflowError:
     """The error with the advice that it has for an app in the words of the data source."""
-    hint = error.hint.replace(_CONNECT, "give .option('on_bad_record', 'column'), or 'skip'")
+    hint = error.hint.replace(TAKE_REJECTS, "give .option('on_bad_record', 'column'), or 'skip'")
     error.hint = _SETTING.sub(r".option('\1', '\2')", hint)
     return error
 
 
-_CONNECT = "connect the reader's port errors"
 _SETTING = re.compile(r"(?:set )?(\w+): (\w+|\{[^}]*\}) on the (?:reader|splitter)")
 
 

@@ -33,7 +33,7 @@ from dagflow.spec.graph_reader import NAME, GraphReader, apply
 from dagflow.spec.head_reader import APP_NAME, AppHead, HeadReader
 from dagflow.spec.operator_reader import OperatorReader
 from dagflow.spec.problems import Place, Problems, quoted
-from dagflow.spec.step_reader import StepReader
+from dagflow.spec.step_reader import RejectsReader, StepReader
 from dagflow.spec.yaml_parser import parse_file
 from dagflow.spec.yaml_tree import (
     Environment,
@@ -53,7 +53,7 @@ from dagflow.storage.registry import known_protocols
 from dagflow.storage.roots import ONE_ROOT, nested
 from dagflow.suggestions import did_you_mean
 
-APP_KEYS = ("name", "attributes", "steps", "operators", "streams", "tests")
+APP_KEYS = ("name", "attributes", "steps", "rejects", "operators", "streams", "tests")
 ATTRIBUTE_KEYS = (
     *("checkpoint", "window_millis", "master", "spark", "storage", "durability", "roots", "retain_windows"),
     *("stall_warning_millis", "task_timeout_millis", "alerts", "lineage", "traces", "strict", "runtime"),
@@ -89,11 +89,14 @@ class AppReader(HeadReader):
         CaseReader((), self.environment, self.problems).cases(root, Path(self.file), Path(self.file).parent)
         name, attributes = self.head(root)
         steps = StepReader(self.search_path, self.environment, self.problems)
+        rejects = RejectsReader(self.search_path, self.environment, self.problems)
         operators, chain = steps.expand(root)
+        operators, rejects_writer = rejects.expand(root, operators)
         reader = GraphReader(self.search_path, self.environment, self.problems, self.file)
         operators = apply(operators, overrides, self.environment, self.problems)
         graph = reader.read(operators, self.section(root, "streams"))
         steps.connect(chain, graph)
+        rejects.connect(rejects_writer, graph)
         return AppSpec(
             file=self.file,
             name=name,

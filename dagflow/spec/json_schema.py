@@ -41,6 +41,7 @@ def json_schema(known: KnownNames | None = None) -> dict[str, Any]:
         "name": _text("the app's name", pattern=rf"^{APP_NAME.pattern}$|\$\{{"),
         "attributes": _attributes_schema(),
         "steps": steps_schema(classes, definitions, operators["additionalProperties"]["else"]["properties"]),
+        "rejects": _text("where records are written that an operator refuses, and that no stream takes"),
         "operators": operators,
         "streams": _streams_schema(),
         "tests": _tests_schema(),

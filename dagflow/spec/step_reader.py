@@ -1,23 +1,28 @@
-"""Reads `steps`, the short form of a linear app: operators one behind the other, without ports and streams.
+"""Reads the short forms of an app: `steps`, operators one behind the other, and `rejects`, for what they refuse.
 
-The short form is expanded before anything is checked: each step becomes an operator of the long form, whose nodes keep
+A short form is expanded before anything is checked: each step becomes an operator of the long form, whose nodes keep
 the places where they were typed, and neighbours are connected when the classes of the operators are known.
 """
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from dagflow.api.operator import Operator
 from dagflow.api.ports import fits
+from dagflow.api.refused_records import REJECTS
 from dagflow.spec.app_spec import Endpoint, StreamSpec
 from dagflow.spec.graph_reader import Graph
 from dagflow.spec.operator_reader import OPERATOR_KEYS
 from dagflow.spec.problems import Place, listed, quoted
 from dagflow.spec.yaml_tree import Items, Mapping, MappingEntry, Node, NodeReader, Scalar
 from dagflow.suggestions import did_you_mean
+
+_REJECTS_KEY = "rejects"
+_WRITER = "RecordWriter"
 
 STEP_KEYS = ("name", "class", "partition", "partitioner")
 """The keys of a step that are no properties."""
@@ -136,8 +141,7 @@ class StepReader(NodeReader):
         else:
             node = step.entries["class"].value
             first = (node.text if isinstance(node, Scalar) else "").rpartition(".")[2] or "step"
-        numbers = (first, *(f"{first}-{number}" for number in range(2, len(taken) + 3)))
-        return next(name for name in numbers if name not in taken)
+        return _free_name(first, taken)
 
     def _properties(self, step: Mapping, what: str, short_names: list[str]) -> dict[str, MappingEntry]:
         properties: dict[str, MappingEntry] = {}
@@ -182,6 +186,54 @@ class StepReader(NodeReader):
                 message = f"the steps have a stream {quoted(name)} already; use another name"
                 self.problems.add(graph.streams[name].place, message)
             graph.streams[name] = StreamSpec(name, (start,), (end,), step.place)
+
+
+@dataclass(frozen=True, slots=True)
+class RejectsReader(NodeReader):
+    """Expands `rejects: PATH`: a writer takes what any operator refuses, except where a stream takes it."""
+
+    def expand(self, root: Mapping, section: Mapping) -> tuple[Mapping, str]:
+        """The section `operators` with the writer, and its name; "" without one."""
+        entry = root.entries.get(_REJECTS_KEY)
+        if entry is None:
+            return section, ""
+        name = _free_name(_REJECTS_KEY, section.entries)
+        place = entry.key_place
+        class_name = Scalar(place, _WRITER, _WRITER, _WRITER)
+        properties = Mapping(place, {"path": entry})
+        writer = {"class": MappingEntry(place, class_name), "properties": MappingEntry(place, properties)}
+        entries = {**section.entries, name: MappingEntry(place, Mapping(place, writer))}
+        return replace(section, entries=entries), name
+
+    def connect(self, name: str, graph: Graph) -> None:
+        """Connect each port for rejects that has no stream to the writer of this name."""
+        writer = graph.operators.get(name)
+        if writer is None or writer.operator_class is None:
+            return
+        target = writer.operator_class.input_ports["input"]
+        taken = {(end.operator, end.port) for stream in graph.streams.values() for end in stream.sources}
+        sources = [
+            Endpoint(operator.name, REJECTS, writer.place, f"{operator.name}.{REJECTS}")
+            for operator in graph.operators.values()
+            if (operator.name, REJECTS) not in taken
+            and operator.operator_class is not None
+            and (port := operator.operator_class.output_ports.get(REJECTS)) is not None
+            and fits(port, target)
+        ]
+        if not sources:
+            self.problems.add(writer.place, f"'{_REJECTS_KEY}': no operator refuses records that no stream takes")
+        elif name in graph.streams:
+            message = f"'{_REJECTS_KEY}' has a stream {quoted(name)} already; use another name"
+            self.problems.add(graph.streams[name].place, message)
+        else:
+            end = Endpoint(name, target.name, writer.place, f"{name}.{target.name}")
+            graph.streams[name] = StreamSpec(name, tuple(sources), (end,), writer.place)
+
+
+def _free_name(name: str, taken: Collection[str]) -> str:
+    """The name, with a number where it is taken."""
+    names = (name, *(f"{name}-{number}" for number in range(2, len(taken) + 3)))
+    return next(free for free in names if free not in taken)
 
 
 def _stream_from(start: Endpoint, graph: Graph) -> StreamSpec | None:

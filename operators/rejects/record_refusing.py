@@ -18,7 +18,7 @@ from dagflow.api.operator import Operator
 from dagflow.api.ports import OutputPort
 from dagflow.api.properties import Count, Limit
 from dagflow.api.records import LINE_FEED, UNKNOWN, RecordBatch
-from dagflow.api.refused_records import Reject, cut_reasons, encoded
+from dagflow.api.refused_records import TAKE_REJECTS, Reject, cut_reasons, encoded
 from dagflow.api.sources import UNKNOWN_BLOCK, block_id_of, url_of
 from dagflow.errors import DagflowError, RecordError
 from dagflow.metrics.names import REJECTED
@@ -70,14 +70,9 @@ class RejectLimited(Operator, ColumnTyped):
             )
 
 
-def not_taken(reject: Reject, port: str) -> RecordError:
-    """The error that ends a run at a refused record that no stream takes.
-
-    Args:
-        reject: The record.
-        port: The name in the message of the port that would take it.
-    """
-    return reject.error(hint=f"to take such records aside, connect {port}, and run again")
+def not_taken(reject: Reject) -> RecordError:
+    """The error that ends a run at a refused record that no stream takes."""
+    return reject.error(hint=f"to take such records aside, {TAKE_REJECTS}, and run again")
 
 
 class RecordRefusing(RejectLimited, ColumnTraced):
@@ -111,7 +106,7 @@ class RecordRefusing(RejectLimited, ColumnTraced):
         if not reasons:
             return
         if not self._takes_rejects:
-            raise not_taken(_first_reject(batch, reasons), "the port errors of this operator")
+            raise not_taken(_first_reject(batch, reasons))
         chosen = batch.take(np.fromiter(reasons, np.int64, len(reasons)))
         records = list(self._encoded(chosen, cut_reasons([*reasons.values()])))
         if self._context is not None:

@@ -106,7 +106,7 @@ def test_a_reject_fails_the_run_unless_it_is_taken_and_within_the_limit(
     with pytest.raises(DagflowError, match="not JSON") as failed:
         run_on_spark()
     assert f"{tmp_path / 'in' / NAME} offset 9 (2 bytes): not JSON" in str(failed.value)
-    assert "connect the reader's port errors" in str(failed.value) and "run again" in str(failed.value)
+    assert "add `rejects: DIRECTORY` to the app" in str(failed.value) and "run again" in str(failed.value)
     app = yaml.safe_load(APP)
     app["operators"]["rejects"] = {"class": "RecordWriter", "properties": {"path": "refused"}, "partition": "parallel"}
     app["streams"]["refused"] = {"from": "reader.errors", "to": "rejects.input"}

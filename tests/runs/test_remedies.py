@@ -15,8 +15,7 @@ from backports import zstd
 
 from tests.runs.remedy_app import GOOD, RemedyApp, refusal
 
-REJECTS = "\n  rejects: {class: RecordWriter, properties: {path: rejects}, partition: parallel}"
-REFUSED = "\n  refused: {from: reader.errors, to: rejects.input}"
+REJECTS = "\nrejects: rejects"
 
 
 CHANGES = {
@@ -132,13 +131,13 @@ def test_a_record_that_is_too_long_comes_with_a_larger_limit(app: RemedyApp) -> 
 
 
 def test_records_that_are_refused_are_taken_aside(app: RemedyApp) -> None:
-    """First the port errors, as the error says, then a limit of them that is too low: each line is in one place."""
+    """First their directory, as the error says, then a limit of them that is too low: each line is in one place."""
     (app.folder / "in" / "good").unlink()
     app.put("table", "n\n1\nx\n2\ny\n")
     csv = ", format: {type: csv, columns: {n: int64}}"
     app.parts["reader"] = csv
-    refusal(app.run, r"connect the reader's port errors, and run again")
-    app.parts |= {"operators": REJECTS, "streams": REFUSED, "reader": f"{csv}, max_rejects: 1"}
+    refusal(app.run, r"add `rejects: DIRECTORY` to the app, and run again")
+    app.parts |= {"streams": REJECTS, "reader": f"{csv}, max_rejects: 1"}
     refusal(app.run, r"operator 'reader': 2 of 4 records were refused, and max_rejects is 1.* set it to null")
     assert app.records() == []
     app.parts["reader"] = f"{csv}, max_rejects: null"
@@ -333,7 +332,7 @@ def test_bytes_that_are_no_text_are_replaced_or_taken_aside(app: RemedyApp, reme
     refusal(app.run, r"on_bad_bytes: replace or reject")
     app.parts["reader"] = f", format: {{type: lines, encoding: utf-8, on_bad_bytes: {remedy}}}"
     if remedy == "reject":
-        app.parts |= {"operators": REJECTS, "streams": REFUSED}
+        app.parts |= {"streams": REJECTS}
     app.run()
     assert app.records() == published
     assert ['"raw": "/w=="' in line for line in app.records("rejects")] == ([True] if remedy == "reject" else [])

@@ -48,12 +48,11 @@ operators:
   splitter: {{class: FileSplitterInput, properties: {{files: {root}/in, batch_bytes: 0, max_files_per_window: 1}}}}
   reader: {{class: BlockReader, properties: {{format: {{type: json_lines, columns: {columns}}}}}}}
   table: {{class: TableWriter, properties: {{table: "delta:{root}/table", upsert_by: id}}, partition: parallel}}
-{operator}
 streams:
   blocks: {{from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}}
-  rows: {{from: reader.messages, to: table.input}}{stream}
+  rows: {{from: reader.messages, to: table.input}}
+{rejects}
 """
-REJECTS = "  rejects: {class: RecordWriter, properties: {path: %s, format: json_lines}, partition: parallel}"
 ONE, TWO = columns(n=[1]), columns(n=[2])
 
 
@@ -276,14 +275,14 @@ def test_a_record_whose_key_is_of_another_type_is_taken_aside(tmp_path: Path) ->
     (tmp_path / "in" / "a.json").write_text('{"id":1,"n":1}\n{"id":2,"n":2}\n')
     (tmp_path / "in" / "b.json").write_text('{"id":3,"n":3}\n{"id":"A-7","n":4}\n{"id":"A-8","n":5}\n{"id":4,"n":6}\n')
 
-    def upserted(operator: str = "", stream: str = "") -> None:
-        text = UPSERTS.format(root=tmp_path, columns="as_found", operator=operator, stream=stream)
+    def upserted(rejects: str = "") -> None:
+        text = UPSERTS.format(root=tmp_path, columns="as_found", rejects=rejects)
         (tmp_path / "app.yaml").write_text(text)
         run(load_app(tmp_path / "app.yaml"), runtime=InlineRuntime)
 
-    text = refusal(upserted, "to take such records aside, connect the port errors of this operator")
+    text = refusal(upserted, "to take such records aside, add `rejects: DIRECTORY` to the app")
     assert f"{tmp_path}/in/b.json offset 15: column 'id' (int64): \"A-7\" does not fit into table delta:" in text
-    upserted(REJECTS % (tmp_path / "rejects"), "\n  errors: {from: table.errors, to: rejects.input}")
+    upserted(f"rejects: {tmp_path / 'rejects'}")
     assert numbers(f"delta:{tmp_path / 'table'}") == [1, 2, 3, 6]
     rejected = [path.read_text() for path in (tmp_path / "rejects").iterdir() if path.is_file()]
     assert ["A-7" in text and "A-8" in text for text in rejected] == [True]

@@ -184,3 +184,26 @@ def test_an_app_without_steps_and_operators_is_refused(folder: Path) -> None:
 def test_editors_know_the_steps(text: str, is_valid: bool) -> None:
     """The schema accepts what is right, and marks unknown keys."""
     assert jsonschema.Draft202012Validator(json_schema()).is_valid(yaml.safe_load(text)) == is_valid
+
+
+def test_rejects_of_an_app_are_those_that_no_stream_takes(folder: Path) -> None:
+    """One writer takes the refused records of readers, steps and tables, in the short form as in the long one."""
+    plan = loaded(f"{SHORT}rejects: bad\n")
+    refused = [str(edge.source) for edge in plan.edges if edge.stream == "rejects"]
+    assert refused == ["read.errors", "where.errors", "where-2.errors", "totals.errors"]
+    assert plan.operators["rejects"].operator.given_properties == {"path": "bad"}
+    mine = LONG.replace("streams:\n", "  mine: {class: RecordWriter, properties: {path: mine}}\nstreams:\n")
+    long = loaded(f"{mine}  unread: {{from: read.errors, to: mine.input}}\nrejects: bad\n")
+    assert [str(edge.source) for edge in long.edges if edge.stream == "rejects"] == refused[1:]
+
+
+def test_mistakes_in_rejects_are_reported_where_they_are(folder: Path) -> None:
+    """A wrong path, a name that is taken twice, and nothing that could be refused."""
+    steps = "  - files: in\n  - read: lines\n  - write: out\n"
+    assert "app.yaml:6:10" in reported(steps, "rejects: [1]\n")[0]
+    taken = "operators:\n  rejects: {class: RecordWriter, properties: {path: mine}}\nstreams:\n"
+    assert reported(steps, f"{taken}  mine: {{from: read.errors, to: rejects.input}}\nrejects: bad\n")[0].endswith(
+        "'rejects': no operator refuses records that no stream takes"
+    )
+    name = f"{taken}  rejects-2: {{from: read.messages, to: rejects.input}}\nrejects: bad\n"
+    assert "has a stream 'rejects-2' already" in reported(steps, name)[0]

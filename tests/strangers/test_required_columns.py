@@ -122,7 +122,7 @@ def test_such_a_record_ends_a_run_whose_rejects_nobody_takes(tmp_path: Path, kin
     """At its place, before anything is committed; the remedy that the error names works."""
     records = [*ALLOWED[:1], {"id": 5}]
     with pytest.raises(
-        DagflowError, match=r"(?s)column 'n': table .* allows no null\n.*connect the port errors"
+        DagflowError, match=r"(?s)column 'n': table .* allows no null\n.*add `rejects: DIRECTORY` to the app"
     ) as error:
         work(tmp_path, kind, "as_found", records, UNREAD)
     assert f"offset {len(json.dumps(records[0])) + 1}" in str(error.value)

@@ -113,7 +113,7 @@ def test_such_a_record_is_rejected_where_its_value_must_not_be_missing(tmp_path:
     """By on_type_change: fail, and as a key; without a stream for rejects it is an error."""
     properties: dict[str, Any] = {"upsert_by": upsert_by} if upsert_by else {"on_type_change": "fail"}
     values = ["a", *UNHELD, "b"]
-    with pytest.raises(DagflowError, match="connect the port errors of this operator") as error:
+    with pytest.raises(DagflowError, match="add `rejects: DIRECTORY` to the app") as error:
         work(tmp_path, "delta", values, **properties)
     text = str(error.value)
     assert "column 'k' (string): '__HIVE_DEFAULT_PARTITION__' is " in text and "offset 29" in text

@@ -44,10 +44,6 @@ def app_text(
         f"name: {scalar(name)}",
         "attributes:",
         f"  checkpoint: {_CHECKPOINT}  # what was read and published, so that the next run reads only what is new",
-        "operators:",
-        "  rejects:  # records that do not fit, each with file, offset and reason",
-        "    class: RecordWriter",
-        f"    properties: {{path: {_REJECTS}}}",
         "steps:",
         f"  - files: [{scalar(location)}]",
         *([f"    {selection}"] if selection else []),
@@ -56,8 +52,7 @@ def app_text(
         *_read_lines(guess),
         *own,
         *_writer_lines(guess, to),
-        "streams:",
-        "  refused: {from: read.errors, to: rejects.input}",
+        f"rejects: {_REJECTS}  # records that do not fit, each with file, offset and reason",
     ]
     return "\n".join(lines) + "\n"
 

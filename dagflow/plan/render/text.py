@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dagflow.api.capabilities import Composite
-from dagflow.api.columns.column_typing import StreamColumns
+from dagflow.api.columns.column_typing import StreamColumns, type_name
 from dagflow.errors import own_name
 from dagflow.plan.accumulators import accumulators, over_text
 from dagflow.plan.logical import LogicalPlan, OperatorNode, own_operators, own_port
@@ -109,9 +109,9 @@ def _words(nodes: Mapping[str, OperatorNode], arrow: Arrow, columns: Mapping[Por
 
 
 def _columns_text(columns: StreamColumns) -> str:
-    texts = [f"{field.name} {field.type}" for field in columns.schema]
+    texts = [f"{field.name} {type_name(field.type)}" for field in columns.schema]
     more = [f"{len(texts) - _SHOWN_COLUMNS} more"] if len(texts) > _SHOWN_COLUMNS else []
-    others = [f"others {columns.others}"] if columns.others is not None else []
+    others = [f"others {type_name(columns.others)}"] if columns.others is not None else []
     return ", ".join([*texts[:_SHOWN_COLUMNS], *more, *others])
 
 

@@ -16,7 +16,7 @@ from dagflow.api.capabilities import WantedRows
 from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.properties import HasProperties
 from dagflow.api.records import RecordBatch
-from dagflow.api.refused_records import Reject, cut_reasons, encoded
+from dagflow.api.refused_records import TAKE_REJECTS, Reject, cut_reasons, encoded
 from dagflow.errors import RecordError
 from dagflow.metrics.names import (
     DELIMITER_BYTES,
@@ -123,7 +123,7 @@ class ByteAccounting:
     ) -> None:
         if self.listener is None:
             first = Reject(self.url, offsets[0], lengths[0], reasons[0], raws[0])
-            raise not_taken(first, "the reader's port errors")
+            raise not_taken(first)
         total = sum(lengths)
         self.covered += total
         self._aside += len(offsets)
@@ -152,8 +152,8 @@ class ByteAccounting:
         raw = read_exactly(source, start, start + SHOWN_BYTES).tobytes()
         if self.listener is None:
             hint = (
-                f"leave such files out with on_error: skip on the reader{remedy}; or connect the reader's port errors "
-                "to take such files aside; and run it again"
+                f"leave such files out with on_error: skip on the reader{remedy}; or {TAKE_REJECTS} to take such "
+                "files aside; and run it again"
             )
             raise HeaderError(reason, url=block.url, offset=start, length=-1, hint=hint)
         size = size_read_from(source, start + len(raw))

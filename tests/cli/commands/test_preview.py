@@ -80,7 +80,7 @@ def test_what_is_refused_stands_below_the_records(folder: Path) -> None:
         f", {found[-10:]}; if files may lack it, add optional: true to its type\n"
         in invoke("preview", "app.yaml", "--at", "reader.messages")[1]
     )
-    assert err == "operator 'reader': a run ends where a record is refused; connect its port errors\n"
+    assert err == "operator 'reader': a run ends where a record is refused; add `rejects: DIRECTORY` to the app\n"
 
 
 @pytest.mark.parametrize(

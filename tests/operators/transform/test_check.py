@@ -89,7 +89,7 @@ def test_a_run_ends_at_the_first_record_that_fails(tmp_path: Path, monkeypatch: 
         run(load_app("app.yaml"), runtime=InlineRuntime)
     assert caught.value.hint == "fix the record, or set on_fail to reject or warn"
     Path("app.yaml").write_text(APP.format(properties="on_fail: reject"))
-    with pytest.raises(RecordError, match="connect the port errors of this operator"):
+    with pytest.raises(RecordError, match="add `rejects: DIRECTORY` to the app"):
         run(load_app("app.yaml"), runtime=InlineRuntime)
     Path("app.yaml").write_text(APP.format(properties="on_fail: warn, max_failed: 20%"))
     with pytest.raises(DagflowError, match="1 of 2 records are not as expected, and max_failed is 20%"):

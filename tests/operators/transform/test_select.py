@@ -169,7 +169,7 @@ def test_records_are_taken_aside_when_the_port_is_connected(tmp_path: Path, monk
     Path("in/a.csv").write_text("qty\n1\n3000\n2\n")
     text = APP.format(where="qty > 0", more="qty * 1000000")
     Path("app.yaml").write_text(text)
-    with pytest.raises(RecordError, match=r"connect the port errors of this operator, and run again"):
+    with pytest.raises(RecordError, match="add `rejects: DIRECTORY` to the app, and run again"):
         run(load_app("app.yaml"), runtime=InlineRuntime)
     writer = "  rejects: {class: RecordWriter, properties: {path: refused}, partition: parallel}\nstreams:"
     stream = "  refused: {from: select.errors, to: rejects.input}\n"
