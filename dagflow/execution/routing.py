@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dagflow.api.columns.column_typing import type_name
 from dagflow.api.partitioning import ByName, StreamCodec, partitions_of
 from dagflow.api.ports import TupleBatch, unbatched
 from dagflow.api.records import RecordBatch
@@ -77,7 +78,7 @@ def _destinations_of(codec: StreamCodec, target: PortRef, items: Any, partitions
     except Exception as error:  # Arrow's kernels raise errors of many types
         is_no_key = isinstance(error, NotImplementedError | OverflowError) or "[ns" in str(keys.type)
         why = f"; {_KEYS}" if is_no_key else f": {type(error).__name__}: {text_of(error)}"
-        text = f"cannot partition by '{codec}', which is {keys.type}{why}"
+        text = f"cannot partition by '{codec}', which is {type_name(keys.type)}{why}"
         raise OperatorError(text, operator=target.operator) from error
 
 

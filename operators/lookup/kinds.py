@@ -11,6 +11,7 @@ from typing import Any, cast
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dagflow.api.columns.column_typing import type_name
 from dagflow.errors import DagflowError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.files import FileStat
@@ -273,8 +274,8 @@ class UnitedColumns:
             return values.cast(kind)
         except pa.ArrowInvalid as error:
             raise _refusal(
-                f"{self._table}: column '{name}' is {values.type} in {file}, with values that {kind} does not have, "
-                f"the type that takes those of the other files: {error}"
+                f"{self._table}: column '{name}' is {type_name(values.type)} in {file}, with values that "
+                f"{type_name(kind)} does not have, the type that takes those of the other files: {error}"
             ) from error
 
 

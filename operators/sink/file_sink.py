@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Iterable
 from typing import Any
 
-from dagflow.api.columns.column_typing import StreamColumns
+from dagflow.api.columns.column_typing import StreamColumns, type_name
 from dagflow.api.context import OperatorContext, RunPreparation
 from dagflow.api.records import RecordBatch
 from dagflow.api.sources import WHOLE, FileSources, block_runs
@@ -184,7 +184,7 @@ class FileSink:
             self._end_named()
             self._named = self._open(url, batch, format, None)
         elif not self._named.accepts(batch, format):
-            columns = ", ".join(f"{field.name}: {field.type}" for field in batch.to_arrow().schema)
+            columns = ", ".join(f"{field.name}: {type_name(field.type)}" for field in batch.to_arrow().schema)
             raise ValueError(
                 f"file {name} cannot also hold records with other columns, which are {columns}; "
                 "say file_name: part, which puts them into files of their own"

@@ -228,7 +228,7 @@ class TableWriter(RecordRefusing, TransactionalSink):
                 continue
             if name not in known.names or known.field(name).type != kind:
                 raise DagflowError(
-                    f"{self._table.name} has no column '{name}' of {kind} for metadata_columns",
+                    f"{self._table.name} has no column '{name}' of {type_name(kind)} for metadata_columns",
                     hint="add the column to the table, or leave it out of metadata_columns",
                 )
 
@@ -310,7 +310,9 @@ class TableWriter(RecordRefusing, TransactionalSink):
         for name in {*self.upsert_by} & {field.name for field in schema if not is_found(field)}:
             kind = schema.field(name).type
             if pa.types.is_floating(kind) or pa.types.is_nested(kind):
-                raise ValueError(f"upsert_by: '{name}' is {kind}, which is no key; cast it to a decimal or to text")
+                raise ValueError(
+                    f"upsert_by: '{name}' is {type_name(kind)}, which is no key; cast it to a decimal or to text"
+                )
 
     def _why_refused(self, rows: pa.RecordBatch) -> Iterator[tuple[int, str]]:
         """The rows that are refused because the writer or a reader has rescued a value.
@@ -323,7 +325,7 @@ class TableWriter(RecordRefusing, TransactionalSink):
                 if name in self.upsert_by or (self.on_type_change == "fail" and not is_undecided(value)):
                     if not self._columns.must_be_decided(name):
                         continue
-                    kind = f" ({rows.schema.field(name).type})" if name in rows.schema.names else ""
+                    kind = f" ({type_name(rows.schema.field(name).type)})" if name in rows.schema.names else ""
                     text = json.dumps(value, ensure_ascii=False)
                     is_key = ", and is a key of upsert_by" if name in self.upsert_by else ""
                     yield row, f"column '{name}'{kind}: {text} does not fit into {self._table.name}{is_key}"

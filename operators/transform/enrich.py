@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from pydantic import BeforeValidator, Field
 
 from dagflow.api.capabilities import SideInput
-from dagflow.api.columns.column_typing import StreamColumns
+from dagflow.api.columns.column_typing import StreamColumns, type_name
 from dagflow.api.columns.json_values import readable_value
 from dagflow.api.context import OperatorContext, RunPreparation
 from dagflow.api.properties import ClientOptions, Location, Size
@@ -265,7 +265,7 @@ class Enrich(ColumnOperator[_Join], SideInput):
                 if pa.types.is_decimal(key.type) and key.type.precision > MAX_DIGITS:
                     # A value that these digits do not hold would match nothing.
                     raise ValueError(
-                        f"on: column '{key.name}' is {key.type}, and keys have {MAX_DIGITS} digits at most"
+                        f"on: column '{key.name}' is {type_name(key.type)}, and keys have {MAX_DIGITS} digits at most"
                     )
             left, right = normal_type(schema.field(name).type), normal_type(table.field(other).type)
             kind = compared_type(left, right)

@@ -59,7 +59,7 @@ def test_types_of_both_sides_are_compared_before_a_run(format: str) -> None:
     """Types that the app declares, and those of a header; the mistake is at the line of the writer."""
     code, output = validated(format)
     assert code == 2 and "app.yaml:6:3: operator 'table' (TableWriter): table delta:" in output
-    assert "'id' is int64 there, and string in the records; 'd' is date32[day] there, and string" in output
+    assert "'id' is int64 there, and string in the records; 'd' is date32 there, and string" in output
 
 
 REMEDIES = {

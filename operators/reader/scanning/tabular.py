@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
-from dagflow.api.columns.column_typing import StreamColumns
+from dagflow.api.columns.column_typing import StreamColumns, type_name
 from dagflow.api.properties import Count
 from dagflow.api.records import Origin, RecordBatch
 from dagflow.errors import DagflowError
@@ -253,7 +253,8 @@ class Tabular(RecordFormat):
             try:
                 pa.nulls(0, schema.field(name).type)
             except KeyError:  # pyarrow has no arrays of it, as of intervals of months
-                return f"column '{name}' is {schema.field(name).type}, which is not read; leave it out of columns"
+                kind = type_name(schema.field(name).type)
+                return f"column '{name}' is {kind}, which is not read; leave it out of columns"
             except pa.ArrowException:
                 pass
         plain = plain_schema(schema)

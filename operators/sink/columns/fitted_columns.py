@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dagflow.api.columns.column_typing import type_name
 from dagflow.api.partitioning import (
     BYTES,
     DATES,
@@ -138,10 +139,10 @@ def why_not(given: GivenColumn, row: int, kind: pa.DataType, table: str) -> str:
     try:
         projected(given.values.slice(row, 1), kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        return f"does not fit {kind} of {table}: {error}"
+        return f"does not fit {type_name(kind)} of {table}: {error}"
     except _NoWayError:
         pass
-    return f"is {given.values.type}, and {kind} in {table}"
+    return f"is {type_name(given.values.type)}, and {type_name(kind)} in {table}"
 
 
 def _fit_value(given: GivenColumn, row: int, kind: pa.DataType, made: FittedColumn, others: Rows) -> None:

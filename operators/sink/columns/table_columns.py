@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
+from dagflow.api.columns.column_typing import type_name
 from dagflow.api.records import RecordBatch
 from operators.found_values import Census, is_found, is_undecided, with_numbers
 from operators.reader.columns.typing import shown
@@ -208,7 +209,7 @@ class TableColumns:
                 if why:
                     raise ValueError(str(refusal_of(self._name, pa.field(name, kind), why, place(column.first))))
                 raise ValueError(
-                    f"{self._name} has no column '{name}' for {kind}; it has {', '.join(self._start)}. "
+                    f"{self._name} has no column '{name}' for {type_name(kind)}; it has {', '.join(self._start)}. "
                     "add the column to the table, or drop it from the records"
                 )
             if grows:

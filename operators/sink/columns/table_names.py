@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 
 import pyarrow as pa
 
+from dagflow.api.columns.column_typing import type_name
 from dagflow.errors import DagflowError
 from operators.column_names import shown_name, why_no_name
 from operators.rescued_values import RESCUED
@@ -81,7 +82,7 @@ class TableNames:
         """Why the table cannot have a column, as what it cannot have; "" if it can."""
         own: dict[Hashable, Path] = {}
         if self.why_no_parts and parts_of(column.type):
-            return f"{_shown((column.name,))} of {column.type}: {self.why_no_parts}"
+            return f"{_shown((column.name,))} of {type_name(column.type)}: {self.why_no_parts}"
         for path in _paths((column.name,), column.type):
             if why := self._why_not_field(path, own):
                 return why

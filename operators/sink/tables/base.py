@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Protocol, cast
 
 import pyarrow as pa
 
+from dagflow.api.columns.column_typing import type_name
 from dagflow.api.context import OperatorContext
 from dagflow.api.records import RecordBatch
 from dagflow.errors import DagflowError
@@ -133,7 +134,7 @@ class Table(ABC):
             ValueError: The kind of table has no such type.
         """
         if (stored := stored_type(kind, self.least_bits, self.time_type)) is None:
-            raise ValueError(f"{self.format_name} has no type for {kind}{self.why_no_type}")
+            raise ValueError(f"{self.format_name} has no type for {type_name(kind)}{self.why_no_type}")
         return stored
 
     def wider_type(self, there: pa.DataType, given: pa.DataType) -> pa.DataType | None:
@@ -323,7 +324,7 @@ def require_types(table: Table, shape: TableShape, expected: pa.Schema) -> None:
     """Refuse columns of which an existing table could take no value."""
     there = {} if shape.columns is None else {field.name: nullable_type(field.type) for field in shape.columns}
     others = [
-        f"'{field.name}' is {there[field.name]} there, and {field.type} in the records"
+        f"'{field.name}' is {type_name(there[field.name])} there, and {type_name(field.type)} in the records"
         for field in expected
         if field.name in there and not _may_fit(table, field.type, there[field.name])
     ]

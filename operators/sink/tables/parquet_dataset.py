@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dagflow.api.columns.column_typing import type_name
 from dagflow.api.transactions import TargetDecision
 from dagflow.errors import DagflowError, MissingError
 from dagflow.storage.context import StorageContext
@@ -96,8 +97,9 @@ class DatasetTarget(TableTarget):
                     fields[field.name] = there.with_type(wider), first
                 else:
                     raise DagflowError(
-                        f"{self.name} has files whose column '{field.name}' is {there.type}, such as "
-                        f"{redacted(first.url)}, and others where it is {field.type}, such as {redacted(file.url)}",
+                        f"{self.name} has files whose column '{field.name}' is {type_name(there.type)}, such as "
+                        f"{redacted(first.url)}, and others where it is {type_name(field.type)}, such as "
+                        f"{redacted(file.url)}",
                         hint="let table name a directory whose files agree, or an empty one",
                     )
         return pa.schema([field for field, _ in fields.values()])

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dagflow.api.columns.column_typing import type_name
 from dagflow.storage.partition_names import NAME_BYTES, NO_VALUE, partition_name, shortened
 
 IDENTITY = "identity"
@@ -80,7 +81,7 @@ class PartitionField:
         else:
             found, takes = _calendar(column, self.transform), "a timestamp or a date"
         if found is None:
-            raise ValueError(f"partition_by: {self} takes {takes}, and '{self.column}' is of {column.type}")
+            raise ValueError(f"partition_by: {self} takes {takes}, and '{self.column}' is of {type_name(column.type)}")
         return found
 
 
@@ -259,7 +260,7 @@ def partition_text(value: Any, name: str) -> str | None:
 
 
 def _type_error(name: str, kind: object) -> ValueError:
-    return ValueError(f"a table cannot be partitioned by column '{name}', whose values are {kind}")
+    return ValueError(f"a table cannot be partitioned by column '{name}', whose values are {type_name(kind)}")
 
 
 def _fitting(name: str) -> str:

@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 import pyarrow as pa
 
+from dagflow.api.columns.column_typing import type_name
 from dagflow.api.transactions import ColumnChange, FileTarget, TargetDecision
 from dagflow.errors import DagflowError
 from dagflow.metrics.names import ALL_RESCUED
@@ -296,7 +297,7 @@ def merged_columns(
         for field in fields_of(file):
             if field.name not in fields and known is not None and not may_grow and field.name != RESCUED:
                 raise DagflowError(
-                    f"{table.name} has no column '{field.name}' for {field.type}, "
+                    f"{table.name} has no column '{field.name}' for {type_name(field.type)}, "
                     f"and on_new_column is {table.on_new_column}",
                     hint="add the column to the table, or drop it from the records",
                 )
@@ -306,9 +307,9 @@ def merged_columns(
                 fields[field.name] = there.with_type(wider)
             else:
                 raise DagflowError(
-                    f"{table.name} cannot take a file whose column '{field.name}' is {field.type}: it is "
-                    f"{there.type} there",
-                    hint=f"change the column in the table to {field.type}; the next run continues",
+                    f"{table.name} cannot take a file whose column '{field.name}' is {type_name(field.type)}: it is "
+                    f"{type_name(there.type)} there",
+                    hint=f"change the column in the table to {type_name(field.type)}; the next run continues",
                 )
         _require_filled(table, file, known or ())
     before = [] if known is None else known.names
