@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
+
+from dagflow.frozen import frozen
 
 MOST_LEVELS = 100
 """How often values of JSON, YAML, and parts of expressions may be within each other. Recursive code takes several calls
@@ -125,7 +126,7 @@ def _restore(cls: type[DagflowError], args: tuple[Any, ...], state: dict[str, An
     return error
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Problem:
     """One mistake in an app, at the place where it was written.
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import Field
 
 from dagflow.api.partitioning import BacklogStats, PartitionPolicy, StatsResponse
 from dagflow.api.properties import Count, Millis
+from dagflow.frozen import frozen
 
 _MOST = 1_000_000_000
 """A number of partitions beyond every limit."""
@@ -24,7 +24,7 @@ _GRAIN_SHARE = 0.1
 """Bytes that arrive within this share of the target share a deadline, which bounds the number of deadlines held."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Cohort:
     """Bytes that arrived at about the same time.
 

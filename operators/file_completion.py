@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from dataclasses import dataclass
 from typing import Any
 
 from dagflow.api.control import ControlOperator
 from dagflow.api.ports import InputPort, OutputPort
+from dagflow.frozen import frozen
 from operators.files.metadata import BlockMetadata, FileMetadata
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileInProgress:
     """A file that is begun and not completely read."""
 
@@ -19,7 +19,7 @@ class FileInProgress:
     blocks_left: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileCompletionState:
     """The state of FileCompletion.
 

@@ -6,7 +6,7 @@ import hashlib
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -21,6 +21,7 @@ from dagflow.api.ports import TupleBatch
 from dagflow.api.properties import Millis
 from dagflow.api.refused_records import RefusedRecords
 from dagflow.errors import DagflowError
+from dagflow.frozen import frozen
 from dagflow.storage.context import StorageContext
 
 
@@ -316,7 +317,7 @@ REMOVED = "_dagflow_removed"
 """A column that is true in rows with a key whose row is to leave a target with keys, and null in others."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Expansion:
     """The content of a composite operator. Ports are written `part.port`.
 
@@ -382,7 +383,7 @@ class RowCondition(ABC):
         """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WantedRows:
     """What an operator wants of the records that arrive.
 

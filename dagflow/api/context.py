@@ -14,13 +14,14 @@ from typing_extensions import Buffer
 from dagflow.api.refused_records import RefusedLog
 from dagflow.api.sources import FileSources
 from dagflow.errors import DagflowError, MissingError
+from dagflow.frozen import frozen
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
 from dagflow.storage.objects import ObjectStore
 from dagflow.storage.pending import FileFacts, HeldFile, PendingFile
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SideData:
     """One version of a side input, as a task gets it.
 
@@ -93,7 +94,7 @@ class OutputFiles(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WindowBudget:
     """How much a control operator may emit into the current window.
 
@@ -182,7 +183,7 @@ VersionKey = tuple[str, int, int, str]
 """A version of a file: its URL, size, modification time and etag."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Skipped:
     """A range of a file that was left out.
 

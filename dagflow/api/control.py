@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from dagflow.api.operator import Capability, Operator
+from dagflow.frozen import frozen
 from dagflow.storage.context import StorageContext
 from dagflow.storage.pending import PendingFile
 
@@ -53,7 +53,7 @@ class ControlOperator(Operator):
         """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class InputEstimate:
     """How much input there is to process.
 
@@ -85,7 +85,7 @@ class InputEstimate:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WindowLimits:
     """How much an input operator emits into one window at most, regardless of its budget; None for no limit.
 

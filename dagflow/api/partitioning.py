@@ -13,7 +13,6 @@ import math
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from decimal import MAX_PREC, Context, Decimal
 from enum import Enum
@@ -26,12 +25,13 @@ import pyarrow as pa
 from dagflow.api.operator import Capability
 from dagflow.api.properties import HasProperties
 from dagflow.api.records import RecordBatch
+from dagflow.frozen import frozen
 
 MAX_PARTITIONS = 100_000
 """More than any cluster runs at once, and few enough to plan."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BacklogStats:
     """The load of an operator at one moment.
 
@@ -59,7 +59,7 @@ class BacklogStats:
         return self.backlog_bytes + self.unemitted_bytes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StatsResponse:
     """The answer of process_stats.
 
@@ -128,7 +128,7 @@ class StreamCodec(ABC):
         return type(self).__name__
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ByName(StreamCodec):
     """The values of a column, or of an attribute of metadata tuples.
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NoReturn, Self, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from dagflow.api.records import RecordBatch
+from dagflow.frozen import frozen
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 Mode = Literal["each", "batch"]
@@ -84,7 +84,7 @@ def tuple_count(items: Iterable[Any]) -> int:
     return sum(len(item) if isinstance(item, TupleBatch) else 1 for item in items)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Handles:
     """The port that a method serves, and whether the method takes one item or a whole batch."""
 

@@ -8,12 +8,13 @@ import re
 import typing
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, create_model
 from pydantic_core import SchemaError
+
+from dagflow.frozen import frozen
 
 _UNITS = {
     "": 1,
@@ -135,7 +136,7 @@ OutputName = Annotated[Location, AfterValidator(placeholders()), AfterValidator(
 """A path or URL that is written to, or a name that has one in it; braces as in OutputPath."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Published:
     """Marks a property whose value is a location that the operator publishes files in."""
 
@@ -156,7 +157,7 @@ ClientOptions = Annotated[dict[str, str], BeforeValidator(_as_texts)]
 """Options of another program's client, which are texts; YAML may have numbers and booleans."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Variants:
     """Marks a property with values {type: name, ...}, where the name decides what else is allowed.
 
@@ -169,7 +170,7 @@ class Variants:
     find: Callable[[str], type]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tuning:
     """Marks a property that decides how fast or in how many parts an operator works, and not what it emits.
 
@@ -177,7 +178,7 @@ class Tuning:
     """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Limit:
     """Marks a property that fails a run beyond a bound: any value that does not fail it gives the same results."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagflow.api.columns.column_values import columns_of, columns_to_arrow, mappings_of, require_columns
+from dagflow.frozen import frozen
 from dagflow.storage.columns import flags_of
 
 RECORD = "record"
@@ -34,7 +34,7 @@ def _selected(values: npt.NDArray[Any], selection: Any) -> npt.NDArray[Any]:
     return values[flags_of(selection) if isinstance(selection, pa.BooleanArray) else selection]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Delimiters:
     """The delimiter after each record of a batch.
 
@@ -76,7 +76,7 @@ LINE_FEED = Delimiters((b"\n",))
 """The delimiter of records that an operator created, when they are written."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Origin:
     """Where the records of a batch begin: blocks, and byte offsets in their files.
 

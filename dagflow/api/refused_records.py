@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagflow.errors import RecordError, cut_text
+from dagflow.frozen import frozen
 
 SHOWN_RECORDS = 10
 """Records of each reason whose bytes a task keeps: enough to see what is wrong with millions."""
@@ -296,7 +297,7 @@ TAKE_REJECTS = "add `rejects: DIRECTORY` to the app"
 """What to do so that refused records leave at the port."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reject:
     """A refused record, with its position and the reason.
 

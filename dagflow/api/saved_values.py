@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, ClassVar, NoReturn, Self
@@ -14,12 +14,13 @@ from msgspec import msgpack
 
 from dagflow.api.partitioning import instant_of
 from dagflow.errors import ANOTHER_CHECKPOINT, JournalError, cut_text, text_of
+from dagflow.frozen import frozen
 
 _MAX_SHOWN = 200
 """Characters of a value in a message."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Difference:
     """A part of a value that is not restored unchanged.
 
@@ -142,7 +143,7 @@ def _refuse(key: Any, value_type: Any, why: str) -> NoReturn:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RowTable:
     """Tuples of one class as rows of values.
 

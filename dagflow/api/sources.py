@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeGuard
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dagflow.api.records import UNKNOWN, Origin, RecordBatch
+from dagflow.frozen import frozen
 from dagflow.storage.columns import flags_of
 from dagflow.storage.location import name_of
 
@@ -145,7 +145,7 @@ def supersedes_of(item: Any) -> VersionFacts | None:
     return supersedes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileSources:
     """The blocks of an output file.
 

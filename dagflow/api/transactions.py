@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from dagflow.api.control import Grouper
 from dagflow.api.operator import Capability, Operator
+from dagflow.frozen import frozen
 from dagflow.storage.context import StorageContext
 from dagflow.storage.pending import PendingFile
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DecidedWindow:
     """The addition of a window to a target; the journal has it, so it will be made in any case.
 
@@ -31,7 +32,7 @@ class DecidedWindow:
     files: tuple[PendingFile, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DecidedReplay:
     """The replacement of files by others, because windows ran again; the journal has it.
 
@@ -54,7 +55,7 @@ class DecidedReplay:
         return self.added if self.window is None else (*self.added, *self.window.files)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ColumnChange:
     """A change of a target's columns by the files of a window.
 
@@ -71,7 +72,7 @@ class ColumnChange:
     cause: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TargetDecision:
     """The decision of a target about the files of a window, before its intent is written.
 
@@ -327,7 +328,7 @@ class TransactionalSink(Capability):
         return None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RowOrigin:
     """How rows say where they are from.
 
@@ -344,7 +345,7 @@ class RowOrigin:
     window: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MergeOperators:
     """The operators that dagflow adds to merge what the windows of a TransactionalSink hold back.
 

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar
 
 import click
 
+from dagflow.frozen import frozen
 from dagflow.spec.problems import quoted
 from dagflow.spec.spark_master import MASTER_SETTING, MASTERS, is_master, usable_cores
 from dagflow.suggestions import did_you_mean
@@ -57,7 +58,7 @@ class Settings:
     line: Callable[[str, BaseException | None], str] = lambda text, error: text
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunRequest:
     """The arguments of `dagflow run`, by their names."""
 

@@ -12,7 +12,6 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from dagflow.engine.run_setup import RunOptions, in_session, lazy_runtime
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import DagflowError, MissingError
 from dagflow.execution.program import Program
+from dagflow.frozen import frozen
 from dagflow.plan.accumulators import wants_to_follow
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.placement import PlacedApp
@@ -215,7 +215,7 @@ OPTIONAL = ("lz4", "python-snappy", "backports.zstd", "s3fs", "obstore", "gcsfs"
 """Packages for compressions and stores; code that needs a missing one says so when it runs."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MachineCheck:
     """The result of one check of the machine.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from dagflow.api.context import ControlServices, Counts, OperatorContext
@@ -17,6 +17,7 @@ from dagflow.execution.chain import Chain, tear_down
 from dagflow.execution.failures import BrokenContractError
 from dagflow.execution.state_codec import StateCodec
 from dagflow.execution.task_outputs import TaskOutputs
+from dagflow.frozen import frozen
 from dagflow.journal.journal import now_ms
 from dagflow.journal.saved_state import CommittedState, ControlState, SavedState
 from dagflow.journal.windows import WindowPlan
@@ -30,7 +31,7 @@ MOST_EMITTED = 10_000_000
 many take gigabytes. A window within its budget has a hundredth of this, even on the largest cluster."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Emission:
     """What the control operators emitted in one window.
 

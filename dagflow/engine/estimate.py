@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from dagflow.api.control import InputEstimate, InputOperator
 from dagflow.api.operator import Operator, defines
 from dagflow.engine.window_sizing import first_windows
 from dagflow.errors import DagflowError
+from dagflow.frozen import frozen
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.snapshot import WholeInput
 from dagflow.storage.context import StorageContext
@@ -26,7 +26,7 @@ COUNT_S = 0.5
 """Seconds that each input operator may count."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunEstimate:
     """How much the first run at a checkpoint will process."""
 

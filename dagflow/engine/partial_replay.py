@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from dagflow.api.context import Skipped, VersionKey
@@ -15,6 +15,7 @@ from dagflow.api.sources import decode_sources, encode_sources
 from dagflow.api.transactions import TransactionalSink
 from dagflow.engine.corrections import sources_of
 from dagflow.engine.kept_totals import is_by_file
+from dagflow.frozen import frozen
 from dagflow.journal.windows import ProducedFiles, WindowIntent
 from dagflow.plan.physical import PhysicalPlan, merger_name
 from dagflow.storage.location import name_of
@@ -58,7 +59,7 @@ def unbooked(accounting: Mapping[str, Mapping[str, int]], lost: Iterable[Skipped
     return {name: own for name, own in left.items() if own}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReadWindow:
     """A window that has run: the blocks that it has read, by id with their versions, and what it did."""
 
@@ -66,7 +67,7 @@ class ReadWindow:
     intent: WindowIntent
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PartialReplay:
     """Windows without some versions: which files are made anew, and what does not run again for them.
 

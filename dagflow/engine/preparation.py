@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from dagflow.api.context import RunPreparation
 from dagflow.api.operator import Operator, defines
@@ -14,6 +13,7 @@ from dagflow.engine.publishers import writer_of
 from dagflow.engine.repeatable import removers_in
 from dagflow.errors import DagflowError, PlanError, Problem, StorageError
 from dagflow.execution.failures import located
+from dagflow.frozen import frozen
 from dagflow.journal.journal import Journal
 from dagflow.journal.log import DIRECTORIES
 from dagflow.plan.logical import LogicalPlan
@@ -25,7 +25,7 @@ from dagflow.storage.location import absolute, join, redacted
 from dagflow.storage.pending import PendingFile, pending_tag
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class InputLocation:
     """A location that an operator reads, perhaps every file in a directory; see RunPreparation.reads().
 

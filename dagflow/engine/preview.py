@@ -6,7 +6,7 @@ import contextlib
 import html
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -24,6 +24,7 @@ from dagflow.engine.preview_port import PreviewPort, find_port, part_before
 from dagflow.engine.preview_source import preview_input
 from dagflow.errors import DagflowError, PlanError, Problem, own_name
 from dagflow.execution.program import Program
+from dagflow.frozen import frozen
 from dagflow.plan.logical import LogicalPlan, own_port
 from dagflow.plan.physical import PortRef
 from dagflow.plan.placement import PlacedApp
@@ -35,7 +36,7 @@ _RECORDS = "messages"
 """The port at which readers emit records."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PreviewRecord:
     """A record that reached the port.
 
@@ -50,7 +51,7 @@ class PreviewRecord:
     values: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OperatorPreview:
     """The records that one operator took in and emitted.
 
@@ -65,7 +66,7 @@ class OperatorPreview:
     given: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Preview:
     """The first records that reach a port.
 

@@ -8,7 +8,6 @@ import pickle
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -28,6 +27,7 @@ from dagflow.execution.port_buffer import Consumer
 from dagflow.execution.program import Program
 from dagflow.execution.routing import router_of
 from dagflow.execution.task import prescan_of
+from dagflow.frozen import frozen
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import PortRef
 from dagflow.plan.placement import PlacedApp
@@ -49,7 +49,7 @@ _WINDOW = 1
 Key = TypeVar("Key", bound=Hashable)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PreviewOptions:
     """What a preview shows.
 
@@ -68,7 +68,7 @@ class PreviewOptions:
     read_bytes: int = DEFAULT_READ_BYTES
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PreviewReject:
     """A record that a reader refused.
 

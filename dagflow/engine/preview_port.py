@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dagflow.api.control import ControlOperator
 from dagflow.api.operator import defines
 from dagflow.api.refused_records import REJECTS
 from dagflow.errors import PlanError, Problem, own_name
+from dagflow.frozen import frozen
 from dagflow.plan.logical import LogicalPlan, own_port
 from dagflow.plan.physical import PortRef
 from dagflow.spec.problems import listed, quoted
 from dagflow.suggestions import did_you_mean
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PreviewPort:
     """The port that a preview shows.
 

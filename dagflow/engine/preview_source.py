@@ -6,7 +6,7 @@ import contextlib
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from dagflow.api.capabilities import TupleReader
@@ -18,6 +18,7 @@ from dagflow.engine.prescan import PreScans
 from dagflow.execution.chain import torn_down
 from dagflow.execution.program import Program
 from dagflow.execution.task_outputs import TaskOutputs
+from dagflow.frozen import frozen
 from dagflow.journal.saved_state import SavedState
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import PortRef
@@ -80,7 +81,7 @@ def preview_input(app: PlacedApp, program: Program, offset: int = 0) -> Iterator
             yield PreviewInput(app, control, services, prescans, offset)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PreviewInput:
     """The tuples that the control operators of an app emit, completed by pre-scans, in the order of a run."""
 

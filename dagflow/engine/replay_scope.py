@@ -5,17 +5,18 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from dagflow.engine.window_repair import unpublished
 from dagflow.errors import JournalError
+from dagflow.frozen import frozen
 from dagflow.journal.journal import Journal
 from dagflow.journal.windows import ProducedFiles, Window, WindowPlan
 from dagflow.plan.physical import merger_name
 from dagflow.storage.pending import PendingFile
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReplayScope:
     """The windows of a replay.
 
@@ -48,7 +49,7 @@ def replaced_files(window: Window, scope: ReplayScope) -> list[PendingFile]:
     return [file for each, made in own if is_replaced(each) for file in made]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MergedGroup:
     """Windows whose held files one window has merged."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 
 from dagflow.api.context import Skipped
@@ -44,6 +44,7 @@ from dagflow.errors import (
     StorageError,
 )
 from dagflow.execution.messages import TaskResult
+from dagflow.frozen import frozen
 from dagflow.journal.events import WindowReplay
 from dagflow.journal.journal import now_ms
 from dagflow.journal.saved_state import ControlState
@@ -58,7 +59,7 @@ from dagflow.storage.publishing import discard_all
 _PUT_VERSION_BACK = "put the version back that was read; nothing was replaced"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileChange:
     """What a replay did to one published file.
 
@@ -78,7 +79,7 @@ class FileChange:
     size_after: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReplayedWindow:
     """What a replay did to one window.
 
@@ -90,7 +91,7 @@ class ReplayedWindow:
     changes: tuple[FileChange, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Published:
     """A window before it is replayed.
 
@@ -112,7 +113,7 @@ class _Published:
         return {file.final_url for file in [*self.files, *self.lost] if not file.target}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Rerun:
     """A window that ran again; the files of its new intent are pending, except those that are kept."""
 

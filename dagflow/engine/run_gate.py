@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from dagflow.engine.preparation import output_locations
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import AlreadyExistsError, JournalError, LiveRunError, RunStoppedError
+from dagflow.frozen import frozen
 from dagflow.journal.heartbeat import STALE_AFTER_S, Heartbeat, beating, heartbeat_name, newest_heartbeat, time_text
 from dagflow.plan.logical import LogicalPlan
 from dagflow.spec.head_reader import read_head
@@ -20,7 +20,7 @@ from dagflow.storage.objects import ObjectStore
 _LOOK_EVERY_S = 1.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunGate:
     """Admits a run to a checkpoint that no other live run uses.
 

@@ -6,7 +6,7 @@ import contextlib
 import copy
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -32,6 +32,7 @@ from dagflow.errors import DagflowError, FencedError, JournalError, StorageError
 from dagflow.execution.program import Program, RecordLimit
 from dagflow.execution.stalls import StallLimits
 from dagflow.execution.task_outputs import OutputBounds
+from dagflow.frozen import frozen
 from dagflow.journal.journal import Journal
 from dagflow.journal.retention import JournalRetention
 from dagflow.journal.windows import WindowPlan
@@ -60,7 +61,7 @@ logger = logging.getLogger(__name__)
 RuntimeFactory = Callable[[Program], Runtime]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunOptions:
     """Options of a run, and processes that were started for it ahead.
 
@@ -136,7 +137,7 @@ class SilentObserver:
         """Ignore."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OpenRun:
     """A run, or a replay, that has its checkpoint for itself."""
 

@@ -7,12 +7,12 @@ import io
 import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from dagflow.api.partitioning import BacklogStats, Partitioner
 from dagflow.engine.scaling import defined, repartitioned
 from dagflow.errors import AppError, Problem
+from dagflow.frozen import frozen
 from dagflow.journal.windows import PartitionDecision
 
 _NEEDED = ("millis", "backlog", "bytes")
@@ -22,7 +22,7 @@ MAX_TRACE_BYTES = 64 << 20
 """More than a million steps."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TraceSample:
     """One moment of a trace.
 
@@ -36,7 +36,7 @@ class TraceSample:
     bytes_per_second: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SimulationStep:
     millis: int
     partitions: int

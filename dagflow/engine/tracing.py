@@ -28,6 +28,7 @@ from dagflow.engine.row_search import may_have, rows_where, select_of, with_text
 from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import DagflowError, MissingError, own_name
+from dagflow.frozen import frozen
 from dagflow.journal.planned_tuples import planned_tuples
 from dagflow.journal.reader import all_windows, read_journal
 from dagflow.journal.state import JournalState
@@ -59,7 +60,7 @@ _DATA_FILE = "_dagflow_data_file"
 _RESULT = "a result of several records; --where traces a row of it"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Block:
     window: int
     tuple: Any

@@ -31,6 +31,7 @@ from dagflow.errors import (
     SourceChangedError,
     own_name,
 )
+from dagflow.frozen import frozen
 from dagflow.journal.reader import all_windows, newest_windows, read_state
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window, WindowPlan
@@ -52,7 +53,7 @@ from dagflow.storage.pending import PendingFile
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OutputDifferences:
     """What would change in the output of one operator.
 
@@ -68,7 +69,7 @@ class OutputDifferences:
     rows: RowDifferences
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WhatIf:
     """What would change.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import itemgetter
 
 from dagflow.api.ports import unbatched
@@ -13,6 +13,7 @@ from dagflow.engine.repeatable import remover_of, why_not_read_again
 from dagflow.engine.run_gate import RunGate
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import ANOTHER_TABLE, DagflowError, JournalError, LostOutputError, MissingError, RunStoppedError
+from dagflow.frozen import frozen
 from dagflow.journal.events import Repair
 from dagflow.journal.journal import Journal
 from dagflow.journal.planned_tuples import planned_tuples
@@ -28,7 +29,7 @@ from dagflow.storage.roots import require_located
 from dagflow.suggestions import command_to_replay, command_to_run
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RepairedWindow:
     """A window that the next run plans again.
 

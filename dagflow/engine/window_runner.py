@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, TimeoutError
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from dagflow.api.context import Skipped, VersionKey
 from dagflow.api.ports import tuple_count
@@ -17,6 +17,7 @@ from dagflow.engine.window_sizing import Load, load_of_job
 from dagflow.errors import DagflowError, StorageError
 from dagflow.execution.messages import TaskResult, WindowJob
 from dagflow.execution.routing import assign_balanced, size_bytes_of
+from dagflow.frozen import frozen
 from dagflow.journal.heartbeat import RunningWindow
 from dagflow.journal.windows import WindowPlan
 from dagflow.metrics.counters import OperatorReport, sum_of
@@ -36,7 +37,7 @@ ABANDON_S = 2.0
 """Cancelled windows may end within this time, all of them together."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class InFlight:
     """A planned window that was submitted.
 

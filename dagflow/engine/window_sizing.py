@@ -13,7 +13,6 @@ import math
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from dagflow.api.context import WindowBudget
@@ -21,6 +20,7 @@ from dagflow.api.control import InputEstimate, WindowLimits
 from dagflow.api.ports import tuple_count
 from dagflow.execution.messages import WindowJob
 from dagflow.execution.routing import size_bytes_of
+from dagflow.frozen import frozen
 from dagflow.journal.windows import WindowPlan
 from dagflow.plan.physical import PhysicalPlan, PortRef
 
@@ -73,7 +73,7 @@ def max_tuples(tasks: int) -> int:
     return max(MAX_WINDOW_TUPLES, TUPLES_PER_TASK * tasks)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Load:
     """Number of tuples, and their bytes, by stage head."""
 

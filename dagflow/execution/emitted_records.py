@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from dagflow.api.columns.column_values import (
 )
 from dagflow.api.records import LINE_FEED, BatchTooLargeError, Delimiters, Origin, RecordBatch
 from dagflow.execution.typed_values import class_of, with_type
+from dagflow.frozen import frozen
 
 BATCH_BYTES = 8 << 20
 """Records that an operator emits one by one are passed on in batches of at most about this many bytes, or of one longer
@@ -73,7 +74,7 @@ def _identities(objects: npt.NDArray[np.object_]) -> npt.NDArray[np.intp]:
 _IDENTITY_OF_END = _identities(np.array([END_OF_CALL]))[0]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RecordPiece:
     """Some records of a batch, as a per-record method is called with them.
 

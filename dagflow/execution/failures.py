@@ -29,6 +29,7 @@ from dagflow.errors import (
     text_of,
     trace_of,
 )
+from dagflow.frozen import frozen
 
 LOCATED_ERRORS = (OperatorError, RecordError, StorageError, JournalError, AppError, RunStoppedError)
 """Errors that name their own place, or whose type decides what happens next; all others get a place."""
@@ -69,7 +70,7 @@ class BrokenContractError(Exception):
         self.hint = hint
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FailedInput:
     """The input that an operator was processing when it failed.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from dagflow.api.context import MovedRange, SideData, Skipped, VersionKey, WaitingEnd
@@ -12,13 +12,14 @@ from dagflow.api.records import RecordBatch
 from dagflow.api.sources import FileSources
 from dagflow.errors import DagflowError, text_of
 from dagflow.execution.failures import BrokenContractError
+from dagflow.frozen import frozen
 from dagflow.journal.saved_state import SavedState
 from dagflow.metrics.counters import Counters
 from dagflow.plan.physical import PortRef
 from dagflow.storage.pending import PendingFile
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WindowJob:
     """The work of one window.
 
@@ -55,7 +56,7 @@ class WindowJob:
     holding: Collection[str] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TaskResult:
     """The result of one task of one stage.
 
@@ -94,7 +95,7 @@ class TaskResult:
     refused: Mapping[str, bytes] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ShuffleItem:
     """A RecordBatch or tuples on their way to a Spark partition, the slot, of a stage of a higher level.
 
@@ -109,7 +110,7 @@ class ShuffleItem:
     payload: RecordBatch | PickledTuples
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PickledTuples:
     """Tuples, pickled while their operator emits them, so that a failure counts as the operator's."""
 

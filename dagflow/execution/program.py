@@ -8,7 +8,7 @@ import pickle
 import pickletools
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from dagflow.api.control import InputOperator
 from dagflow.api.operator import Operator
@@ -17,12 +17,13 @@ from dagflow.execution.chain import Chain
 from dagflow.execution.stalls import DEFAULT_LIMITS, StallLimits
 from dagflow.execution.task_outputs import OutputBounds
 from dagflow.execution.task_progress import ProgressAddress
+from dagflow.frozen import frozen
 from dagflow.plan.physical import PhysicalPlan, PortRef
 from dagflow.storage.context import StorageContext
 from dagflow.storage.pending import Durability
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Program:
     """All that tasks need to know of an app; sent to each worker process once per run.
 

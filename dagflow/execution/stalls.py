@@ -17,6 +17,7 @@ from dagflow import errors
 from dagflow.errors import cut_text
 from dagflow.execution.chain import Chain
 from dagflow.execution.failures import ActiveCall
+from dagflow.frozen import frozen
 
 LOOK_EVERY_S = 1.0
 """Seconds between checks of the work, at most; fewer where the warning time is short."""
@@ -28,7 +29,7 @@ MAX_STACK = 6000
 """Characters of all stacks of a stall, which are sent in one datagram."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StallLimits:
     """How long work may stall: it is reported after warning_s, and ended after timeout_s, which is 0 for never."""
 
@@ -44,7 +45,7 @@ class StallLimits:
 DEFAULT_LIMITS = StallLimits()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stall:
     """A stall of some work, or its end.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import index
 
 from typing_extensions import Buffer
@@ -11,6 +11,7 @@ from typing_extensions import Buffer
 from dagflow.api.sources import FileSources
 from dagflow.errors import StorageError
 from dagflow.execution.failures import BrokenContractError
+from dagflow.frozen import frozen
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, redacted
 from dagflow.storage.pending import Durability, FileFacts, PendingFile, PendingWriter
@@ -20,7 +21,7 @@ ENDING_FILES = 32
 """Ended files of a task whose last bytes are still being sent to a remote store, at most: bounds memory."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OutputBounds:
     """Limits where a run publishes that must leave everything else unchanged, such as a try-out or a test.
 

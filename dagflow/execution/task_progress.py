@@ -10,13 +10,13 @@ import contextlib
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import msgspec
 from msgspec import structs
 
 from dagflow.api.context import Progress
 from dagflow.errors import own_name
+from dagflow.frozen import frozen
 from dagflow.metrics.counters import OperatorReport
 
 REPORT_EVERY_S = 0.2
@@ -103,7 +103,7 @@ TaskMessage = TaskReport | StallReport | OutputReport
 _DECODER = msgspec.msgpack.Decoder(TaskMessage)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProgressAddress:
     """The UDP address of the driver, as executors reach it; the token distinguishes the messages of this run."""
 

@@ -10,7 +10,6 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, NoReturn
 
@@ -20,6 +19,7 @@ from dagflow.errors import RunStoppedError
 from dagflow.execution.failures import ActiveCall
 from dagflow.execution.stalls import ChainWatch, Stall, StallLimits, stacks_of
 from dagflow.execution.task_progress import StallReport, TaskActivity, TaskMessage
+from dagflow.frozen import frozen
 
 TIMEOUT_CODE = 75
 """The exit code of a worker process that ends itself."""
@@ -38,7 +38,7 @@ class TaskTimeoutError(Exception):
         return "no progress for as long as task_timeout_millis allows"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TaskHost:
     """Where a task runs.
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from dagflow.errors import own_name
+from dagflow.frozen import frozen
 from dagflow.journal.frames import to_json
 
 CHECKSUM_MARK = "~"
@@ -30,7 +31,7 @@ def without_checksums(text: str) -> str:
     return _CHECKSUM.sub(r"\1", text)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OperatorFacts:
     """One operator of an app.
 
@@ -50,7 +51,7 @@ class OperatorFacts:
     tuning: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AppFacts:
     """An app without the attributes that output does not depend on.
 

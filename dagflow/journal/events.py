@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import socket
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from typing import Any, ClassVar, get_args
 
 from dagflow.errors import JournalError
+from dagflow.frozen import frozen
 from dagflow.journal.app_facts import AppFacts
 from dagflow.journal.frames import from_json, to_json
 from dagflow.journal.windows import Correction, WindowIntent, WindowPlan
@@ -16,7 +17,7 @@ from dagflow.metrics.counters import Counters
 from dagflow.storage.pending import PendingFile
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JournalHolder:
     """The process that holds, or held, a journal; the nonce makes its epoch unique if two processes look alike."""
 
@@ -34,7 +35,7 @@ class JournalHolder:
         return f"process {self.pid} on {self.host}, started {self.started}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fence:
     """A driver took the journal over.
 
@@ -50,7 +51,7 @@ class Fence:
     run: RunOrigin | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunOrigin:
     """Where a run comes from; "" where that is not known.
 
@@ -68,7 +69,7 @@ class RunOrigin:
     is_local: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Start:
     """The journal got its app, and a name that no other checkpoint has."""
 
@@ -78,7 +79,7 @@ class Start:
     uuid: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Replan:
     """A planned window without a commit is planned again, with the same tuples."""
 
@@ -87,7 +88,7 @@ class Replan:
     plan: WindowPlan
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Done:
     """All files of a committed window are published.
 
@@ -104,7 +105,7 @@ class Done:
     targets: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Repair:
     """The plan of a window, and its intent if there is one, is taken back: the next run plans it again."""
 
@@ -113,7 +114,7 @@ class Repair:
     window_id: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WindowReplay:
     """A done window ran again, and its new output replaces what it had published.
 
@@ -150,7 +151,7 @@ class WindowReplay:
         return [file for file in self.intent.files if file.final_url not in kept]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReplayDone:
     """All files of a replayed window are published."""
 
@@ -161,7 +162,7 @@ class ReplayDone:
     receipts: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReplayCancelled:
     """The decision about a replayed window is taken back, before any of its files were replaced.
 
@@ -175,7 +176,7 @@ class ReplayCancelled:
     booked_before: dict[str, dict[str, int]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Outputs:
     """Operators publish below these locations."""
 
@@ -184,7 +185,7 @@ class Outputs:
     urls: list[str]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Operators:
     """A run of these operators has restored the states of earlier ones."""
 
@@ -193,7 +194,7 @@ class Operators:
     names: list[str]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NewApp:
     """A run has begun whose app is not that of the run before."""
 
@@ -202,7 +203,7 @@ class NewApp:
     facts: AppFacts
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SetAside:
     """The journal begins anew; the object holds the old state while its files are removed."""
 
@@ -211,7 +212,7 @@ class SetAside:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cleared:
     """The files of the journal that was set aside are removed."""
 
@@ -240,7 +241,7 @@ Event = (
 _CLASS_BY_KIND: dict[str, type[Event]] = {event.kind: event for event in get_args(Event)}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Record:
     """One slot of the log, counted from 1; the nonce makes the record unique to its writer."""
 

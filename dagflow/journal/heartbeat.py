@@ -12,12 +12,13 @@ import socket
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from dagflow.errors import JournalError, MissingError
+from dagflow.frozen import frozen
 from dagflow.journal.frames import decode, encode, from_json, to_json
 from dagflow.metrics.counters import OperatorReport, sum_of
 from dagflow.storage.location import redacted
@@ -37,7 +38,7 @@ _ENDED = ("completed", "stopped", "failed")
 _LOOKS = 3
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Heartbeat:
     """What a driver records about itself, every few seconds and at its end.
 
@@ -171,7 +172,7 @@ _GONE = "ZXx"
 _PAUSED = "Tt"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProcessIdentity:
     """One process of one machine, distinct from later ones with the same id.
 
@@ -251,7 +252,7 @@ def _user() -> str:
         return f"uid {os.getuid()}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunningWindow:
     """A window whose tasks run.
 
@@ -293,7 +294,7 @@ class RunningWindow:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunRates:
     """Input that a run reads, and records that its sources emit, per second, and the seconds left, if that is known."""
 
@@ -309,7 +310,7 @@ class RunRates:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunProgress:
     """What a run at work has in hand: its running windows, its rates, and the waiting tuples by stage head."""
 

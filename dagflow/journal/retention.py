@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import takewhile
 
 from dagflow.errors import MissingError
+from dagflow.frozen import frozen
 from dagflow.journal.frames import decode, encode, to_json
 from dagflow.journal.log import LOG, SNAPSHOTS, Log, is_whole, number_of, slot_name
 from dagflow.journal.reader import archive_directory, archives_in, window_range
@@ -17,7 +17,7 @@ from dagflow.storage.objects import ObjectStore
 _SNAPSHOTS_KEPT = 2
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JournalRetention:
     """When a journal is made smaller.
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from dagflow.api.context import Skipped, WaitingEnd
+from dagflow.frozen import frozen
 from dagflow.journal.app_facts import OperatorFacts
 
 Booked = Mapping[str, Mapping[str, int]]
 """The sums that a window adds to the byte accounting: by operator and key, without those that are zero."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SavedSegment:
     """A segment of a keyed state; its data is here, or in the checkpoint object of this name."""
 
@@ -23,7 +24,7 @@ class SavedSegment:
     data: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SavedState:
     """One operator's state; either data or segments holds it.
 
@@ -52,7 +53,7 @@ class SavedState:
         return isinstance(self.data, list | str) and not self.data
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SavedPart:
     """What one or several windows added to a result that is not published yet; its data is here, or in an object."""
 
@@ -62,7 +63,7 @@ class SavedPart:
     data: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SavedParts:
     """A result that is held back.
 
@@ -81,7 +82,7 @@ class SavedParts:
     written: OperatorFacts | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LateTuples:
     """Tuples of a window, encoded by their class, for a control operator that works when its results are in."""
 
@@ -90,7 +91,7 @@ class LateTuples:
     tuples: Any
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ControlState:
     """What planning a window leaves for the next one.
 
@@ -107,7 +108,7 @@ class ControlState:
     operator_index: dict[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CommittedState:
     """What the results of a window leave for the next one.
 
@@ -143,7 +144,7 @@ KEPT_RANGES = 1000
 """How many ranges are listed: the newest. The plan and intent of each window have all of them."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LeftOut:
     """Ranges of files that are in no output."""
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, assert_never
 
 from dagflow.api.context import WaitingEnd
+from dagflow.frozen import frozen
 from dagflow.journal.app_facts import AppFacts
 from dagflow.journal.events import (
     Cleared,
@@ -133,7 +134,7 @@ KEPT_DECISIONS = 20
 """How many changes of partition counts are kept for display; each window's plan keeps its own."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PartitionCounts:
     """How many partitions a stage had: least, most, and in the newest planned window."""
 
@@ -142,7 +143,7 @@ class PartitionCounts:
     last: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DriverStart:
     """A driver that took over the journal to run an app."""
 

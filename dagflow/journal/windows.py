@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import pairwise
 from typing import Any, ClassVar, Final
 
 from dagflow.api.context import Skipped, WaitingEnd
 from dagflow.api.transactions import ColumnChange
 from dagflow.errors import own_name
+from dagflow.frozen import frozen
 from dagflow.journal.saved_state import CommittedState, ControlState
 from dagflow.metrics.counters import Counters
 from dagflow.storage.location import name_of, redacted
@@ -20,7 +21,7 @@ PHASES: Final = ("plan", "queue", "run", "commit", "publish")
 its turn and is committed, and its files are published."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PlannedTuples:
     """Tuples that a window gives to one input port.
 
@@ -37,7 +38,7 @@ class PlannedTuples:
     sources: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PartitionDecision:
     """A change of a stage's partition count.
 
@@ -55,7 +56,7 @@ class PartitionDecision:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SideVersion:
     """The version of a side input that a window sees, and its copy in the checkpoint until the window is committed."""
 
@@ -63,7 +64,7 @@ class SideVersion:
     copy: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WindowPlan:
     """What a window will do; durable before any of it runs.
 
@@ -120,7 +121,7 @@ class WindowPlan:
         return replace(self, control_state=ControlState())
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProducedFiles:
     """How many of a window's files, in their order, one partition of a stage wrote; sources as by encode_sources()."""
 
@@ -130,7 +131,7 @@ class ProducedFiles:
     sources: list[list[int]] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RefusedPart:
     """The records that one task of a window refused, as written by RefusedRecords.to_bytes()."""
 
@@ -138,7 +139,7 @@ class RefusedPart:
     records: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Correction:
     """Files of which a window has read another version, in place of the one that an output had, or none.
 
@@ -176,7 +177,7 @@ class Correction:
         return f"{what} {did}: {self.rows_out:,} {rows} out{rows_in} ({place})"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WindowIntent:
     """The results of a window; once the intent is durable, the window's files will be published.
 
@@ -227,7 +228,7 @@ class WindowIntent:
         return replace(self, state=CommittedState(), held=held)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ColumnHistory:
     """A change of a target's columns, and when it was decided; kept as long as the checkpoint."""
 
@@ -237,7 +238,7 @@ class ColumnHistory:
     change: ColumnChange
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Receipt:
     """The newest known state of a transactional target.
 
@@ -262,7 +263,7 @@ class Receipt:
         return Receipt(window_id, version, target, self.elsewhere if target == self.target else self.window_id)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Window:
     """The journal's information about a window; the intent is None, and published_ms 0, as long as there is none.
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from dagflow.api.control import ControlOperator
 from dagflow.api.operator import Operator
 from dagflow.api.partitioning import Partitioner
 from dagflow.errors import own_name
+from dagflow.frozen import frozen
 from dagflow.plan.physical import Edge, PortRef
 from dagflow.spec.app_spec import AppSpec, Attributes, OperatorSpec, Partition
 from dagflow.spec.problems import Place
@@ -41,7 +42,7 @@ def in_topological_order(names: Sequence[str], arcs: Iterable[tuple[str, str]]) 
     return ordered
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fusion:
     """Which operators share a stage.
 
@@ -85,7 +86,7 @@ def _head_of(sources: Sequence[str], heads: Mapping[str, str], control: Collecti
     return stages[0], ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OperatorNode:
     """One operator of the DAG.
 
@@ -103,7 +104,7 @@ class OperatorNode:
         return isinstance(self.operator, ControlOperator)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LogicalPlan:
     """The DAG of an app.
 

@@ -7,16 +7,16 @@ stage of Spark, and everything that passes from one level to the next goes throu
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 from dagflow.api.partitioning import StreamCodec
 from dagflow.errors import part_name
+from dagflow.frozen import frozen
 
 Routing = Literal["assigned", "assigned_by_key", "assigned_to_all", "round_robin", "by_key", "to_all"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PortRef:
     """One port of one operator of the app."""
 
@@ -32,7 +32,7 @@ class PortRef:
         return f"{self.operator}.{self.port}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Edge:
     stream: str
     source: PortRef
@@ -40,7 +40,7 @@ class Edge:
     is_broadcast: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Exchange:
     """An edge that ends at the border of a stage.
 
@@ -59,7 +59,7 @@ class Exchange:
         return self.routing.startswith("assigned")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stage:
     """Operators that run together in one task, without serialisation between them.
 
@@ -90,7 +90,7 @@ class Stage:
         return any(exchange.is_assigned for exchange in self.inputs)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PhysicalPlan:
     """The stages and control operators of an app.
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from dagflow.api.operator import Operator
+from dagflow.frozen import frozen
 from dagflow.journal.app_facts import AppFacts, OperatorFacts
 from dagflow.plan.added_operators import fixed_count
 from dagflow.plan.description import describe, describe_composites
@@ -88,7 +88,7 @@ def _exchange(edge: Edge, partition: Partition, *, is_assigned: bool) -> Exchang
     return Exchange(edge, "assigned" if is_assigned else "round_robin")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PlacedApp:
     """An app with its physical plan, in which each operator has its stage.
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
 from dagflow.errors import own_name
+from dagflow.frozen import frozen
 from dagflow.journal.reader import committed_windows
 from dagflow.metrics import names
 from dagflow.metrics.counters import Counters
@@ -24,7 +24,7 @@ What earlier runs have read hides nothing: a night of a job that runs every nigh
 Cause = Literal["freshness", "rejects", "backlog", "rescued", "failure"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finding:
     """A limit, and the value that it is compared with.
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
+from dagflow.frozen import frozen
 from dagflow.journal.app_facts import AppFacts, OperatorFacts, with_any_values, without_checksums
 from dagflow.report.own_figures import OwnFigures, edges_of
 
@@ -14,7 +14,7 @@ _VALUE_BYTES = 60
 _DEFAULT = "the default"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AppChange:
     """One difference between two versions of an app.
 

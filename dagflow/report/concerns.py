@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
+from dagflow.frozen import frozen
 from dagflow.metrics import names
 from dagflow.storage.location import name_of
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Concern:
     """Something that the person who runs an app should know.
 
@@ -27,7 +27,7 @@ class Concern:
         return EXIT_CODES[self.name]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OldRows:
     """Rows of earlier versions of files that an output has beside those of later ones.
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from dagflow.frozen import frozen
 from dagflow.metrics import names
 from dagflow.report.reading import CheckpointReading
 
@@ -22,7 +22,7 @@ STATES = ("running", "stalled", "completed", "stopped", "killed", "failed")
 """Possible states of the newest run on a checkpoint, see RunSnapshot.standing."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Metric:
     """One metric that is exported."""
 
@@ -200,7 +200,7 @@ def _number(value: float) -> str:
 _TEXT = "text/plain; charset=utf-8"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Answer:
     """The answer of a server.
 

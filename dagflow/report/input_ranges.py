@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 from dagflow.api.context import Skipped, VersionKey
 from dagflow.api.regular_expressions import glob_matcher
 from dagflow.api.sources import WHOLE, FileSources
+from dagflow.frozen import frozen
 from dagflow.storage.location import absolute, redacted
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class InputRange:
     """Bytes of one version of a file that a window read.
 

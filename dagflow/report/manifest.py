@@ -11,6 +11,7 @@ from dagflow.api.context import Skipped, VersionKey
 from dagflow.api.ports import unbatched
 from dagflow.api.sources import block_id_of, decode_sources, discovered_ms_of, is_source_range
 from dagflow.errors import own_name
+from dagflow.frozen import frozen
 from dagflow.journal.planned_tuples import planned_tuples
 from dagflow.journal.reader import all_windows, committed_windows, read_journal, read_state, read_window
 from dagflow.journal.state import JournalState
@@ -26,7 +27,7 @@ Provenance = Literal["exact", "partition", "window"]
 """What an output's sources are: all that its records come from, or what its task read, or what the window read."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PublishedFile:
     """A file that a window published.
 
@@ -58,7 +59,7 @@ def times_of(window: Window) -> dict[str, int]:
     }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WindowManifest:
     """What one window read and wrote.
 

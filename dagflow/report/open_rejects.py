@@ -16,6 +16,7 @@ from dagflow.api.ports import unbatched
 from dagflow.api.refused_records import RefusedRecords, blocks_in
 from dagflow.api.sources import block_id_of
 from dagflow.errors import JournalError, own_name
+from dagflow.frozen import frozen
 from dagflow.journal.planned_tuples import planned_tuples
 from dagflow.journal.reader import committed_windows, read_journal, read_state
 from dagflow.journal.windows import Window
@@ -28,7 +29,7 @@ SHOWN_TOGETHER = 10_000
 """Records that are made objects of Python at a time."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RejectChoice:
     """A choice among the refused records.
 
@@ -53,7 +54,7 @@ class RejectChoice:
         return mask
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WindowRejects:
     """What one operator refused in a window, or a part of that.
 
@@ -150,7 +151,7 @@ def grouped(rejects: Iterator[WindowRejects], choice: RejectChoice) -> list[Reje
     return sorted(groups.values(), key=lambda group: (-group.records, group.reason, group.file))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ShownReject:
     """One refused record.
 

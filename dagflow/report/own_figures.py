@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import TypeVar
 
 from dagflow.errors import own_name
+from dagflow.frozen import frozen
 from dagflow.journal.app_facts import AppFacts
 from dagflow.metrics.counters import Counters, OperatorCounters, OperatorReport, sum_of
 from dagflow.plan.logical import own_edge, own_port
@@ -19,7 +19,7 @@ Figure = TypeVar("Figure", int, float)
 Found = TypeVar("Found")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PublishedPart:
     """What a run has published into one output.
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from dagflow.errors import DagflowError, JournalError, MissingJournalError
+from dagflow.frozen import frozen
 from dagflow.journal.heartbeat import newest_heartbeat
 from dagflow.journal.reader import read_journal, require_archives
 from dagflow.journal.state import JournalState
@@ -18,7 +19,7 @@ WAIT_S = 3600.0
 """Seconds after which the end of a file has waited too long for the rest of its record."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CheckpointReading:
     """A checkpoint at one moment.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagflow.api.columns.json_values import readable_rows
+from dagflow.frozen import frozen
 
 SAMPLED = 10
 """Rows of each kind that are shown."""
@@ -20,7 +21,7 @@ SAMPLED = 10
 Indices = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RowChange:
     """A row that would change.
 
@@ -39,7 +40,7 @@ class RowChange:
     columns: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RowDifferences:
     """The differences of one table.
 

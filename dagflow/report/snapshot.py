@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from typing import Any
 
 from dagflow.api.context import WaitingEnd
 from dagflow.errors import own_name
+from dagflow.frozen import frozen
 from dagflow.journal.heartbeat import Heartbeat, RunningWindow, RunProgress, RunRates, Standing
 from dagflow.journal.saved_state import LeftOut
 from dagflow.journal.state import JournalState, PartitionCounts
@@ -23,7 +24,7 @@ SHOWN_RANGES = 20
 """How many of the ranges that were left out a summary shows, the newest; `status --files` shows all."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PortFigures:
     """Figures of one output port: its name, the records that left it, and the bytes of these records in memory."""
 
@@ -32,7 +33,7 @@ class PortFigures:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OperatorFigures:
     """Figures of one operator.
 
@@ -61,7 +62,7 @@ class OperatorFigures:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WholeInput:
     """How much a run will read, from its beginning to its end.
 
@@ -75,7 +76,7 @@ class WholeInput:
     is_exact: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HeldGroup:
     """Windows whose records wait to be merged, and are not in their table yet.
 
@@ -108,7 +109,7 @@ class HeldGroup:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DriverReport:
     """The newest driver of a checkpoint, by its heartbeat.
 
@@ -173,7 +174,7 @@ def state_of_all(driver: DriverReport | None, *, is_unfinished: bool) -> str:
     return "stopped" if is_cut_short or is_unfinished else "completed"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunSnapshot:
     """The current figures of a run, or of all runs on a checkpoint together.
 

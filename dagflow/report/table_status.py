@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from dagflow.frozen import frozen
 from dagflow.journal.reader import committed_windows, read_journal
 from dagflow.storage.context import StorageContext
 
@@ -42,7 +43,7 @@ class TableStatus:
         self.records += records
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TablesStatus:
     """The files that a checkpoint has added to all of its tables.
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from dagflow.frozen import frozen
 
-@dataclass(frozen=True, slots=True)
+
+@frozen
 class AppThen:
     """The app that planned a window.
 
@@ -24,7 +25,7 @@ class AppThen:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Source:
     """A part of a version of a file.
 
@@ -54,7 +55,7 @@ class Source:
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TracedRow:
     """A row of an output.
 
@@ -72,7 +73,7 @@ class TracedRow:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Trace:
     """What was found.
 

@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from operator import itemgetter
 from pathlib import Path
@@ -22,6 +21,7 @@ from urllib.parse import urlsplit
 from dagflow.errors import DagflowError, ProcessEndedError
 from dagflow.execution.messages import WindowJob
 from dagflow.execution.program import Program
+from dagflow.frozen import frozen
 from dagflow.runtime.connect_session import SentArchive, own_session
 from dagflow.runtime.job_errors import is_cancelled, job_failure
 from dagflow.runtime.spark_jobs import Apply, SparkJobs
@@ -211,7 +211,7 @@ def _address_towards(server: str) -> str:
     return "127.0.0.1"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PickledProgram:
     """A program that is unpickled once in each process."""
 

@@ -16,10 +16,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from dagflow.errors import DagflowError
+from dagflow.frozen import frozen
 
 MINIMUM_VERSION = 17
 """The oldest Java that Spark 4 runs on."""
@@ -41,7 +41,7 @@ class JavaMissingError(DagflowError):
     """There is no Java that Spark can run on."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Java:
     home: Path
     version: int

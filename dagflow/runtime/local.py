@@ -13,7 +13,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future, wait
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -25,6 +25,7 @@ from dagflow.execution.program import Program
 from dagflow.execution.task import run_level, run_prescan
 from dagflow.execution.task_progress import TaskMessage
 from dagflow.execution.task_watch import TaskHost
+from dagflow.frozen import frozen
 from dagflow.runtime.base import MAX_ATTEMPTS, Runtime, driver_inputs, group_slots
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.runtime.progress_board import ProgressBoard
@@ -234,7 +235,7 @@ class SingleProcessRuntime(InlineRuntime):
 _STORE = "store records that go to another stage"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SpooledItem:
     """The location of one stored item, and the slot that it goes to.
 

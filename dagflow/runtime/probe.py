@@ -12,6 +12,7 @@ from typing import Any
 
 from dagflow.errors import CredentialsError, DagflowError, StorageError
 from dagflow.execution.program import Program
+from dagflow.frozen import frozen
 from dagflow.runtime.spark_versions import version_numbers
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
@@ -45,7 +46,7 @@ _INSTALL = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunLocations:
     """The directories that a run writes into and the files and directories that it reads, for executors to check."""
 

@@ -25,6 +25,7 @@ from dagflow.execution.task_progress import (
     TaskMessage,
     TaskReport,
 )
+from dagflow.frozen import frozen
 from dagflow.metrics.counters import OperatorReport, sum_of
 
 logger = logging.getLogger(__name__)
@@ -33,7 +34,7 @@ _LOOK_EVERY_S = 0.5
 """Seconds between checks of the receiving thread: whether tasks are silent, and whether it is to end."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WindowProgress:
     """The progress of the tasks of a running window, as far as it is known."""
 
@@ -43,7 +44,7 @@ class WindowProgress:
     operators: Mapping[str, OperatorReport] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LastReport:
     """The last report of a task's attempt: what it worked on, and whether it was ended because it was stalled."""
 

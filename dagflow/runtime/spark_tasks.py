@@ -6,7 +6,6 @@ import itertools
 import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from dagflow.execution.messages import WindowJob
@@ -15,6 +14,7 @@ from dagflow.execution.task import run_level
 from dagflow.execution.task_process import warm, withhold_sockets
 from dagflow.execution.task_progress import ProgressSender
 from dagflow.execution.task_watch import TaskHost
+from dagflow.frozen import frozen
 from dagflow.runtime.base import slot_of
 
 
@@ -76,7 +76,7 @@ _ORDER = (-1,)
 """The place of numbers and attempts in the order of arrival."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Attempt:
     """The report of a Spark task's attempt to the driver, beside its results.
 

@@ -15,7 +15,6 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any, cast
 
@@ -24,6 +23,7 @@ from dagflow.execution.program import Program
 from dagflow.execution.task_process import warm, withhold_sockets
 from dagflow.execution.task_progress import TaskMessage
 from dagflow.execution.task_watch import TaskHost
+from dagflow.frozen import frozen
 from dagflow.runtime.daemon import shared_imports
 from dagflow.runtime.task_server import SIZE_BYTES
 
@@ -35,7 +35,7 @@ Job = Callable[[Program, Callable[[TaskMessage], None], TaskHost], Any]
 """A piece of work for one process; it and its result are picklable."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ServerSetup:
     """The data that the server gets when it starts.
 
@@ -49,7 +49,7 @@ class ServerSetup:
     program: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reply:
     result: Any = None
     error: DagflowError | None = None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from dagflow.api.records import RecordBatch
@@ -15,11 +14,12 @@ from dagflow.execution.messages import PickledTuples, TaskResult, WindowJob
 from dagflow.execution.program import Program
 from dagflow.execution.task import run_level
 from dagflow.execution.task_progress import TaskMessage
+from dagflow.frozen import frozen
 from dagflow.plan.physical import PortRef
 from dagflow.spark.spark_rows import RECORDS, RowShape
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReadTask:
     """The blocks that one task of Spark reads.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from dagflow.api.properties import Variants, property_model
 from dagflow.errors import PlanError, Problem
+from dagflow.frozen import frozen
 from dagflow.plan.load import logical_plan
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import PortRef
@@ -47,7 +48,7 @@ WINDOW_BLOCKS, WINDOW_BYTES = 100_000, 64 << 30
 """What a window of a stream has at most without a limit: its plan is held in memory."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SourceOptions:
     """The options of one source, checked as far as the app does not check them.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from dagflow.api.ports import InputPort
 from dagflow.api.records import UNKNOWN, RecordBatch
 from dagflow.api.sources import url_of
 from dagflow.errors import DagflowError, text_of
+from dagflow.frozen import frozen
 from dagflow.storage.location import redacted
 from dagflow.suggestions import did_you_mean
 
@@ -103,7 +103,7 @@ def _no_type(kind: Any, column: str, why: str) -> DagflowError:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RowShape:
     """The columns of rows.
 

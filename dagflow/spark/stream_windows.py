@@ -8,7 +8,7 @@ import os
 import pickle
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol
 
 from dagflow.engine.control_graph import ControlGraph
@@ -21,6 +21,7 @@ from dagflow.engine.window_runner import WindowRunner
 from dagflow.errors import JournalError, LiveRunError
 from dagflow.execution.messages import TaskResult
 from dagflow.execution.program import Program
+from dagflow.frozen import frozen
 from dagflow.journal.windows import WindowPlan
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.placement import PlacedApp
@@ -43,7 +44,7 @@ RELEASED_S = 10.0
 _RESULTS = "results/"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StreamTask:
     """The blocks of one task of one window.
 

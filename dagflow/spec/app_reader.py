@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Mapping as MappingType
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -15,6 +14,7 @@ from dagflow.api.operator import Operator
 from dagflow.api.partitioning import PartitionPolicy
 from dagflow.api.properties import parse_size
 from dagflow.errors import Problem
+from dagflow.frozen import frozen
 from dagflow.secret_names import HIDDEN, SHORTEST_SECRET, is_secret_option
 from dagflow.spec.app_spec import (
     RETAINED_WINDOWS,
@@ -65,7 +65,7 @@ Overrides = MappingType[str, str] | Sequence[str]
 """Properties to set: "op.property=VALUE" each, or VALUE by "op.property"; VALUE is YAML."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AppReader(HeadReader):
     """Reads one app file.
 
@@ -271,7 +271,7 @@ def _value(name: str, node: Node) -> Any:
     return plain(node)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CodeReader:
     search_path: tuple[str, ...]
     problems: Problems
@@ -331,7 +331,7 @@ WAYS: Final = ("webhook", "command")
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SignalReader(NodeReader):
     """Reads where signals go; credentials among the values are not shown from here on."""
 

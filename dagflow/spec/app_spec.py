@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -12,6 +12,7 @@ from dagflow.api.operator import Operator
 from dagflow.api.partitioning import Partitioner, PartitionPolicy, StreamCodec
 from dagflow.api.properties import property_model
 from dagflow.errors import own_name
+from dagflow.frozen import frozen
 from dagflow.spec.class_lookup import author_modules, user_modules
 from dagflow.spec.head_reader import RuntimeChoice
 from dagflow.spec.problems import Place
@@ -22,7 +23,7 @@ from dagflow.storage.options import StorageOptions
 from dagflow.storage.pending import Durability
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HttpTarget:
     """An address that takes events over HTTP.
 
@@ -38,13 +39,13 @@ class HttpTarget:
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LineageSettings:
     target: HttpTarget
     namespace: str = "dagflow"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AlertSettings:
     """When a run raises an alert, and where it is sent.
 
@@ -67,7 +68,7 @@ RETAINED_WINDOWS = 1_000_000
 """Nearly two years at a window a minute; a gigabyte or two where windows are small."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KeyedPartition:
     codec: StreamCodec
     count: int | None = None
@@ -79,7 +80,7 @@ class KeyedPartition:
 Partition = Literal["parallel"] | int | KeyedPartition | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Attributes:
     """What holds for the whole app.
 
@@ -125,14 +126,14 @@ class Attributes:
         return StorageContext.of(self.storage, self.roots)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PolicySpec:
     policy_class: type[PartitionPolicy]
     properties: Mapping[str, Any] = field(repr=False)
     place: Place
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OperatorSpec:
     """One operator of an app.
 
@@ -173,7 +174,7 @@ class OperatorSpec:
         return None if self.partitioner is None else self.partitioner.policy_class(**self.partitioner.properties)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Endpoint:
     """One end of a stream as it was written.
 
@@ -192,7 +193,7 @@ class Endpoint:
         return self.shown == f"{self.operator.rpartition('/')[2]}.{self.port}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StreamSpec:
     """One stream of an app.
 
@@ -208,7 +209,7 @@ class StreamSpec:
     broadcast_place: Place | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AppSpec:
     """An app as its file, the environment and the command line say it.
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from dagflow.frozen import frozen
 from dagflow.spec.problems import Place, quoted
 from dagflow.spec.yaml_tree import Items, Mapping, MappingEntry, Node, NodeReader, Scalar, kind_of, plain
 
@@ -25,7 +26,7 @@ NUMBER = "{n}"
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Expected(Generic[T]):
     """A value that a case states.
 
@@ -39,7 +40,7 @@ class Expected(Generic[T]):
     path: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CaseFile:
     """The content of an input file of a case.
 
@@ -59,7 +60,7 @@ class CaseFile:
         return "".join([self.text, *(self.repeat.replace(NUMBER, str(n + 1)) for n in range(self.times))]).encode()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AppCase:
     """A test case: input files, and the expected output of an app.
 

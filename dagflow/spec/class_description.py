@@ -8,7 +8,7 @@ import re
 import sys
 import typing
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union
 
@@ -21,6 +21,7 @@ from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.properties import Columns, Count, Millis, Paths, Size, Variants, property_model
 from dagflow.api.regular_expressions import Pattern
 from dagflow.errors import SpecError
+from dagflow.frozen import frozen
 from dagflow.plugins import plugins
 from dagflow.spec.app_spec import Endpoint, OperatorSpec
 from dagflow.spec.class_lookup import DESCRIBED, OPERATOR, POLICY, built_in, find_class, search_path_of
@@ -64,7 +65,7 @@ _MAX_DEPTH = 4
 _UNITS = (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PortInfo:
     """One port of an operator.
 
@@ -78,7 +79,7 @@ class PortInfo:
     meaning: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PropertyInfo:
     """One property of an operator, a partitioner or a module.
 
@@ -98,7 +99,7 @@ class PropertyInfo:
         return self.default is None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ClassInfo:
     """One class of operators or partitioners, or one module.
 
@@ -341,7 +342,7 @@ def _exposed_properties(module: Module, prefix: str, name: str, paths: list[list
     return []
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KnownNames:
     """What one file adds to the names that every app may use.
 

@@ -13,7 +13,6 @@ import sys
 import sysconfig
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -21,6 +20,7 @@ from typing import Any
 
 from dagflow.api.operator import Operator
 from dagflow.api.partitioning import PartitionPolicy, StreamCodec
+from dagflow.frozen import frozen
 from dagflow.plugins import plugins
 from dagflow.spec.problems import quoted, shortened
 from dagflow.storage.base import Backend
@@ -39,7 +39,7 @@ class _AddedFolder(str):
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Kind:
     """What sort of class an app names.
 

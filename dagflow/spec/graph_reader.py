@@ -7,11 +7,12 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from collections.abc import Mapping as MappingType
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Literal
 
 from dagflow.errors import MOST_LEVELS
+from dagflow.frozen import frozen
 from dagflow.spec.app_spec import Endpoint, OperatorSpec, StreamSpec
 from dagflow.spec.operator_reader import OperatorReader
 from dagflow.spec.problems import Place, Problems, quoted
@@ -93,7 +94,7 @@ MAX_OPERATORS = 10_000
 """A few files that use each other several times can stand for billions of operators."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Graph:
     """The operators and streams of an app or a module, those of inner modules included.
 
@@ -107,7 +108,7 @@ class Graph:
     search_path: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Module:
     """A module as an operator of an app uses it.
 
@@ -128,7 +129,7 @@ class Module:
         return self.inputs if direction == "input" else self.outputs
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GraphReader(NodeReader):
     """Reads the operators and streams of one file.
 

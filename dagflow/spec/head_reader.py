@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from typing import Literal
 
+from dagflow.frozen import frozen
 from dagflow.spec.problems import Problems, quoted
 from dagflow.spec.spark_master import MASTER_SETTING, MASTERS, is_master
 from dagflow.spec.yaml_parser import parse_file
@@ -21,7 +21,7 @@ RuntimeChoice = Literal["spark", "auto"]
 APP_NAME = re.compile(r"[a-z0-9-]{1,200}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AppHead:
     name: str
     checkpoint: str
@@ -30,7 +30,7 @@ class AppHead:
     runtime: RuntimeChoice = "spark"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HeadReader(NodeReader):
     """Takes the head of an app out of its nodes."""
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from dagflow.api.partitioning import MAX_PARTITIONS, ByName, StreamCodec
+from dagflow.frozen import frozen
 from dagflow.spec.app_spec import KeyedPartition, OperatorSpec, Partition, PolicySpec
 from dagflow.spec.class_lookup import (
     CODEC,
@@ -42,7 +43,7 @@ def path_of(node: Scalar) -> Path:
     return Path(named_in).parent / node.text if os.path.isfile(named_in) else Path(node.text)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ColumnFiles(NodeReader):
     """Reads files of columns; their mistakes are at lines of their own."""
 
@@ -82,7 +83,7 @@ OPERATOR_KEYS = ("class", "properties", "partition", "partitioner")
 PARTITION_KEYS = ("by", "count")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OperatorReader(NodeReader):
     """Reads operators."""
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from dagflow.errors import Problem
+from dagflow.frozen import frozen
 
 _SHOWN_CHARACTERS = 60
 """How much of a value a message quotes: a scalar may be megabytes long."""
@@ -15,7 +15,7 @@ _REASON_CHARACTERS = 600
 """Number of characters that a message quotes of an exception of other code, which may hold a whole value."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Place:
     """Where something was written.
 

@@ -7,7 +7,6 @@ import inspect
 import re
 import typing
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -17,6 +16,7 @@ from dagflow.api.partitioning import PartitionPolicy
 from dagflow.api.ports import Port
 from dagflow.api.properties import HasProperties, PropertyPartError, PropertyTextError, expectation, property_model
 from dagflow.errors import cut_text
+from dagflow.frozen import frozen
 from dagflow.spec.problems import Place, Problems, place_in_code, quoted, shortened
 from dagflow.spec.shown_text import redact
 from dagflow.spec.yaml_tree import Mapping as MappingNode
@@ -27,7 +27,7 @@ _SHOWN_CHARACTERS = 60
 """How much of a value of Python a message quotes."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PropertyCheck:
     """The properties of one operator, or of its partitioner, to be checked against its class.
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from typing import Self
+
+from dagflow.frozen import frozen
 
 MASTERS = "a Spark master, such as local[4], local[*] or spark://host:7077"
 
@@ -17,7 +18,7 @@ _LOCAL = re.compile(rf"local(?:\[{_TASKS}(?:,\s*[0-9]{{1,9}})?\])?", re.ASCII)
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*([0-9]{1,5})\s*,\s*([0-9]{1,5})\s*,\s*[0-9]{1,9}\s*\]", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SparkMaster:
     """A Spark master.
 

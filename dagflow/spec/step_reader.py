@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 from dagflow.api.operator import Operator
 from dagflow.api.ports import fits
 from dagflow.api.refused_records import REJECTS
+from dagflow.frozen import frozen
 from dagflow.spec.app_spec import Endpoint, StreamSpec
 from dagflow.spec.graph_reader import Graph
 from dagflow.spec.operator_reader import OPERATOR_KEYS
@@ -63,7 +64,7 @@ class ChainStep(NamedTuple):
     place: Place
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StepReader(NodeReader):
     """Expands the steps of an app; mistakes become problems."""
 
@@ -188,7 +189,7 @@ class StepReader(NodeReader):
             graph.streams[name] = StreamSpec(name, (start,), (end,), step.place)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RejectsReader(NodeReader):
     """Expands `rejects: PATH`: a writer takes what any operator refuses, except where a stream takes it."""
 

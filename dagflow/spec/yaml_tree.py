@@ -12,13 +12,14 @@ from collections.abc import Mapping as MappingType
 from dataclasses import dataclass, field
 from typing import Any
 
+from dagflow.frozen import frozen
 from dagflow.spec.problems import Place, Problems, quoted
 from dagflow.suggestions import did_you_mean
 
 ScalarValue = str | int | float | bool | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scalar:
     """A single value.
 
@@ -62,7 +63,7 @@ def _without_quotes(source: str) -> str:
     return source
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Items:
     """A list.
 
@@ -76,13 +77,13 @@ class Items:
     height: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MappingEntry:
     key_place: Place
     value: Node
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Mapping:
     """Keys and values.
 
@@ -165,7 +166,7 @@ def kind_of(node: Node) -> str:
     return f"the number {quoted(node.shown)[1:-1]}" if isinstance(node.value, int | float) else quoted(node.shown)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NodeReader:
     search_path: tuple[str, ...]
     environment: Environment

@@ -19,13 +19,14 @@ import threading
 import weakref
 import zipfile
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import IO, Any, cast
 
 from isal import igzip
 from typing_extensions import override
 
 from dagflow.errors import StorageError
+from dagflow.frozen import frozen
 from dagflow.storage.file_kinds import HEAD_BYTES, compression_name_of_content, compression_name_of_url
 from dagflow.storage.files import ReadableFile
 from dagflow.storage.location import is_archive_name, redacted
@@ -47,7 +48,7 @@ _COPY_BYTES = 1 << 20
 _LEAVE_OUT = "on_error: skip on the reader leaves it out, and lists it; "
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Member:
     """A file in an archive.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dagflow.errors import MissingError, StorageError
+from dagflow.frozen import frozen
 from dagflow.storage.columns import int64_column
 from dagflow.storage.context import StorageContext
 from dagflow.storage.files import FileStat
@@ -27,7 +27,7 @@ _GROUP_ROWS = 8192
 _COPY_BYTES = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MergedEntry:
     """The position of a source file, by its path when it was merged, in the merged file at url."""
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import ClassVar, Self
 
 from typing_extensions import override
 
 from dagflow.errors import MissingError, SourceChangedError, StorageError, TransientStorageError
+from dagflow.frozen import frozen
 from dagflow.storage.fingerprint import UNKNOWN
 from dagflow.storage.location import redacted
 
@@ -258,7 +258,7 @@ Content = bytes | memoryview | StorageError
 """The bytes of a file, or why they could not be read."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SmallFiles:
     """Planned versions of files to read; equally long columns.
 
@@ -299,7 +299,7 @@ class SmallFiles:
         return sum(self.sizes) + 2 * len(self.names)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LoadedFiles:
     """Files that were read into a buffer, one behind the other.
 
@@ -330,7 +330,7 @@ def fill_buffer(contents: Iterable[Content], buffer: memoryview, endings: bytes)
     return LoadedFiles(borders, failures)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileStat:
     """A file or directory, by the information of its store.
 

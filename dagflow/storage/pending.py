@@ -11,12 +11,13 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any, Literal
 
 from typing_extensions import Buffer
 
 from dagflow.errors import LostOutputError, StorageError
+from dagflow.frozen import frozen
 from dagflow.storage.fingerprint import updated_crc32
 from dagflow.storage.location import join, name_of, parent, redacted
 
@@ -26,7 +27,7 @@ Durability = Literal["process", "power"]
 waiting for the disk. Object stores always provide the latter."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PendingFile:
     """A complete file that waits for its window's commit.
 
@@ -68,7 +69,7 @@ def output_of(file: PendingFile, outputs: Iterable[str]) -> str:
     return file.target or max((url for url in outputs if file.final_url.startswith(join(url, ""))), key=len, default="")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HeldFile:
     """A pending file of a committed window that a later window takes in; see api/grouper.py.
 
@@ -328,7 +329,7 @@ def _threads_of(process: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(REQUESTS, thread_name_prefix=f"requests-{process}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileFacts:
     """Facts of a data file; its length and its number of records are those of its PendingFile.
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing_extensions import override
 
 from dagflow.errors import TransientStorageError
+from dagflow.frozen import frozen
 from dagflow.storage.context import StorageContext
 from dagflow.storage.files import FileStat, RangedFile, ReadableFile
 from dagflow.storage.pending import REQUESTS, request_threads
@@ -32,7 +33,7 @@ HEAD_BYTES = 4 << 10
 """Bytes fetched of a file whose beginning is in no stretch: formats look for marks and headers there."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stretch:
     """Bytes of a file that will be read."""
 

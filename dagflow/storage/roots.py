@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from dagflow.errors import StorageError
+from dagflow.frozen import frozen
 from dagflow.storage.location import absolute, redacted
 
 MARK = "\0"
@@ -17,7 +17,7 @@ MARK = "\0"
 ONE_ROOT = "name one of them only: everything below it moves with it"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Roots:
     """Named locations, none of them inside another one.
 

@@ -8,12 +8,12 @@ import importlib.metadata
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from dagflow.errors import DagflowError, RunStoppedError
+from dagflow.frozen import frozen
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window
 from dagflow.plan.logical import LogicalPlan
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from dagflow.telemetry.traces import TraceReporter
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MetricsAddress:
     """Where a run serves its metrics.
 

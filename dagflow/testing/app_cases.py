@@ -7,7 +7,7 @@ import difflib
 import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from dagflow.api.operator import defines
 from dagflow.engine.preview import preview
 from dagflow.engine.preview_chain import PreviewOptions
 from dagflow.errors import DagflowError, PlanError, SpecError
+from dagflow.frozen import frozen
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.published_rows import is_parquet
 from dagflow.spec.case_reader import AppCase, CaseReader, Expected
@@ -32,7 +33,7 @@ FILE_PREFIX = "test_"
 _MOST_REASONS = 1000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Actual:
     """A value that a case would have to state.
 
@@ -44,7 +45,7 @@ class Actual:
     value: Any
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CaseFailure:
     """A difference between a case and the output of its app.
 

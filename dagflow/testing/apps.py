@@ -10,7 +10,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -26,6 +26,7 @@ from dagflow.engine.preparation import LocationCollector, prepare_operator
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.execution.task_outputs import OutputBounds
+from dagflow.frozen import frozen
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.published_rows import decompressed, is_parquet, partition_values
@@ -50,7 +51,7 @@ class HasPlan(Protocol):
         """The DAG, with fresh operators."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AppOutputs:
     """The published output of an app, and its counts.
 

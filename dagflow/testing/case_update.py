@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from dagflow.errors import DagflowError
+from dagflow.frozen import frozen
 from dagflow.spec.yaml_parser import behind_key, flow
 from dagflow.spec.yaml_tree import hide_braces, show_braces
 from dagflow.testing.app_cases import Actual
@@ -23,7 +23,7 @@ _COMMENT = re.compile(r"[ \t]+#[^\r\n]*")
 _BLOCK_HEADER = re.compile(r"[|>][-+0-9]*([ \t]+#[^\r\n]*)?")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Edit:
     """A part of a text, and its replacement."""
 
@@ -32,7 +32,7 @@ class _Edit:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Value:
     """A value in a text.
 

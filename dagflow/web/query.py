@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dagflow.errors import DagflowError
+from dagflow.frozen import frozen
 
 MOST_ROWS = 1000
 _MOST_DIGITS = 18
@@ -70,7 +71,7 @@ class Query:
         return self.number("limit", default, MOST_ROWS) or default
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cursor:
     """A place in a list, the newest windows first.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from dagflow.api.partitioning import StreamCodec, hashes_of, partitions_of
 from dagflow.api.ports import InputPort
 from dagflow.api.records import RecordBatch
 from dagflow.api.sources import version_number, version_numbers
+from dagflow.frozen import frozen
 from dagflow.metrics.names import REMOVED_TOTALS, REPLACED_TOTALS
 from operators.aggregate.aggregate_base import AggregateBase
 from operators.aggregate.aggregate_calls import COMBINED_BY, Aggregation, combined_schema, kind_of, with_room
@@ -60,7 +60,7 @@ Keys = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Grouping:
     """The expressions that are computed of records with certain columns."""
 
@@ -159,7 +159,7 @@ class AggregateMerger(_Grouped, ColumnTraced):
         return self.finished(combined)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GroupKeys(StreamCodec):
     """Brings the groups with the same values of some columns together; all groups where there are none."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dagflow.frozen import frozen
 from operators.expressions.expression import bind, text_and_tree
 from operators.expressions.functions import AGGREGATES
 from operators.expressions.sql_types import (
@@ -40,7 +40,7 @@ _MORE_DIGITS = 10
 """Digits that a sum of decimals has more than its values: enough for the sum of ten billion records."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AggregateCall:
     """An aggregate function in an expression.
 
@@ -176,7 +176,7 @@ def combined_schema(schema: pa.Schema, parts: Iterable[str]) -> pa.Schema:
     return schema
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Aggregation:
     """An expression with aggregate functions."""
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Annotated, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import PlainValidator, WithJsonSchema
 
+from dagflow.frozen import frozen
 from dagflow.suggestions import did_you_mean
 from operators.expressions import logic
 from operators.expressions.casting import cast, fitted, lenient_cast
@@ -32,7 +33,7 @@ from operators.expressions.syntax import (
 from operators.expressions.vectors import Bound, CallSite, Rows, Vector, shared, typed
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Expression:
     """An expression of SQL over the columns of records."""
 

@@ -8,20 +8,20 @@ import importlib.util
 import math
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dagflow.frozen import frozen
 from operators.expressions import arithmetic, logic, moments, texts
 from operators.expressions.sql_types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, is_number, is_whole
 from operators.expressions.vectors import Argument, Bound, CallSite, attempted, function, written_text
 from operators.reader.columns.literals import in_calendar
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Function:
     """A function.
 

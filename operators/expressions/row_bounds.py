@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow as pa
 
 from dagflow.api.capabilities import RowCondition
+from dagflow.frozen import frozen
 from operators.expressions.expression import Expression, bind
 from operators.expressions.syntax import Call, Cast, ColumnName, Constant, ExpressionError, Node
 from operators.expressions.vectors import Rows
@@ -17,7 +18,7 @@ _DECIDED_BY_GREATEST = {"=": ">=", ">": ">", ">=": ">="}
 _DECIDED_BY_LEAST = {"=": "<=", "<": "<", "<=": "<="}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Comparisons(RowCondition):
     """Comparisons of columns with constants, each of which a condition asks for.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pyarrow as pa
@@ -11,9 +11,10 @@ from sqlglot import exp
 
 from dagflow.api.properties import PropertyTextError
 from dagflow.errors import MOST_LEVELS
+from dagflow.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Node:
     """A part of an expression.
 
@@ -37,7 +38,7 @@ def _nodes_in(value: Any) -> Iterator[Node]:
             yield from _nodes_in(item)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ColumnName(Node):
     """A column of the records.
 
@@ -50,7 +51,7 @@ class ColumnName(Node):
     others: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Constant(Node):
     """A value that is written in the expression."""
 
@@ -58,7 +59,7 @@ class Constant(Node):
     type: pa.DataType
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Call(Node):
     """A function or an operator with its arguments.
 
@@ -78,7 +79,7 @@ class Call(Node):
         return self.name == "*" and not self.arguments
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OperatorChain(Node):
     """Several operators of arithmetic that are computed from left to right, which are side by side, not nested.
 
@@ -102,7 +103,7 @@ class OperatorChain(Node):
         return replace(self.steps[0], position=self.position, arguments=(self.first, *self.steps[0].arguments))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cast(Node):
     """A change of type.
 
@@ -117,7 +118,7 @@ class Cast(Node):
     is_lenient: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Case(Node):
     """The value of the first branch whose condition is true, or whose condition is equal to an operand."""
 
@@ -126,7 +127,7 @@ class Case(Node):
     default: Node
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Alias(Node):
     """An expression that is used by its name in a query, which is right where no column has that name.
 

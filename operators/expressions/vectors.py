@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagflow.api.columns.json_values import readable_value
+from dagflow.frozen import frozen
 from dagflow.storage.columns import parts_of
 from operators.expressions.sql_types import TEXT, is_whole, name_of
 from operators.expressions.syntax import Constant, ExpressionError, Node
@@ -22,7 +22,7 @@ Kernel = Callable[..., Any]
 Why = Callable[..., str]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Vector:
     """The values of an expression.
 
@@ -36,7 +36,7 @@ class Vector:
     failures: Codes | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Failure:
     """A reason why values failed, and the arguments with which they did."""
 
@@ -202,7 +202,7 @@ def with_equal_keys(keys: pa.Table, names: Sequence[str]) -> pa.Table:
 Compute = Callable[[Rows], Vector]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bound:
     """An expression with its type."""
 
@@ -216,7 +216,7 @@ class Bound:
         return self.node.value if isinstance(self.node, Constant) else None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CallSite:
     """A place in an expression where a function is used."""
 

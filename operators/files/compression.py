@@ -8,13 +8,13 @@ import importlib
 import lzma
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, Protocol
 
 from isal import isal_zlib
 
 from dagflow.errors import DagflowError
+from dagflow.frozen import frozen
 from dagflow.storage.file_kinds import MARKS_BY_NAME, compression_name_of_content, compression_name_of_url
 from dagflow.storage.location import redacted
 from operators.files.small_file_batch import NameColumn
@@ -89,7 +89,7 @@ def _library(module: str, name: str) -> Callable[[], Any]:
     return lambda: getattr(importlib.import_module(module), name)()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Compression:
     """One compression that dagflow reads.
 

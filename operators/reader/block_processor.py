@@ -6,7 +6,6 @@ import functools
 import logging
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Literal
 
@@ -24,6 +23,7 @@ from dagflow.errors import (
     StorageError,
     TransientStorageError,
 )
+from dagflow.frozen import frozen
 from dagflow.metrics.names import (
     BLOCKS,
     BYTES,
@@ -52,7 +52,7 @@ from operators.reader.content import ContentReader
 from operators.reader.formats.base import ByteAccounting, HeaderError
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReadStep:
     """The records that a reader emits before it reads on, so that an exchange holds no whole block."""
 
@@ -60,7 +60,7 @@ class ReadStep:
     finished: list[BlockMetadata | SmallFileBatch]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BlockProcessor:
     """Reads single blocks: their file in its planned version, their records, their byte accounting.
 

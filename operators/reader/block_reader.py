@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from dagflow.api.properties import Count, Millis, Size, Tuning
 from dagflow.api.records import RecordBatch
 from dagflow.api.refused_records import RefusedRecords
 from dagflow.errors import CredentialsError, RecordError, StorageError, TransientStorageError
+from dagflow.frozen import frozen
 from dagflow.metrics.names import RECORD_BYTES, REJECTED, REJECTED_BYTES, SKIPPED_BYTES
 from dagflow.storage.context import StorageContext
 from operators.files.metadata import BlockMetadata
@@ -123,7 +124,7 @@ class BacklogScaled(Operator, Partitioner, TupleReader):
         self._needs = (*kept, (stats.now_millis, needed))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Readers:
     limiter: RateLimiter | None
     files: BlockFiles
@@ -368,7 +369,7 @@ class _Retrial(ByteAccounting):
         self.is_passed_over |= is_inside
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RefusedBlockReader:
     """Reads refused records again: emits those that are accepted now, and records the others as refused once more.
 

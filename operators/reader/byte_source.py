@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from typing_extensions import override
 
+from dagflow.frozen import frozen
 from dagflow.storage.file_kinds import TEXT_HEAD_BYTES, wide_encoding
 from dagflow.storage.files import ReadableFile
 from operators.files.metadata import Column
@@ -230,7 +231,7 @@ def encoding_of(source: ByteSource) -> tuple[str, str]:
     return wide_encoding(read_exactly(whole_of(source), 0, TEXT_HEAD_BYTES).tobytes())
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BufferedFiles:
     """Files in a buffer, one after the other.
 

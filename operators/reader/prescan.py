@@ -9,12 +9,13 @@ import itertools
 import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from dagflow.api.capabilities import PreScan
 from dagflow.api.ports import unbatched
 from dagflow.errors import CredentialsError, MissingError, SourceChangedError, StorageError, TransientStorageError
+from dagflow.frozen import frozen
 from dagflow.storage.context import StorageContext
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.files.small_file_batch import SmallFileBatch
@@ -38,7 +39,7 @@ UNREAD = "unread"
 """The result for a block that could not be read."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileEntryState:
     """The state in which the next block of a file begins."""
 
@@ -48,7 +49,7 @@ class FileEntryState:
     cut: CutProgress | None = None  # for compressed files that are cut, whose blocks have no entry state
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PreScanState:
     """The state of a pre-scan after earlier windows.
 
@@ -63,7 +64,7 @@ class PreScanState:
     path_types: dict[str, str] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DecidingFile:
     """A file that may decide how all files are read."""
 

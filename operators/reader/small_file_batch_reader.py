@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Generator, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from dagflow.api.context import OperatorContext, WaitingEnd
 from dagflow.api.records import RecordBatch
+from dagflow.frozen import frozen
 from dagflow.storage.files import SmallFiles
 from dagflow.storage.location import redacted
 from operators.files.metadata import BlockMetadata, Column
@@ -34,7 +35,7 @@ REJECT_BYTES = 256
 """About as many bytes a reject of a short record takes."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SmallFileBatchReader:
     """Reads small-file batches.
 

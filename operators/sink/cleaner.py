@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from itertools import takewhile
 from typing import Annotated, Any, Literal
@@ -17,6 +17,7 @@ from dagflow.api.ports import InputPort
 from dagflow.api.properties import OutputPath, PartOfPath
 from dagflow.api.saved_values import RowTable
 from dagflow.errors import MissingError, SourceChangedError, StorageError
+from dagflow.frozen import frozen
 from dagflow.metrics.names import CLEANED, CLEANED_NOT
 from dagflow.storage.base import flush_disks
 from dagflow.storage.context import StorageContext
@@ -30,7 +31,7 @@ logger = logging.getLogger(__name__)
 _DONE = {"remove": "removed", "archive": "archived"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReadBytes:
     """How much of a file is read, for files that are read in part or were left where they are.
 
@@ -43,7 +44,7 @@ class ReadBytes:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WindowReports:
     """The reports of a window that is not known to be published."""
 
@@ -63,7 +64,7 @@ class WindowReports:
         return [*BlockMetadata.from_table(self.blocks), *map(SmallFileBatch.from_json, self.batches)]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CleanerState:
     """The state of SourceCleaner.
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
 
+from dagflow.frozen import frozen
 from dagflow.storage.roots import Roots
 from operators.files.metadata import Column, FileVersion
 from operators.files.small_file_batch import SmallFileBatch
@@ -17,7 +18,7 @@ SMALL_PARTS = 16
 """A file is small if this many files of its size fit into a batch: batches are then full to within 6 %."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BatchState:
     """Files that wait for their batch to be filled, in columns; see SmallFileBatch."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Container, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy as np
 from dagflow.api.context import OWN_ID_BITS, OperatorContext, WindowBudget
 from dagflow.api.control import InputEstimate, WindowLimits
 from dagflow.api.ports import Emitter
+from dagflow.frozen import frozen
 from dagflow.metrics import names
 from dagflow.storage.location import redacted
 from operators.files.compression import CUT_SUFFIXES, stays_whole, unreadable_by_name
@@ -24,7 +25,7 @@ from operators.splitter.scan.scan_sources import Clock
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OpenFile:
     """A file some of whose blocks are not emitted yet.
 
@@ -65,7 +66,7 @@ class OpenFile:
         return replace(self, next_start=block.end, previous_block_id=block.block_id, continuation=rest)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CutterState:
     """How far a splitter has cut.
 

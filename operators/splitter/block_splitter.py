@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
@@ -12,6 +11,7 @@ from dagflow.api.context import OperatorContext
 from dagflow.api.control import ControlOperator, WindowLimits
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.properties import Count, Size, Tuning
+from dagflow.frozen import frozen
 from operators.files.compression import CUT_SUFFIXES, UnitSuffix
 from operators.files.metadata import BlockMetadata, FileInfo, FileMetadata, FileVersion
 from operators.splitter.batching import SmallFileBatcher
@@ -82,7 +82,7 @@ class BlockSplitter(ControlOperator):
         return self._cutter.rest_bytes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NamedFilesState:
     """State of FileSplitterBase.
 

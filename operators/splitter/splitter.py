@@ -6,7 +6,7 @@ import functools
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
@@ -16,6 +16,7 @@ from dagflow.api.control import InputEstimate, InputOperator, WindowLimits
 from dagflow.api.properties import Count, Millis, PartOfPath, Paths, Size, Tuning, placeholders
 from dagflow.api.regular_expressions import Pattern
 from dagflow.errors import MissingError
+from dagflow.frozen import frozen
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, redacted
 from operators.files.metadata import NO_CONTINUATION, FileFingerprints, ReadPart
@@ -42,7 +43,7 @@ from operators.splitter.scan.scanner import Scanner
 from operators.splitter.scan.selection import Selection, reads_all_in
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SplitterState:
     """State of FileSplitterInput.
 

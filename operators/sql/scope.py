@@ -12,6 +12,7 @@ from sqlglot import exp
 
 from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.properties import Limit, Location, Size
+from dagflow.frozen import frozen
 from dagflow.suggestions import did_you_mean
 from operators.aggregate.aggregate_calls import Aggregation, many_values
 from operators.expressions.expression import Expression
@@ -171,7 +172,7 @@ _INSTEAD = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Item:
     """An entry of a select list.
 

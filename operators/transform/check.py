@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -19,6 +19,7 @@ from dagflow.api.partitioning import ByName
 from dagflow.api.properties import Count, OneOrMany
 from dagflow.api.records import RecordBatch
 from dagflow.errors import DagflowError
+from dagflow.frozen import frozen
 from operators.expressions.expression import Expression, bind
 from operators.expressions.parsing import parsed
 from operators.expressions.sql_types import name_of
@@ -34,7 +35,7 @@ FAILED = "failed"
 _UNIQUE = re.compile(r"\s*unique\b", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UniqueColumn:
     """The expectation that a value occurs in a column once: `unique(order_id)`."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -18,6 +17,7 @@ from dagflow.api.context import OperatorContext, RunPreparation
 from dagflow.api.properties import ClientOptions, Location, Size
 from dagflow.api.records import RecordBatch
 from dagflow.errors import DagflowError
+from dagflow.frozen import frozen
 from dagflow.metrics.names import UNMATCHED
 from dagflow.storage.context import StorageContext
 from dagflow.suggestions import did_you_mean
@@ -51,7 +51,7 @@ def _names(value: object) -> object:
 Names = Annotated[dict[str, str], BeforeValidator(_names), Field(min_length=1)]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Join:
     keys: tuple[int, ...]
     kinds: tuple[pa.DataType, ...]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Annotated
 
 import pyarrow as pa
@@ -14,6 +13,7 @@ from dagflow.api.capabilities import SelectsRows, WantedRows
 from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.properties import Columns
 from dagflow.api.records import RecordBatch
+from dagflow.frozen import frozen
 from dagflow.suggestions import did_you_mean
 from operators.expressions.expression import ExpressionText, OptionalExpression
 from operators.expressions.row_bounds import Comparisons
@@ -24,7 +24,7 @@ from operators.rescued_values import RESCUED, renamed_values
 from operators.transform.column_operator import ColumnOperator, is_absent
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SelectPlan:
     """The plan for records with certain columns.
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import pyarrow as pa
 
 from dagflow.api.operator import Capability
 from dagflow.api.records import RECORD
+from dagflow.frozen import frozen
 
 UNDECLARED = {"dagflow.undeclared": "true"}
 """Metadata of a field that may not exist; see StreamColumns.with_names."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StreamColumns:
     """The columns of the records of a stream.
 

@@ -8,7 +8,7 @@ import re
 import sys
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from dagflow.cli.shared_options import Settings
 from dagflow.engine.preview import Preview, preview
 from dagflow.engine.preview_chain import PreviewOptions
 from dagflow.errors import AppError, DagflowError
+from dagflow.frozen import frozen
 from dagflow.plan.logical import LogicalPlan
 from dagflow.spec.class_description import known_names
 from dagflow.spec.operator_reader import COLUMNS, is_column_file, path_of
@@ -186,7 +187,7 @@ RECORDS = "messages"
 """The port at which a reader emits records."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AppColumns:
     app: str
     reader: str

@@ -7,7 +7,7 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 
@@ -40,6 +40,7 @@ from dagflow.cli.shared_options import Settings
 from dagflow.engine.preview import preview
 from dagflow.engine.preview_chain import PreviewOptions
 from dagflow.errors import DagflowError
+from dagflow.frozen import frozen
 from dagflow.spec.class_description import known_names
 from dagflow.spec.json_schema import json_schema
 from dagflow.spec.yaml_parser import behind_key, scalar
@@ -219,7 +220,7 @@ _PACKED = frozenset([".gz", ".bz2", ".xz", ".zst", ".lz4", ".sz", ".bgz"])
 _FOLDER = "test_data"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FirstRecords:
     name: str
     data: bytes

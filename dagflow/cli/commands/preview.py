@@ -8,7 +8,6 @@ import math
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -22,6 +21,7 @@ from dagflow.cli.progress import logging_to, operators_silenced
 from dagflow.cli.shared_options import Settings, set_option
 from dagflow.engine.preview import Preview, preview
 from dagflow.engine.preview_chain import DEFAULT_READ_BYTES, DEFAULT_RECORDS, PreviewOptions
+from dagflow.frozen import frozen
 
 _MOST_BYTES = 72
 """Columns of the screen that the bytes of a record that was refused take at most."""
@@ -184,7 +184,7 @@ _MOST_NAME = 200
 """Characters of the name of a column that are shown."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Column:
     """A column of a table.
 

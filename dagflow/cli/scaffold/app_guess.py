@@ -8,7 +8,7 @@ import re
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -20,6 +20,7 @@ from dagflow.engine.preview import Preview, preview
 from dagflow.engine.preview_chain import PreviewOptions
 from dagflow.engine.preview_source import first_files
 from dagflow.errors import DagflowError, MissingError, SpecError
+from dagflow.frozen import frozen
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
 from dagflow.spec.yaml_parser import scalar
@@ -46,7 +47,7 @@ steps:
 """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileHead:
     """The beginning of a file.
 
@@ -134,7 +135,7 @@ _QUOTING = {"escape", "quote", "stray_quotes"}
 _COLUMN = re.compile(r"column '(.*?)' \(")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AppGuess:
     """A format that was tried.
 

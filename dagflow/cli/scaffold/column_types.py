@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+from dagflow.frozen import frozen
 from dagflow.spec.yaml_parser import flow, scalar
 
 NULL_WORDS = ("NA", "N/A", "n/a", "NULL", "null", "None", "#N/A", "-")
@@ -46,7 +47,7 @@ _LEAST_DECIMALS = 3
 """Values with as many digits behind the point, two at least, that make a decimal of a number."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ColumnGuess:
     """The guessed type of a column.
 
@@ -367,7 +368,7 @@ _MEMBER = re.compile(r"[^,<>:\s](?:[^,<>:]*[^,<>:\s])?")
 _WIDEST = 10**38
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JsonType:
     """The type of some values.
 

@@ -10,13 +10,14 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from dagflow.cli.output import count
 from dagflow.cli.scaffold.column_types import ColumnGuess, guess_column
 from dagflow.cli.scaffold.fixed_width import fixed_columns, line_length
 from dagflow.errors import DagflowError
+from dagflow.frozen import frozen
 from dagflow.storage.file_kinds import FORMAT_BY_KIND, kind_of_content, wide_encoding
 
 _CLOCK = r"\d{1,2}:\d\d:\d\d"
@@ -45,7 +46,7 @@ _WITH_PATH = {"columns": True}
 """Files that are one record each are told apart by their paths."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FormatGuess:
     """The format that a file seems to have.
 
@@ -359,7 +360,7 @@ _MOST_TITLES = 10
 _LEAST_ROWS_BELOW_TITLES = 3
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FoundRows:
     """The rows of a text.
 

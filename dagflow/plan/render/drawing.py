@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal, TypeVar
 
 from dagflow.errors import own_name
+from dagflow.frozen import frozen
 from dagflow.plan.logical import LogicalPlan, own_edge, own_operators, own_stages
 from dagflow.plan.physical import Edge, Exchange, PhysicalPlan, Routing, Stage
 
@@ -47,7 +48,7 @@ def _with_key(words: str, exchange: Exchange) -> str:
     return words if exchange.codec is None else f"{words} {exchange.codec}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Frame:
     """The driver, or a stage: operators that run together.
 
@@ -67,7 +68,7 @@ class Frame:
         return f"{self.title}: {self.subtitle}" if self.subtitle else self.title
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Arrow:
     """A stream's connection from one operator to another.
 
@@ -96,7 +97,7 @@ class Arrow:
         return "report" if self.kind == "report" else "assigned" if self.kind.startswith("assigned") else "shuffle"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Drawing:
     """The content of a drawing."""
 

@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import NamedTuple, TypeVar
 
+from dagflow.frozen import frozen
+
 Thing = TypeVar("Thing")
 Size = tuple[float, float]
 """Pixels along the flow of the arrows, and across it."""
@@ -43,7 +45,7 @@ class Box(NamedTuple):
     height: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Group:
     """Operators with a frame around them.
 
@@ -57,7 +59,7 @@ class Group:
     title: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Parts:
     """What is to be placed.
 
@@ -73,7 +75,7 @@ class Parts:
     is_downward: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Layout:
     """Where everything is.
 

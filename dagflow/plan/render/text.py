@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from dagflow.api.capabilities import Composite
 from dagflow.api.columns.column_typing import StreamColumns, type_name
 from dagflow.errors import own_name
+from dagflow.frozen import frozen
 from dagflow.plan.accumulators import accumulators, over_text
 from dagflow.plan.logical import LogicalPlan, OperatorNode, own_operators, own_port
 from dagflow.plan.physical import PortRef
@@ -42,7 +42,7 @@ def _lines(logical: LogicalPlan, drawing: Drawing, redact: Callable[[str], str])
         yield from textwrap.wrap(drawing.caption, WIDTH - 2, initial_indent="  ", subsequent_indent="  ")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Row:
     """A paragraph beside rails."""
 

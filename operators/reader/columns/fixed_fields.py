@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from pydantic import BeforeValidator, WithJsonSchema
 
 from dagflow.api.properties import PropertyPartError
 from dagflow.api.records import NO_DELIMITER, Origin, RecordBatch
+from dagflow.frozen import frozen
 from operators.reader.columns.types import COLUMN_TYPE_SCHEMA, ColumnType, arrow_type
 from operators.reader.columns.typing import RowRejects, values_with_refused, without_words
 from operators.reader.scanning.charset import Charset, decoded
@@ -29,7 +29,7 @@ _SIGNED_DIGITS = {"{ABCDEFGHI": False, "}JKLMNOPQR": True, "pqrstuvwxy": True}
 """Last characters of zoned decimals in ASCII, for the digits 0 to 9, and whether they are negative."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FixedField:
     """A field of each record.
 

@@ -9,7 +9,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Literal
 
@@ -21,6 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.json as arrow_json
 
 from dagflow.api.records import RecordBatch
+from dagflow.frozen import frozen
 from dagflow.storage.columns import borders_of
 from operators.reader.columns.literals import WIDE_DIGITS
 from operators.reader.columns.types import ColumnType
@@ -43,7 +43,7 @@ _LONGEST, _SHARE = 64, 16
 _ROUGH = msgspec.json.Decoder(float_hook=len)  # numbers of any size are taken
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JsonMembers:
     """Makes columns from JSON objects."""
 

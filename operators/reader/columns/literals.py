@@ -6,7 +6,6 @@ import functools
 import re
 from bisect import bisect_left
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_05UP, Context, Decimal, Inexact, InvalidOperation
 from functools import cache
@@ -16,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dagflow.frozen import frozen
 from dagflow.storage.columns import borders_of, parts_of
 from operators.reader.columns.types import ColumnType
 
@@ -31,7 +31,7 @@ _MOST_DIGITS = 4000
 """Python refuses to read an int of some more digits."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Grammar:
     """The texts of the values of some types.
 

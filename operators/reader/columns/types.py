@@ -6,7 +6,7 @@ import itertools
 import re
 import zoneinfo
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from pydantic import BeforeValidator, WithJsonSchema
 
 from dagflow.api.properties import PropertyPartError
+from dagflow.frozen import frozen
 from operators.column_names import shown_name
 from operators.found_values import MAX_DEPTH
 
@@ -55,7 +56,7 @@ TYPES = (
 """The types, with an example of those that have parameters."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ColumnType:
     """The type of a column.
 
@@ -259,7 +260,7 @@ _LONG_MONTHS = dict(zip(_MONTHS, _NUMBERS, strict=True))
 _HOURS = {f"{hour % 12 or 12:02}{'am' if hour < 12 else 'pm'}": f"{hour:02}" for hour in range(24)}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TimePattern:
     """A pattern of dates or times.
 
@@ -317,7 +318,7 @@ class TimePattern:
         return pc.binary_join_element_wise(whole, found["z"], "") if "z" in found else whole
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NumberPattern:
     """How numbers are written.
 

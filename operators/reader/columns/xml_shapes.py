@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dagflow.frozen import frozen
 from dagflow.storage.columns import borders_of
 from operators.reader.scanning.framing import pieces_of
 from operators.reader.scanning.search import CR, LF, NONE, Positions, contains, positions_of
@@ -31,7 +32,7 @@ _FEW = 8
 """So few elements of a shape are parsed one by one."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Shape:
     """The texts of elements with the same markup, which are counted from 0; -1 is an empty one without a place.
 
@@ -44,7 +45,7 @@ class Shape:
     blank: list[int]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Markup:
     """The pieces of markup of elements; behind each but the last of an element is a text.
 
@@ -190,7 +191,7 @@ def _are_blank(buffer: pa.Buffer, markup: Markup, rows: Positions, indices: list
     return are_blank
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Brackets:
     """The brackets of elements, and the quotes within tags: for each the bracket before it."""
 

@@ -9,10 +9,11 @@ is none, the rest of the file belongs to one block.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 from dagflow.errors import CredentialsError, StorageError, TransientStorageError
+from dagflow.frozen import frozen
 from dagflow.storage.file_kinds import HEAD_BYTES, SKIPPABLE_TAIL, is_skippable
 from operators.files.compression import COMPRESSION_BY_NAME, Compression, compression_of_content
 from operators.files.metadata import BlockMetadata, DecompressedRange
@@ -196,7 +197,7 @@ MOST_CHAINS = 64
 """A block with more chains than this has been crafted to have them, and is not cut."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UnitChain:
     """Units that follow one another, from the first that begins in a block to the last.
 
@@ -268,7 +269,7 @@ class _Walker:
         return UnitChain(entry, place, size, *steps[0])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CutProgress:
     """How far a compressed file is cut.
 

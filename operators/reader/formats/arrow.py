@@ -5,12 +5,12 @@ from __future__ import annotations
 import io
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import pyarrow as pa
 from typing_extensions import override
 
+from dagflow.frozen import frozen
 from dagflow.storage.python_file import PythonFile
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource
@@ -37,7 +37,7 @@ class Message(NamedTuple):
     rows: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ArrowParts:
     """The messages of a file, in order, and its columns."""
 

@@ -6,7 +6,7 @@ import io
 import itertools
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -15,6 +15,7 @@ from pydantic import BeforeValidator, Field
 
 from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.errors import DagflowError, RecordError
+from dagflow.frozen import frozen
 from dagflow.storage.python_file import PythonFile
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource, FileView, SourceEndError, read_exactly
@@ -168,7 +169,7 @@ def _unions_in(schema: Any) -> Iterator[Any]:
         yield from _unions_in(part)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AvroHeader:
     """The header of a file.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -18,6 +18,7 @@ from dagflow.api.properties import HasProperties
 from dagflow.api.records import RecordBatch
 from dagflow.api.refused_records import TAKE_REJECTS, Reject, cut_reasons, encoded
 from dagflow.errors import RecordError
+from dagflow.frozen import frozen
 from dagflow.metrics.names import (
     DELIMITER_BYTES,
     HOLE_BYTES,
@@ -213,7 +214,7 @@ class ByteAccounting:
         return parsed
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Parsed:
     """The result of parsing raw records.
 
@@ -231,7 +232,7 @@ class Parsed:
         return self.raw if self.columns is None else self.raw.with_columns(self.columns)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FormatTraits:
     """What a reader makes use of if it knows it of a format.
 

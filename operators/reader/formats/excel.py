@@ -9,7 +9,6 @@ import re
 import xml.etree.ElementTree as ElementTree
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -17,6 +16,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from dagflow.api.properties import Count
+from dagflow.frozen import frozen
 from dagflow.storage.python_file import PythonFile
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource
@@ -166,7 +166,7 @@ class Excel(Tabular):
         return Sheet(name, columns, values, [at for at, _ in body], errors)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sheet:
     """A sheet that was read.
 

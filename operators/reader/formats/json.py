@@ -14,6 +14,7 @@ from pydantic import Field
 
 from dagflow.api.properties import Size
 from dagflow.api.records import LINE_FEED, RecordBatch
+from dagflow.frozen import frozen
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource, FileView, encoding_of, read_exactly, size_read_from
 from operators.reader.columns.json_records import JsonRecords
@@ -48,7 +49,7 @@ _MOST_NAME_BYTES = _PROBE_BYTES = 4 << 10
 _SHOWN_NAMES = 12
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ArrayPlace:
     """Where the members of a file's array begin; or why it has no such array, and what else to do."""
 

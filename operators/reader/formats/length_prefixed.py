@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
@@ -12,6 +11,7 @@ from pydantic import Field
 
 from dagflow.api.properties import Size
 from dagflow.api.records import NO_DELIMITER, RecordBatch
+from dagflow.frozen import frozen
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource, FileView, read_exactly, size_read_from
 from operators.reader.formats.base import SHOWN_BYTES, ByteAccounting, FormatTraits, RecordFormat
@@ -22,7 +22,7 @@ MAX_PREFIX_BYTES = 10
 _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WholeRecords:
     """The complete records of a range.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
@@ -15,6 +14,7 @@ import pyarrow as pa
 
 from dagflow.api.records import Delimiters, RecordBatch
 from dagflow.errors import RecordError
+from dagflow.frozen import frozen
 from dagflow.storage.columns import borders_of
 from operators.reader.columns.typing import why_not_text, without_refused
 from operators.reader.formats.base import ByteAccounting
@@ -41,7 +41,7 @@ _MARKS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Charset:
     """An encoding that records can be cut in."""
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
 from pydantic import AfterValidator, Field
 
+from dagflow.frozen import frozen
 from operators.reader.byte_source import Bytes, ByteSource, FileView
 from operators.reader.columns.types import ColumnType
 from operators.reader.scanning.quoting import ADVICE
@@ -34,7 +34,7 @@ def character_or_none(text: str) -> str:
 Character = Annotated[str, AfterValidator(_one_character), Field(json_schema_extra={"pattern": r"^[\x01-\x7e]$"})]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CsvHead:
     """The head of a CSV file.
 

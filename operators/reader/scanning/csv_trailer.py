@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from dagflow.api.properties import shown_text
 from dagflow.api.records import RecordBatch
 from dagflow.api.regular_expressions import Pattern, bytes_of, compiled
+from dagflow.frozen import frozen
 
 COUNT = b"count"
 _QUOTE_STATES = 16
@@ -38,7 +38,7 @@ class CsvTrailer(BaseModel):
     ]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FoundTrailer:
     """The trailer of a file.
 

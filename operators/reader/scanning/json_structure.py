@@ -8,11 +8,11 @@ where it ends. Such functions compose, and are found without the bytes before th
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from dagflow.frozen import frozen
 from operators.reader.byte_source import Bytes, ByteSource, read_exactly
 from operators.reader.formats.base import CHUNK_BYTES
 from operators.reader.scanning.search import (
@@ -40,7 +40,7 @@ _INDENTATION = 24
 Mask = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JsonPiece:
     """Consecutive bytes of a file.
 
@@ -94,7 +94,7 @@ class JsonPiece:
         return (np.append(commas, brackets[-1]), True) if len(closing) else (commas, False)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Entry:
     """Where in the structure a position of a file is.
 
@@ -118,7 +118,7 @@ class Entry:
         return self.depth << 3 | self.in_string << 2 | self.phase
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Effect:
     """What a stretch does to where it begins.
 

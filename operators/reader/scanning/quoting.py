@@ -14,11 +14,11 @@ Source:
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from dagflow.frozen import frozen
 from operators.reader.byte_source import Bytes, ByteSource, FileView, read_exactly
 from operators.reader.scanning.search import (
     CR,
@@ -49,7 +49,7 @@ def newlines_outside(data: Bytes, is_at_end: bool, quoting: Quoting, state: int)
     return find_newlines(data, is_at_end, escaped=np.append(quoting.escaped, inside))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RowEntry:
     """Where a scan may begin."""
 
@@ -57,7 +57,7 @@ class RowEntry:
     may_begin: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class QuoteScan:
     """Scans a file for quotes and the newlines outside of them."""
 
@@ -155,7 +155,7 @@ OUTSIDE, INSIDE = 0, 1
 _NO_FLAGS = np.empty(0, bool)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Transition:
     """The effect of a stretch on the state."""
 
@@ -171,7 +171,7 @@ class Transition:
         return Transition(other.applied(self.after_outside), other.applied(self.after_inside))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Dialect:
     """The bytes with a meaning in CSV."""
 
@@ -185,7 +185,7 @@ class Dialect:
         return found
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Quoting:
     """The quotes of a stretch that does not begin within a run of them.
 

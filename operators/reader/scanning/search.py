@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import logging
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dagflow.api.records import Delimiters
+from dagflow.frozen import frozen
 from dagflow.storage.location import redacted
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import Bytes, ByteSource, read_exactly
@@ -30,7 +30,7 @@ NEWLINES = ("\n", "\r\n", "\r")
 """The terminators of lines, in the order of the codes that find_newlines gives."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Terminators:
     """The terminators of records in a range of bytes.
 
@@ -58,7 +58,7 @@ class Terminators:
         return Delimiters(table, self.codes)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CodeUnit:
     """The unit that a text is encoded in: a byte, or the 2 or 4 bytes of UTF-16 and UTF-32."""
 
@@ -179,7 +179,7 @@ def find_newlines(
     return Terminators(last - (codes == 1), last + 1, codes)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BackwardSearch:
     """Searches a file backwards from a position."""
 

@@ -6,7 +6,7 @@ import itertools
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -18,6 +18,7 @@ from dagflow.api.columns.column_typing import StreamColumns, type_name
 from dagflow.api.properties import Count
 from dagflow.api.records import Origin, RecordBatch
 from dagflow.errors import DagflowError
+from dagflow.frozen import frozen
 from dagflow.metrics.names import SKIPPED_ROWS
 from operators.files.metadata import BlockMetadata
 from operators.found_values import MAX_DEPTH, is_deep_type
@@ -31,7 +32,7 @@ BATCH_BYTES = 16 << 20
 """About as many bytes are in a batch of rows, so that a few long values do not take all memory."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RowUnit:
     """Rows that are read together.
 

@@ -22,6 +22,7 @@ from dagflow.api.partitioning import (
     TIMESTAMPS,
     family_of_type,
 )
+from dagflow.frozen import frozen
 from operators.found_values import DOUBLE, INT64, LARGE, Census, fitted, joined, number_type, plain, type_of_most
 from operators.sink.columns.nested_types import ColumnTypes, WiderType, common_type, parts_of
 
@@ -29,7 +30,7 @@ Rows = dict[int, Any]
 """Values by row."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GivenColumn:
     """A column of records.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagflow.api.columns.column_typing import type_name
+from dagflow.frozen import frozen
 from dagflow.storage.partition_names import NAME_BYTES, NO_VALUE, partition_name, shortened
 
 IDENTITY = "identity"
@@ -23,7 +23,7 @@ _HOUR_US = 3_600_000_000
 _EPOCH_YEAR = 1970
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PartitionField:
     """A column, or a transform of one.
 
@@ -188,7 +188,7 @@ def _rotated(word: npt.NDArray[np.uint32], by: int) -> npt.NDArray[np.uint32]:
     return (word << np.uint32(by)) | (word >> np.uint32(32 - by))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PartitionRows:
     """Rows with the same values in the partition fields.
 

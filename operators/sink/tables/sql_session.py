@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dagflow.frozen import frozen
 
-@dataclass(frozen=True, slots=True)
+
+@frozen
 class SqlColumn:
     """A column of a table in a database.
 

@@ -11,7 +11,7 @@ import math
 import os
 import zlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Self
 
 import msgspec
@@ -25,6 +25,7 @@ from dagflow.api.capabilities import REMOVED
 from dagflow.api.context import OperatorContext
 from dagflow.api.records import RecordBatch
 from dagflow.errors import StorageError
+from dagflow.frozen import frozen
 from dagflow.storage.context import StorageContext
 from dagflow.storage.pending import FileFacts, PendingFile
 from dagflow.storage.python_file import PythonFile
@@ -39,7 +40,7 @@ _MAX_OPEN = 64
 """Number of files of different partitions that a task writes at the same time."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FactOrigin:
     """What the facts of a table's files say beside their rows.
 
@@ -65,7 +66,7 @@ def stored_columns(schema: pa.Schema, partition_by: Sequence[str]) -> list[str]:
     return stored
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TableShape:
     """The description of a table that tasks need.
 

@@ -6,7 +6,6 @@ import itertools
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -21,6 +20,7 @@ from dagflow.api.operator import Operator
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.properties import Millis, Size
 from dagflow.api.records import RecordBatch
+from dagflow.frozen import frozen
 from dagflow.metrics.names import RESCUED_VALUES
 from dagflow.storage.location import parent
 from dagflow.storage.pending import HeldFile, PendingFile
@@ -66,7 +66,7 @@ class GroupLimits(BaseModel):
     bytes: Annotated[Size | None, Field(ge=1, description="maximum bytes that wait in fragments")] = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RewrittenFile:
     """A data file that loses rows.
 
@@ -82,7 +82,7 @@ class RewrittenFile:
     blocks: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MergeJob:
     """One data file to be merged from fragments.
 

@@ -6,7 +6,7 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Literal
 
 import numpy as np
@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from dagflow.api.operator import OPERATOR_LOGGER
 from dagflow.api.properties import Millis
 from dagflow.errors import SourceChangedError
+from dagflow.frozen import frozen
 from dagflow.metrics import names
 from dagflow.storage.fingerprint import UNKNOWN, file_id_of
 from dagflow.storage.location import archive_of, redacted
@@ -118,7 +119,7 @@ class SeenRetention(BaseModel):
     millis: Annotated[Millis, Field(description="time since the file was taken")]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CompletenessRules:
     """The app's rules for when a file is complete.
 
@@ -171,7 +172,7 @@ class CompletenessRules:
         return len(name) > len(before) + len(after) and name.startswith(before) and name.endswith(after)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DetectionRules:
     """Which files of a scan are read.
 
@@ -182,7 +183,7 @@ class DetectionRules:
         block_size: Length in bytes up to which a file is one block.
     """
 
-    on_change: OnChange = OnChange()  # noqa: RUF009  # frozen
+    on_change: OnChange = OnChange()  # frozen
     completeness: CompletenessRules = CompletenessRules()  # frozen
     latest_first: bool = False
     wait_millis: int | None = 0

@@ -12,13 +12,14 @@ import weakref
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagflow.errors import START_OVER, JournalError, StorageError
+from dagflow.frozen import frozen
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import parent
 from dagflow.storage.objects import ObjectStore
@@ -42,7 +43,7 @@ INLINE_ENTRIES = 500
 MEMORY_ENTRIES = 100_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class IndexState:
     """The index at the end of a window.
 
@@ -54,7 +55,7 @@ class IndexState:
     runs: list[Run] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LateEntries:
     """Entries that were recorded after the snapshot of their window.
 

@@ -7,7 +7,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dagflow.frozen import frozen
 from dagflow.storage.columns import binary_column, bool_column, int64_column, numbers_of, positions_in
 from dagflow.storage.fingerprint import UNKNOWN
 from dagflow.storage.roots import Roots
@@ -382,7 +383,7 @@ def _last_taken(entries: pa.Table, max_entries: int) -> pa.Table:
     return entries.combine_chunks()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FingerprintState:
     """Fingerprints that readers reported, and that no durable snapshot of the index may have yet."""
 

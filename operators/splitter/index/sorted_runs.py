@@ -16,7 +16,6 @@ import os
 import uuid
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dagflow.errors import START_OVER, JournalError, StorageError
+from dagflow.frozen import frozen
 from dagflow.storage.backends.local.disk import storage_error
 from dagflow.storage.columns import bool_column, numbers_of
 from dagflow.storage.fingerprint import updated_crc32
@@ -38,7 +38,7 @@ FILE_ROWS = 32 * GROUP_ROWS
 _END_BYTES = 8
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunFile:
     """One immutable file of a run.
 
@@ -56,7 +56,7 @@ class RunFile:
     has_rest: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Run:
     """Entries sorted by path, each path once.
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from dagflow.errors import START_OVER, JournalError
+from dagflow.frozen import frozen
 from dagflow.storage.context import StorageContext
 from dagflow.storage.fingerprint import UNKNOWN
 from dagflow.storage.location import absolute, redacted
@@ -22,7 +22,7 @@ from operators.splitter.index.pending_fingerprints import PendingFingerprints
 from operators.splitter.scan.listed_files import ListedFiles
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TakenState:
     """The files that were taken up to the end of a window.
 
@@ -98,7 +98,7 @@ class TakenFiles:
 _GLOB = re.compile(r"/[^/]*[*?[].*", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class IndexLocations:
     """The locations in which a splitter looked for files.
 

@@ -12,6 +12,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from dagflow.frozen import frozen
 from operators.files.metadata import Column, FileVersion
 
 DIRECTORY = FileVersion(-1)
@@ -109,7 +110,7 @@ ENTRIES_AT_ONCE = 1024
 """Number of entries of one directory that are processed together."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Entries:
     """Consecutive entries of one directory.
 

@@ -8,7 +8,6 @@ import os
 import stat
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy.typing as npt
 
 from dagflow.api.regular_expressions import matcher
 from dagflow.errors import MissingError, StorageError
+from dagflow.frozen import frozen
 from dagflow.storage.backends.local.disk import bounded_ns
 from dagflow.storage.fingerprint import file_id_of
 from operators.files.metadata import FileVersion
@@ -166,7 +166,7 @@ def _listing_error(error: OSError, path: bytes, what: str) -> StorageError:
     return kind(f"{what}: {error.strerror}", url=os.fsdecode(path), hint=hint)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ListingRequest:
     """Directories that are listed together, ahead of a walk.
 
@@ -183,7 +183,7 @@ class ListingRequest:
     ignored: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ListingAnswer:
     """The entries of several directories, in columns: single names would take three times the memory.
 

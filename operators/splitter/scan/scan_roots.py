@@ -8,11 +8,12 @@ import logging
 import os
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from dagflow.api.regular_expressions import glob_matcher
 from dagflow.errors import MissingError, StorageError
+from dagflow.frozen import frozen
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, join, redacted
 from operators.files.metadata import FileVersion
@@ -35,7 +36,7 @@ Segment = Callable[[str], bool] | None
 """One part of a glob between slashes; None for `**`."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Root:
     """Where a walk begins.
 

@@ -6,12 +6,12 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import re2
 
 from dagflow.api.regular_expressions import matcher
+from dagflow.frozen import frozen
 from dagflow.metrics import names as metrics
 from dagflow.storage.location import ARCHIVE_NAME, absolute, is_archive_name, is_local
 from operators.splitter.scan.listing import INCOMPLETE_SUFFIXES, UNFINISHED_ENDS, Entries
@@ -38,7 +38,7 @@ EVERYTHING: States = frozenset({-1})
 """The states in which everything below is selected."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Selection:
     """The rules by which a scan selects names.
 

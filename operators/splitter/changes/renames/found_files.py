@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
+from dagflow.frozen import frozen
 from dagflow.storage.fingerprint import file_id_of
 from operators.files.metadata import Fate, FileVersion
 from operators.files.rotation_names import uncompressed
@@ -23,7 +23,7 @@ from operators.splitter.index.fingerprinting import FilePrefix
 from operators.splitter.scan.listed_files import ListedFiles
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FoundFile:
     """A listed file that may be known under another name.
 
@@ -93,7 +93,7 @@ class FoundFile:
         return now is not None and (file_id_of(now.st_ino), now.st_size, now.st_mtime_ns) == version
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TakenVersion:
     """A version that was taken, and that may be under another name now."""
 
@@ -111,7 +111,7 @@ class TakenVersion:
         return EARLIER in self.name
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileDecision:
     """What a held file is.
 

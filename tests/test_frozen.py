@@ -1,0 +1,93 @@
+"""Classes of values that are cheap to define."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from dagflow.frozen import frozen
+
+
+@frozen
+class Place:
+    """A value with all that fields can have."""
+
+    name: str
+    lines: tuple[int, ...] = ()
+    notes: list[str] = field(default_factory=list, compare=False)
+    secret: str = field(default="", repr=False)
+
+
+@frozen
+class Spot(Place):
+    """A value with a field more."""
+
+    column: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Usual:
+    name: str
+    lines: tuple[int, ...] = ()
+    notes: list[str] = field(default_factory=list, compare=False)
+    secret: str = field(default="", repr=False)
+
+
+@frozen
+class Empty:
+    """A value without fields."""
+
+
+@frozen
+class Named:
+    """A value that says itself what it is equal to, and how it is shown."""
+
+    name: str
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Named) and self.name.lower() == other.name.lower()
+
+    def __hash__(self) -> int:
+        return hash(self.name.lower())
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def test_a_value_is_shown_as_a_frozen_dataclass_is() -> None:
+    """Fields that are not to be shown are not."""
+    usual = _Usual("a", (1,), ["n"], "s")
+    assert repr(Place("a", (1,), ["n"], "s")) == repr(usual).replace("_Usual", "Place")
+    assert repr(Spot("a", column=2)) == "Spot(name='a', lines=(), notes=[], column=2)"
+
+
+def test_values_are_equal_if_their_class_and_compared_fields_are() -> None:
+    """Equal values have the same hash; a value of a derived class is another one."""
+    assert Place("a", notes=["x"]) == Place("a", notes=["y"])
+    assert len({Place("a", notes=["x"]), Place("a", notes=["y"]), Place("a", secret="s"), Spot("a")}) == 3
+    assert Place("a") != Spot("a")
+    assert Spot("a") != Place("a")
+    assert Place("a").__eq__(1) is NotImplemented
+    assert Empty() == Empty()
+    assert len({Empty(), Empty()}) == 1
+
+
+def test_values_are_pickled_and_replaced() -> None:
+    """Tasks get values as pickles."""
+    spot = Spot("a", (1,), ["n"], "s", 3)
+    assert pickle.loads(pickle.dumps(spot)) == spot
+    assert replace(spot, column=4) == Spot("a", (1,), ["n"], "s", 4)
+
+
+def test_methods_that_the_class_has_itself_stay() -> None:
+    """Another comparison stays, with its hash."""
+    assert len({Named("a"), Named("A")}) == 1
+    assert repr(Named("a")) == "a"
+
+
+def test_a_value_takes_no_other_attributes() -> None:
+    """Its attributes are slots, so that a misspelt one is refused."""
+    with pytest.raises(AttributeError, match="'Place' object has no attribute 'nmae'"):
+        Place("a").nmae = "b"  # type: ignore[attr-defined]
