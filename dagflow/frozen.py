@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
-from typing import Any, TypeVar, dataclass_transform
+from typing import Any, TypeVar, cast, dataclass_transform
 
 T = TypeVar("T")
 
@@ -18,18 +17,19 @@ def frozen(defined: type[T]) -> type[T]:
     compiles `__init__` alone. Nothing refuses a change when it runs, and so nothing slows `__init__` down either.
     """
     made = dataclass(slots=True, eq=False, repr=False)(defined)
-    compared: Callable[[T], Any] = attrgetter("__class__", *(each.name for each in fields(made) if each.compare))  # type: ignore[arg-type]
+    names = [item.name for item in fields(cast("Any", made)) if item.compare]
+    compared = attrgetter("__class__", *names)
 
     def equal(self: T, other: object) -> bool:
         return compared(self) == compared(other) if other.__class__ is self.__class__ else NotImplemented
 
     own = vars(defined)
     for name, method in (("__eq__", equal), ("__hash__", lambda self: hash(compared(self))), ("__repr__", _repr)):
-        if name not in own:
+        if own.get(name) is None:
             setattr(made, name, method)
     return made
 
 
 def _repr(self: Any) -> str:
-    shown = (f"{each.name}={getattr(self, each.name)!r}" for each in fields(self) if each.repr)
+    shown = (f"{item.name}={getattr(self, item.name)!r}" for item in fields(self) if item.repr)
     return f"{type(self).__qualname__}({', '.join(shown)})"

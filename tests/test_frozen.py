@@ -11,7 +11,7 @@ from dagflow.frozen import frozen
 
 
 @frozen
-class Place:
+class Corner:
     """A value with all that fields can have."""
 
     name: str
@@ -21,7 +21,7 @@ class Place:
 
 
 @frozen
-class Spot(Place):
+class Spot(Corner):
     """A value with a field more."""
 
     column: int = 0
@@ -59,17 +59,17 @@ class Named:
 def test_a_value_is_shown_as_a_frozen_dataclass_is() -> None:
     """Fields that are not to be shown are not."""
     usual = _Usual("a", (1,), ["n"], "s")
-    assert repr(Place("a", (1,), ["n"], "s")) == repr(usual).replace("_Usual", "Place")
+    assert repr(Corner("a", (1,), ["n"], "s")) == repr(usual).replace("_Usual", "Corner")
     assert repr(Spot("a", column=2)) == "Spot(name='a', lines=(), notes=[], column=2)"
 
 
 def test_values_are_equal_if_their_class_and_compared_fields_are() -> None:
     """Equal values have the same hash; a value of a derived class is another one."""
-    assert Place("a", notes=["x"]) == Place("a", notes=["y"])
-    assert len({Place("a", notes=["x"]), Place("a", notes=["y"]), Place("a", secret="s"), Spot("a")}) == 3
-    assert Place("a") != Spot("a")
-    assert Spot("a") != Place("a")
-    assert Place("a").__eq__(1) is NotImplemented
+    assert Corner("a", notes=["x"]) == Corner("a", notes=["y"])
+    assert len({Corner("a", notes=["x"]), Corner("a", notes=["y"]), Corner("a", secret="s"), Spot("a")}) == 3
+    assert Corner("a") != Spot("a")
+    assert Spot("a") != Corner("a")
+    assert Corner("a").__eq__(1) is NotImplemented
     assert Empty() == Empty()
     assert len({Empty(), Empty()}) == 1
 
@@ -89,5 +89,5 @@ def test_methods_that_the_class_has_itself_stay() -> None:
 
 def test_a_value_takes_no_other_attributes() -> None:
     """Its attributes are slots, so that a misspelt one is refused."""
-    with pytest.raises(AttributeError, match="'Place' object has no attribute 'nmae'"):
-        Place("a").nmae = "b"  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match="'Corner' object has no attribute 'nmae'"):
+        Corner("a").nmae = "b"  # type: ignore[attr-defined]
