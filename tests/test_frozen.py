@@ -90,4 +90,4 @@ def test_methods_that_the_class_has_itself_stay() -> None:
 def test_a_value_takes_no_other_attributes() -> None:
     """Its attributes are slots, so that a misspelt one is refused."""
     with pytest.raises(AttributeError, match="'Corner' object has no attribute 'nmae'"):
-        Corner("a").nmae = "b"  # type: ignore[attr-defined]
+        Corner("a").nmae = "b"  # type: ignore[attr-defined]  # what is tried
