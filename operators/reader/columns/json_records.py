@@ -93,8 +93,11 @@ class JsonRecords(Inferring):
         self._proven: tuple[RecordBatch | None, Any] = (None, None)
 
     def proves(self, batch: RecordBatch) -> bool:
-        """Whether all records are JSON objects, as far as reading them together shows; parse() need not look again."""
-        if len(_shallow_lines(batch, ByteAccounting())) < len(batch):
+        """Whether all records, which begin with braces, are JSON objects, as far as reading them together shows.
+
+        Then parse() need not look again.
+        """
+        if len(_shallow(valid_text(batch, ByteAccounting()), ByteAccounting())) < len(batch):
             return False
         table = None if self._members is None else self._members.read_lines(batch)
         is_proven = self._are_objects(batch) if self._members is None else table is not None
@@ -214,7 +217,10 @@ class JsonRecords(Inferring):
 
 def _shallow_lines(batch: RecordBatch, accounting: ByteAccounting) -> RecordBatch:
     """The lines that are text, not blank, and not nested more deeply than recursive code can read."""
-    batch = _without_blank(valid_text(batch, accounting), accounting)
+    return _shallow(_without_blank(valid_text(batch, accounting), accounting), accounting)
+
+
+def _shallow(batch: RecordBatch, accounting: ByteAccounting) -> RecordBatch:
     why = f"arrays and objects are nested more than {MOST_LEVELS} levels deep"
     return without_refused(batch, dict.fromkeys(_deep_rows(batch), why), accounting)
 

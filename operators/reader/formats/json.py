@@ -38,13 +38,13 @@ from operators.reader.scanning.json_structure import (
     next_separator,
     stretches,
     text_before,
-    text_behind,
     text_from,
     trimmed,
 )
 from operators.reader.scanning.search import BYTE_ORDER_MARK, LF, Positions, positions_of
 
 _NAME = re.compile(rb'"((?:[^"\\]|\\.)*)"', re.DOTALL)
+_BORDER = re.compile(rb"\}[ \t\r\n]*,[ \t\r\n]*\{")
 _MOST_NAME_BYTES = _PROBE_BYTES = 4 << 10
 _SHOWN_NAMES = 12
 
@@ -278,36 +278,41 @@ class _Reading:
         return False
 
     def _guess(self, view: FileView) -> tuple[RecordBatch, int] | None:
-        """Members that are objects, if all commas between objects are between members, and the place of the last comma.
+        """Members that are objects, if the bytes between the first two are between all, and the last comma's place.
 
         What begins as a member and is a JSON value is the member. So parsing, which must be done anyway, proves the
         guess, and brackets and quotes need not be looked at.
         """
         data = view.data
-        braces = positions_of(data == ord("}"))
-        commas = text_behind(data, braces)
-        opening = text_behind(data, commas)
-        rows = np.flatnonzero((opening < len(data)) & (data[np.minimum(commas, len(data) - 1)] == ord(",")))
-        rows = rows[data[opening[rows]] == ord("{")]
-        first = 1 + first_text(data[1:])
-        starts = np.append(first, opening[rows])[:-1]
-        count = min(int(np.searchsorted(starts, self.limit - view.start)), BATCH_RECORDS)
-        starts, stops, commas = starts[:count], braces[rows][:count] + 1, commas[rows][:count]
-        if not count or not first or data[first] != ord("{") or (stops - starts).max() > self.format.max_record:
+        match, first = _BORDER.search(view.buffer), 1 + first_text(data[1:])
+        if match is None:
             return None
-        ends = data[stops]
+        border = match[0]
+        ends = positions_of(data[: 1 - len(border)] == ord("}"))
+        are_borders = np.logical_and.reduce(
+            [data[index:].take(ends) == border[index] for index in range(1, len(border))]
+        )
+        ends = ends if are_borders.all() else ends[are_borders]
+        starts = np.append(first, ends + len(border) - 1)[:-1]
+        count = min(int(np.searchsorted(starts, self.limit - view.start)), BATCH_RECORDS)
+        starts, stops = starts[:count], ends[:count] + 1
+        if not count or not first or data[first] != ord("{"):
+            return None
+        if len(data) > self.format.max_record and (stops - starts).max() > self.format.max_record:
+            return None
+        behind = data[stops]
         data[stops] = LF
         batch = frame_apart(view.buffer, starts, stops + 1, LINE_FEED, self.block, view.start)
         if not self.format.proves(batch):
-            data[stops] = ends
+            data[stops] = behind
             self.guesses = False
             return None
         self._pass_gaps(view.start, starts, stops)
-        return batch, int(commas[-1])
+        return batch, int(stops[-1]) + border.index(b",") - 1
 
     def _pass_gaps(self, position: int, starts: Positions, stops: Positions) -> None:
         """Skip what is between members; the byte behind each is its delimiter."""
-        gaps = int((starts - np.append(self.covered - position, stops[:-1] + 1)).sum())
+        gaps = int(starts.sum() - stops[:-1].sum()) - len(starts) + 1 + position - self.covered
         if gaps:
             self.accounting.skip(self.covered, gaps, "between members")
         self.covered = position + int(stops[-1]) + 1

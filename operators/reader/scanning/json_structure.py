@@ -17,10 +17,13 @@ from operators.reader.byte_source import Bytes, ByteSource, read_exactly
 from operators.reader.formats.base import CHUNK_BYTES
 from operators.reader.scanning.search import (
     BackwardSearch,
+    Bits,
     Positions,
     active_escapes,
-    are_odd,
+    bits_of,
     contains,
+    hits_of,
+    odd_bits,
     positions_of,
 )
 
@@ -46,14 +49,16 @@ class JsonPiece:
 
     Attributes:
         in_string: Whether each byte is in a string, or the quote that opens one.
-        brackets: Positions of brackets and braces, also of those in strings.
+        opening: Where brackets and braces open levels, also in strings.
+        closing: Where they close levels.
         is_escaped: Whether the byte behind the stretch is escaped.
     """
 
     start: int
     data: Bytes
-    in_string: Mask
-    brackets: Positions
+    in_string: Bits
+    opening: Bits
+    closing: Bits
     is_escaped: bool
 
     @classmethod
@@ -64,18 +69,29 @@ class JsonPiece:
         if contains(data, _ESCAPE):
             escaped = np.append(escaped, active_escapes(data[int(is_escaped) :], _ESCAPE) + int(is_escaped) + 1)
         is_quote[escaped[escaped < len(data)]] = False
-        odd = are_odd(is_quote)
+        odd = odd_bits(bits_of(is_quote))
         # Opening brackets and braces differ in one bit, and so do closing ones.
         folded = data | 0x20
-        is_bracket = folded == ord("{")
-        is_bracket |= folded == ord("}")
+        opening, closing = bits_of(folded == ord("{")), bits_of(folded == ord("}"))
         ends_escaped = bool(len(escaped)) and int(escaped[-1]) == len(data)
-        return cls(start, data, ~odd if in_string else odd, positions_of(is_bracket), ends_escaped)
+        return cls(start, data, ~odd if in_string else odd, opening, closing, ends_escaped)
+
+    @property
+    def ends_in_string(self) -> bool:
+        """Whether the last byte is in a string."""
+        last = len(self.data) - 1
+        return bool(int(self.in_string[last >> 6]) >> (last & 63) & 1)
+
+    def are_in_strings(self, places: Positions) -> Mask:
+        """Whether each place is in a string."""
+        bits: Mask = (self.in_string[places >> 6] >> (places & 63).astype(np.uint64) & np.uint64(1)).view(np.int64) > 0
+        return bits
 
     def levels(self, depth: int, *, inverted: bool = False) -> tuple[Positions, npt.NDArray[np.int64]]:
         """The brackets outside of strings, and the level behind each; inverted if the stretch began otherwise."""
-        outside = self.brackets[self.in_string[self.brackets] == inverted]
-        return outside, depth + np.cumsum(_STEPS[self.data[outside]], dtype=np.int64)
+        outside = self.in_string if inverted else ~self.in_string
+        brackets = positions_of(hits_of((self.opening | self.closing) & outside, len(self.data)))
+        return brackets, depth + np.cumsum(_STEPS[self.data[brackets]], dtype=np.int64)
 
     def separators(self, depth: int) -> tuple[Positions, bool]:
         """The commas at level 0 up to the bracket that closes it, and that bracket; whether it is there."""
@@ -90,7 +106,7 @@ class JsonPiece:
         lengths = borders[at_zero + 1] - starts
         places = np.arange(int(lengths.sum())) + np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
         commas = places[self.data[places] == _COMMA]
-        commas = commas[~self.in_string[commas]]
+        commas = commas[~self.are_in_strings(commas)]
         return (np.append(commas, brackets[-1]), True) if len(closing) else (commas, False)
 
 
@@ -138,15 +154,22 @@ class Effect:
 
     def then(self, stretch: JsonPiece, *, inverted: bool) -> Effect:
         """The effect of more bytes."""
-        brackets, levels = stretch.levels(self.change, inverted=inverted)
         text = first_text(stretch.data)
-        lowest, is_followed = self.lowest, self.is_followed or text >= 0
-        if len(levels) and levels.min() < lowest:
-            index = int(levels.argmin())
-            lowest = int(levels[index])
-            is_followed = first_text(stretch.data[int(brackets[index]) + 1 :]) >= 0
-        change = int(levels[-1]) if len(levels) else self.change
-        in_string = bool(stretch.in_string[-1]) != inverted
+        change, lowest, is_followed = self.change, self.lowest, self.is_followed or text >= 0
+        outside = stretch.in_string if inverted else ~stretch.in_string
+        opening, closing = stretch.opening & outside, stretch.closing & outside
+        if opening.any() or closing.any():
+            ups = np.bitwise_count(opening).astype(np.int32)
+            behind = np.cumsum(ups - np.bitwise_count(closing), dtype=np.int32)
+            change += int(behind[-1])
+            # If all levels of 64 bytes are closed before others are opened, none is lower than this.
+            if self.change + (behind - ups).min() < lowest:
+                brackets, levels = stretch.levels(self.change, inverted=inverted)
+                index = int(levels.argmin())
+                if levels[index] < lowest:
+                    lowest = int(levels[index])
+                    is_followed = first_text(stretch.data[int(brackets[index]) + 1 :]) >= 0
+        in_string = stretch.ends_in_string != inverted
         return Effect(in_string, change, lowest, is_followed, self.has_text or text >= 0)
 
 
@@ -159,7 +182,7 @@ def stretches(source: ByteSource, start: int, end: int, entry: Entry, *, is_esca
             return
         stretch = JsonPiece.of(data, start, in_string=in_string, is_escaped=is_escaped)
         yield stretch
-        in_string, is_escaped = bool(stretch.in_string[-1]), stretch.is_escaped
+        in_string, is_escaped = stretch.ends_in_string, stretch.is_escaped
         start, step = start + len(data), min(2 * step, CHUNK_BYTES)
 
 
@@ -226,20 +249,6 @@ def text_before(source: ByteSource, position: int, floor: int) -> int:
             return low + rest
         position, step = low, min(2 * step, CHUNK_BYTES)
     return floor
-
-
-def text_behind(data: Bytes, places: Positions) -> Positions:
-    """Where text follows each of some places: up to some bytes behind it, or else at the end of the data."""
-    places = np.append(places + 1, len(data))
-    rows = np.arange(len(places) - 1)
-    for _ in range(_INDENTATION):
-        rows = rows[places[rows] < len(data)]
-        rows = rows[_IS_WHITE[data[places[rows]]]]
-        if not len(rows):
-            return places[:-1]
-        places[rows] += 1
-    places[rows] = len(data)
-    return places[:-1]
 
 
 def trimmed(data: Bytes, starts: Positions, stops: Positions) -> tuple[Positions, Positions]:

@@ -142,16 +142,35 @@ def active_escapes(units: CodeUnits, escape: int) -> Positions:
     return active
 
 
-def are_odd(hits: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """For each place, whether the number of true values up to it is odd."""
-    words = np.zeros(len(hits) // 64 + 1, np.uint64)
+Bits = npt.NDArray[np.uint64]
+"""A bit for each place, the first one in the lowest position of the first word; those behind the last place are 0."""
+
+
+def bits_of(hits: npt.NDArray[np.bool_]) -> Bits:
+    """True values as bits."""
     packed = np.packbits(hits, bitorder="little")
-    words.view(np.uint8)[: len(packed)] = packed
+    packed.resize(max(1, -(-len(packed) // 8)) * 8, refcheck=False)
+    return packed.view(np.uint64)
+
+
+def hits_of(bits: Bits, count: int) -> npt.NDArray[np.bool_]:
+    """The first bits as true and false values."""
+    return np.unpackbits(bits.view(np.uint8), count=count, bitorder="little").view(np.bool_)
+
+
+def odd_bits(bits: Bits) -> Bits:
+    """For each place, whether the number of ones up to it is odd; also for places behind the last one."""
+    words = bits.copy()
     for shift in (1, 2, 4, 8, 16, 32):
         words ^= words << np.uint64(shift)
     before = np.bitwise_xor.accumulate(words >> np.uint64(63))[:-1]
     words[1:] ^= np.uint64(0) - before
-    return np.unpackbits(words.view(np.uint8), count=len(hits), bitorder="little").view(np.bool_)
+    return words
+
+
+def are_odd(hits: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """For each place, whether the number of true values up to it is odd."""
+    return hits_of(odd_bits(bits_of(hits)), len(hits))
 
 
 def find_newlines(
