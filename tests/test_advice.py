@@ -61,8 +61,6 @@ FOLLOWED = {
     "rows of other programs, and those in files that another program": CAUSE,
     "`dagflow status APP --files '*'` shows the files": "strangers/test_trace.py::"
     "test_what_cannot_be_traced_is_said_with_a_remedy",
-    "run it without --diff, and compare the table with its version before": "strangers/test_what_if.py::"
-    "test_totals_of_a_corrected_file_are_compared_by_versions_of_the_table",
     "if '…' is the renamed '…'": "engine/test_operator_state.py::"
     "test_an_operator_does_not_begin_without_its_state_under_a_new_name",
     "let attributes: {roots: …} be as before": "runs/test_moved_checkpoints.py::"

@@ -14,7 +14,7 @@ from dagflow.storage.context import StorageContext
 from dagflow.storage.pending import PendingFile
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    pass
 
 
 @frozen
@@ -258,11 +258,12 @@ class Target(FileTarget):
         """The columns by which a new row replaces an earlier one; none where rows are added beside the others."""
         return ()
 
-    def rows(self) -> pa.Table | None:
+    def rows(self) -> Any:
         """Called to compare: all records that the target shows now, in any order.
 
         Returns:
-            The records; None if this target cannot return them.
+            The records, as a RecordBatchReader, a Table or any other object with Arrow's stream interface; None if this
+            target cannot return them.
 
         Raises:
             DagflowError: The target cannot be read.

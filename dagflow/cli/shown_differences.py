@@ -17,7 +17,7 @@ from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.stop_request import StopRequest
 from dagflow.engine.what_if import OutputDifferences, WhatIf
 from dagflow.errors import cut_text
-from dagflow.report.row_differences import SAMPLED, RowChange
+from dagflow.report.row_differences import RowChange, RowDifferences
 from dagflow.spec.spark_master import usable_cores
 
 WOULD_CHANGE = 3
@@ -55,19 +55,25 @@ def to_json(found: WhatIf) -> dict[str, Any]:
         "windows": found.windows,
         "changes": found.is_change,
         "tables": [
-            {"operator": each.operator, "table": each.name, "rows": each.before, **asdict(each.rows)}
+            {"operator": each.operator, "table": each.name, **asdict(each.rows), "rejects": _rejects(each.rejects)}
             for each in found.outputs
         ],
-        "rejects": {"returning": _rejects(found.returning), "refused": _rejects(found.refused)},
+        "rejects": _rejects(found.rejects),
     }
 
 
-def _rejects(rejects: Any) -> dict[str, Any]:
-    samples = [
-        {"file": each.file, "offset": each.offset, "reason": each.reason, "record": each.raw}
-        for each in rejects[:SAMPLED]
-    ]
-    return {"count": len(rejects), "samples": samples}
+def _rejects(found: RowDifferences) -> dict[str, Any]:
+    """The refused records that would be accepted, as a comparison of both has them, and those that would be refused."""
+    kinds = {"returning": (found.removed, "removed"), "refused": (found.added, "added")}
+    return {
+        name: {"count": number, "samples": [_reject(each) for each in found.samples[kind]]}
+        for name, (number, kind) in kinds.items()
+    }
+
+
+def _reject(change: RowChange) -> dict[str, Any]:
+    row = change.before or change.after or {}
+    return {**{name: row[name] for name in ("file", "offset", "operator", "reason")}, "record": row["raw"]}
 
 
 def _json_value(value: Any) -> Any:
@@ -78,23 +84,29 @@ def lines_of(found: WhatIf) -> Iterator[str]:
     """The changes in words."""
     for each in found.outputs:
         yield from _lines_of_output(each)
-    for what, rejects in (("would be accepted", found.returning), ("would be refused", found.refused)):
-        if rejects:
-            yield f"rejects: {count(len(rejects), 'record')} {what}"
-            yield from (f"    {each.file}:{each.offset}  {each.reason}" for each in rejects[:SAMPLED])
+        yield from _lines_of_rejects(each.rejects, "    ")
+    if all(each.rejects.is_none for each in found.outputs):
+        yield from _lines_of_rejects(found.rejects, "")
     changed = "" if found.is_change else ", and nothing would change"
     yield f"{count(found.windows, 'window')} ran apart; nothing was written{changed}"
+
+
+def _lines_of_rejects(found: RowDifferences, indent: str) -> Iterator[str]:
+    for what, own in zip(("accepted", "refused"), _rejects(found).values(), strict=True):
+        if own["count"]:
+            yield f"{indent}rejects: {count(own['count'], 'record')} would be {what}"
+            yield from (f"{indent}    {each['file']}:{each['offset']}  {each['reason']}" for each in own["samples"])
 
 
 def _lines_of_output(found: OutputDifferences) -> Iterator[str]:
     rows = found.rows
     if rows.is_none:
-        yield f"{found.name}: no change of {count(found.before, 'row')}"
+        yield f"{found.name}: no change of {count(rows.rows, 'row')}"
         return
     columns = ", ".join(f"{name} in {number:,}" for name, number in rows.columns.items())
     kinds = {"added": rows.added, "removed": rows.removed, "changed": rows.changed}
     parts = [f"{number:,} {kind}" for kind, number in kinds.items() if number]
-    yield f"{found.name}: of {count(found.before, 'row')}: {', '.join(parts)}" + (f" ({columns})" if columns else "")
+    yield f"{found.name}: of {count(rows.rows, 'row')}: {', '.join(parts)}" + (f" ({columns})" if columns else "")
     yield f"    compared {rows.identity}"
     for kind, changes in rows.samples.items():
         yield from (f"    {kind} {_change(change)}" for change in changes)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,10 +23,13 @@ from dagflow.journal.reader import all_windows, published_urls, read_state
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window, WindowPlan
 from dagflow.plan.accumulators import accumulators, wants_to_follow
+from dagflow.plan.load import logical_plan
 from dagflow.plan.logical import LogicalPlan
-from dagflow.report.open_rejects import RejectChoice, ShownReject, rejects_of, shown
-from dagflow.report.published_rows import rows_of_files
-from dagflow.report.row_differences import RowDifferences, differences, with_keys_of
+from dagflow.report.open_rejects import refused_rows
+from dagflow.report.published_rows import PublishedRows, rows_of_files
+from dagflow.report.row_differences import Identity
+from dagflow.runtime.scratch import Scratch, sweep
+from dagflow.spec.class_lookup import OPERATOR, find_class
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import join, redacted
 from dagflow.storage.objects import ObjectStore
@@ -58,22 +59,21 @@ class Output:
     def name(self) -> str:
         return self.target.name if self.target is not None else ", ".join(map(redacted, self.locations))
 
-    def rows(self, store: ObjectStore, state: JournalState) -> pa.Table:
+    def rows(self, store: ObjectStore, state: JournalState) -> PublishedRows:
         """All rows that are there."""
         if self.target is None:
             return self._of_files(published_urls(store, state) if state.last_committed else ())
-        found = self.target.rows()
-        return pa.table({}) if found is None else found
+        return PublishedRows.of_stream(self.target.rows)
 
-    def _of_files(self, urls: Iterable[str]) -> pa.Table:
+    def _of_files(self, urls: Iterable[str]) -> PublishedRows:
         below = tuple(f"{location}/" for location in self.locations)
         return rows_of_files(self.storage, self.locations[0], sorted({url for url in urls if url.startswith(below)}))
 
-    def of_files(self, files: Iterable[PendingFile]) -> pa.Table:
+    def of_files(self, files: Iterable[PendingFile]) -> PublishedRows:
         """The rows of data files."""
         return self._of_files(file.final_url for file in files if file.target in ("", self.operator))
 
-    def rows_of_windows(self, windows: Sequence[Window]) -> pa.Table:
+    def rows_of_windows(self, windows: Iterable[Window]) -> PublishedRows:
         """The rows that some windows have published.
 
         Raises:
@@ -81,27 +81,25 @@ class Output:
         """
         if self.target is None:
             return self.of_files(file for window in windows if window.intent for file in window.intent.files)
-        found = self.target.rows()
-        if found is None:
-            return pa.table({})
+        found = PublishedRows.of_stream(self.target.rows)
         column = "" if self.origin is None or self.keys else self.origin.window
-        if column not in found.column_names:
+        if found.schema.names and column not in found.schema.names:
             raise DagflowError(
                 f"{self.name} does not say which of its rows are of which window",
                 hint="compare all windows, without --window and --files",
             )
-        return found.filter(pc.is_in(found.column(column), pa.array([w.plan.window_id for w in windows], pa.int64())))
+        ids = pa.array([window.plan.window_id for window in windows], pa.int64())
+        return found.where(lambda part: pc.is_in(part.column(column), ids))
 
-    def with_keys_of(self, rows: pa.Table, others: pa.Table) -> pa.Table:
-        """The rows whose keys are those of other rows: these replace them."""
-        if not self.keys or not len(rows) or not len(others):
-            return rows.slice(0, 0)
-        return with_keys_of(rows, others, self.keys)
+    def identity(self, *, replaces: bool = False) -> Identity:
+        """What makes its rows the same.
 
-    def compare(self, before: pa.Table, after: pa.Table) -> RowDifferences:
-        origin = self.origin
-        place = () if origin is None else (origin.file, origin.offset)
-        return differences(before, after, self.keys, place, () if origin is None else (origin.window,))
+        Args:
+            replaces: Whether rows replace those with the same keys, or come beside the others.
+        """
+        if self.origin is None:
+            return Identity(self.keys, replaces=replaces)
+        return Identity(self.keys, (self.origin.file, self.origin.offset), (self.origin.window,), replaces)
 
 
 def outputs_of(app: LogicalPlan) -> list[Output]:
@@ -150,25 +148,29 @@ class Apart:
         if run(plan, options, stop=self.stop).state == "stopped":
             raise RunStoppedError("the comparison was asked to stop; nothing was changed")
 
-    def run_again(self, windows: Sequence[Window]) -> None:
+    def run_again(self, windows: Iterable[Window]) -> None:
         """Run the app on the input of windows, without what was corrected since."""
-        skipped = (skip for window in windows if window.intent for skip in window.intent.skipped)
-        corrected = {skip.version: skip for skip in skipped if skip.cause == "corrected"}
-        self.options = replace(self.options, lost={**self.options.lost, **corrected})
-        for part in _up_to_results([window.plan for window in windows]):
+        plans, lost = [], dict(self.options.lost)
+        for window in windows:
+            plans.append(window.plan)
+            skipped = window.intent.skipped if window.intent else ()
+            lost |= {skip.version: skip for skip in skipped if skip.cause == "corrected"}
+        self.options = replace(self.options, lost=lost)
+        for part in _up_to_results(plans):
             self.run(part)
+
+    def windows(self) -> Iterator[Window]:
+        return all_windows(*self._opened())
+
+    def rejects(self, after: int = 0) -> PublishedRows:
+        """What the windows after one have refused, as refused_rows()."""
+        return refused_rows(lambda: (each for each in self.windows() if each.plan.window_id > after), ())
 
     def _opened(self) -> tuple[ObjectStore, JournalState]:
         store = self.app.attributes.storage_context().objects(self.checkpoint)
         return store, read_state(store)
 
-    def windows(self) -> list[Window]:
-        return list(all_windows(*self._opened()))
-
-    def rejects(self) -> dict[tuple[str, int], ShownReject]:
-        return refused_in(self.windows(), self._opened()[1])
-
-    def rows_of(self, operator: str) -> pa.Table:
+    def rows_of(self, operator: str) -> PublishedRows:
         """What an operator has published here."""
         output = next(each for each in outputs_of(self._plan or self.app) if each.operator == operator)
         return output.rows(*self._opened())
@@ -176,10 +178,23 @@ class Apart:
 
 @contextlib.contextmanager
 def apart_run(app: LogicalPlan, options: RunOptions, stop: StopRequest) -> Iterator[Apart]:
-    """A directory for a comparison, which is removed at the end."""
-    Path(".dagflow").mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f"{app.name}.diff-", dir=os.path.abspath(".dagflow")) as directory:
-        yield Apart(app, options, stop, directory)
+    """A directory for a comparison, which is removed at the end, or by a later comparison if it was killed."""
+    parent = os.path.abspath(".dagflow")
+    os.makedirs(parent, exist_ok=True)
+    sweep(parent)
+    with contextlib.closing(Scratch(parent)) as scratch:
+        yield Apart(app, options, stop, str(scratch.path))
+
+
+def with_rows_kept(app: LogicalPlan, operator: str, directory: str) -> LogicalPlan:
+    """The app with Parquet files in place of an output: its rows say where they are from, and none replaces another."""
+    if app.spec is None:
+        return app
+    properties = {"table": f"parquet:{directory}/kept/{operator}", "metadata_columns": ["file", "offset", "window"]}
+    writer = find_class("TableWriter", (), OPERATOR)
+    spec = app.spec.operators[operator]
+    changed = replace(spec, class_name="TableWriter", operator_class=writer, properties=properties)
+    return logical_plan(replace(app.spec, operators={**app.spec.operators, operator: changed}))
 
 
 def _up_to_results(plans: Sequence[WindowPlan]) -> Iterator[list[WindowPlan]]:
@@ -192,9 +207,3 @@ def _up_to_results(plans: Sequence[WindowPlan]) -> Iterator[list[WindowPlan]]:
             part = []
     if part:
         yield part
-
-
-def refused_in(windows: Sequence[Window], state: JournalState) -> dict[tuple[str, int], ShownReject]:
-    """The refused records of windows, by place."""
-    rejects = (each for window in windows for each in rejects_of(window) if not each.is_taken_over(state.retried))
-    return {(each.file, each.offset): each for each in shown(rejects, RejectChoice(), 0)}

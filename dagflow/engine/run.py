@@ -67,7 +67,8 @@ def run(
         LiveRunError: Another run is at work on the checkpoint; nothing was done.
         DagflowError: The run failed, and its journal is resumable; or it did not start, as Spark cannot start here.
     """
-    require_correctable(app)
+    if not options.is_apart:
+        require_correctable(app)
     options = in_session(options, runtime)
     observer, stop = observer or SilentObserver(), stop or StopRequest()
     follows = options.reads_new_input and (options.follow or wants_to_follow(app))

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
+import pyarrow.compute as pc
 
 from dagflow.api.columns.json_values import readable_rows
 from dagflow.api.ports import unbatched
 from dagflow.api.sources import block_id_of, is_gone, is_source_range
 from dagflow.api.transactions import ReplayableState, TransactionalSink
-from dagflow.engine.apart import Apart, Output, apart_run, outputs_of, refused_in
+from dagflow.engine.apart import Apart, Output, apart_run, outputs_of, with_rows_kept
 from dagflow.engine.corrections import sources_of, version_key_of
 from dagflow.engine.partial_replay import works_record_by_record
 from dagflow.engine.publishers import writer_of
@@ -37,14 +37,14 @@ from dagflow.plan.accumulators import accumulators
 from dagflow.plan.load import load_app, logical_plan
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.placement import PlacedApp
-from dagflow.report.published_rows import partition_values, rows_of_files
+from dagflow.report.open_rejects import refused_rows
+from dagflow.report.published_rows import partition_values, parts_of_file
 from dagflow.report.traced_rows import AppThen, Source, Trace, TracedRow
-from dagflow.spec.class_lookup import LIBRARY, OPERATOR, find_class, search_path_of
+from dagflow.spec.class_lookup import LIBRARY, search_path_of
 from dagflow.storage.files import FileStat
 from dagflow.storage.location import absolute, redacted
 from dagflow.storage.objects import ObjectStore
 from dagflow.storage.pending import PendingFile
-from dagflow.storage.python_file import PythonFile
 
 MOST_FILES = 50
 """Files of a result that are tried one by one, at most, to find out which of them have a part in it."""
@@ -148,9 +148,7 @@ class Tracer:
             if block.is_corrected or source.offset is None:
                 continue
             window = next(each for each in windows if each.plan.window_id == block.window)
-            rejects = refused_in([window], JournalState())
-            reject = rejects.get((redacted(url), source.offset))
-            refused = reject.reason if reject is not None else refused
+            refused = _refusal(window, redacted(url), source.offset) or refused
             blocks = {block.window: {block.id}}
             with apart_run(self.app, self.options, self.stop) as apart:
                 made, _ = self._made(apart, windows, blocks)
@@ -207,21 +205,11 @@ class Tracer:
 
     def _parts_of(self, file: PendingFile) -> Iterator[pa.Table]:
         """The rows of a data file, in parts."""
-        if not file.final_url.endswith(".parquet"):
-            yield with_texts(rows_of_files(self.storage, self.output.locations[0], [file.final_url]))
-            return
         values = {} if file.facts is None else file.facts.partition
         values = values or partition_values(file.final_url.removeprefix(self.output.locations[0]))
-        with (
-            self.storage.open_file(file.final_url) as found,
-            pq.ParquetFile(pa.PythonFile(PythonFile(found), "r")) as parquet,
-        ):
-            for batch in parquet.iter_batches():
-                table = with_texts(pa.Table.from_batches([batch]))
-                for name, value in values.items():
-                    if name.isidentifier() and name not in table.column_names:
-                        table = table.append_column(name, _repeated(value, len(table)))
-                yield table
+        named = {name: value for name, value in values.items() if name.isidentifier()}
+        for part in parts_of_file(self.storage, file.final_url, named):
+            yield with_texts(pa.Table.from_batches([part]))
 
     def _inputs_of(self, windows: Sequence[Window], files: Sequence[PendingFile]) -> tuple[dict[int, set[int]], bool]:
         """The blocks that data files have records of, by window; and whether these alone give the same records."""
@@ -275,9 +263,9 @@ class Tracer:
         then = self._app_of(chosen[-1]) if chosen else None
         apart.app = app = self._loaded(then, apart.directory)
         if not isinstance(app.instances[self.operator], TransactionalSink):
-            apart.app = _with_rows_kept(app, self.operator, apart.directory)
+            apart.app = with_rows_kept(app, self.operator, apart.directory)
         apart.run([each.plan for each in chosen], [blocks[each.plan.window_id] for each in chosen])
-        rows = with_texts(apart.rows_of(self.operator))
+        rows = with_texts(apart.rows_of(self.operator).read())
         for name, kind in zip(_ORIGINS, (pa.string(), pa.int64(), pa.int64()), strict=True):
             if name not in rows.column_names:
                 rows = rows.append_column(name, pa.nulls(len(rows), kind))
@@ -352,14 +340,14 @@ class Tracer:
         plans = {window.plan.window_id: window.plan for window in windows}
         order = list(files)
         with apart_run(self.app, self.options, self.stop) as apart:
-            app = _with_rows_kept(self._loaded(then, apart.directory), self.operator, apart.directory)
+            app = with_rows_kept(self._loaded(then, apart.directory), self.operator, apart.directory)
             apart.app = _by_window(app)
             owners = []
             for url in order:
                 for at in dict.fromkeys(block.window for block in files[url]):
                     owners.append((url, plans[at], {block.id for block in files[url] if block.window == at}))
             apart.run([plan for _, plan, _ in owners], [ids for _, _, ids in owners])
-            rows = _rows(apart.rows_of(self.operator))
+            rows = _rows(apart.rows_of(self.operator).read())
         wanted = {name: values[name] for name in keys}
         numbers = {row.get(_WINDOW) for row in rows if _equal(wanted, row)}
         found = {owner[0] for number, owner in enumerate(owners, 1) if number in numbers}
@@ -450,6 +438,15 @@ def _blocks_of(windows: Sequence[Window]) -> Iterator[_Block]:
                     yield _Block(window.plan.window_id, part, place in corrected)
 
 
+def _refusal(window: Window, file: str, offset: int) -> str:
+    """Why a window has refused a record; "" where it has not."""
+    for part in refused_rows(lambda: (window,), ()).parts():
+        is_it = pc.and_(pc.equal(part["file"], file), pc.equal(part["offset"], offset))
+        for reason in part["reason"].filter(is_it).to_pylist():
+            return str(reason)
+    return ""
+
+
 def _by_window(app: LogicalPlan) -> LogicalPlan:
     """The app with results of single windows."""
     specs = {} if app.spec is None else app.spec.operators
@@ -459,18 +456,6 @@ def _by_window(app: LogicalPlan) -> LogicalPlan:
         if name in specs
     }
     return app if app.spec is None else logical_plan(replace(app.spec, operators={**specs, **spans}))
-
-
-def _with_rows_kept(app: LogicalPlan, operator: str, directory: str) -> LogicalPlan:
-    """The app with Parquet files in place of an output: its rows say where they are from, and none replaces another."""
-    if app.spec is None:
-        return app
-    properties = {"table": f"parquet:{directory}/traced", "metadata_columns": ["file", "offset", "window"]}
-    spec = app.spec.operators[operator]
-    changed = replace(
-        spec, class_name="TableWriter", operator_class=find_class("TableWriter", (), OPERATOR), properties=properties
-    )
-    return logical_plan(replace(app.spec, operators={**app.spec.operators, operator: changed}))
 
 
 def _rows(table: pa.Table) -> list[dict[str, Any]]:

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dagflow.api.context import Skipped, VersionKey
-from dagflow.engine.apart import Apart, Output, apart_run, outputs_of, refused_in
+from dagflow.api.refused_records import REJECTS
+from dagflow.engine.apart import Apart, Output, apart_run, outputs_of, with_rows_kept
 from dagflow.engine.corrections import Superseded
 from dagflow.engine.kept_totals import totals_by_output
 from dagflow.engine.preparation import target_problems
@@ -29,7 +31,6 @@ from dagflow.errors import (
     PlanError,
     RunStoppedError,
     SourceChangedError,
-    own_name,
 )
 from dagflow.frozen import frozen
 from dagflow.journal.reader import all_windows, newest_windows, read_state
@@ -40,9 +41,9 @@ from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.placement import place
 from dagflow.plan.stream_columns import stream_columns
-from dagflow.report.open_rejects import ShownReject
-from dagflow.report.published_rows import content_of
-from dagflow.report.row_differences import RowDifferences, differences
+from dagflow.report.open_rejects import refused_rows
+from dagflow.report.published_rows import PublishedRows, content_of
+from dagflow.report.row_differences import Identity, RowDifferences, differences
 from dagflow.spec.class_lookup import search_path_of
 from dagflow.spec.problems import Problems
 from dagflow.storage.context import StorageContext
@@ -60,13 +61,13 @@ class OutputDifferences:
     Attributes:
         operator: The operator that writes it.
         name: Its name in messages, such as "table delta:out/orders".
-        before: How many rows it has now: of the windows that are compared, as far as the output tells them apart.
+        rejects: The same of the records that operators before it refuse: "removed" are those that would be accepted.
     """
 
     operator: str
     name: str
-    before: int
     rows: RowDifferences
+    rejects: RowDifferences
 
 
 @frozen
@@ -75,18 +76,17 @@ class WhatIf:
 
     Attributes:
         windows: How many windows have run.
-        returning: Refused records that would be accepted.
-        refused: Records that would be refused, and are not now.
+        rejects: What would change in the refused records of all operators.
     """
 
     windows: int
     outputs: Sequence[OutputDifferences]
-    returning: Sequence[ShownReject] = ()
-    refused: Sequence[ShownReject] = ()
+    rejects: RowDifferences
 
     @property
     def is_change(self) -> bool:
-        return bool(self.returning or self.refused) or any(not each.rows.is_none for each in self.outputs)
+        rejects = self.rejects
+        return bool(rejects.added or rejects.removed) or any(not each.rows.is_none for each in self.outputs)
 
 
 def if_replayed(app: LogicalPlan, options: RunOptions, chosen: Collection[int] | None, stop: StopRequest) -> WhatIf:
@@ -100,29 +100,30 @@ def if_replayed(app: LogicalPlan, options: RunOptions, chosen: Collection[int] |
         SourceChangedError: The input of a window is no longer what it was.
         DagflowError: A window fails, or the output does not say which rows are of which window.
     """
-    store, state = _finished(app, options)
-    if state is None:
-        return WhatIf(0, ())
+    store, found = _finished(app, options)
+    state = found or JournalState()
     if chosen is None and state.forgotten:
         raise JournalError(
             f"windows up to {state.forgotten} are no longer kept, and cannot run again",
             url=redacted(store.url),
             hint="choose windows that are kept, with --window",
         )
-    windows = [each for each in all_windows(store, state) if chosen is None or each.plan.window_id in chosen]
+
+    def windows() -> Iterator[Window]:
+        return (each for each in all_windows(store, state) if chosen is None or each.plan.window_id in chosen)
+
     with apart_run(app, options, stop) as apart, apart_run(app, options, stop) as apart_as_it_was:
-        apart.run_again(windows)
-        _require_read(windows, apart.windows())
+        apart.run_again(windows())
+        _require_read(windows(), apart.windows())
         was = _AsItWas(apart_as_it_was, state, windows)
+        refused = refused_rows(windows, state.retried), apart.rejects()
         outputs = []
         for output in outputs_of(app):
             after = apart.rows_of(output.operator)
-            before = output.rows(store, state) if chosen is None else output.rows_of_windows(windows)
-            rows = output.compare(was.with_origins(output, before, after), after)
-            outputs.append(OutputDifferences(output.operator, output.name, len(before), rows))
-        were = refused_in(windows, state)
-        returning, refused = _apart_from(were, apart.rejects()), _apart_from(apart.rejects(), were)
-        return WhatIf(len(windows), outputs, returning, refused)
+            before = output.rows(store, state) if chosen is None else output.rows_of_windows(windows())
+            rows = was.compared(output, before, after)
+            outputs.append(OutputDifferences(output.operator, output.name, rows, _rejects(*refused, apart, output)))
+        return WhatIf(sum(1 for _ in windows()), outputs, _rejects(*refused, apart))
 
 
 def if_run(app: LogicalPlan, options: RunOptions, stop: StopRequest) -> WhatIf:
@@ -143,23 +144,48 @@ def if_run(app: LogicalPlan, options: RunOptions, stop: StopRequest) -> WhatIf:
     with apart_run(app, options, stop) as apart:
         if state is not None:
             _copy(app.attributes.storage_context(), store.url, apart.checkpoint)
+        # A total that goes is in no table of its own.
+        totals = totals_by_output(place(app), app.instances)
+        for name in totals:
+            apart.app = with_rows_kept(apart.app, name, apart.directory)
         apart.run(None)
-        before = 0 if state is None else state.last_committed
-        new = [window for window in apart.windows() if window.plan.window_id > before]
-        corrected = _Corrected(app, options, stop, store, state or JournalState())
+        known = state or JournalState()
+        new = [window for window in apart.windows() if window.plan.window_id > known.last_committed]
+        corrected = _Corrected(app, options, stop, store, known)
         with corrected.without_old_versions([window.plan for window in new]) as rest:
+            refused = corrected.rejects, apart.rejects(known.last_committed)
             outputs = []
             for output in outputs_of(app):
-                there, after = output.rows(store, state or JournalState()), apart.rows_of(output.operator)
-                replaced = output.with_keys_of(there, after)
-                if rest is not None:
-                    replaced = output.of_files(corrected.files)
-                    after = pa.concat_tables([rest.rows_of(output.operator), after], promote_options="permissive")
-                rows = output.compare(replaced, after)
-                outputs.append(OutputDifferences(output.operator, output.name, len(there), rows))
-            refused = refused_in(new, JournalState())
-            returning = _apart_from(corrected.rejects, refused)
-            return WhatIf(len(new), outputs, returning, _apart_from(refused, corrected.rejects))
+                there, after = output.rows(store, known), apart.rows_of(output.operator)
+                if rest is None or output.operator in totals:
+                    before = there if output.keys else PublishedRows(there.schema, lambda: ())
+                else:
+                    before = output.of_files(corrected.files)
+                    after = PublishedRows.together([rest.rows_of(output.operator), after])
+                by = output.identity(replaces=bool(output.keys))
+                rows = replace(differences(before, after, by, apart.directory), rows=there.count())
+                outputs.append(OutputDifferences(output.operator, output.name, rows, _rejects(*refused, apart, output)))
+            return WhatIf(len(new), outputs, _rejects(*refused, apart))
+
+
+def _rejects(before: PublishedRows, after: PublishedRows, apart: Apart, output: Output | None = None) -> RowDifferences:
+    """What would change in the refused records of the operators before an output, or of all."""
+    if output is not None:
+        names = pa.array(sorted(_upstream(apart.app, output.operator)), pa.string())
+        before, after = (rows.where(lambda part: pc.is_in(part["operator"], names)) for rows in (before, after))
+    return differences(before, after, Identity(("file", "offset")), apart.directory)
+
+
+def _upstream(app: LogicalPlan, operator: str) -> set[str]:
+    """The operators whose records reach another one, not as refused ones."""
+    found, waiting = set[str](), [operator]
+    while waiting:
+        name = waiting.pop()
+        sources = {edge.source for edge in app.edges if edge.target.operator == name}
+        more = {each.operator for each in sources if each.port != REJECTS} - found
+        found |= more
+        waiting += more
+    return found
 
 
 def _finished(app: LogicalPlan, options: RunOptions) -> tuple[ObjectStore, JournalState | None]:
@@ -183,7 +209,7 @@ def _finished(app: LogicalPlan, options: RunOptions) -> tuple[ObjectStore, Journ
     return store, state
 
 
-def _require_read(windows: Sequence[Window], again: Sequence[Window], lost: Collection[VersionKey] = ()) -> None:
+def _require_read(windows: Iterable[Window], again: Iterable[Window], lost: Collection[VersionKey] = ()) -> None:
     """Refuse input that was read then and is left out now: it would look as if its rows were removed."""
     known = {(skip.version, skip.start) for window in windows if window.intent for skip in window.intent.skipped}
     for skip in (skip for window in again if window.intent for skip in window.intent.skipped):
@@ -193,12 +219,6 @@ def _require_read(windows: Sequence[Window], again: Sequence[Window], lost: Coll
                 url=redacted(skip.url),
                 hint="put the version back that was read; or choose windows that have not read it, with --window",
             )
-
-
-def _apart_from(
-    rejects: dict[tuple[str, int], ShownReject], others: dict[tuple[str, int], ShownReject]
-) -> list[ShownReject]:
-    return [each for place, each in rejects.items() if place not in others]
 
 
 @dataclass(slots=True)
@@ -216,7 +236,10 @@ class _Corrected:
     store: ObjectStore
     state: JournalState
     files: list[PendingFile] = field(default_factory=list)
-    rejects: dict[tuple[str, int], ShownReject] = field(default_factory=dict)
+    rejects: PublishedRows = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.rejects = refused_rows(lambda: (), ())
 
     @contextlib.contextmanager
     def without_old_versions(self, plans: Sequence[WindowPlan]) -> Iterator[Apart | None]:
@@ -232,20 +255,15 @@ class _Corrected:
         if not ids:
             yield None
             return
-        if totals := totals_by_output(place(self.app), self.app.instances):
-            raise DagflowError(
-                f"which totals of operator '{own_name(min(totals))}' a corrected or deleted file would let go is known "
-                "when the run has taken them out",
-                hint="run it without --diff, and compare the table with its version before",
-            )
         with apart_run(self.app, replace(self.options, lost=lost), self.stop) as rest:
             _copy(storage, self.store.url, join(rest.directory, "copy"))
             copy = storage.objects(join(rest.directory, "copy"))
             with contextlib.closing(open_journal(self.app, copy)) as journal:
                 scope = with_their_groups(journal, ids)
                 windows = [journal.window(window_id) for window_id in scope.all]
-            refused, urls = refused_in(windows, self.state), {redacted(version[0]) for version in lost}
-            self.rejects |= {place: each for place, each in refused.items() if each.file in urls}
+            urls = pa.array(sorted({redacted(version[0]) for version in lost}), pa.string())
+            refused = refused_rows(lambda: windows, self.state.retried)
+            self.rejects = refused.where(lambda part: pc.is_in(part["file"], urls))
             self.files += [file for window in windows for file in replaced_files(window, scope)]
             again = [window for window in windows if window.plan.window_id in scope.again]
             rest.run_again(again)
@@ -259,19 +277,20 @@ class _AsItWas:
 
     apart: Apart
     state: JournalState
-    windows: Sequence[Window]
+    windows: Callable[[], Iterable[Window]]
     _is_run: bool | None = None
 
-    def with_origins(self, output: Output, before: pa.Table, after: pa.Table) -> pa.Table:
-        """The rows with file and offset, if that app gives the same rows; otherwise as they are."""
-        origin = output.origin
-        if origin is None or output.keys or {origin.file, origin.offset} <= {*before.column_names}:
-            return before
-        if output.compare(before, after).is_none or not self._has_run():
-            return before
+    def compared(self, output: Output, before: PublishedRows, after: PublishedRows) -> RowDifferences:
+        """The differences of an output: by file and offset, if that app gives the same rows as there are."""
+        by, origin, directory = output.identity(), output.origin, self.apart.directory
+        found = differences(before, after, by, directory)
+        if origin is None or output.keys or {*by.place} <= {*before.schema.names} or found.is_none:
+            return found
+        if not self._has_run():
+            return found
         rows = self.apart.rows_of(output.operator)
-        is_same = differences(before, rows, hidden=(origin.window, origin.file, origin.offset)).is_none
-        return rows if is_same else before
+        is_same = differences(before, rows, Identity(hidden=(*by.place, *by.hidden)), directory).is_none
+        return differences(rows, after, by, directory) if is_same else found
 
     def _has_run(self) -> bool:
         """Whether the app could run again on the windows."""
@@ -280,7 +299,7 @@ class _AsItWas:
             file.write_text(self.state.text)
             try:
                 self.apart.app = load_app(file, search_path=search_path_of(self.state.source))
-                self.apart.run_again(self.windows)
+                self.apart.run_again(self.windows())
                 self._is_run = True
             except RunStoppedError:
                 raise

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dagflow.api.ports import unbatched
 from dagflow.api.refused_records import RefusedRecords, blocks_in
@@ -21,6 +22,7 @@ from dagflow.journal.planned_tuples import planned_tuples
 from dagflow.journal.reader import committed_windows, read_journal, read_state
 from dagflow.journal.windows import Window
 from dagflow.report.input_ranges import matcher_of
+from dagflow.report.published_rows import PublishedRows
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
 from dagflow.storage.objects import ObjectStore
@@ -189,3 +191,32 @@ def shown(rejects: Iterator[WindowRejects], choice: RejectChoice, most: int) -> 
                 continue
             reason = row["detail"] or row["reason"]
             yield ShownReject(file, row["offset"], row["length"], reason, row["raw"], window.window_id)
+
+
+_REFUSED = pa.schema(
+    [(name, pa.string()) for name in ("operator", "file", "reason")] + [("offset", pa.int64()), ("raw", pa.binary())]
+)
+
+
+def refused_rows(windows: Callable[[], Iterable[Window]], retried: Container[int]) -> PublishedRows:
+    """The refused records of windows, as rows with operator, file, offset, reason and, for a few of them, raw.
+
+    Args:
+        retried: The windows whose records a later one has taken over.
+    """
+
+    def parts() -> Iterator[pa.RecordBatch]:
+        for window in windows():
+            for rejects in rejects_of(window):
+                if rejects.is_taken_over(retried):
+                    continue
+                table = rejects.records.table
+                reasons = pc.coalesce(table.column("detail"), table.column("reason").cast(pa.string()))
+                ids = table.column("block_id").dictionary_encode().combine_chunks()
+                urls = [redacted(rejects.blocks[block_id].url) for block_id in ids.dictionary.to_pylist()]
+                files = pa.array(urls, pa.string()).take(ids.indices)
+                operators = pa.repeat(rejects.operator, len(table))
+                columns = [operators, files, reasons, table.column("offset"), table.column("raw")]
+                yield from pa.table(columns, schema=_REFUSED).combine_chunks().to_batches()
+
+    return PublishedRows(_REFUSED, parts)

@@ -245,7 +245,7 @@ class AppFolder:
             return {}
         targets = targets_of(self._plan.instances, self._plan.attributes.storage_context())
         found = ((name, target.rows()) for name, target in targets.items())
-        return {name: [] if rows is None else readable_rows(rows) for name, rows in found}
+        return {name: [] if rows is None else readable_rows(pa.table(rows)) for name, rows in found}
 
 
 def _directory_in_memory(size_bytes: int) -> str | None:

@@ -312,11 +312,11 @@ def _iceberg_table(folder: Path, name: str) -> pa.Table:
 
 
 def _duckdb_table(folder: Path, name: str) -> pa.Table:
-    return DuckdbFileTable(f"{folder}/{name}.duckdb#rows", ()).target(StorageContext.default()).rows()
+    return DuckdbFileTable(f"{folder}/{name}.duckdb#rows", ()).target(StorageContext.default()).rows().read_all()
 
 
 def _sqlite_table(folder: Path, name: str) -> pa.Table:
-    return SqliteFileTable(f"{folder}/tables.db#{name}", ()).target(StorageContext.default()).rows()
+    return SqliteFileTable(f"{folder}/tables.db#{name}", ()).target(StorageContext.default()).rows().read_all()
 
 
 ICEBERG = 'table: "iceberg:shop.NAME", catalog: {type: sql, uri: "sqlite:///catalog.db", warehouse: tables}'
@@ -328,7 +328,7 @@ def postgres_kind(address: str) -> KilledApp:
     def read(folder: Path, name: str) -> pa.Table:
         table = PostgresTable(f"public.{folder.name}_{name}", ())
         table.connect_by(address, "")
-        return table.target(StorageContext.default()).rows()
+        return table.target(StorageContext.default()).rows().read_all()
 
     def make(folder: Path) -> None:
         place = f'table: "postgres:public.{folder.name}_NAME", connection: "{address}", staging: staging'

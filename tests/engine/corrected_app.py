@@ -80,7 +80,7 @@ def lines_of(root: Path, kind: str) -> list[str]:
         assert isinstance(table, TableWriter)
         target = table.transaction_target(storage())
         found = target.rows() if isinstance(target, Target) else None
-        return [] if found is None else sorted(record.decode() for record in found["record"].to_pylist())
+        return [] if found is None else sorted(record.decode() for record in found.read_all()["record"].to_pylist())
     try:
         found = rows_of(root, kind.removesuffix("-groups"))["record"].to_pylist()
     except Exception:  # of as many kinds as there are tables

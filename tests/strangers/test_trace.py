@@ -125,7 +125,7 @@ def test_a_row_leads_to_its_bytes_and_these_lead_to_the_row(folder: Path, kind: 
     assert places(row) == [("3.csv.gz", 18, "9,1,b", 1)]
     for place, ids in (("in/2.csv:20", [6]), ("in/3.csv.gz:18", [9]), ("in/1.csv:26", [])):
         assert [int(row["values"]["id"]) for row in traced(f"{table} {place}")["rows"]] == ids
-    assert content() == before and not [*folder.glob(".dagflow/*.diff-*")]
+    assert content() == before and not [*folder.glob(".dagflow/dagflow-*")]
 
 
 def test_bytes_without_a_row_say_why() -> None:

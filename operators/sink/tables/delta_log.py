@@ -154,7 +154,7 @@ def columns_of(handle: DeltaTable) -> pa.Schema:
     return pa.schema([field.with_nullable(found.field(field.name).nullable) for field in plain])
 
 
-def rows_of(handle: DeltaTable, names: Sequence[str] | None = None) -> pa.Table:
+def rows_of(handle: DeltaTable, names: Sequence[str] | None = None) -> pa.RecordBatchReader:
     """The rows of a table, in any order.
 
     Args:
@@ -168,9 +168,12 @@ def rows_of(handle: DeltaTable, names: Sequence[str] | None = None) -> pa.Table:
     wanted = [*columns.names] if names is None else [*names]
     # For such a number in a partition, deltalake gives pyarrow a wrong text: 0.-5 for -0.5.
     if not any(has_fraction(columns.field(name).type) for name in handle.metadata().partition_columns):
-        return handle.to_pyarrow_table(columns=wanted)
+        dataset = handle.to_pyarrow_dataset()
+        return dataset.scanner(wanted, batch_readahead=2, fragment_readahead=1).to_reader()
     schema = pa.schema([columns.field(name) for name in wanted])
-    return with_types(pa.table(handle.scan(columns=wanted)), schema)
+    found = pa.RecordBatchReader.from_stream(handle.scan(columns=wanted))
+    tables = (with_types(pa.Table.from_batches([part]), schema) for part in found)
+    return pa.RecordBatchReader.from_batches(schema, (part for table in tables for part in table.to_batches()))
 
 
 def require_writable(table: Table, handle: DeltaTable) -> None:

@@ -77,7 +77,7 @@ class DeltaTarget(TableTarget, Target):
     def known(self, files: Sequence[PendingFile]) -> pa.Schema | None:
         return self._columns
 
-    def rows(self) -> pa.Table | None:
+    def rows(self) -> pa.RecordBatchReader | None:
         handle = self._log.opened()
         return None if handle is None else rows_of(handle)
 
@@ -420,4 +420,4 @@ class DeltaReader(TableReader):
 
     def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         with refusals(self._table):
-            yield from rows_of(self._handle, names).to_batches()
+            yield from rows_of(self._handle, names)

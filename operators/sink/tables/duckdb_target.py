@@ -100,8 +100,8 @@ class DuckdbSession(SqlSession):
         names = re.findall(r'("(?:[^"]|"")+"|\w+) [^,]*? GENERATED ALWAYS AS', str(texts))
         return {name[1:-1].replace('""', '"') if name.startswith('"') else name for name in names}
 
-    def found(self, query: str) -> pa.Table:
-        return self._connection.sql(query).to_arrow_table()
+    def found(self, query: str) -> pa.RecordBatchReader:
+        return self._connection.sql(query).to_arrow_reader()
 
     def sql_type(self, kind: pa.DataType) -> str:
         parts = [self.sql_type(part.type) for part in parts_of(kind)]

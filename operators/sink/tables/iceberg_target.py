@@ -166,9 +166,9 @@ class IcebergTarget(TableTarget, Target):
                 for texts in (facts.partition.values(), *(piece.values for piece in pieces_of(facts))):
                     partition_record(metadata, texts)
 
-    def rows(self) -> pa.Table | None:
+    def rows(self) -> pa.RecordBatchReader | None:
         handle = self._catalog.load()
-        return None if handle is None else handle.scan().to_arrow()
+        return None if handle is None else handle.scan().to_arrow_batch_reader()
 
 
 class IcebergState(ReplayableState):

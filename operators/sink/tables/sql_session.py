@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
@@ -60,14 +61,17 @@ class SqlSession(ABC):
         """The columns of a table; none if it does not exist."""
 
     @abstractmethod
-    def found(self, query: str) -> pa.Table:
+    def found(self, query: str) -> pa.RecordBatchReader:
         """The rows of a query, in types that the database's package finds."""
 
-    def rows(self, path: Path, columns: Sequence[SqlColumn]) -> pa.Table:
+    def rows(self, path: Path, columns: Sequence[SqlColumn]) -> pa.RecordBatchReader:
         """All rows of a table."""
         found = self.found(f"SELECT {', '.join(quoted(column.name) for column in columns)} FROM {name_of(path)}")
-        values = zip(columns, found.columns, strict=True)
-        return pa.table({column.name: _of_kind(given, column.kind) for column, given in values})
+        kinds = [given.type if own.kind is None else own.kind for own, given in zip(columns, found.schema, strict=True)]
+        schema = pa.schema(zip((column.name for column in columns), kinds, strict=True))
+        parts = (zip(part.columns, kinds, strict=True) for part in found)
+        batches = (pa.RecordBatch.from_arrays([*itertools.starmap(_of_kind, part)], schema=schema) for part in parts)
+        return pa.RecordBatchReader.from_batches(schema, batches)
 
     @abstractmethod
     def sql_type(self, kind: pa.DataType) -> str:
@@ -101,17 +105,17 @@ class AdbcSession(SqlSession):
         schema = {"db_schema_name": path[-2]} if len(path) > 1 else {}
         self._cursor.adbc_ingest(path[-1], rows, mode="append", temporary=is_temporary, **schema)
 
-    def found(self, query: str) -> pa.Table:
+    def found(self, query: str) -> pa.RecordBatchReader:
         self._cursor.execute(query)
-        return self._cursor.fetch_arrow_table()
+        return self._cursor.fetch_record_batch()
 
 
-def _of_kind(values: pa.ChunkedArray, kind: pa.DataType | None) -> pa.ChunkedArray:
+def _of_kind(values: pa.Array, kind: pa.DataType) -> pa.Array:
     """Values as the database's package gives them, in the type of their column."""
-    if kind is None or values.type == kind:
+    if values.type == kind:
         return values
     if values.null_count == len(values):
-        return pa.chunked_array([pa.nulls(len(values), kind)])
+        return pa.nulls(len(values), kind)
     if pa.types.is_decimal(kind):
         values = values.cast(pa.string())
     if pa.types.is_time(kind):

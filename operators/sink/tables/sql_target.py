@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 
 import pyarrow as pa
@@ -187,12 +188,21 @@ class SqlTarget(TableTarget, Target):
         newest, (replays, _) = self._look(writer, replays_of(writer))
         return SqlState(self, writer, newest, replays)
 
-    def rows(self) -> pa.Table | None:
+    def rows(self) -> pa.RecordBatchReader | None:
         if not self.is_there():
             return None
-        with self.session(writes=False) as session:
+        with contextlib.ExitStack() as stack:
+            session = stack.enter_context(self.session(writes=False))
             columns = [each for each in self.found(session) if each.name != PART]
-            return session.rows(self.table.path, columns) if columns else None
+            if not columns:
+                return None
+            rows, held = session.rows(self.table.path, columns), stack.pop_all()
+
+        def parts() -> Iterator[pa.RecordBatch]:
+            with held:
+                yield from rows
+
+        return pa.RecordBatchReader.from_batches(rows.schema, parts())
 
 
 _MARKER_COLUMNS = (

@@ -127,7 +127,7 @@ class SqlContract(SqlTargetContract):
         named = {"table": self.given(root), **self.options(root), "commit": {"every_millis": 0}, **properties}
         run(app(root, batches, **named), runtime=InlineRuntime)
         rows = self.target(root).rows()
-        return pa.table({}) if rows is None else rows
+        return pa.table({}) if rows is None else rows.read_all()
 
     def test_files_of_rows_in_the_table_are_removed(self, tmp_path: Path) -> None:
         """Nothing else needs them."""
