@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "preview.md").read_text("utf-8")
 
 
-@pytest.mark.parametrize("example", re.findall(r"```console\n\$ dagflow (.*?)```", PAGE, re.DOTALL))
+@pytest.mark.parametrize("example", re.findall(r"```console\n\$ dagflow (preview .*?)```", PAGE, re.DOTALL))
 def test_commands_of_the_page_print_what_it_shows(example: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """They run on the sample input, with time for all of it also on a busy machine."""
     monkeypatch.setattr(preview_chain, "SAMPLE_S", 60.0)

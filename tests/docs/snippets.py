@@ -3,7 +3,8 @@
 A block with a title is a file: ```` ```yaml title="app.yaml" ````. A block of `console` is a session: each line that
 begins with `$ ` is a command, and the lines below it are what the command prints. `...` stands for any text in a line,
 and on a line of its own for any lines. A command without lines below it may print anything. Each command must succeed,
-and each part of a pipe. Other blocks are text.
+and each part of a pipe. Commands of crontabs and of Airflow's tasks run as well, with the directory for /srv/NAME, and
+as if their day were 2026-05-02. test_blocks.py tries other blocks.
 
 On a page of recipes, each second heading begins a directory of its own; elsewhere the whole page shares one. A page is
 refused where something on it looks like one of these and is none, so that nothing stays untried by mistake.
@@ -11,6 +12,7 @@ refused where something on it looks like one of these and is none, so that nothi
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import shlex
@@ -22,8 +24,9 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent.parent
 FENCE = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.DOTALL | re.MULTILINE)
 COMMAND = re.compile(r"^\$ (.*(?:\\\n.*)*)\n((?:(?!\$).*\n)*)", re.MULTILINE)
-UNTRIED = {"bash", "csv", "ini", "python", "text", "yaml"}
+UNTRIED = {"bash", "csv", "dockerfile", "ini", "python", "text", "yaml"}
 """Languages of blocks that are text, if they have no title."""
+DATE = "date() { echo 2026-05-02; }; export -f date"
 LIMIT_S = 300
 
 
@@ -41,6 +44,10 @@ class Command:
 
     line: str
     shown: list[str]
+
+
+class Scheduled(Command):
+    """What a page says to let another program run."""
 
 
 @dataclass
@@ -73,6 +80,11 @@ def _steps(text: str) -> list[File | Command]:
     for language, path, content in FENCE.findall(text):
         if path:
             steps.append(File(path, content))
+        elif language == "crontab" or "BashOperator(" in content:
+            lines = (
+                _tasks(content) if language == "python" else [line.split(None, 5)[5] for line in content.splitlines()]
+            )
+            steps += [Scheduled(f"({DATE}; {re.sub(r'/srv/[a-z]+', '.', line)})", []) for line in lines]
         elif language == "console" and content and not COMMAND.sub("", content):
             steps += [Command(line, shown.splitlines()) for line, shown in COMMAND.findall(content)]
         elif language not in UNTRIED or re.search("^steps:", content, re.MULTILINE):
@@ -80,10 +92,24 @@ def _steps(text: str) -> list[File | Command]:
     return steps
 
 
+def _tasks(dag: str) -> list[str]:
+    calls = [node for node in ast.walk(ast.parse(dag)) if isinstance(node, ast.Call)]
+    tasks = [{key.arg: key.value for key in call.keywords} for call in calls]
+    return [
+        "".join(f"export {name}={value}; " for name, value in ast.literal_eval(task["env"]).items()).replace(
+            "{{ ds }}", "2026-05-02"
+        )
+        + ast.literal_eval(task["bash_command"])
+        for task in tasks
+        if "bash_command" in task
+    ]
+
+
 def follow(recipe: Recipe, directory: Path) -> list[str]:
     """Do what a recipe says, and return what is not as it shows: the command, what it printed, and its exit code."""
     for name in ("data", "apps"):
         (directory / name).symlink_to(ROOT / name)
+    (directory / ".venv").symlink_to(sys.prefix)
     script = ["set -o pipefail"]
     for number, step in enumerate(recipe.steps):
         if isinstance(step, File):

@@ -45,6 +45,13 @@ def app_of(block: str) -> str | None:
     return block if {"steps", "operators"} & value.keys() else None
 
 
+def require_imports(tree: ast.Module) -> None:
+    """Fail where code imports from dagflow or its operators what they do not have."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in {"dagflow", "operators"}:
+            exec(ast.unparse(node), {})
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
     """A directory apart from those of other tests, which may have modules of the same names."""
@@ -65,7 +72,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_what_a_page_shows_is_valid(page: Path, folder: Path) -> None:
-    """Each app, and each part of one in an app around it, has no mistake; each piece of Python can be parsed."""
+    """Each app, and each part of one in an app around it, has no mistake; Python finds what it imports."""
     blocks = BLOCK.findall(page.read_text("utf-8"))
     for _, title, text in blocks:
         if name := title or "".join(FILE.findall(text.partition("\n")[0] + "\n")):
@@ -73,7 +80,7 @@ def test_what_a_page_shows_is_valid(page: Path, folder: Path) -> None:
     (folder / "data").symlink_to(DOCS.parent / "data")
     for language, _, text in blocks:
         if language == "python":
-            ast.parse(text)
+            require_imports(ast.parse(text))
         elif (app := app_of(text)) is not None:
             path = folder / "checked.yaml"
             path.write_text(re.sub(r"\$\{\w+\}", "https://host/value", app))

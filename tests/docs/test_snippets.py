@@ -30,7 +30,7 @@ def test_each_command_and_each_file_of_a_page_is_found(page: Path) -> None:
     """As many as a plain look at its lines counts."""
     steps = [step for recipe in PAGES[page] for step in recipe.steps]
     lines = page.read_text("utf-8").splitlines()
-    assert sum(isinstance(step, Command) for step in steps) == sum(line.startswith("$") for line in lines) > 0
+    assert sum(type(step) is Command for step in steps) == sum(line.startswith("$") for line in lines) > 0
     assert sum(isinstance(step, File) for step in steps) == sum("title=" in line for line in lines)
 
 
