@@ -199,7 +199,9 @@ def _executors(app: LogicalPlan, collector: LocationCollector) -> str:
     _require_reachable(master.url)
     is_local = master.local_tasks is not None
     # On this machine the locations were tried before.
-    locations = RunLocations() if is_local else RunLocations(tuple(sorted(collector.outputs)), tuple(collector.inputs))
+    locations = (
+        RunLocations() if is_local else RunLocations(dict(sorted(collector.outputs.items())), tuple(collector.inputs))
+    )
     runtime = lazy_runtime(app, program, options, locations, StopRequest())
     try:
         tasks = runtime.get().parallelism

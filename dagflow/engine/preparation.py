@@ -243,4 +243,4 @@ def prepare(
         raise PlanError(problems.found)
     journal.note_outputs(preparation.outputs)
     tag = pending_tag(journal.state.app_uuid, journal.epoch)
-    return RunLocations(tuple(preparation.outputs), tuple(preparation.inputs), tag)
+    return RunLocations(preparation.outputs, tuple(preparation.inputs), tag)

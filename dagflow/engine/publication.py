@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from dagflow.api.operator import Operator
-from dagflow.api.transactions import DecidedReplay, Target, TargetDecision, file_targets_of
+from dagflow.api.transactions import DecidedReplay, FileTarget, Target, TargetDecision, file_targets_of
 from dagflow.engine.publishers import Publisher, TargetPublisher, decided_window
 from dagflow.engine.window_repair import repair_command
-from dagflow.errors import JournalError, ReplacedFilesGoneError, StorageError
+from dagflow.errors import JournalError, MissingError, ReplacedFilesGoneError, StorageError
 from dagflow.journal.events import Event, Repair, ReplayCancelled, WindowReplay
 from dagflow.journal.journal import Journal
 from dagflow.journal.windows import WindowIntent
 from dagflow.storage.context import StorageContext
-from dagflow.storage.location import redacted
+from dagflow.storage.location import is_local, join, redacted
 from dagflow.storage.pending import Durability, PendingFile
 from dagflow.storage.publishing import discard_all, find_lost, replace_all
 from dagflow.suggestions import command_to_replay
@@ -28,15 +30,24 @@ class Publication:
 
     Guarantee: a window, or a replay, is in a target once or not at all.
 
+    Args:
+        places: Which operator publishes into each location.
+
     Attributes:
         targets: How messages name the targets, by operator.
         lost: What targets have lost of what they had, in words.
     """
 
     def __init__(
-        self, operators: Mapping[str, Operator], journal: Journal, storage: StorageContext, durability: Durability
+        self,
+        operators: Mapping[str, Operator],
+        journal: Journal,
+        storage: StorageContext,
+        durability: Durability,
+        places: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._journal = journal
+        self._storage = storage
         file_targets = file_targets_of(operators, storage)
         targets = {name: target for name, target in file_targets.items() if isinstance(target, Target)}
         self.targets = {name: target.name for name, target in targets.items()}
@@ -47,10 +58,33 @@ class Publication:
         others = {name: target for name, target in file_targets.items() if name not in targets}
         by_name = Publisher(journal, storage, durability, others)
         self._publishers: dict[str, Publisher] = {**self._in_targets, "": by_name}
+        self._places = {url: others.get(name) for url, name in places.items() if name not in targets}
 
     def require_not_ahead(self) -> None:
         """Refuse to start where a target has more windows than the journal; a taken name is an error later."""
         self.lost += filter(None, (publisher.require_not_ahead() for publisher in self._in_targets.values()))
+        self.lost += filter(None, (self._lost_from(url, table) for url, table in self._places.items()))
+
+    def _lost_from(self, url: str, table: FileTarget | None) -> str:
+        """What is said where nothing is left below a location into which files were published by their names.
+
+        Files may be taken away from a directory, which stays where a store has directories; but not from a table.
+        """
+        if table is None and not is_local(url):
+            return ""
+        with contextlib.suppress(MissingError):
+            if next(iter(self._storage.list_directory(url)), None) is not None or table is None:
+                return ""
+        inside = join(url, "")
+        if not any(published.startswith(inside) for published in self._journal.published_last()):
+            return ""
+        lost = (
+            f"{redacted(url) if table is None else table.name} has lost all files that this checkpoint has published "
+            "there: it was removed, or moved; the run continues after them. To write their records again, start over "
+            "with --fresh"
+        )
+        logger.warning("%s", lost)
+        return lost
 
     def decide(
         self, files: Iterable[PendingFile], earlier: Sequence[PendingFile] | None = None

@@ -162,7 +162,7 @@ class OpenRun:
         with self.watch.doing(f"the preparation of the {self.command}"):
             finish_replay(self.journal, self.storage, self.app.instances, again)
             locations = prepare(self.app, self.journal, self.gate.store.url, self.storage, again)
-        self.live.set_outputs(locations.outputs)
+        self.live.set_outputs(tuple(locations.outputs))
         return locations
 
     @contextlib.contextmanager
@@ -178,10 +178,10 @@ class OpenRun:
     ) -> Iterator[Assembly]:
         """Assemble the parts of the run; at the end the runtime is closed, and pending files are swept."""
         options = self.options
-        with _pending_files_swept(locations.outputs, self.journal, app.storage, is_apart=options.is_apart):
+        with _pending_files_swept(tuple(locations.outputs), self.journal, app.storage, is_apart=options.is_apart):
             # Regardless of the app's durability: a record of the journal says that files of a replay are complete.
             durability = "power" if is_replay else app.attributes.durability
-            publication = Publication(app.operators, self.journal, app.storage, durability)
+            publication = Publication(app.operators, self.journal, app.storage, durability, locations.outputs)
             limits = self.watch.stall_limits
             program = Program.of(app.name, app.plan, app.operators, app.storage, durability, limits)
             program = replace(program, record_limit=options.record_limit, output_bounds=options.output_bounds)

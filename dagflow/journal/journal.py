@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import time
@@ -45,6 +46,8 @@ from dagflow.storage.roots import require_located
 
 logger = logging.getLogger(__name__)
 
+_NEWEST_WINDOWS = 100
+"""Windows in which files are looked for that should be there."""
 _RETRY_AFTER_RECORDS = 16
 
 
@@ -316,6 +319,11 @@ class Journal:
     def published(self) -> Iterator[str]:
         """The final URL of every file that this journal has published, or will publish."""
         return published_urls(self._store, self.state)
+
+    def published_last(self) -> Iterator[str]:
+        """The final URLs of files that the newest windows have published by their names."""
+        for window in itertools.islice(newest_windows(self._store, self.state), _NEWEST_WINDOWS):
+            yield from (file.final_url for file in window.intent.files if not file.target) if window.intent else ()
 
     def close(self) -> None:
         """Accept no more records; the next driver works out what was not flushed."""

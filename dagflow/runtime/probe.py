@@ -6,7 +6,7 @@ import itertools
 import os
 import pickle
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,9 +48,13 @@ _INSTALL = (
 
 @frozen
 class RunLocations:
-    """The directories that a run writes into and the files and directories that it reads, for executors to check."""
+    """The directories that a run writes into and the files and directories that it reads, for executors to check.
 
-    outputs: Sequence[str] = ()
+    Attributes:
+        outputs: Which operator publishes into each directory.
+    """
+
+    outputs: Mapping[str, str] = field(default_factory=dict)
     inputs: Sequence[str] = ()
     tag: str = "probe"
 

@@ -65,7 +65,7 @@ def test_no_task_imports_what_only_the_driver_needs() -> None:
 def test_a_host_like_the_drivers_fits_and_the_probe_leaves_nothing_behind(tmp_path: Path) -> None:
     """What it writes is seen, and removed."""
     (tmp_path / "in").mkdir()
-    locations = RunLocations((str(tmp_path / "out"),), (str(tmp_path / "in"),), "tag-00000001")
+    locations = RunLocations({str(tmp_path / "out"): "writer"}, (str(tmp_path / "in"),), "tag-00000001")
     (found,) = examiner(locations, StorageContext.default(), program)([])
     assert list((tmp_path / "out" / PENDING_DIRECTORY / "tag-00000001").iterdir())
     assert check_compatibility([found], StorageContext.default()) == 1
@@ -74,7 +74,7 @@ def test_a_host_like_the_drivers_fits_and_the_probe_leaves_nothing_behind(tmp_pa
 
 def test_output_that_the_driver_does_not_see_is_refused(tmp_path: Path) -> None:
     """A directory of the same name on another host is not the same directory."""
-    (found,) = examiner(RunLocations((str(tmp_path / "out"),)), StorageContext.default(), program)([])
+    (found,) = examiner(RunLocations({str(tmp_path / "out"): "writer"}), StorageContext.default(), program)([])
     (tmp_path / "out").rename(tmp_path / "elsewhere")
     with pytest.raises(DagflowError, match=r"writes to .*/out is not seen on the driver's host\n    local paths need"):
         check_compatibility([found], StorageContext.default())
@@ -82,7 +82,7 @@ def test_output_that_the_driver_does_not_see_is_refused(tmp_path: Path) -> None:
 
 def test_input_that_an_executor_does_not_see_is_refused(tmp_path: Path) -> None:
     """The error names the executor and the location."""
-    (found,) = examiner(RunLocations((), (str(tmp_path / "absent"),)), StorageContext.default(), program)([])
+    (found,) = examiner(RunLocations({}, (str(tmp_path / "absent"),)), StorageContext.default(), program)([])
     with pytest.raises(DagflowError, match=r"executor on .*: the input .*/absent is not there"):
         check_compatibility([found], StorageContext.default())
 
@@ -94,7 +94,7 @@ def test_an_executor_without_credentials_is_refused(s3_server: str, s3_root: str
     with faulty_store(s3_server) as store:
         storage = StorageContext({"s3": {"endpoint_url": store.url, "key": "testing", "secret": "testing"}})
         own = Program("app", PhysicalPlan((), (), ()), {}, storage)
-        locations = RunLocations((), (f"{s3_root}/gone", s3_root + name))
+        locations = RunLocations({}, (f"{s3_root}/gone", s3_root + name))
         for code, is_fit in (("AccessDenied", True), ("InvalidAccessKeyId", False)):
             store.faults = [Fault(".*", "/", 403, code)]
             (found,) = examiner(locations, storage, lambda: own)([])

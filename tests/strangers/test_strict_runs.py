@@ -53,6 +53,24 @@ def test_a_column_that_becomes_text_in_an_existing_table_is_said(folder: Path) -
     assert done.exit_code == 11 and "has rescued every value of column 'v'" in done.output
 
 
+@pytest.mark.parametrize("step", ["table: parquet:out", "write: out"])
+def test_files_that_were_removed_by_hand_are_said(folder: Path, step: str) -> None:
+    """With nothing new and with new input; the advice reads all again. Files may be taken from a directory of files."""
+    (folder / "app.yaml").write_text(APP.replace("table: delta:out", step))
+    (folder / "in" / "1.csv").write_text("id,v\n1,2\n")
+    assert run().exit_code == 0
+    for file in (folder / "out").iterdir():
+        file.unlink()
+    assert run("--strict").exit_code == (0 if "write" in step else 12)
+    shutil.rmtree(folder / "out")
+    done = run("--strict")
+    assert done.exit_code == 12 and "out has lost all files" in done.output
+    (folder / "in" / "2.csv").write_text("id,v\n2,3\n")
+    assert run("--strict").exit_code == 12 and len(list((folder / "out").iterdir())) == 1
+    again = run("--strict", "--fresh")
+    assert again.exit_code == 0 and "read.messages 2" in again.output, again.output
+
+
 def test_a_table_that_was_removed_by_hand_is_said(folder: Path) -> None:
     """The run goes on with a new table."""
     (folder / "in" / "1.csv").write_text("id,v\n1,2\n")
