@@ -31,7 +31,7 @@ class Publication:
     Guarantee: a window, or a replay, is in a target once or not at all.
 
     Args:
-        places: Which operator publishes into each location.
+        locations: Which operator publishes into each location.
 
     Attributes:
         targets: How messages name the targets, by operator.
@@ -44,7 +44,7 @@ class Publication:
         journal: Journal,
         storage: StorageContext,
         durability: Durability,
-        places: Mapping[str, str] = MappingProxyType({}),
+        locations: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._journal = journal
         self._storage = storage
@@ -58,12 +58,12 @@ class Publication:
         others = {name: target for name, target in file_targets.items() if name not in targets}
         by_name = Publisher(journal, storage, durability, others)
         self._publishers: dict[str, Publisher] = {**self._in_targets, "": by_name}
-        self._places = {url: others.get(name) for url, name in places.items() if name not in targets}
+        self._locations = {url: others.get(name) for url, name in locations.items() if name not in targets}
 
     def require_not_ahead(self) -> None:
         """Refuse to start where a target has more windows than the journal; a taken name is an error later."""
         self.lost += filter(None, (publisher.require_not_ahead() for publisher in self._in_targets.values()))
-        self.lost += filter(None, (self._lost_from(url, table) for url, table in self._places.items()))
+        self.lost += filter(None, (self._lost_from(url, table) for url, table in self._locations.items()))
 
     def _lost_from(self, url: str, table: FileTarget | None) -> str:
         """What is said where nothing is left below a location into which files were published by their names.

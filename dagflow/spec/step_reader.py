@@ -15,7 +15,7 @@ from dagflow.api.operator import Operator
 from dagflow.api.ports import fits
 from dagflow.api.refused_records import REJECTS
 from dagflow.frozen import frozen
-from dagflow.spec.app_spec import Endpoint, StreamSpec
+from dagflow.spec.app_spec import Endpoint, OperatorSpec, StreamSpec
 from dagflow.spec.graph_reader import Graph
 from dagflow.spec.operator_reader import OPERATOR_KEYS
 from dagflow.spec.problems import Place, listed, quoted
@@ -57,11 +57,22 @@ SHORT_NAMES = {
     "write": ShortName("RecordWriter", "path"),
     "table": ShortName("TableWriter", "table"),
 }
+_USUAL_NAMES = {
+    **dict.fromkeys(("derive", "rename", "cast", "map", "column", "columns", "with_column"), "select"),
+    **dict.fromkeys(("filter", "drop"), "where"),
+    **dict.fromkeys(("join", "lookup", "merge"), "enrich"),
+    **dict.fromkeys(("group", "group_by", "sum", "count"), "aggregate"),
+    **dict.fromkeys(("input", "source", "from"), "files"),
+    **dict.fromkeys(("output", "sink", "to", "save"), "write"),
+    **dict.fromkeys(("load", "insert", "into"), "table"),
+}
+"""What other tools call the steps."""
 
 
 class ChainStep(NamedTuple):
     operator: str
     place: Place
+    is_known: bool
 
 
 @frozen
@@ -81,10 +92,10 @@ class StepReader(NodeReader):
         chain: list[ChainStep] = []
         for number, item in enumerate(node.items, 1):
             if isinstance(item, Mapping):
-                if (named := self._operator(item, f"step {number}", entries, section)) is not None:
-                    chain.append(ChainStep(named, item.place))
-            elif (operator := self._reference(item, f"step {number}", section, chain)) is not None:
-                chain.append(ChainStep(operator, item.place))
+                operator = self._operator(item, f"step {number}", entries, section)
+            else:
+                operator = self._reference(item, f"step {number}", section, chain)
+            chain.append(ChainStep(operator or f"step {number}", item.place, is_known=operator is not None))
         return replace(section, entries={**entries, **section.entries}), tuple(chain)
 
     def _reference(self, item: Node, what: str, section: Mapping, chain: list[ChainStep]) -> str | None:
@@ -106,7 +117,7 @@ class StepReader(NodeReader):
         short_names = [key for key in step.entries if key in SHORT_NAMES and "class" not in step.entries]
         if "class" not in step.entries and not short_names:
             keys = [*SHORT_NAMES, "class"]
-            hints = [did_you_mean(key, keys) for key in step.entries if key not in STEP_KEYS]
+            hints = [did_you_mean(_USUAL_NAMES.get(key, key), keys) for key in step.entries if key not in STEP_KEYS]
             hint = next(filter(None, hints), "")
             message = f"{what} does not say which operator it is{hint}"
             self.problems.add(step.place, f"{message}\n    it has one of: {', '.join(keys)}")
@@ -168,6 +179,11 @@ class StepReader(NodeReader):
 
     def connect(self, chain: tuple[ChainStep, ...], graph: Graph) -> None:
         """Connect each step to the next one, beside where the app itself sends its output."""
+        for step in chain:
+            if not step.is_known:
+                # It has ports of any name, so that the steps beside it are not complained of.
+                unknown = OperatorSpec(step.operator, "", None, {}, None, step.place, step.place, step.place)
+                graph.operators[step.operator] = unknown
         for before, step in itertools.pairwise(chain):
             source, target = graph.operators.get(before.operator), graph.operators.get(step.operator)
             for each in (before, step):

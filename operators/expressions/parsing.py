@@ -144,9 +144,11 @@ def _read(text: str, kind: Any) -> Any:
         with _parsing, _deep_stack():
             found = sqlglot.parse_one(text, dialect=SqlDialect, into=kind)
     except TokenError:
-        raise ExpressionError("a quote or a comment is not closed", text, len(text.rstrip())) from None
+        raise ExpressionError(
+            "a quote or a comment is not closed; a quote in a text is written twice", text, len(text.rstrip())
+        ) from None
     except ParseError as error:
-        raise _syntax_error(text, error) from None
+        raise _syntax_error(text, error, kind) from None
     except RecursionError:
         raise ExpressionError(TOO_DEEP, text, 0) from None
     note_positions(found, text)
@@ -155,6 +157,20 @@ def _read(text: str, kind: Any) -> Any:
         reason = "a query is expected, as select country, count(*) as n from input group by country"
         raise ExpressionError(reason, text, 0)
     return found
+
+
+_MEANT = {
+    ",": "an expression gives one value: join conditions by and, or or; the values of in stand in parentheses",
+    "&&": "write and",
+    ":": "write case when condition then value else other end",
+    "=>": "write >=",
+    "=<": "write <=",
+    "contains": "write contains(text, part), or text like '%part%'",
+    "startswith": "write starts_with(text, part), or text like 'part%'",
+    "where": "write the condition alone",
+    "select": "this takes an expression, such as price > 3; the step sql takes queries",
+}
+"""What is meant by text that is no part of an expression."""
 
 
 @contextmanager
@@ -168,16 +184,31 @@ def _deep_stack() -> Iterator[None]:
         sys.setrecursionlimit(before)
 
 
-def _syntax_error(text: str, error: ParseError) -> ExpressionError:
+def _syntax_error(text: str, error: ParseError, kind: Any) -> ExpressionError:
     if not error.errors:
         return ExpressionError("the text is empty", text, 0)
     found = error.errors[0]
     highlight = str(found.get("highlight") or "")
     offset = _offset(text, int(found.get("line") or 1), int(found.get("col") or 1)) - len(highlight)
     # sqlglot's message names its own classes where an operator lacks an operand.
-    missing = str(found.get("description")).startswith("Required keyword")
-    reason = f"something is missing behind {highlight!r}" if missing else f"{highlight!r} is not expected here"
-    return ExpressionError(reason, text, max(0, offset))
+    if str(found.get("description")).startswith("Required keyword"):
+        is_before = highlight in {")", ","} or text[offset + len(highlight) :].strip()
+        reason = f"something is missing {'before' if is_before else 'behind'} {highlight!r}"
+    else:
+        reason = f"{highlight!r} is not expected here"
+    return ExpressionError(f"{reason}{_meant(text, highlight, offset, kind)}", text, max(0, offset))
+
+
+def _meant(text: str, highlight: str, offset: int, kind: Any) -> str:
+    """What is meant by text that is not expected, behind a semicolon; "" where that is not known."""
+    before = text[:offset].lower()
+    if re.search(r"(?<!\bin )\b[\d.]+$", before) and re.match(r",\d", text[offset:]):
+        return "; a decimal number has a point, as in 1.5"
+    if kind is None:
+        return ""
+    if len(before.split()) == 1 and nearest(before.strip(), ["select"]):
+        return f"; did you mean 'select'? {_MEANT['select']}"
+    return f"; {_MEANT[highlight.lower()]}" if highlight.lower() in _MEANT else ""
 
 
 def _offset(text: str, line: int, column: int) -> int:

@@ -128,9 +128,18 @@ def test_a_list_of_columns_is_what_select_keeps(folder: Path) -> None:
     assert plan.operators["select"].operator.given_properties == {"keep": ["a"]}
 
 
+@pytest.mark.parametrize("step", ["selct: {a: b}", "derive: {a: b}", "class: Selct", "Select"])
+def test_a_step_that_is_not_understood_is_the_only_mistake(step: str, folder: Path) -> None:
+    """The steps beside it are connected to it, whatever it is."""
+    (folder / "app.yaml").write_text(f"name: x\nsteps:\n- files: in\n- read: lines\n- {step}\n- table: delta:out\n")
+    (problem,) = check("app.yaml")
+    assert str(problem).startswith("app.yaml:5:")
+
+
 @pytest.mark.parametrize(
     ("steps", "message"),
     [
+        ("- files: in\n- filter: a > 1\n", "4:3: step 2 does not say which operator it is; did you mean 'where'?"),
         ("- files: in\n- raed: lines\n", "4:3: step 2 does not say which operator it is; did you mean 'read'?"),
         ("- files: in\n  read: lines\n", "3:3: step 1 is one operator, and has 'files (FileSplitterInput)' and 'read"),
         (

@@ -53,8 +53,37 @@ def test_a_misspelt_keyword_of_an_expression_is_named(text: str) -> None:
     Expression.of(text.replace(word, keyword))
 
 
-@pytest.mark.parametrize(("text", "what"), [("a,b", "','"), ("a b", "'b'"), ("a form", "'form'")])
+@pytest.mark.parametrize(("text", "what"), [("a b", "'b'"), ("a form", "'form'")])
 def test_a_word_that_no_keyword_explains_is_not_blamed(text: str, what: str) -> None:
     """A suggestion is made only where the text can be read with it."""
     with pytest.raises(ExpressionError, match=f"^{what} is not expected here, at"):
         Expression.of(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("price > 1,5", "',' is not expected here; a decimal number has a point, as in 1.5"),
+        ("price > 3, id > 2", "',' is not expected here; an expression gives one value: join conditions by and, or or"),
+        ("id in 1,2", "',' is not expected here; an expression gives one value.*values of in stand in parentheses"),
+        ("price > 1 and, id", "something is missing before ','"),
+        ("selct price > 3", "'price' is not expected here; did you mean 'select'\\? this takes an expression"),
+        ("select price from input", "'select' is not expected here; .* the step sql takes queries"),
+        ("where price > 3", "'where' is not expected here; write the condition alone"),
+        ("price > 1 && id = 2", "'&&' is not expected here; write and"),
+        ("price => 1", "'=>' is not expected here; write >="),
+        ("price ? 1 : 2", "':' is not expected here; write case when"),
+        ("name contains 'x'", "'contains' is not expected here; write contains\\(text, part\\)"),
+        ("name = 'it's'", "not closed; a quote in a text is written twice"),
+    ],
+)
+def test_what_is_no_expression_is_answered_with_what_is_meant(text: str, message: str) -> None:
+    """The habits of other languages, of queries and of decimal commas."""
+    with pytest.raises(ExpressionError, match=message):
+        Expression.of(text)
+
+
+@pytest.mark.parametrize("text", ["contains(name, 'x')", "starts_with(name, 'x')", "name like '%x%'", "name = 'it''s'"])
+def test_what_is_advised_in_place_of_it_can_be_read(text: str) -> None:
+    """With the functions that there are."""
+    Expression.of(text)

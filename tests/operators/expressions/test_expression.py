@@ -139,7 +139,7 @@ def test_reasons_say_what_was_computed_of_what() -> None:
         ("cast(b as date)", "boolean cannot become date"),
         ("substring(s)", "substring is used as substring(text, start, length)"),
         ("round(x, i)", "the number of digits of round() must be a whole number, not computed"),
-        ("select 1", "'select' is not expected here, at column 1"),
+        ("select 1", "'select' is not expected here; this takes an expression"),
         ("(select 1)", "a query is no expression"),
         ("cst(i as int)", "'as' is allowed only in cast(a as type) and try_cast(a as type)"),
         ("i as n", "'as' is not expected here, at column 3"),
