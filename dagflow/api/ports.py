@@ -43,6 +43,10 @@ class TupleBatch(ABC):
     def weights(self) -> npt.NDArray[np.int64]:
         """The size of each member, by which members are distributed to partitions."""
 
+    def members(self) -> Iterator[Any]:
+        """What records may be of: the tuples, and what stands for members without one."""
+        return iter(self)
+
     @abstractmethod
     def slice(self, start: int, end: int) -> Self:
         """The members [start, end)."""

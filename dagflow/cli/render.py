@@ -117,8 +117,8 @@ def summary(snapshot: RunSnapshot) -> str:
         if number and name.rpartition(":")[2] not in BYTE_ACCOUNTING
     ]
     emitted = [f"{each.name}.{p.name} {p.records:,}" for each in snapshot.operators for p in each.ports if p.records]
-    if emitted:
-        lines.append(f"    records: {', '.join(emitted)}")
+    if emitted or (snapshot.files and not snapshot.rejected):
+        lines.append(f"    records: {', '.join(emitted) or 'none'}")
     if most := bottleneck(snapshot):
         lines.append(f"    {most}")
     if snapshot.rejected:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dagflow.api.ports import unbatched
+from dagflow.api.ports import TupleBatch
 from dagflow.api.refused_records import RefusedRecords, blocks_in
 from dagflow.api.sources import block_id_of
 from dagflow.errors import JournalError, own_name
@@ -105,7 +105,7 @@ def rejects_of(window: Window) -> Iterator[WindowRejects]:
         for name, _, item in planned_tuples(window.plan):
             # Operators behind a reader refuse records of the blocks that it took.
             if name.partition(".")[0] == operator or operator not in takers:
-                for block in unbatched((item,)):
+                for block in item.members() if isinstance(item, TupleBatch) else (item,):
                     if block_id_of(block) in ids:
                         port, blocks[block.block_id] = name, block
         if blocks.keys() != ids:

@@ -119,6 +119,9 @@ class SmallFileBatch(TupleBatch):
         """The blocks; an empty file has none."""
         return (self.block(index) for index in np.flatnonzero(self.sizes).tolist())
 
+    def members(self) -> Iterator[BlockMetadata]:
+        return map(self.block, range(len(self)))
+
     def slice(self, start: int, end: int) -> SmallFileBatch:
         return replace(
             self,

@@ -161,7 +161,7 @@ class ByteAccounting:
         limit = min(block.end, size)
         if block.start < start:
             self.skip(block.start, min(start, limit) - block.start, "header")
-        if block.start <= start < limit or block.continuation.resumes:
+        if block.start <= start < limit or not size or block.continuation.resumes:
             first = max(block.start, start)
             raw = raw if first == start else read_exactly(source, first, first + SHOWN_BYTES).tobytes()
             self.reject(first, size - first, reason, raw)
