@@ -95,9 +95,9 @@ def read_tasks(
 
 def shared_out(program: Program, job: WindowJob, items: Sequence[Any]) -> list[ReadTask]:
     """Tasks of about the same size for these blocks, in order."""
-    total = sum(map(size_bytes_of, items))
-    busy = min(usable_cores(), -(-total // LEAST_BYTES))
-    count = max(1, busy, -(-total // TASK_BYTES))
+    total, cores = sum(map(size_bytes_of, items)), usable_cores()
+    # As many for each core: it would wait at the end for the others.
+    count = max(1, min(cores * -(-total // (cores * TASK_BYTES)), -(-total // LEAST_BYTES)))
     pickled = pickle.dumps(program, protocol=5)
     job = WindowJob(job.window_id, job.tag, {READER: count, ROWS: 1}, {}, prescans=job.prescans)
     shares = distribute(items, count)

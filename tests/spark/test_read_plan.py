@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 
 from dagflow.errors import DagflowError
 from dagflow.spark.dataframes import pairs
-from dagflow.spark.read_plan import columns_of, read_tasks
-from dagflow.spark.source_options import SourceOptions
+from dagflow.spark.read_plan import TASK_BYTES, columns_of, read_tasks
+from dagflow.spark.source_options import BLOCK_BYTES, SourceOptions
 from dagflow.spark.spark_rows import RowShape
+from dagflow.spec.spark_master import usable_cores
 
 
 def rows_of(keeps: Callable[[str], bool] | None = None, **given: Any) -> list[dict[str, Any]]:
@@ -147,6 +148,14 @@ def test_a_column_that_is_not_there_is_refused(tmp_path: Path) -> None:
             [list(task.rows(shape)) for task in read_tasks(options)]
     pruned = RowShape(pa.schema([("name", pa.string())]))
     assert [batch.to_pylist() for task in read_tasks(options) for batch in task.rows(pruned)] == [[{"name": "a"}]]
+
+
+def test_no_core_is_without_a_task_where_others_have_one_more(tmp_path: Path) -> None:
+    """A query ends with its last task, so that three tasks on two cores take as long as four."""
+    cores = usable_cores()
+    with (tmp_path / "a.log").open("wb") as file:
+        file.truncate(cores * TASK_BYTES + BLOCK_BYTES)
+    assert len(read_tasks(SourceOptions.of({"path": str(tmp_path)}))) == 2 * cores
 
 
 def test_a_location_that_is_not_there_is_an_error(tmp_path: Path) -> None:

@@ -377,8 +377,7 @@ class Csv(Delimited, PreScanned):
     def prescan(self, source: ByteSource, block: BlockMetadata) -> tuple[Transition, int]:
         """What the quotes of a block change, and what its reader must know of the trailer if it begins the file."""
         source, block = self._narrowed(source, block)
-        scan = self._quotes(source)
-        changes = scan.transition(scan.entry(block.start, self.begin(source)), min(block.end, source.size_bytes))
+        changes = self._quotes(source).transition(block.start, min(block.end, source.size_bytes), self.begin(source))
         is_searched = self.trailer is not None and not block.start
         return changes, self._trailer_of(source, block).added_to(0) if is_searched else 0
 
@@ -390,7 +389,8 @@ class Csv(Delimited, PreScanned):
         """The state in which a block begins, from the nearest quotes before it; a longer row ends the run."""
         source, block = self._narrowed(source, block)
         longest = self.max_record + self.reach if self.on_long == "fail" else block.start
-        return self._quotes(source).state_at(block.start, self.begin(source), longest)
+        begin = self.begin(source)
+        return self._quotes(source).transition(begin, block.start, begin, longest).after_outside
 
     def _narrowed(self, source: ByteSource, block: BlockMetadata) -> tuple[ByteSource, BlockMetadata]:
         narrow = self._narrow_of(source)

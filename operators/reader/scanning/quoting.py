@@ -13,6 +13,7 @@ Source:
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 import numpy as np
@@ -100,33 +101,27 @@ class QuoteScan:
             state = quoting.transition(decided).applied(state)
         return limit
 
-    def transition(self, entry: RowEntry, end: int) -> Transition:
-        """The effect on the state of the quotes that begin between an entry and an end."""
-        done = Transition()
-        for place, _, _, quoting, decided in self._stretches(entry, end):
-            done = done.then(quoting.transition(min(decided, end - place)))
-        return done
+    def transition(self, start: int, end: int, floor: int, longest: int = sys.maxsize) -> Transition:
+        """The effect on the state of the quotes that begin between two positions, read backwards.
 
-    def state_at(self, place: int, floor: int, longest: int) -> int:
-        """Whether a position is OUTSIDE or INSIDE of quotes, by the bytes before it, read backwards.
+        A quote that no field can begin with leads outside, whatever the state before it; so a range with quoted fields
+        is read back to the last of these, and not to its beginning. Nor is one whose last bytes, as many as the longest
+        row has, are without any quote: they are outside.
 
-        A quote that no field can begin with leads outside, whatever the state before it; so a file with quoted fields
-        is read back to the nearest of these, and not to its beginning.
-
-        The bytes of a run of quotes before the place count as before it. So many bytes as are the longest row, without
-        any quote, are outside of quotes.
+        The bytes of a run of quotes before the start count as before it.
         """
-        effect = Transition()
-        high, step, has_quotes = place, min(self.probe_bytes, self.chunk_bytes), False
-        while high > floor:
-            low = max(floor, high - step)
-            if contains(read_exactly(self.source, low, high), self.dialect.quote):
-                has_quotes = True
-                effect = self.transition(self.entry(low, floor), high).then(effect)
-            if effect.after_outside == effect.after_inside or (not has_quotes and place - low > longest):
-                return effect.after_outside
-            high, step = low, min(2 * step, self.chunk_bytes)
-        return effect.after_outside
+        effect, has_quotes = Transition(), False
+        high, step = end, self.probe_bytes
+        while high > start and effect.after_outside != effect.after_inside:
+            low, before = max(start, high - step, start if has_quotes else end - longest - 1), Transition()
+            for place, _, _, quoting, decided in self._stretches(self.entry(low, floor), high):
+                has_quotes |= len(quoting.runs) > 0
+                before = before.then(quoting.transition(min(decided, high - place)))
+            effect = before.then(effect)
+            if not has_quotes and end - low > longest:
+                return Transition(OUTSIDE, OUTSIDE)
+            high, step = low, 4 * step
+        return effect
 
     def _stretches(self, entry: RowEntry, end: int) -> Iterator[tuple[int, Bytes, bool, Quoting, int]]:
         """Position, bytes, whether the file ends there, quotes, and length that is decided, up to end at least."""
@@ -235,7 +230,8 @@ def quoting_of(data: Bytes, dialect: Dialect, may_begin: bool) -> Quoting:
     there.
     """
     escaped = escaped_positions(data, dialect.escape) if dialect.escape >= 0 else NONE
-    quotes = positions_of(data == dialect.quote) if dialect.quote >= 0 else NONE
+    has_quotes = dialect.quote >= 0 and contains(data, dialect.quote)
+    quotes = positions_of(data == dialect.quote) if has_quotes else NONE
     if len(escaped) and len(quotes):
         quotes = quotes[~np.isin(quotes, escaped, assume_unique=True)]
     if not len(quotes):

@@ -195,6 +195,27 @@ def test_the_state_in_the_middle_is_known_by_the_nearest_quotes(row: bytes, on_l
         assert state == PreScanned.entry_state(made, source, block)
 
 
+@pytest.mark.parametrize(
+    ("row", "share"),
+    [
+        (b'1,"one\ntwo"\n', 0.01),
+        # These quotes swap inside and outside, and either may be right.
+        (b'1,"one,"\n', 1.5),
+    ],
+)
+def test_what_a_block_changes_is_known_by_its_last_quotes(row: bytes, share: float) -> None:
+    """A pre-scan reads no more of a block than its last quotes, unless either state may lie behind them."""
+    made = RECORD_FORMATS.make({"type": "csv", "columns": ["a", "b"]})
+    assert isinstance(made, PreScanned)
+    content = b"a,b\n" + row * (4_000_000 // len(row))
+    made.chunk_bytes = 1 << 14
+    for place in range(len(content) // 2, len(content) // 2 + len(row)):
+        source = CountedSource(content)
+        state = made.exit_state(0, made.prescan(source, block_of(content, 0, place)))
+        assert source.count <= share * place + 10 * made.chunk_bytes
+        assert state == content[:place].count(b'"') % 2
+
+
 @pytest.mark.parametrize("block_size", [1, 4, 7, 100])
 def test_a_byte_order_mark_behind_the_beginning_is_text(block_size: int) -> None:
     """As where files were put one behind another; wherever blocks are cut, only the file's own is left out."""
