@@ -42,7 +42,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Run the tests that are marked nightly as well, if this is a nightly run; keep their files in memory.
 
     Tests make and remove a million files, and sync most of them. PYTEST_DEBUG_TEMPROOT names another place.
+    All that is imported and collected stays, so that garbage is collected from then on.
     """
+    gc.disable()
     if IS_NIGHTLY and config.option.markexpr == "not nightly":
         config.option.markexpr = ""
     if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > MEMORY_BYTES:
@@ -83,6 +85,7 @@ def pytest_collection_finish() -> None:
 
     Hypothesis is called back by each collection.
     """
+    gc.enable()
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)

@@ -14,8 +14,13 @@ IS_NIGHTLY = bool(os.environ.get("DAGFLOW_NIGHTLY"))
 
 
 def examples(count: int) -> int:
-    """The number of examples of a property test: the given one every night, and an eighth of it by day."""
-    return count if IS_NIGHTLY else max(count // 8, 5)
+    """The number of examples of a property test: the given one every night, and a sixteenth of it by day."""
+    return count if IS_NIGHTLY else max(count // 16, 5)
+
+
+def cuts(most: int) -> list[int]:
+    """The sizes of blocks that a file is cut into: all up to `most` every night; by day, few of the longer ones."""
+    return [size for size in range(1, most + 1) if IS_NIGHTLY or size < 6 or size % 9 == most % 9]
 
 
 def by_day(count: int, cases: Iterable[Case]) -> list[Case]:

@@ -9,6 +9,7 @@ import sys
 import typing
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, replace
+from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union
 
@@ -149,7 +150,7 @@ def describe(cls: type[Any], name: str = "") -> ClassInfo:
         details=_details(cls),
         inputs=tuple(_port(port, meanings) for port in getattr(cls, "input_ports", {}).values()),
         outputs=tuple(_port(port, meanings) for port in getattr(cls, "output_ports", {}).values()),
-        properties=_properties(cls, meanings),
+        properties=_properties(cls),
     )
 
 
@@ -185,9 +186,10 @@ def meanings_of(cls: type) -> dict[str, str]:
     return found
 
 
-def _properties(cls: type, meanings: Mapping[str, str]) -> tuple[PropertyInfo, ...]:
+@cache
+def _properties(cls: type) -> tuple[PropertyInfo, ...]:
     hints = typing.get_type_hints(cls, include_extras=True)
-    return tuple(sorted(_fields(property_model(cls), hints, meanings), key=lambda info: not info.is_required))
+    return tuple(sorted(_fields(property_model(cls), hints, meanings_of(cls)), key=lambda info: not info.is_required))
 
 
 def _fields(
@@ -216,7 +218,7 @@ def _fields(
 
 def _variants(mark: object) -> Iterator[PropertyInfo]:
     for name, owner in mark.classes().items() if isinstance(mark, Variants) else ():
-        for info in _properties(owner, meanings_of(owner)):
+        for info in _properties(owner):
             yield replace(info, name=f"{name}.{info.name}")
 
 

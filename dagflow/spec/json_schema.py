@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Mapping
+from functools import cache
 from typing import Any, ClassVar
 
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, JsonSchemaWarningKind
@@ -398,14 +399,12 @@ def properties_schema(
         definitions: The definitions of the whole schema; those that this one refers to are added.
         own_types: Dotted paths of the author's, such as formats, which `type` may name beside the built-in ones.
     """
-    model = property_model(cls)
-    template = f"#/$defs/{name}.{{model}}"
-    schema = model.model_json_schema(by_alias=False, ref_template=template, schema_generator=_YamlSchema)
-    for inner, definition in schema.pop("$defs", {}).items():
-        definitions[f"{name}.{inner}"] = _or_from_environment(definition)
-    found: dict[str, Any] = _or_from_environment(schema)
-    known = found.setdefault("properties", {})
-    for each, variants in variants_of(model).items():
+    schema = _model_schema(cls, name)
+    for inner, definition in schema.get("$defs", {}).items():
+        definitions[f"{name}.{inner}"] = definition
+    known = {key: dict(declared) for key, declared in schema.get("properties", {}).items()}
+    found = {key: value for key, value in schema.items() if key != "$defs"} | {"properties": known}
+    for each, variants in variants_of(property_model(cls)).items():
         notes = {key: known[each][key] for key in ("description", "default") if key in known[each]}
         known[each] = {**notes, **_variants_schema(variants, definitions, own_types)}
     meanings = meanings_of(cls)
@@ -414,6 +413,15 @@ def properties_schema(
             property_schema.setdefault("description", meanings[each])
     if summary := summary_of(cls):
         found["description"] = summary
+    return found
+
+
+@cache
+def _model_schema(cls: type, name: str) -> dict[str, Any]:
+    """The schema of the properties of a class, with the definitions that it refers to; it stays as it is."""
+    template = f"#/$defs/{name}.{{model}}"
+    schema = property_model(cls).model_json_schema(by_alias=False, ref_template=template, schema_generator=_YamlSchema)
+    found: dict[str, Any] = _or_from_environment(schema)
     return found
 
 

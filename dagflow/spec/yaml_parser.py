@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 from collections.abc import Mapping as MappingType
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -368,6 +369,7 @@ def scalar(text: str) -> str:
     return _key(text).replace("${", "$${")
 
 
+@lru_cache(4096)
 def _key(text: str) -> str:
     """A key, in which `${` begins no variable."""
     try:

@@ -26,7 +26,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     with_faults(monkeypatch, Faults())
 
 
-@every(20)
+@every(40)
 @pytest.mark.parametrize(("kind", "beside"), by_day(1, [("delta-groups", ""), ("delta", "delta"), ("iceberg", "")]))
 def test_a_correction_of_totals_that_dies_anywhere_is_done_once(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str, beside: str, step: int

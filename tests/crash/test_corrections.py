@@ -25,7 +25,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     with_faults(monkeypatch, Faults())
 
 
-@every(10)
+@every(20)
 @pytest.mark.parametrize("kind", by_day(1, KINDS))
 def test_a_correction_that_dies_anywhere_is_done_once_or_not_at_all(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str, step: int

@@ -55,7 +55,7 @@ def at_window(window_id: int, act: Callable[[], object]) -> RuntimeFactory:
     return lambda program: InlineRuntime(program, before=before)
 
 
-@every(10)
+@every(20)
 def test_a_full_disk_ends_a_run_cleanly_wherever_it_is_met(
     source: Path, tmp_path: Path, disk: Callable[[str], Path], step: int
 ) -> None:

@@ -71,7 +71,7 @@ def require_recovery(make_app: MakeApp, root: Path, expected: dict[str, bytes], 
         assert run(make_app(root), runtime=InlineRuntime).windows == 0
 
 
-@every(22)
+@every(44)
 def test_a_crash_at_any_disk_change_does_not_alter_published_bytes(
     make_app: MakeApp, tmp_path: Path, step: int
 ) -> None:

@@ -17,7 +17,7 @@ from tests.engine.test_reject_retry import CASES, refused, replay, rows, write_a
 from tests.nightly import by_day, every
 
 
-@every(10)
+@every(20)
 @pytest.mark.parametrize("name", by_day(1, ["rows of CSV in many blocks", "many small files"]))
 def test_a_crash_at_any_disk_change_doubles_nothing(name: str, tmp_path: Path, step: int) -> None:
     """A replay that dies before any change of the disk is finished by the next replay, or by the next run."""

@@ -121,7 +121,7 @@ def both(tmp_path: Path) -> tuple[Shown, Shown]:
     return old, new
 
 
-@every(10)
+@every(20)
 def test_a_replay_that_dies_is_undone_or_completed_by_the_next_command(
     tmp_path: Path, both: tuple[Shown, Shown], step: int
 ) -> None:

@@ -38,7 +38,7 @@ def published(root: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in found if not path.name.endswith(INDEX_SUFFIX)}
 
 
-@every(20)
+@every(40)
 def test_a_crash_at_any_disk_change_loses_and_repeats_no_source_file(tmp_path: Path, step: int) -> None:
     """At each moment each source file exists or is merged; after a restart all are merged once."""
     merges(grown(tmp_path / "undisturbed"))

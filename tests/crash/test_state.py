@@ -50,9 +50,9 @@ def dies(root: Path, name: str, at: int) -> bool:
 @pytest.mark.parametrize(
     ("name", "step"),
     [
-        ("deduplicator", 1 if IS_NIGHTLY else 10),
-        ("counter", 5 if IS_NIGHTLY else 20),
-        ("counts of the run", 1 if IS_NIGHTLY else 20),
+        ("deduplicator", 1 if IS_NIGHTLY else 20),
+        ("counter", 5 if IS_NIGHTLY else 40),
+        ("counts of the run", 1 if IS_NIGHTLY else 40),
     ],
 )
 def test_a_crash_at_any_disk_change_does_not_alter_state(tmp_path: Path, name: str, step: int) -> None:
@@ -77,7 +77,7 @@ def test_a_crash_at_any_disk_change_does_not_alter_state(tmp_path: Path, name: s
     pytest.fail("the run never came through")
 
 
-@every(40)
+@every(80)
 def test_state_moves_with_its_keys_after_a_death_at_any_moment(tmp_path: Path, step: int) -> None:
     """With another number of partitions after the crash, no key passes twice, and none is missing."""
     for at in range(1, MOST_CALLS, step):

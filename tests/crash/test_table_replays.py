@@ -103,7 +103,7 @@ def test_a_replay_replaces_the_rows_of_its_window_alone(tmp_path: Path, kind: st
     assert not list(tmp_path.rglob(".dagflow-pending/*"))
 
 
-@every(8)
+@every(16)
 @pytest.mark.parametrize("kind", by_day(1, ["delta-groups", "delta", "iceberg"]))
 def test_a_replay_that_dies_anywhere_is_done_once_or_not_at_all(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str, step: int

@@ -109,7 +109,7 @@ def test_the_first_record_of_each_value_passes(tmp_path: Path, rows: list[Row], 
     assert Path(repeated[-1]["url"]).read_bytes()[repeated[-1]["offset"] :][:1].isdigit()
 
 
-@every(80)
+@every(160)
 def test_a_crash_at_any_disk_change_lets_no_value_pass_twice(tmp_path: Path, rows: list[Row], step: int) -> None:
     """Nor does one that is continued with other partitions."""
     expected = sorted((row[0] for row in firsts(rows)), key=str)

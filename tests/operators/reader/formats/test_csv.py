@@ -19,7 +19,7 @@ from operators.reader.formats.base import ByteAccounting, HeaderError, PreScanne
 from operators.reader.formats.csv import Csv
 from operators.testing import URL, FormatContract, MemorySource, Records, Rejects, block_of, read_cut, read_range
 from operators.testing.format_contract import read_one
-from tests.nightly import IS_NIGHTLY
+from tests.nightly import IS_NIGHTLY, cuts
 from tests.operators.reader.formats.columned import columns_of as columns_of_blocks
 from tests.reference.csv import csv_records, csv_rows
 
@@ -348,7 +348,7 @@ def test_blocks_behind_the_first_know_the_header() -> None:
     """Each reads it for itself; empty lines are not counted."""
     content = b"\xef\xbb\xbf\ncomment\n\nx,y\n1,2\n3,4\n"
     made = RECORD_FORMATS.make({"type": "csv", "skip_header": 1})
-    for block_size in range(1, 27):
+    for block_size in cuts(26):
         assert read_cut(made, content, block_size)[0] == [(17, b"1,2"), (21, b"3,4")]
         assert columns_of(made, content, block_size) == [{"x": "1", "y": "2"}, {"x": "3", "y": "4"}]
 
@@ -381,7 +381,7 @@ def test_comments_are_skipped_wherever_they_stand() -> None:
     """Before the header, around rows to skip, among the rows and at the end, whatever they hold; at every cut."""
     content = b'#x,"y" z\n\n#\ntitle\n# a,b\na,n\n#1,2\n"#2",3\r\n#\xff\r\n4,5\n\n#6,7'
     spec = {"type": "csv", "comment": "#", "skip_header": 1, "columns": {"n": "int8"}}
-    for block_size in range(1, len(content) + 1):
+    for block_size in cuts(len(content)):
         rows, rejects = columns_of_blocks(RECORD_FORMATS.make(spec), content, block_size)
         assert (rows, rejects) == ([{"a": "#2", "n": 3}, {"a": "4", "n": 5}], [])
 

@@ -14,7 +14,7 @@ from operators.reader.formats import RECORD_FORMATS
 from operators.reader.formats.base import ByteAccounting, RecordFormat
 from operators.reader.formats.json import Json
 from operators.testing import URL, FormatContract, MemorySource, Records, Rejects, block_of, read_cut
-from tests.nightly import IS_NIGHTLY, by_day
+from tests.nightly import IS_NIGHTLY, by_day, cuts
 from tests.operators.reader.formats.test_json_lines import VALUES, columns_of, fits
 from tests.reference.json_members import member_records
 
@@ -142,7 +142,7 @@ def test_a_member_that_is_too_long_is_refused_and_passed(chunk_bytes: int) -> No
     made = RECORD_FORMATS.make({"type": "json", "max_record": 9})
     made.chunk_bytes = chunk_bytes
     content = b"[1" + b" " * 99 + b', {"a": "' + b"," * 50 + b'"} ,' + b"\n" * 99 + b'"12345678" ,"123456789"  ]'
-    for block_size in range(1, len(content) + 1):
+    for block_size in cuts(len(content)):
         records, rejects = read_cut(made, content, block_size)
         assert [record for _, record in records] == [b"1"]
         assert [length for _, length in rejects] == [59, 10, 11]

@@ -12,7 +12,7 @@ from operators.reader.formats import RECORD_FORMATS
 from operators.reader.formats.base import ByteAccounting, RecordFormat
 from operators.reader.formats.lines import Lines
 from operators.testing import URL, FormatContract, MemorySource, Records, Rejects, block_of, read_cut, read_range
-from tests.nightly import IS_NIGHTLY
+from tests.nightly import IS_NIGHTLY, cuts
 from tests.reference.lines import delimited_records, newline_records, without_header, without_long
 
 
@@ -104,7 +104,7 @@ class TestLongRecords(LinesContract):
 def test_cases_known_to_go_wrong_elsewhere(content: bytes, delimiter: str | None, expected: list[bytes]) -> None:
     """Each comes out the same at every block size."""
     made = RECORD_FORMATS.make({"type": "lines", "delimiter": delimiter})
-    for block_size in range(1, len(content) + 2):
+    for block_size in cuts(len(content) + 1):
         assert [record for _, record in read_cut(made, content, block_size)[0]] == expected
 
 
@@ -180,7 +180,7 @@ def test_validate_leaves_out_what_is_no_record() -> None:
     """Whatever the cuts, the records for which it gives false are passed over."""
     content = b"aaaa\nbb\ncccc\nddddd\n"
     made = RECORD_FORMATS.make({"type": "lines", "validate": VALIDATOR})
-    for block_size in range(1, len(content) + 2):
+    for block_size in cuts(len(content) + 1):
         assert [record for _, record in read_cut(made, content, block_size)[0]] == [b"aaaa", b"cccc"]
 
 

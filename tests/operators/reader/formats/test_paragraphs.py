@@ -10,7 +10,7 @@ from operators.reader.formats import RECORD_FORMATS
 from operators.reader.formats.base import ByteAccounting, RecordFormat
 from operators.reader.formats.paragraphs import Paragraphs
 from operators.testing import URL, FormatContract, MemorySource, Records, Rejects, block_of, read_cut, read_range
-from tests.nightly import IS_NIGHTLY
+from tests.nightly import IS_NIGHTLY, cuts
 from tests.operators.reader.formats.columned import columns_of
 from tests.reference.lines import without_header, without_long
 from tests.reference.others import paragraph_records
@@ -111,7 +111,7 @@ def test_a_package_list_gives_a_row_for_each_package() -> None:
     made = RECORD_FORMATS.make(
         {"type": "paragraphs", "columns": {"Package": "string", "Size": "int64", "Description": "string"}}
     )
-    for block_size in range(1, len(PACKAGES) + 1):
+    for block_size in cuts(len(PACKAGES)):
         rows, rejects = columns_of(made, PACKAGES, block_size)
         assert rows == [
             {"Package": "a", "Size": 12, "Description": "b\n c"},
@@ -134,7 +134,7 @@ def test_a_package_list_gives_one_record_a_package() -> None:
     """Continuation lines, which begin with a blank, stay with their paragraph."""
     content = b"Package: a\nDescription: b\n c\n .\n d\n\nPackage: e\n"
     expected = [(0, b"Package: a\nDescription: b\n c\n .\n d"), (36, b"Package: e")]
-    for block_size in range(1, 50):
+    for block_size in cuts(49):
         assert read_cut(RECORD_FORMATS.make("paragraphs"), content, block_size)[0] == expected
 
 

@@ -11,7 +11,7 @@ from operators.reader.formats import RECORD_FORMATS
 from operators.reader.formats.base import RecordFormat
 from operators.reader.formats.regex import Regex
 from operators.testing import FormatContract, Records, Rejects, read_cut
-from tests.nightly import IS_NIGHTLY, by_day
+from tests.nightly import IS_NIGHTLY, by_day, cuts
 from tests.operators.reader.formats.columned import columns_of
 from tests.reference.lines import without_header, without_long
 from tests.reference.others import entry_records
@@ -70,7 +70,7 @@ def test_a_stack_trace_stays_with_its_log_line() -> None:
     entries = [b"2024-05-01 x\n  at y\n  at z", b"2024-05-02 ok", b"2024-05-03 \xff"]
     content = b"\n".join(entries) + b"\n"
     made = RECORD_FORMATS.make({"type": "regex", "pattern": r"\d{4}-\d\d-\d\d "})
-    for block_size in range(1, len(content) + 1):
+    for block_size in cuts(len(content)):
         assert [record for _, record in read_cut(made, content, block_size)[0]] == entries
 
 
@@ -79,7 +79,7 @@ def test_a_pattern_sees_characters_not_bytes() -> None:
     entries = ["é1\nà cont".encode(), "È2\nñ cont".encode(), "é3".encode() + b"\n\xff cont"]
     content = b"\n".join(entries) + b"\n"
     made = RECORD_FORMATS.make({"type": "regex", "pattern": r"(?i)[éè]\d$"})
-    for block_size in range(1, len(content) + 1):
+    for block_size in cuts(len(content)):
         assert [record for _, record in read_cut(made, content, block_size)[0]] == entries
 
 
@@ -102,7 +102,7 @@ def test_entries_become_columns_by_a_second_expression() -> None:
     """The pattern finds where they begin, and regex matches each as a whole; at every cut."""
     content = b"1 a\n at x\n2 b\r\n3\n\xe9\n4 c"
     spec = {"type": "regex", "pattern": r"\d", "regex": r"(?s)(?P<n>\d) (?P<text>.*)", "columns": {"n": "int8"}}
-    for block_size in range(1, len(content) + 1):
+    for block_size in cuts(len(content)):
         rows, rejects = columns_of(RECORD_FORMATS.make(spec), content, block_size)
         assert rows == [{"n": 1, "text": "a\n at x"}, {"n": 2, "text": "b"}, {"n": 4, "text": "c"}]
         assert [reject["offset"] for reject in rejects] == [15]

@@ -16,7 +16,7 @@ from operators.reader.formats import RECORD_FORMATS
 from operators.reader.formats.base import RecordFormat
 from operators.reader.formats.xml import Xml
 from operators.testing import FormatContract, MemorySource, Records, Rejects, read_cut, read_range
-from tests.nightly import IS_NIGHTLY
+from tests.nightly import IS_NIGHTLY, cuts
 from tests.operators.reader.formats.test_json_lines import columns_of
 from tests.reference.xml import element_records
 
@@ -59,7 +59,7 @@ def test_pages_of_an_export_come_out_whole() -> None:
     pages = [b'<page n="1>2">a<page/>b</page>', b"<page>\n<![CDATA[</page>]]></page>", b"<page/>"]
     content = head + b"\n  ".join(pages) + b"\n</x>\n"
     made = RECORD_FORMATS.make({"type": "xml", "tag": "page"})
-    for block_size in range(1, len(content) + 1):
+    for block_size in cuts(len(content)):
         records = read_cut(made, content, block_size)[0]
         assert [record for _, record in records] == pages
         assert all(content.startswith(record, offset) for offset, record in records)
@@ -78,7 +78,7 @@ def test_a_document_type_ends_where_its_own_bracket_is_closed(subset: bytes) -> 
     """What stands in its comments, instructions and quotes neither closes it nor is an element."""
     content = b"<!DOCTYPE x [" + subset + b"]><x><r>3</r></x>"
     made = RECORD_FORMATS.make({"type": "xml", "tag": "r"})
-    for block_size in range(1, len(content) + 1):
+    for block_size in cuts(len(content)):
         assert read_cut(made, content, block_size)[:1] == ([(content.index(b"<r>3"), b"<r>3</r>")],)
 
 

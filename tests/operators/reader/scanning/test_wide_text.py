@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from operators.reader.formats import RECORD_FORMATS
 from operators.reader.formats.base import RecordFormat
 from operators.testing import FormatContract, Records, Rejects
-from tests.nightly import IS_NIGHTLY
+from tests.nightly import IS_NIGHTLY, cuts
 from tests.operators.reader.formats.columned import columns_of
 from tests.reference.csv import CsvRow, csv_rows
 
@@ -78,7 +78,7 @@ def test_rejects_of_wide_units_have_their_place_and_bytes() -> None:
     texts = ["a,n\r\n", "#x\n", "é,x\n", "\u0a23,2\n", '"b" c,3\n', "d,4"]
     content = b"\xff\xfe" + "".join(texts).encode("utf-16-le") + b"\n"
     places = [2 + 2 * len("".join(texts[:index])) for index in range(len(texts) + 1)]
-    for block_size in range(1, len(content) + 1):
+    for block_size in cuts(len(content)):
         made = RECORD_FORMATS.make({"type": "csv", "comment": "#", "columns": {"n": "int8"}})
         rows, rejects = columns_of(made, content, block_size)
         assert rows == [{"a": "\u0a23", "n": 2}, {"a": "d", "n": 4}]
