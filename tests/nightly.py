@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -27,6 +27,11 @@ def by_day(count: int, cases: Iterable[Case]) -> list[Case]:
     """The cases of a parametrized test: all of them every night, and so many, from the first one on, by day."""
     whole = list(cases)
     return whole if IS_NIGHTLY else whole[:: -(-len(whole) // count)]
+
+
+def nightly(cases: Iterable[Case], *left: Case) -> list[Any]:
+    """The cases of a parametrized test, some of which are left to the night: a test beside it shows them by day."""
+    return [pytest.param(case, marks=pytest.mark.nightly) if case in left else case for case in cases]
 
 
 def every(step: int) -> pytest.MarkDecorator:

@@ -141,7 +141,7 @@ def describe_named(name: str, search_path: tuple[str, ...] = ()) -> ClassInfo:
     return describe(find_class(name, search_path, DESCRIBED), name)
 
 
-def describe(cls: type[Any], name: str = "") -> ClassInfo:
+def describe(cls: type, name: str = "") -> ClassInfo:
     meanings = meanings_of(cls)
     return ClassInfo(
         name=name or cls.__name__,

@@ -42,7 +42,7 @@ from tests.engine.table_app import (
 from tests.engine.table_app import app as words_app
 from tests.execution.sample_operators import SampleWords, TextSample
 from tests.faulty import Faults
-from tests.nightly import by_day, every
+from tests.nightly import by_day, every, nightly
 
 MOST_CALLS = 500
 KINDS = {
@@ -156,7 +156,7 @@ def test_files_that_another_program_has_compacted_are_not_replaced(tmp_path: Pat
     assert rows_of(tmp_path / "db") == sorted([*words(TEXTS), b"h", b"other"])
 
 
-@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+@pytest.mark.parametrize("kind", nightly(["delta", "iceberg"], "iceberg"))
 def test_a_decided_replay_is_taken_back_where_the_files_are_gone_by_then(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str
 ) -> None:
@@ -193,7 +193,7 @@ def test_what_a_replay_has_made_goes_when_it_is_taken_back(monkeypatch: pytest.M
     assert delta_rows(tmp_path / "db") == sorted([*words(TEXTS), b"other"])
 
 
-@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+@pytest.mark.parametrize("kind", nightly(["delta", "iceberg"], "iceberg"))
 def test_an_older_copy_of_the_checkpoint_replays_nothing(tmp_path: Path, kind: str) -> None:
     """The table has a replay that the copy does not know of."""
     make, rows_of = KINDS[kind]

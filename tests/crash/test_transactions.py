@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ from tests.engine.table_app import (
     work,
 )
 from tests.faulty import Faults, InjectedPause
-from tests.nightly import IS_NIGHTLY, by_day
+from tests.nightly import IS_NIGHTLY, by_day, nightly
 
 MOST_CALLS = 500
 STEPS = {"delta": 20, "iceberg": 64, "parquet": 20, "database": 20, "delta-groups": 64, "iceberg-groups": 128}
@@ -49,9 +49,14 @@ KINDS = {
 """What makes the app, what reads the table, and how many windows a run has; a group is merged in one of its own."""
 
 
-def steps(*kinds: str) -> list[Any]:
-    """Each kind with the step between the changes that are tried."""
-    return [pytest.param(kind, 1 if IS_NIGHTLY else STEPS.get(kind, 1), id=kind) for kind in kinds]
+def steps(kinds: Iterable[str], *left: str) -> list[Any]:
+    """Each kind with the step between the changes that are tried; some kinds are left to the night."""
+    return [
+        pytest.param(
+            kind, 1 if IS_NIGHTLY else STEPS.get(kind, 1), id=kind, marks=[pytest.mark.nightly] * (kind in left)
+        )
+        for kind in kinds
+    ]
 
 
 def deaths(at: int, later: int) -> tuple[int, ...]:
@@ -59,7 +64,7 @@ def deaths(at: int, later: int) -> tuple[int, ...]:
     return (at, at + later) if at % 3 == 0 else (at,)
 
 
-@pytest.mark.parametrize(("kind", "step"), steps(*KINDS, "parquet"))
+@pytest.mark.parametrize(("kind", "step"), steps([*KINDS, "parquet"], "delta", "iceberg-groups"))
 def test_every_record_is_there_once_wherever_a_run_dies(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str, step: int
 ) -> None:
@@ -86,7 +91,7 @@ def test_every_record_is_there_once_wherever_a_run_dies(
     pytest.fail("the run never came through")
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", nightly(KINDS, "iceberg", "iceberg-groups"))
 @pytest.mark.parametrize("at", by_day(1, [1, 2]))
 def test_a_transaction_whose_answer_is_lost_adds_nothing_twice(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str, at: int
@@ -113,7 +118,7 @@ UPSERTS: dict[str, tuple[Callable[[Path, list[bytes]], LogicalPlan], list[bytes]
 """What makes the app, and what it reads: two windows, or two groups of two."""
 
 
-@pytest.mark.parametrize(("kind", "step"), steps(*UPSERTS))
+@pytest.mark.parametrize(("kind", "step"), steps(UPSERTS, "iceberg", "delta-groups"))
 def test_a_key_has_its_newest_row_wherever_a_run_dies(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str, step: int
 ) -> None:
@@ -151,7 +156,7 @@ def counted(rows: list[bytes]) -> list[bytes]:
     return [b"%s %d" % (word, 1 + windows.index(int(window))) for word, window in map(bytes.split, rows)]
 
 
-@pytest.mark.parametrize("kind", UPSERTS)
+@pytest.mark.parametrize("kind", nightly(UPSERTS, "iceberg-groups"))
 @pytest.mark.parametrize("at", by_day(1, [1, 2]))
 def test_an_upsert_whose_answer_is_lost_is_not_repeated(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str, at: int
@@ -163,7 +168,7 @@ def test_an_upsert_whose_answer_is_lost_is_not_repeated(
     assert (faults.calls, newest_rows(tmp_path / "db")) == (2, newest_of_windows(texts))
 
 
-@pytest.mark.parametrize("kind", UPSERTS)
+@pytest.mark.parametrize("kind", nightly(UPSERTS, "iceberg-groups", "delta-groups"))
 def test_an_upsert_that_meets_a_change_by_others_is_made_anew(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str
 ) -> None:

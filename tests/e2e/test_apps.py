@@ -54,7 +54,7 @@ def test_an_app_with_a_module_of_its_own_publishes_what_is_expected(place: Path)
     require_expected(WITH_OWN_MODULE, place)
 
 
-@pytest.mark.parametrize("app", by_day(4, [app for app in APPS if app != WITH_OWN_MODULE]))
+@pytest.mark.parametrize("app", by_day(2, [app for app in APPS if app != WITH_OWN_MODULE]))
 def test_an_app_publishes_what_is_expected_and_nothing_else(
     app: str, place: Path, monkeypatch: pytest.MonkeyPatch, spark_context: Any
 ) -> None:

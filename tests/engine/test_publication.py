@@ -40,7 +40,7 @@ from tests.engine.table_app import (
 )
 from tests.execution.sample_operators import SampleWords
 from tests.faulty import Faults, FaultyTarget, InjectedPause, Moment
-from tests.nightly import by_day
+from tests.nightly import by_day, nightly
 from tests.visitors.sqlite_table import SqliteTable
 
 
@@ -85,7 +85,7 @@ def test_another_target_has_lost_nothing(tmp_path: Path, caplog: pytest.LogCaptu
     assert (receipt.window_id, receipt.target, receipt.elsewhere) == (4, f"database {tmp_path / 'db'}", 3)
 
 
-@pytest.mark.parametrize("kind", TABLES)
+@pytest.mark.parametrize("kind", nightly(TABLES, "iceberg"))
 @pytest.mark.parametrize("moment", by_day(1, ["before", "after", "lost_reply"]))
 def test_the_marker_decides_about_a_transaction_that_failed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, moment: Moment, kind: str
@@ -120,7 +120,7 @@ def test_a_target_that_never_answers_ends_the_run(monkeypatch: pytest.MonkeyPatc
     assert rows(tmp_path / "db") == words(TEXTS)
 
 
-@pytest.mark.parametrize("kind", TABLES)
+@pytest.mark.parametrize("kind", nightly(TABLES, "iceberg"))
 def test_a_driver_that_was_frozen_before_its_transaction_adds_nothing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str
 ) -> None:
@@ -137,7 +137,7 @@ def test_a_driver_that_was_frozen_before_its_transaction_adds_nothing(
     assert rows(tmp_path / "db") == words(TEXTS)
 
 
-@pytest.mark.parametrize("kind", TABLES)
+@pytest.mark.parametrize("kind", nightly(TABLES, "iceberg"))
 def test_a_driver_that_tries_again_is_fenced_by_a_run_that_starts_over(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str
 ) -> None:
@@ -155,7 +155,7 @@ def test_a_driver_that_tries_again_is_fenced_by_a_run_that_starts_over(
     assert rows(tmp_path / "db") == words(TEXTS)
 
 
-@pytest.mark.parametrize("kind", TABLES)
+@pytest.mark.parametrize("kind", nightly(TABLES, "iceberg"))
 def test_an_older_copy_of_the_checkpoint_is_refused_with_both_numbers(tmp_path: Path, kind: str) -> None:
     """Before anything runs, and every time."""
     app, rows = TABLES[kind]
@@ -170,7 +170,7 @@ def test_an_older_copy_of_the_checkpoint_is_refused_with_both_numbers(tmp_path: 
     assert rows(tmp_path / "db") == words([*TEXTS, b"h i j k last"])
 
 
-@pytest.mark.parametrize("kind", TABLES)
+@pytest.mark.parametrize("kind", nightly(TABLES, "iceberg"))
 def test_two_copies_of_a_checkpoint_cannot_both_go_on(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str
 ) -> None:
@@ -193,7 +193,7 @@ def test_two_copies_of_a_checkpoint_cannot_both_go_on(
     assert rows(tmp_path / "db") == words([*TEXTS, b"original last"])
 
 
-@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+@pytest.mark.parametrize("kind", nightly(["delta", "iceberg"], "iceberg"))
 def test_other_programs_change_a_table_before_a_transaction(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str
 ) -> None:

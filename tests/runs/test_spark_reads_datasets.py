@@ -11,6 +11,7 @@ import pytest
 
 from dagflow.engine.run import run
 from dagflow.runtime.inline import InlineRuntime
+from tests.nightly import by_day
 from tests.operators.sink.test_table_writer import TYPES, app
 from tests.runs.test_table_readers import BATCH, LENGTH, expected, plain, plain_value
 from tests.runs.test_widened_columns import CHANGES
@@ -46,7 +47,7 @@ def test_spark_sees_the_rows_and_types_of_a_dataset(session: Any, tmp_path: Path
         assert rows == values + [None] * (LENGTH - len(values)), TYPES[number][0].type
 
 
-@pytest.mark.parametrize("case", [name for name, change in CHANGES.items() if "parquet" in change[3]])
+@pytest.mark.parametrize("case", by_day(1, [name for name, change in CHANGES.items() if "parquet" in change[3]]))
 def test_spark_reads_files_of_both_types_by_a_declared_schema(session: Any, case: str, tmp_path: Path) -> None:
     """Its mergeSchema does not, but for decimals."""
     from pyspark.sql.pandas.types import from_arrow_schema

@@ -88,7 +88,7 @@ def written(root: Path, kind: str) -> pa.Table:
 
 
 @pytest.mark.parametrize("commit", [{"every_millis": 0}, None], ids=["each window", "a group"])
-@pytest.mark.parametrize("case", by_day(2, CHANGES))
+@pytest.mark.parametrize("case", by_day(1, CHANGES))
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_column_becomes_wider_or_the_value_is_rescued(kind: str, case: str, commit: Any, tmp_path: Path) -> None:
     """Earlier and later values keep what they are, narrow ones of the same window too, and no run ends."""
@@ -112,7 +112,7 @@ def test_a_column_becomes_wider_or_the_value_is_rescued(kind: str, case: str, co
         assert json.loads(texts[3])["x"] in (new, str(new))
 
 
-@pytest.mark.parametrize("case", by_day(3, CHANGES))
+@pytest.mark.parametrize("case", by_day(1, CHANGES))
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_new_column_takes_all_types_of_its_window(kind: str, case: str, tmp_path: Path) -> None:
     """Before a file of the table has it, any wider type may be decided."""

@@ -16,6 +16,7 @@ from dagflow.errors import MOST_LEVELS, DagflowError
 from dagflow.plan.load import load_app
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.inline import InlineRuntime
+from tests.nightly import nightly
 from tests.runs.table_kinds import KINDS, catalog, rows_of
 from tests.strangers.fuzzing import seeds
 
@@ -286,7 +287,7 @@ def split(draw: random.Random, lines: list[str], files: int) -> list[list[str]]:
     return [lines[start:end] for start, end in zip([0, *cuts], [*cuts, len(lines)], strict=True)]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", nightly(KINDS, "iceberg"))
 def test_a_table_is_the_same_however_its_input_is_cut(kind: str, tmp_path: Path) -> None:
     """Block sizes, files, batches of small files and tasks make no difference to a table, new or not."""
     for seed in seeds(1):

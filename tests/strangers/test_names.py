@@ -24,6 +24,7 @@ from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
 from operators.found_values import joined, plain
 from operators.rescued_values import rescued_values
+from tests.nightly import nightly
 from tests.strangers.fuzzing import seeds
 
 APP = """
@@ -104,7 +105,7 @@ def without_nulls(value: Any) -> Any:
     return [without_nulls(each) for each in value] if isinstance(value, list) else value
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", nightly(KINDS, "iceberg"))
 def test_a_record_with_a_name_that_no_table_holds_keeps_its_values(tmp_path: Path, kind: str) -> None:
     """In a new table and in one that is there, as a column and in others; no value is lost, and no later run fails."""
     names = ["v\0x", "id\0x", "", "a\tb", "\x7f", "x" * 256, "ID"]

@@ -20,7 +20,7 @@ from dagflow.engine.run import run
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.partition_names import column_of, partition_name
 from operators.sink.tables.partition_fields import PartitionField, partitionable
-from tests.nightly import by_day
+from tests.nightly import by_day, nightly
 from tests.operators.sink.test_table_writer import app
 from tests.runs.table_kinds import catalog
 from tests.strangers.fuzzing import seeds
@@ -103,7 +103,7 @@ def test_each_reader_finds_each_value(tmp_path: Path, kind: str) -> None:
         require_same(tmp_path, reader, "k", values)
 
 
-@pytest.mark.parametrize("kind", ["delta", "iceberg", "parquet"])
+@pytest.mark.parametrize("kind", nightly(["delta", "iceberg", "parquet"], "iceberg"))
 @pytest.mark.parametrize("name", by_day(1, ["a b", "日本", pytest.param("c/d", id="slash")]))
 def test_each_reader_finds_a_column_of_an_odd_name(tmp_path: Path, kind: str, name: str) -> None:
     """Where it knows Spark's escapes of names, if there are any."""

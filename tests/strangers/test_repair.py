@@ -159,7 +159,7 @@ def test_a_window_that_its_table_refuses_for_ever_is_taken_back(tmp_path: Path, 
     assert len(rows_of(tmp_path, table)) == 3 + (table == "table") + (change is add_in_other_letters)
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", by_day(1, FORMS))
 def test_values_that_are_rescued_after_a_repair_have_their_place(tmp_path: Path, form: str) -> None:
     """Rows that have waited give it as rows that are read again do."""
     get_stuck(tmp_path, form, change_type)
@@ -188,7 +188,7 @@ def test_rows_whose_key_does_not_fit_go_into_another_table(tmp_path: Path) -> No
     assert rows_of(tmp_path, "other") == [{"id": 2, "k": "b", "New": 1}, {"id": 3, "k": "c"}]
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", by_day(1, FORMS))
 def test_a_window_that_is_in_its_table_is_not_there_twice(tmp_path: Path, form: str) -> None:
     """Also where its driver died before it knew, and the window is taken back: its group does not wait again."""
     more, window_id = FORMS[form]

@@ -15,6 +15,7 @@ from dagflow.errors import DagflowError
 from dagflow.plan.load import load_app
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.inline import InlineRuntime
+from tests.nightly import nightly
 from tests.operators.sink.tables.test_table_files_upserted_rows import KINDS, UpsertedTable
 
 APP = """
@@ -56,7 +57,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 OF_ANOTHER_TYPE: tuple[dict[str, Any], str] = ({"n": "x"}, "n")
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=nightly(KINDS, "iceberg"))
 def kind(request: pytest.FixtureRequest) -> UpsertedTable:
     """Each kind whose tables can allow no null."""
     return KINDS[request.param]

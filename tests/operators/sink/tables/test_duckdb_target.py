@@ -29,12 +29,14 @@ class TestDuckdbTables(Duckdb, SqlContract):
     """Each window has the same columns."""
 
 
+@pytest.mark.nightly
 class TestGrowingDuckdbTarget(Duckdb):
     """Each window has a column that the table lacks."""
 
     grows = True
 
 
+@pytest.mark.nightly
 class TestReplayedDuckdbTarget(Duckdb):
     """Rows say which file they came with."""
 

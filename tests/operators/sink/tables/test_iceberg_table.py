@@ -119,6 +119,7 @@ class TestIcebergTarget(TargetContract):
         return [-1]
 
 
+@pytest.mark.nightly
 class TestGrowingIcebergTarget(TestIcebergTarget):
     """Each window has a column that the table lacks, and is under the same laws."""
 

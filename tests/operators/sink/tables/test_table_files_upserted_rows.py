@@ -22,7 +22,7 @@ from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.testing.faults import InjectedCrash
 from operators.sink.table_writer import TableWriter
-from tests.nightly import by_day
+from tests.nightly import by_day, nightly
 from tests.operators.sink.test_table_writer import app, columns
 
 APP = """
@@ -105,7 +105,7 @@ KINDS = {
 }
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=nightly(KINDS, "iceberg"))
 def kind(request: pytest.FixtureRequest) -> UpsertedTable:
     """Each kind that takes upserts."""
     return KINDS[request.param]
