@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import ValidationError
 
 from dagflow.api.capabilities import RowCondition
+from dagflow.api.columns.json_values import readable_rows
 from dagflow.api.context import Counts, OperatorContext
 from dagflow.api.records import RecordBatch
 from dagflow.errors import DagflowError, OperatorError
 from dagflow.execution.chain import Chain
 from dagflow.plan.physical import PortRef
+from dagflow.report.published_rows import PublishedRows
 from dagflow.spec.class_lookup import OPERATOR, find_class
 from dagflow.storage.pending import PendingFile
 
@@ -77,3 +81,25 @@ def with_texts(rows: pa.Table) -> pa.Table:
             ]
             rows = rows.set_column(index, field.name, pa.array(texts, pa.string()))
     return rows
+
+
+def equal_rows(rows: PublishedRows, wanted: Sequence[Mapping[str, Any]]) -> list[list[dict[str, Any]]]:
+    """For each of some rows, given by values, the rows that have these values."""
+    found: list[list[dict[str, Any]]] = [[] for _ in wanted]
+    for batch in rows.parts():
+        part = with_texts(pa.Table.from_batches([batch]))
+        for field in part.schema:
+            # What Arrow can tell apart need not become objects of Python.
+            known = [each[field.name] for each in wanted if type(each.get(field.name)) is int]
+            if len(known) == len(wanted) and pa.array(known).type == field.type:
+                part = part.filter(pc.is_in(part[field.name], pa.array(known)))
+        for row in readable_rows(part):
+            for own, values in zip(found, wanted, strict=True):
+                if _equal(values, row):
+                    own.append(row)
+    return found
+
+
+def _equal(values: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
+    """Whether a row has some values; a partition value is text in one and not in the other."""
+    return all(name in row and (row[name] == value or str(row[name]) == str(value)) for name, value in values.items())

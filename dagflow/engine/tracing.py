@@ -7,6 +7,7 @@ these, in a directory of its own and with origins, and gives the row with file a
 from __future__ import annotations
 
 import importlib
+import sys
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,13 +25,13 @@ from dagflow.engine.apart import Apart, Output, apart_run, outputs_of, with_rows
 from dagflow.engine.corrections import sources_of, version_key_of
 from dagflow.engine.partial_replay import works_record_by_record
 from dagflow.engine.publishers import writer_of
-from dagflow.engine.row_search import may_have, rows_where, select_of, with_texts
+from dagflow.engine.row_search import equal_rows, may_have, rows_where, select_of, with_texts
 from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import DagflowError, MissingError, own_name
 from dagflow.frozen import frozen
 from dagflow.journal.planned_tuples import planned_tuples
-from dagflow.journal.reader import all_windows, read_journal
+from dagflow.journal.reader import all_windows, newest_windows, read_journal
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window, WindowPlan
 from dagflow.plan.accumulators import accumulators
@@ -38,7 +39,7 @@ from dagflow.plan.load import load_app, logical_plan
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.placement import PlacedApp
 from dagflow.report.open_rejects import refused_rows
-from dagflow.report.published_rows import partition_values, parts_of_file
+from dagflow.report.published_rows import PublishedRows, partition_values, parts_of_file
 from dagflow.report.traced_rows import AppThen, Source, Trace, TracedRow
 from dagflow.spec.class_lookup import LIBRARY, search_path_of
 from dagflow.storage.files import FileStat
@@ -62,7 +63,7 @@ _RESULT = "a result of several records; --where traces a row of it"
 
 @frozen
 class _Block:
-    window: int
+    plan: WindowPlan
     tuple: Any
     is_corrected: bool
 
@@ -106,21 +107,32 @@ class Tracer:
         Raises:
             DagflowError: No row is so, or the condition cannot be computed.
         """
-        windows = list(all_windows(self.store, self.state))
-        there, files = self._matching(windows, where)
-        if not len(there):
+        there, files = self._matching(where, most)
+        if not there:
             last = self.state.forgotten
-            gone = f"; nor are those of windows up to {last}, which the journal does not keep" if last else ""
             raise DagflowError(
                 f"{self.output.name} has no row for which this is true: {where}",
-                hint=f"rows of other programs, and those in files that another program has made, are not known{gone}",
+                hint="rows of other programs are not known"
+                + (f"; nor are those of windows up to {last}, which the journal does not keep" if last else ""),
             )
-        shown = there.slice(0, most)
-        blocks, is_narrow = self._inputs_of(windows, files)
-        with apart_run(self.app, self.options, self.stop) as apart:
-            made, then = self._made(apart, windows, blocks)
-            rows = [self._traced(row, made, then, windows, blocks, is_narrow) for row in _rows(shown)]
-        return Trace(self.output.name, self._version(), rows, len(there))
+        found: list[TracedRow | None] = [None] * len(there)
+        is_narrow = self._is_narrow
+        for blocks in self._inputs_of(files):
+            left = [number for number, row in enumerate(found) if row is None]
+            with apart_run(self.app, self.options, self.stop) as apart:
+                made, then = self._made(apart, blocks)
+                known = equal_rows(made, [_values(there[number]) for number in left])
+            for number, own in zip(left, known, strict=True):
+                if own or files:
+                    found[number] = self._traced(there[number], own, then, blocks, is_narrow)
+            if None not in found:
+                break
+        unknown = "the app as it was does not give this row again"
+        rows = [
+            TracedRow(_values(row), [], False, (), unknown) if traced is None else traced
+            for row, traced in zip(there, found, strict=True)
+        ]
+        return Trace(self.output.name, self._version(), rows, self._count)
 
     def of_bytes(self, url: str, offset: int, most: int) -> Trace:
         """The rows that the record at a byte of a file became.
@@ -128,68 +140,90 @@ class Tracer:
         Raises:
             DagflowError: No window has read the byte.
         """
-        windows = list(all_windows(self.store, self.state))
-        own = [each for each in _blocks_of(windows) if redacted(each.tuple.url) == redacted(url)]
+        own = [each for each in _blocks_of(self._windows()) if redacted(each.tuple.url) == redacted(url)]
         if not own:
             raise DagflowError(
                 f"no window has read {redacted(url)}",
                 hint="`dagflow status APP --files '*'` shows the files that were read",
             )
+        # Of compressed files the content is longer than the file.
         with_byte = [each for each in own if each.tuple.start <= offset < each.tuple.end]
-        chosen = with_byte or [
-            each for each in own if not each.tuple.start
-        ]  # of compressed files: the content is longer
+        chosen = with_byte or [each for each in own if not each.tuple.start]
         sources = [self._record_at(each, offset) for each in chosen]
         now = [each for each in sources if each.state == "read"] or sources
         if all(each.record is None and not each.problem for each in now):
             raise DagflowError(f"no record of {redacted(url)} has byte {offset:,}")
         refused, rows = "", list[TracedRow]()
         for block, source in zip(chosen, sources, strict=True):
-            if block.is_corrected or source.offset is None:
-                continue
-            window = next(each for each in windows if each.plan.window_id == block.window)
-            refused = _refusal(window, redacted(url), source.offset) or refused
-            blocks = {block.window: {block.id}}
-            with apart_run(self.app, self.options, self.stop) as apart:
-                made, _ = self._made(apart, windows, blocks)
-            files = self._files_with(windows, {block.id})
-            if not made.num_rows or made.column(_FILE).null_count == made.num_rows:
-                result = TracedRow({}, [source], False, files, _RESULT)
-                rows += [result] if made.num_rows else []
-                continue
-            is_own = [
-                file == block.tuple.url and at == source.offset
-                for file, at in zip(made[_FILE].to_pylist(), made[_OFFSET].to_pylist(), strict=True)
-            ]
-            own_rows = made.filter(pa.array(is_own, pa.bool_()))
-            rows += [TracedRow(_values(row), [source], True, files) for row in _rows(own_rows)]
+            if not (block.is_corrected or source.offset is None):
+                refused = self._refusal(block, source.offset) or refused
+                rows += self._rows_of(block, source)
         return Trace(self.output.name, self._version(), rows[:most], len(rows), sources, refused)
+
+    def _rows_of(self, block: _Block, source: Source) -> Iterator[TracedRow]:
+        """The rows that a record has become; one without values where it is part of results."""
+        files = self._files_with({block.id})
+        is_made = has_origins = False
+        with apart_run(self.app, self.options, self.stop) as apart:
+            made, _ = self._made(apart, [block])
+            for part in made.parts():
+                is_made = is_made or len(part) > 0
+                has_origins = has_origins or part[_FILE].null_count < len(part)
+                is_own = pc.and_(pc.equal(part[_FILE], block.tuple.url), pc.equal(part[_OFFSET], source.offset))
+                for row in readable_rows(part.filter(is_own)):
+                    yield TracedRow(_values(row), [source], True, files)
+        if is_made and not has_origins:
+            yield TracedRow({}, [source], False, files, _RESULT)
+
+    def _refusal(self, block: _Block, offset: int | None) -> str:
+        """Why the window of a block has refused a record; "" where it has not."""
+        window = next(all_windows(self.store, self.state, block.plan.window_id))
+        for part in refused_rows(lambda: (window,), ()).parts():
+            is_it = pc.and_(pc.equal(part["file"], redacted(block.tuple.url)), pc.equal(part["offset"], offset))
+            for reason in part["reason"].filter(is_it).to_pylist():
+                return str(reason)
+        return ""
+
+    def _windows(self) -> Iterator[Window]:
+        return all_windows(self.store, self.state)
 
     def _version(self) -> str:
         receipt = self.state.receipts.get(self.operator)
         return "" if receipt is None else receipt.version
 
-    def _matching(self, windows: Sequence[Window], where: str) -> tuple[pa.Table, list[PendingFile]]:
-        """The rows of the output, and its data files that have them; no files where the journal does not know them."""
-        target, keys = self.output.target, self.output.keys
-        own = [file for window in windows if window.intent for file in window.intent.files if self._is_own(file)]
+    def _matching(self, where: str, most: int) -> tuple[list[dict[str, Any]], set[str]]:
+        """The first rows of the output, and their data files; no files where the journal does not know them."""
+        target, condition = self.output.target, select_of(where).wanted_rows().condition
+        all_files = (file for window in self._windows() if window.intent for file in window.intent.files)
+        own = [file for file in all_files if self._is_own(file) and (condition is None or may_have(file, condition))]
         if target is not None:
             state = target.open(writer_of(self.state, self.operator))
-            if keys or not isinstance(state, ReplayableState) or not self._is_there(own[:1]):
-                found = target.rows()
-                return (pa.table({}) if found is None else rows_where(found, where)), []
+            if self.output.keys or not isinstance(state, ReplayableState) or not self._is_there(own[:1]):
+                return self._first(where, most, [("", self._rows_there())]), set()
             gone = {file.final_url for file in state.missing(own)}
             own = [file for file in own if file.final_url not in gone]
-        condition = select_of(where).wanted_rows().condition
-        tables, files = [], []
-        for file in own:
-            if condition is not None and not may_have(file, condition):
-                continue
-            rows = [found for part in self._parts_of(file) if len(found := rows_where(part, where))]
-            if rows:
-                files.append(file)
-                tables += [found.append_column(_DATA_FILE, _repeated(file.final_url, len(found))) for found in rows]
-        return (pa.concat_tables(tables, promote_options="permissive") if tables else pa.table({})), files
+        rows = self._first(where, most, ((file.final_url, self._parts_of(file)) for file in own))
+        if not rows and target is not None:
+            # Another program has made the data file that has it.
+            return self._first(where, most, [("", self._rows_there())]), set()
+        return rows, {row[_DATA_FILE] for row in rows}
+
+    def _rows_there(self) -> Iterator[pa.Table]:
+        assert self.output.target is not None
+        for part in PublishedRows.of_stream(self.output.target.rows).parts():
+            yield pa.Table.from_batches([part])
+
+    def _first(self, where: str, most: int, files: Iterable[tuple[str, Iterable[pa.Table]]]) -> list[dict[str, Any]]:
+        """The first rows for which a condition is true, each with its data file; counts all of them."""
+        rows: list[dict[str, Any]] = []
+        self._count = 0
+        for url, parts in files:
+            for found in (rows_where(part, where) for part in parts):
+                self._count += len(found)
+                if len(found) and len(rows) < most:
+                    shown = readable_rows(found.slice(0, most - len(rows)))
+                    rows += [{**row, _DATA_FILE: url} if url else row for row in shown]
+        return rows
 
     def _is_there(self, files: Sequence[PendingFile]) -> bool:
         """Whether data files are where they were written: a database takes their rows, and they are removed."""
@@ -211,68 +245,90 @@ class Tracer:
         for part in parts_of_file(self.storage, file.final_url, named):
             yield with_texts(pa.Table.from_batches([part]))
 
-    def _inputs_of(self, windows: Sequence[Window], files: Sequence[PendingFile]) -> tuple[dict[int, set[int]], bool]:
-        """The blocks that data files have records of, by window; and whether these alone give the same records."""
+    @property
+    def _is_narrow(self) -> bool:
+        """Whether blocks alone give the same records as in their windows."""
         placed = PlacedApp.of(self.app, self.storage)
-        is_narrow = works_record_by_record(placed.plan, placed.operators)
-        ids: set[int] = set()
-        whole: set[int] = set() if files else {each.plan.window_id for each in windows}
-        wanted = {file.final_url for file in files}
-        for window in windows:
-            for file, sources in sources_of(window.intent) if window.intent is not None else ():
-                if file.final_url in wanted and sources is not None:
-                    ids |= {each for each, n in zip(sources.ids(), sources.counts, strict=True) if n}
-                elif file.final_url in wanted:
-                    whole |= set(range(self._first_of(windows, window.plan), window.plan.window_id + 1))
-        found: dict[int, set[int]] = defaultdict(set)
-        for block in _blocks_of(windows):
-            if not block.is_corrected and (block.id in ids or block.window in whole):
-                found[block.window].add(block.id)
-        if not is_narrow:
-            for block in _blocks_of(windows):
-                if block.window in found and not block.is_corrected:
-                    found[block.window].add(block.id)
-        return dict(found), is_narrow
+        return works_record_by_record(placed.plan, placed.operators)
 
-    def _first_of(self, windows: Sequence[Window], planned: WindowPlan) -> int:
+    def _inputs_of(self, files: Collection[str]) -> Iterator[list[_Block]]:
+        """The blocks that data files have records of; without files those of windows, the newest first, more and more.
+
+        Yields:
+            Blocks to run again together.
+        """
+        if not files:
+            yield from self._newest_first()
+            return
+        ids: set[int] = set()
+        whole: set[int] = set()
+        for window in self._windows():
+            for file, sources in sources_of(window.intent) if window.intent is not None else ():
+                if file.final_url in files and sources is not None:
+                    ids |= {each for each, n in zip(sources.ids(), sources.counts, strict=True) if n}
+                elif file.final_url in files:
+                    whole |= set(range(self._first_of(window.plan), window.plan.window_id + 1))
+        is_narrow = self._is_narrow
+        found: list[_Block] = []
+        for window in self._windows():
+            blocks = [each for each in _blocks_of([window]) if not each.is_corrected]
+            named = [each for each in blocks if each.id in ids or window.plan.window_id in whole]
+            found += named if is_narrow or not named else blocks
+        yield found
+
+    def _newest_first(self) -> Iterator[list[_Block]]:
+        """The blocks of windows: of all together where results are of many, otherwise twice as many each time."""
+        most = sys.maxsize if accumulators(self.app.instances) else 1
+        held: list[_Block] = []
+        windows = 0
+        for window in newest_windows(self.store, self.state):
+            held[:0] = [each for each in _blocks_of([window]) if not each.is_corrected]
+            windows += 1
+            if windows == most:
+                yield held
+                held, windows, most = [], 0, 2 * most
+        if held:
+            yield held
+
+    def _first_of(self, planned: WindowPlan) -> int:
         """The first window whose records may be in what a window has published."""
         if any(each.over == "all" for each in accumulators(self.app.instances).values()):
             return 1
-        first, plans = planned.window_id, [each.plan for each in windows if each.plan.window_id <= planned.window_id]
-        if planned.takes:
-            first = max((max(each.takes.values()) for each in plans[:-1] if each.takes), default=0) + 1
-        ends = [each.window_id for each in plans if each.closes]
+        first, before, ends = planned.window_id, 0, list[int]()
+        for plan in (window.plan for window in self._windows()):
+            if plan.window_id <= planned.window_id:
+                before = max(plan.takes.values()) if plan.takes and plan.window_id < planned.window_id else before
+                ends += [plan.window_id] if plan.closes else []
+        first = before + 1 if planned.takes else first
         if any(end >= first for end in ends):
             first = max((end for end in ends if end < first), default=0) + 1
         return first
 
-    def _files_with(self, windows: Sequence[Window], ids: Collection[int]) -> list[str]:
+    def _files_with(self, ids: Collection[int]) -> list[str]:
         """The data files with records of blocks, as far as that is known."""
-        found = (pair for window in windows if window.intent for pair in sources_of(window.intent))
+        found = (pair for window in self._windows() if window.intent for pair in sources_of(window.intent))
         return [
             redacted(file.final_url)
             for file, sources in found
             if self._is_own(file) and sources is not None and not set(sources.ids()).isdisjoint(ids)
         ]
 
-    def _made(
-        self, apart: Apart, windows: Sequence[Window], blocks: Mapping[int, Collection[int]]
-    ) -> tuple[pa.Table, AppThen | None]:
+    def _made(self, apart: Apart, blocks: Sequence[_Block]) -> tuple[PublishedRows, AppThen | None]:
         """The rows that the app makes of blocks, with their origins: the app of the newest of their windows."""
-        chosen = [window for window in windows if window.plan.window_id in blocks]
-        then = self._app_of(chosen[-1]) if chosen else None
+        chosen: dict[int, tuple[WindowPlan, set[int]]] = {}
+        for block in blocks:
+            chosen.setdefault(block.plan.window_id, (block.plan, set()))[1].add(block.id)
+        then = self._app_of(blocks[-1].plan) if blocks else None
         apart.app = app = self._loaded(then, apart.directory)
         if not isinstance(app.instances[self.operator], TransactionalSink):
             apart.app = with_rows_kept(app, self.operator, apart.directory)
-        apart.run([each.plan for each in chosen], [blocks[each.plan.window_id] for each in chosen])
-        rows = with_texts(apart.rows_of(self.operator).read())
-        for name, kind in zip(_ORIGINS, (pa.string(), pa.int64(), pa.int64()), strict=True):
-            if name not in rows.column_names:
-                rows = rows.append_column(name, pa.nulls(len(rows), kind))
-        return rows, then
+        apart.run([plan for plan, _ in chosen.values()], [ids for _, ids in chosen.values()])
+        made = apart.rows_of(self.operator)
+        origins = zip(_ORIGINS, (pa.string(), pa.int64(), pa.int64()), strict=True)
+        return made.with_columns(pa.schema([each for each in origins if each[0] not in made.schema.names])), then
 
-    def _app_of(self, window: Window) -> AppThen:
-        fingerprint = window.plan.config_hash
+    def _app_of(self, planned: WindowPlan) -> AppThen:
+        fingerprint = planned.config_hash
         newest = "" if self.state.facts is None else self.state.facts.fingerprint
         text = self.state.apps.get(fingerprint, "")
         return AppThen(self.state.source, fingerprint, fingerprint == newest, text)
@@ -291,91 +347,73 @@ class Tracer:
     def _traced(
         self,
         row: dict[str, Any],
-        made: pa.Table,
+        known: Sequence[dict[str, Any]],
         then: AppThen | None,
-        windows: Sequence[Window],
-        blocks: Mapping[int, Collection[int]],
+        blocks: Sequence[_Block],
         is_narrow: bool,
     ) -> TracedRow:
-        """A row with its sources: the made row that equals it."""
+        """A row with its sources.
+
+        Args:
+            known: The made rows that equal it.
+            blocks: The blocks that they are made of.
+        """
         values = _values(row)
-        known = [each for each in _rows(made) if _equal(values, each)]
         origins = dict.fromkeys((each[_FILE], each[_OFFSET]) for each in known if each[_FILE])
-        by_url = {each.tuple.url: each for each in _blocks_of(windows) if each.id in blocks.get(each.window, ())}
         if row.get(_FILE) and row.get(_OFFSET) is not None:
             origins = dict.fromkeys([(row[_FILE], row[_OFFSET])])
         names = [redacted(row[_DATA_FILE])] if _DATA_FILE in row else []
         if origins:
             own = [
-                self._record_at(block, offset)
-                for url, offset in origins
-                for block in self._blocks_at(windows, blocks, url, offset)
+                self._record_at(block, offset) for url, offset in origins for block in _blocks_at(blocks, url, offset)
             ]
             note = "several records give such a row" if len(origins) > 1 else ""
             return TracedRow(values, own, True, names, note)
-        taken = {url: block for url, block in by_url.items()}
+        taken = {block.tuple.url: block for block in blocks}
         note = "" if known else "the app as it was does not give this row again: its inputs are those of its windows"
         if known and not is_narrow:
-            taken, note = self._with_part_in(values, windows, blocks, then)
+            taken, note = self._with_part_in(values, blocks, then)
         return TracedRow(values, [self._source(block) for block in taken.values()], False, names, note)
 
     def _with_part_in(
-        self,
-        values: dict[str, Any],
-        windows: Sequence[Window],
-        blocks: Mapping[int, Collection[int]],
-        then: AppThen | None,
+        self, values: dict[str, Any], blocks: Sequence[_Block], then: AppThen | None
     ) -> tuple[dict[str, _Block], str]:
         """The files with records of the groups of a result: each is a window of its own in a run apart."""
         files: dict[str, list[_Block]] = defaultdict(list)
-        for block in _blocks_of(windows):
-            if block.id in blocks.get(block.window, ()):
-                files[block.tuple.url].append(block)
+        for block in blocks:
+            files[block.tuple.url].append(block)
         everything = {url: own[0] for url, own in files.items()}
         specs = {} if self.app.spec is None else self.app.spec.operators
         groups = [name for each in specs.values() for name in _names(each.properties.get("by", ()))]
         keys = [name for name in dict.fromkeys([*self.output.keys, *groups]) if name in values]
         if not keys or len(files) > MOST_FILES:
             return everything, "which of these files have a part in the row is not known"
-        plans = {window.plan.window_id: window.plan for window in windows}
-        order = list(files)
         with apart_run(self.app, self.options, self.stop) as apart:
             app = with_rows_kept(self._loaded(then, apart.directory), self.operator, apart.directory)
             apart.app = _by_window(app)
-            owners = []
-            for url in order:
-                for at in dict.fromkeys(block.window for block in files[url]):
-                    owners.append((url, plans[at], {block.id for block in files[url] if block.window == at}))
+            owners: list[tuple[str, WindowPlan, set[int]]] = []
+            for url, own in files.items():
+                plans = {block.plan.window_id: block.plan for block in own}
+                for number, plan in plans.items():
+                    owners.append((url, plan, {each.id for each in own if each.plan.window_id == number}))
             apart.run([plan for _, plan, _ in owners], [ids for _, _, ids in owners])
-            rows = _rows(apart.rows_of(self.operator).read())
-        wanted = {name: values[name] for name in keys}
-        numbers = {row.get(_WINDOW) for row in rows if _equal(wanted, row)}
+            (rows,) = equal_rows(apart.rows_of(self.operator), [{name: values[name] for name in keys}])
+        numbers = {row.get(_WINDOW) for row in rows}
         found = {owner[0] for number, owner in enumerate(owners, 1) if number in numbers}
-        return ({url: everything[url] for url in order if url in found}, "") if found else (everything, "")
-
-    def _blocks_at(
-        self, windows: Sequence[Window], blocks: Mapping[int, Collection[int]], url: str, offset: int
-    ) -> Iterable[_Block]:
-        own = [
-            each
-            for each in _blocks_of(windows)
-            if redacted(each.tuple.url) == redacted(url) and each.id in blocks.get(each.window, ())
-        ]
-        return [each for each in own if each.tuple.start <= offset < each.tuple.end] or own[:1]
+        return ({url: block for url, block in everything.items() if url in found}, "") if found else (everything, "")
 
     def _source(self, block: _Block) -> Source:
-        part, window = block.tuple, next(each for each in all_windows(self.store, self.state, block.window))
-        version = part.version
+        part, version = block.tuple, block.tuple.version
         return Source(
             redacted(part.url),
             version.size_bytes,
             version.mtime_ns,
             version.etag,
-            block.window,
+            block.plan.window_id,
             "corrected" if block.is_corrected else "read",
             part.start,
             part.end,
-            self._app_of(window),
+            self._app_of(block.plan),
         )
 
     def _record_at(self, block: _Block, offset: int) -> Source:
@@ -419,13 +457,16 @@ class Tracer:
     def _reads(self, name: str, block: _Block) -> bool:
         return any(
             port.partition(".")[0] == name and block.id in {block_id_of(each) for each in unbatched((item,))}
-            for window in all_windows(self.store, self.state, block.window)
-            if window.plan.window_id == block.window
-            for port, _, item in planned_tuples(window.plan)
+            for port, _, item in planned_tuples(block.plan)
         )
 
 
-def _blocks_of(windows: Sequence[Window]) -> Iterator[_Block]:
+def _blocks_at(blocks: Sequence[_Block], url: str, offset: int) -> Iterable[_Block]:
+    own = [each for each in blocks if redacted(each.tuple.url) == redacted(url)]
+    return [each for each in own if each.tuple.start <= offset < each.tuple.end] or own[:1]
+
+
+def _blocks_of(windows: Iterable[Window]) -> Iterator[_Block]:
     """The blocks that windows have read, newest window last."""
     for window in windows:
         skipped = () if window.intent is None else window.intent.skipped
@@ -435,16 +476,7 @@ def _blocks_of(windows: Sequence[Window]) -> Iterator[_Block]:
             for part in filter(is_source_range, unbatched((item,))):
                 place = version_key_of(part), part.start
                 if place not in left_out and not is_gone(part):
-                    yield _Block(window.plan.window_id, part, place in corrected)
-
-
-def _refusal(window: Window, file: str, offset: int) -> str:
-    """Why a window has refused a record; "" where it has not."""
-    for part in refused_rows(lambda: (window,), ()).parts():
-        is_it = pc.and_(pc.equal(part["file"], file), pc.equal(part["offset"], offset))
-        for reason in part["reason"].filter(is_it).to_pylist():
-            return str(reason)
-    return ""
+                    yield _Block(window.plan, part, place in corrected)
 
 
 def _by_window(app: LogicalPlan) -> LogicalPlan:
@@ -458,21 +490,8 @@ def _by_window(app: LogicalPlan) -> LogicalPlan:
     return app if app.spec is None else logical_plan(replace(app.spec, operators={**specs, **spans}))
 
 
-def _rows(table: pa.Table) -> list[dict[str, Any]]:
-    return readable_rows(table)
-
-
 def _values(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name not in (*_ORIGINS, _DATA_FILE)}
-
-
-def _repeated(value: str | None, count: int) -> pa.Array:
-    return pa.array([value] * count, pa.string())
-
-
-def _equal(values: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
-    """Whether a row has some values; a partition value is text in one and not in the other."""
-    return all(name in row and (row[name] == value or str(row[name]) == str(value)) for name, value in values.items())
 
 
 def _names(value: Any) -> Sequence[str]:

@@ -95,8 +95,10 @@ class PublishedRows:
         """The rows for which a mask is true."""
         return PublishedRows(self.schema, lambda: (part.filter(mask(part)) for part in self.parts()))
 
-    def read(self) -> pa.Table:
-        return pa.Table.from_batches(self.parts(), self.schema)
+    def with_columns(self, columns: pa.Schema) -> PublishedRows:
+        """The rows with more columns, which are null."""
+        schema = pa.schema([*self.schema, *columns])
+        return PublishedRows(schema, lambda: (fitted(part, schema) for part in self.parts()))
 
     def count(self) -> int:
         return sum(map(len, self.parts()))

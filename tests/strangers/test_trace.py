@@ -9,6 +9,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import deltalake
 import pytest
 from click.testing import CliRunner, Result
 
@@ -143,6 +144,18 @@ def test_bytes_without_a_row_say_why() -> None:
     run(APP.replace("OUTPUT", "table: delta:out/orders").replace("- files: in", SUPERSEDE))
     assert [each["state"] for each in traced("out/orders in/1.csv:12")["sources"]] == ["corrected", "corrected"]
     assert "its rows were taken out again" in dagflow("trace out/orders in/1.csv:12").output
+
+
+def test_a_row_in_a_file_that_another_program_has_made_is_traced() -> None:
+    """The windows say what it is from, the newest first."""
+    run(APP.replace("OUTPUT", "table: delta:out/orders"))
+    put("4.csv", "10,1,a\n")
+    run(APP.replace("OUTPUT", "table: delta:out/orders"))
+    deltalake.DeltaTable("out/orders").optimize.compact()
+    (row,) = traced('out/orders --where "id = 6"')["rows"]
+    assert places(row) == [("2.csv", 18, "6,7,b", 1)]
+    found = traced('out/orders --where "qty > 0" -n 2')
+    assert (len(found["rows"]), found["count"]) == (2, 8)
 
 
 SUPERSEDE = "- files: in\n    on_change: {replaced: supersede, truncated: supersede, deleted: retract}"

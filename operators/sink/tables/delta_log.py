@@ -17,7 +17,7 @@ from dagflow.storage.context import StorageContext
 from dagflow.storage.files import FileStat
 from dagflow.storage.location import is_local, join, name_of, parent
 from operators.sink.columns.nested_types import with_types
-from operators.sink.columns.table_columns import has_fraction, plain_schema
+from operators.sink.columns.table_columns import plain_schema
 from operators.sink.tables.base import Table
 from operators.sink.tables.partition_fields import PartitionField
 from operators.sink.tables.table_target import no_writing, require_keys, require_same_partitioning
@@ -166,11 +166,8 @@ def rows_of(handle: DeltaTable, names: Sequence[str] | None = None) -> pa.Record
     """
     columns = columns_of(handle)
     wanted = [*columns.names] if names is None else [*names]
-    # For such a number in a partition, deltalake gives pyarrow a wrong text: 0.-5 for -0.5.
-    if not any(has_fraction(columns.field(name).type) for name in handle.metadata().partition_columns):
-        dataset = handle.to_pyarrow_dataset()
-        return dataset.scanner(wanted, batch_readahead=2, fragment_readahead=1).to_reader()
     schema = pa.schema([columns.field(name) for name in wanted])
+    # Not as a dataset of pyarrow: deltalake gives that a wrong text for a partition of -0.5, and it holds row groups.
     found = pa.RecordBatchReader.from_stream(handle.scan(columns=wanted))
     tables = (with_types(pa.Table.from_batches([part]), schema) for part in found)
     return pa.RecordBatchReader.from_batches(schema, (part for table in tables for part in table.to_batches()))
