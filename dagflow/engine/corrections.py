@@ -174,7 +174,7 @@ class Superseded:
             each.version = None
         self._look(passed_over, planned.window_id, lost, lambda part: False)
         for url, each in sorted(lineages.items()):
-            if not each.is_done and (each.is_found or self._forgotten):
+            if not (each.is_done or each.is_of_nothing) and (each.is_found or self._forgotten):
                 why = f"the windows up to {self._forgotten} are no longer kept" if self._forgotten else "its first part"
                 raise JournalError(
                     f"{redacted(url)} was corrected, and which rows its earlier version gave is not known: {why}"

@@ -84,6 +84,10 @@ class BlockProcessor:
             return
         try:
             file = self.files.open(block)
+            if not block.version.size_bytes:
+                # It only takes the place of another version, and is valid in all formats.
+                yield ReadStep([no_records(block)], [block])
+                return
             has_grown = file.has_grown()
             if self.errors.skips:
                 self.content.require_sound(file, block, has_grown=has_grown)

@@ -204,8 +204,10 @@ class BlockCutter:
             if not grows:
                 logger.warning("compressed file is one block url=%s bytes=%d", redacted(file.url), version.size_bytes)
             file = replace(file, block_size=version.size_bytes)
-        # A block without bytes has the record that was left at the end of the file.
-        count = count_blocks(start, version.size_bytes, file.block_size) or int(0 < start == version.size_bytes)
+        # A block without bytes has the record that was left at the end of the file, or tells of an empty version that
+        # takes the place of another one.
+        is_told = 0 < start == version.size_bytes or (self._corrects and supersedes)
+        count = count_blocks(start, version.size_bytes, file.block_size) or int(is_told)
         self._announce(file, relative_path, self._next_block_id, count)
         self._counters[names.FILES] += 1
         if count:
