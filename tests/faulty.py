@@ -161,6 +161,7 @@ class _FaultyState(TargetState):
 class _FaultyReplayableState(_FaultyState, ReplayableState):
     replays = _passed_on("replays")
     missing = _passed_on("missing")
+    beside = _passed_on("beside")
 
     @override
     def replace(self, replay: DecidedReplay) -> None:

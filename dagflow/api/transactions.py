@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
@@ -164,12 +164,25 @@ class ReplayableState(TargetState):
 
     @abstractmethod
     def missing(self, files: Sequence[PendingFile]) -> list[PendingFile]:
-        """The files of earlier windows, among these, that the target does not show, or not as they were written.
+        """The files of earlier windows, among these, whose rows could not leave if all of them were replaced.
+
+        It does not show them, or not as they were written, and does not know what became of their rows either.
 
         Raises:
             StorageError: The target cannot be read.
             DagflowError: Files of the target cannot be replaced.
         """
+
+    def beside(self, files: Sequence[PendingFile]) -> Mapping[str, Collection[str]]:
+        """What has to be replaced with files of earlier windows, because another program has merged them with others.
+
+        Returns:
+            By the name of each merged file, also of others, the names of those that the target cannot show again.
+
+        Raises:
+            StorageError: The target cannot be read.
+        """
+        return {}
 
     @abstractmethod
     def replace(self, replay: DecidedReplay) -> None:

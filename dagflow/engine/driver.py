@@ -20,7 +20,7 @@ from dagflow.engine.estimate import InputCount
 from dagflow.engine.kept_totals import totals_changed, without_totals
 from dagflow.engine.live_run import ScanRequests
 from dagflow.engine.repeatable import why_not_again, why_not_replayed
-from dagflow.engine.replay_scope import with_their_groups
+from dagflow.engine.replay_scope import replay_scope
 from dagflow.engine.replayer import Replayer
 from dagflow.engine.run_setup import Assembly
 from dagflow.engine.runtime_choice import is_small
@@ -293,7 +293,7 @@ class Driver(WindowLoop):
             raise obstacle
         others, _ = without_totals(results, parts.totals)
         beside = [file for result in others for file in result.files]
-        scope = with_their_groups(journal, lost, parts.totals)
+        scope = replay_scope(journal, lost, parts.publication.beside, parts.totals)
         replayer = Replayer(parts.for_replay(), scope, self._stop, self._watch, lost, planned.window_id, beside)
         replays = replayer.run_again()
         changed = totals_changed(results, parts.totals)

@@ -111,31 +111,40 @@ def rewriting_replay(
     lost: Mapping[int, Mapping[VersionKey, Skipped]],
     waiting: Collection[int],
     apart_from: Collection[str],
+    beside: Mapping[str, Collection[str]],
     groupers: Mapping[str, Grouper],
+    is_there: Callable[[PendingFile], bool],
 ) -> PartialReplay | None:
     """The data files that are written again without the rows of versions, which no input is needed for.
 
-    None if not all of them say of which block their rows are, or if other output has records of the versions, too. The
-    arguments are those of partial_replay(); the groupers have the names of their targets.
+    None if not all of them are there and say of which block their rows are, or if other output has records of the
+    versions, too. The arguments are those of partial_replay(); the groupers have the names of their targets.
     """
     if any(windows[at].intent.refused for at in lost) or not lost.keys().isdisjoint(waiting):
         return None
     blocks = {block for at, own in lost.items() for block, version in windows[at].blocks if version in own}
-    jobs: dict[int, dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
-    concerned = set()
+    made: dict[str, tuple[int, PendingFile]] = {}
+    leaving: dict[str, Collection[int]] = {}
     for at, window in windows.items():
         for file, found in sources_of(window.intent):
             if file.target in apart_from:
                 continue
             if found is None or file.target not in groupers:
                 return None
-            if gone := {each for each, n in zip(found.ids(), found.counts, strict=True) if n and each in blocks}:
-                job = groupers[file.target].rewriting(file, gone)
-                if job is None:
-                    return None
-                jobs[at][merger_name(file.target)].append(job)
-                concerned.add(file.final_url)
-    return PartialReplay(frozenset(jobs), {}, frozenset(concerned), jobs)
+            name = name_of(file.final_url)
+            made[name] = at, file
+            if own := {each for each, n in zip(found.ids(), found.counts, strict=True) if n and each in blocks}:
+                leaving[name] = own
+    others = itertools.chain.from_iterable(beside.get(name, ()) for name in leaving)
+    leaving = dict.fromkeys(filter(made.__contains__, others), ()) | leaving
+    jobs: dict[int, dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
+    for at, file, gone in ((*made[name], gone) for name, gone in sorted(leaving.items())):
+        job = groupers[file.target].rewriting(file, gone) if is_there(file) else None
+        if job is None:
+            return None
+        jobs[at][merger_name(file.target)].append(job)
+    concerned = frozenset(made[name][1].final_url for name in leaving)
+    return PartialReplay(frozenset(jobs), {}, concerned, jobs)
 
 
 def partial_replay(
@@ -144,6 +153,7 @@ def partial_replay(
     members: Collection[int],
     waiting: Collection[int],
     apart_from: Collection[str],
+    beside: Mapping[str, Collection[str]],
 ) -> PartialReplay | None:
     """What has to run again where windows lose versions; None where all of them have to.
 
@@ -152,6 +162,7 @@ def partial_replay(
         members: Those that may run again; the others have only merged files.
         waiting: Those whose rows wait to be merged, and which run again as a whole.
         apart_from: Targets whose files stay.
+        beside: The names of the files that are made anew with others, by the names of these.
     """
     files: dict[str, set[tuple[int, VersionKey]]] = {}
     part_of = {block: (at, version) for at, window in windows.items() for block, version in window.blocks}
@@ -170,6 +181,8 @@ def partial_replay(
     # All records of a version that runs again come anew, so that all files with some of them are made anew.
     while size < (size := len(again) + len(concerned)):
         concerned |= {url for url, own in files.items() if own & again}
+        others = {*itertools.chain.from_iterable(beside.get(name_of(url), ()) for url in concerned)}
+        concerned |= {url for url in files if name_of(url) in others}
         again |= {part for url in concerned for part in files[url]}
         whole = {at for at in waiting if any(part[0] == at for part in again)}
         again |= {part for part in part_of.values() if part[0] in whole}

@@ -162,6 +162,15 @@ class Publication:
         for operator, own in _files_by_operator(files).items():
             self._publisher(operator).require_shown(own)
 
+    def beside(self, files: Iterable[PendingFile]) -> dict[str, Collection[str]]:
+        """The names of the files that have to be replaced with published ones, by the names of these.
+
+        Raises:
+            JournalError: A target does not belong to the app any more.
+        """
+        asked = (self._publisher(name).beside(own) for name, own in _files_by_operator(files).items() if name)
+        return {name: others for found in asked for name, others in found.items()}
+
     def replace(self, decided: Iterable[WindowReplay], correction: WindowIntent | None = None) -> dict[str, str]:
         """Replace what a decided replay replaces in targets, those of all windows in one transaction of each target.
 

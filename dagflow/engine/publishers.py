@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from dagflow.api.transactions import (
@@ -255,6 +255,10 @@ class TargetPublisher(Publisher):
     def has_replay(self, number: int) -> bool:
         return self._replayable_state().replays >= number
 
+    def beside(self, files: Sequence[PendingFile]) -> Mapping[str, Collection[str]]:
+        """What has to be replaced with files, see ReplayableState.beside()."""
+        return self._replayable_state().beside(files)
+
     def require_shown(self, files: Sequence[PendingFile]) -> None:
         """Refuse to replace files that the target does not show any more."""
         self._require_shown(self._replayable_state(), files, "nothing was replaced")
@@ -263,7 +267,7 @@ class TargetPublisher(Publisher):
         if gone := state.missing(files):
             raise ReplacedFilesGoneError(
                 f"{self.target.name} does not show {len(gone)} of the files any more that would be replaced, such as "
-                f"{redacted(gone[0].final_url)}: another program has compacted, changed or removed them; {so}",
+                f"{redacted(gone[0].final_url)}: another program has changed or removed them; {so}",
                 url=self.target.name,
                 hint=ANOTHER_TABLE,
             )

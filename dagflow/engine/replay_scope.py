@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 
 from dagflow.engine.window_repair import unpublished
 from dagflow.errors import JournalError
@@ -13,6 +13,7 @@ from dagflow.frozen import frozen
 from dagflow.journal.journal import Journal
 from dagflow.journal.windows import ProducedFiles, Window, WindowPlan
 from dagflow.plan.physical import merger_name
+from dagflow.storage.location import name_of
 from dagflow.storage.pending import PendingFile
 
 
@@ -22,10 +23,12 @@ class ReplayScope:
 
     Attributes:
         merged: The operators whose merged files the replay replaces, by the window that has merged the groups.
+        beside: The names of the files that are replaced with others, by the names of these.
     """
 
     again: frozenset[int]
     merged: Mapping[int, frozenset[str]] = field(default_factory=dict)
+    beside: Mapping[str, Collection[str]] = field(default_factory=dict)
 
     def replaces(self, planned: WindowPlan) -> Callable[[ProducedFiles], bool]:
         """Which files of a window are replaced: those of a group that runs again, and its own where it runs again."""
@@ -59,11 +62,43 @@ class MergedGroup:
     merged_by: int
 
 
+def replay_scope(
+    journal: Journal,
+    chosen: Iterable[int],
+    beside: Callable[[Iterable[PendingFile]], Mapping[str, Collection[str]]],
+    apart_from: Collection[str] = (),
+) -> ReplayScope:
+    """Windows with all others whose files are replaced with theirs.
+
+    Args:
+        beside: What has to be replaced with files, see Publication.beside().
+        apart_from: Operators whose files and groups stay as they are; windows with no others do not run again.
+
+    Raises:
+        JournalError: As for with_their_groups(); or files of a target are concerned that is not the app's any more.
+    """
+    ids = set(chosen)
+    while True:
+        scope = with_their_groups(journal, ids, apart_from)
+        intents = [journal.window(window_id).intent for window_id in scope.all]
+        files = [file for intent in intents if intent is not None for file in intent.files]
+        others = beside(file for file in files if file.target and file.target not in apart_from)
+        names = {*itertools.chain.from_iterable(others.values())} - {name_of(file.final_url) for file in files}
+        more = {window.plan.window_id for window in journal.windows() if names and _has_made(window, names)}
+        if not more:
+            return replace(scope, beside=others)
+        ids |= more
+
+
+def _has_made(window: Window, names: Collection[str]) -> bool:
+    return window.intent is not None and any(name_of(file.final_url) in names for file in window.intent.files)
+
+
 def with_their_groups(journal: Journal, chosen: Iterable[int], apart_from: Collection[str] = ()) -> ReplayScope:
     """Windows with all others of their groups: a file of a group has rows of all of its windows.
 
     Args:
-        apart_from: Operators whose files and groups stay as they are; windows with no others do not run again.
+        apart_from: As for replay_scope().
 
     Raises:
         JournalError: A group is not published yet, or the journal does not keep all of its windows.

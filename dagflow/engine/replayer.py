@@ -52,7 +52,7 @@ from dagflow.journal.windows import ProducedFiles, Window, WindowIntent, WindowP
 from dagflow.plan.physical import PortRef, holder_of, merger_name
 from dagflow.plan.placement import PlacedApp
 from dagflow.storage.context import StorageContext
-from dagflow.storage.location import redacted
+from dagflow.storage.location import name_of, redacted
 from dagflow.storage.pending import FileFacts, PendingFile, output_of
 from dagflow.storage.publishing import discard_all
 
@@ -228,6 +228,7 @@ class Replayer(WindowLoop):
             RunStoppedError: A stop was requested before the record was written; nothing was replaced.
         """
         try:
+            self._require_shown()
             self._run_all()
             if self._stop.is_requested:
                 raise RunStoppedError("the replay was asked to stop; nothing was replaced")
@@ -243,12 +244,19 @@ class Replayer(WindowLoop):
             number, unfinished = self._journal.state.replays + 1, self._journal.state.reprocessing.values()
             correction = self._correction or max((each.correction for each in unfinished), default=0)
             events = [rerun.as_event(number, names, correction) for rerun in reruns]
-            self._publication.require_shown(file for event in events for file in event.replaced)
         except DagflowError:
             self._abandon()
             discard_all(self._storage, self._made)
             raise
         return events
+
+    def _require_shown(self) -> None:
+        """Refuse to make files in place of others that targets do not show any more, before any work is done."""
+        replaced: list[PendingFile] = []
+        for before in self._before.values():
+            kept = {file.final_url for file in self._kept(before)[0]}
+            replaced += [file for file in before.files if file.target and file.final_url not in kept]
+        self._publication.require_shown(replaced)
 
     def records(self) -> tuple[Counter[str], Counter[str]]:
         """The records of the windows before, and as they would be published, by output; asked for before that is."""
@@ -304,8 +312,19 @@ class Replayer(WindowLoop):
         )
         held = {each.window_id for each in waiting}
         groupers = {holder_of(name): each for name, each in app.operators.items() if isinstance(each, Grouper)}
-        rewriting = rewriting_replay(windows, self._lost, held, self._totals, groupers)
-        return rewriting or partial_replay(windows, self._lost, self._scope.again, held & set(windows), self._totals)
+        beside = self._scope.beside
+        again = (windows, self._lost, self._scope.again, held & set(windows), self._totals, beside)
+        rewriting = rewriting_replay(windows, self._lost, held, self._totals, beside, groupers, self._is_there)
+        return rewriting or partial_replay(*again)
+
+    def _is_there(self, file: PendingFile) -> bool:
+        """Whether a data file can be read, also one that is no longer part of its table."""
+        if name_of(file.final_url) not in self._scope.beside:
+            return True
+        try:
+            return self._storage.stat(file.final_url).size_bytes == file.size_bytes
+        except MissingError:
+            return False
 
     def _next_window(self) -> WindowPlan | None:
         if not self._left:

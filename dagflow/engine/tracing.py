@@ -201,7 +201,7 @@ class Tracer:
             if self.output.keys or not isinstance(state, ReplayableState) or not self._is_there(own[:1]):
                 return self._first(where, most, [("", self._rows_there())]), set()
             gone = {file.final_url for file in state.missing(own)}
-            own = [file for file in own if file.final_url not in gone]
+            own = [file for file in own if file.final_url not in gone and self._is_there([file])]
         rows = self._first(where, most, ((file.final_url, self._parts_of(file)) for file in own))
         if not rows and target is not None:
             # Another program has made the data file that has it.

@@ -11,8 +11,9 @@ from functools import partial
 from types import MappingProxyType
 
 from dagflow.engine.corrections import Lost, Superseded, old_rows
+from dagflow.engine.publication import Publication
 from dagflow.engine.repeatable import why_not_again, why_not_replayed
-from dagflow.engine.replay_scope import with_their_groups
+from dagflow.engine.replay_scope import replay_scope
 from dagflow.engine.replayer import ReplayedWindow, Replayer
 from dagflow.engine.run_setup import (
     RunOptions,
@@ -156,7 +157,8 @@ def replay_windows(
     with open_run(app, options, "replay", notice, stop, partial(open_journal, app)) as opened:
         journal = opened.journal
         opened.live.set_state("running")
-        chosen = with_their_groups(journal, windows)
+        publication = Publication(placed.operators, journal, storage, "power")
+        chosen = replay_scope(journal, windows, publication.beside)
         if more := len(chosen.again - set(windows)):
             notice(f"{more:,} more windows run again: their rows are in the same files of a table")
         locations = opened.prepare(chosen.all)

@@ -206,8 +206,8 @@ class BlockCutter:
             file = replace(file, block_size=version.size_bytes)
         # A block without bytes has the record that was left at the end of the file, or tells of an empty version that
         # takes the place of another one.
-        is_told = 0 < start == version.size_bytes or (self._corrects and supersedes)
-        count = count_blocks(start, version.size_bytes, file.block_size) or int(is_told)
+        is_needed = 0 < start == version.size_bytes or (self._corrects and supersedes)
+        count = count_blocks(start, version.size_bytes, file.block_size) or int(is_needed)
         self._announce(file, relative_path, self._next_block_id, count)
         self._counters[names.FILES] += 1
         if count:

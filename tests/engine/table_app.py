@@ -177,7 +177,7 @@ def changed_by_others(path: Path) -> None:
     """Another program adds a record to a table, writes all files anew, and forgets what was there before."""
     if DeltaTable.is_deltatable(str(path)):
         write_deltalake(str(path), pa.table({"record": [b"other"], "_dagflow_window": [0]}), mode="append")
-        DeltaTable(str(path)).optimize.compact()
+        write_deltalake(str(path), DeltaTable(str(path)).to_pyarrow_table(), mode="overwrite")
         DeltaTable(str(path)).vacuum(0, dry_run=False, enforce_retention_duration=False)
         return
     with SqlCatalog("default", uri=f"sqlite:///{path.parent / 'catalog.db'}", warehouse=f"file://{path}") as catalog:

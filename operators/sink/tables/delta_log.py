@@ -100,11 +100,11 @@ class DeltaLog:
             StorageError: The store failed.
         """
         try:
-            return self.storage.stat(self._path(version))
+            return self.storage.stat(self.path(version))
         except MissingError:
             return None
 
-    def _path(self, version: int) -> str:
+    def path(self, version: int) -> str:
         return join(self.table.location, f"{LOG}/{version:020}.json")
 
     def other_files(self) -> list[str]:
@@ -139,7 +139,7 @@ class DeltaLog:
 
     def sync(self, version: int) -> None:
         """Make an entry durable, which deltalake leaves to the system; object stores do it themselves."""
-        newest = self._path(version)
+        newest = self.path(version)
         for path in (newest, parent(newest), self.table.location) if is_local(newest) else ():
             descriptor = os.open(path, os.O_RDONLY)
             try:

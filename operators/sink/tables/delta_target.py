@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -22,6 +22,8 @@ from operators.sink.columns.nested_types import with_columns
 from operators.sink.columns.table_columns import schema_of_text
 from operators.sink.tables.base import Table, TableReader
 from operators.sink.tables.delta_log import CONFIGURATION, DeltaLog, columns_of, refusals, require_writable, rows_of
+from operators.sink.tables.delta_merges import LoggedFile, history_of, unmerging
+from operators.sink.tables.merges import Merge, not_merged
 from operators.sink.tables.partition_fields import PartitionField
 from operators.sink.tables.table_files import TableShape, has_bounds, newest_rows, remove
 from operators.sink.tables.table_target import TableTarget, facts_of_file, merged_columns, require_decided_for
@@ -201,7 +203,22 @@ class DeltaState(ReplayableState):
         if self._handle is None:
             return list(files)
         with refusals(self._table):
-            return missing_in(self._table, self._handle, files)
+            gone, merges = self._merged(self._handle, files)
+        return not_merged(gone, merges, files)
+
+    def beside(self, files: Sequence[PendingFile]) -> Mapping[str, Collection[str]]:
+        if self._handle is None:
+            return {}
+        with refusals(self._table):
+            _, merges = self._merged(self._handle, files)
+        return {name: each.gone for each in merges for name in each.before}
+
+    def _merged(
+        self, handle: DeltaTable, files: Sequence[PendingFile]
+    ) -> tuple[list[PendingFile], list[Merge[LoggedFile]]]:
+        """The files among some that the table does not show, and what other programs have merged them to."""
+        gone = missing_in(self._table, handle, files)
+        return gone, history_of(self._log, handle).merges_of([name_of(file.final_url) for file in gone])
 
     def replace(self, replay: DecidedReplay) -> None:
         table, window = self._table, replay.window
@@ -209,9 +226,14 @@ class DeltaState(ReplayableState):
         handle, columns = self._ready(replay.files)
         with refusals(table):
             had = handle.transaction_version(replays_of(self._writer)) or 0
-            if had >= replay.number or missing_in(table, handle, replay.removed):
+            gone, merges = self._merged(handle, replay.removed)
+            # The version after the one that was read has new columns.
+            has_moved = handle.version() > self._version + 1 or had >= replay.number
+            if has_moved or not_merged(gone, merges, replay.removed):
                 raise StorageError("another program has changed it meanwhile", url=table.name)
-            actions: list[AddAction | RemoveAction] = [*removals(table, replay.removed)]
+            shown = [file for file in replay.removed if file not in gone]
+            removed = [name_of(file.final_url) for file in replay.removed]
+            actions = [*removals(table, shown), *unmerging(self._log, merges, removed)]
             actions += [_add_action(table, file, columns) for file in replay.files]
             markers = [Transaction(replays_of(self._writer), replay.number)]
             facts = {"dagflow.writer": self._writer, "dagflow.replay": str(replay.number)}

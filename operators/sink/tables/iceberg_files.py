@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.conversions import to_bytes
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent, ManifestFile
+from pyiceberg.manifest import (
+    DataFile,
+    DataFileContent,
+    FileFormat,
+    ManifestContent,
+    ManifestEntryStatus,
+    ManifestFile,
+)
 from pyiceberg.partitioning import PartitionField as IcebergField
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table import Table, TableProperties, Transaction
 from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.name_mapping import MappedField, NameMapping
-from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.transforms import parse_transform
@@ -42,6 +50,7 @@ from dagflow.errors import ANOTHER_TABLE, DagflowError
 from dagflow.storage.location import name_of
 from dagflow.storage.pending import PendingFile
 from operators.sink.columns.nested_types import parts_of
+from operators.sink.tables.merges import Changes, MergeHistory
 from operators.sink.tables.partition_fields import PartitionField
 from operators.sink.tables.table_target import facts_of_file
 
@@ -80,12 +89,38 @@ def partition_record(metadata: TableMetadata, texts: Iterable[str | None]) -> Re
     return Record(*(_value(kind, text) for kind, text in zip(kinds, texts, strict=True)))
 
 
-def shown_files(name: str, handle: Table, files: Iterable[PendingFile]) -> dict[str, DataFile]:
-    """The files among some that the newest snapshot of a table has, by their names."""
-    wanted = {name_of(file.final_url) for file in files}
+def shown_files(name: str, handle: Table, wanted: Collection[str]) -> dict[str, DataFile]:
+    """The files with some names that the newest snapshot of a table has, by their names."""
     manifests = require_no_deletes(name, handle.current_snapshot(), handle.io) if wanted else []
     entries = (entry.data_file for each in manifests for entry in each.fetch_manifest_entry(handle.io))
     return {name_of(file.file_path): file for file in entries if name_of(file.file_path) in wanted}
+
+
+def history_of(handle: Table) -> MergeHistory[DataFile]:
+    """What the snapshots of a table did that it still has.
+
+    A removed file cannot be shown again: it is deleted when its snapshot expires, even if a later one has it.
+    """
+    return MergeHistory(_versions(handle), lambda file: False)
+
+
+def _versions(handle: Table) -> Iterator[Iterable[Changes[DataFile]]]:
+    snapshot, io = handle.current_snapshot(), handle.io
+    while snapshot is not None:
+        manifests = snapshot.manifests(io)
+        # With deletes beside its data files, others are made of fewer rows than a file has.
+        has_deletes = any(each.content == ManifestContent.DELETES for each in manifests)
+        is_merge = snapshot.summary is not None and snapshot.summary.operation == Operation.REPLACE and not has_deletes
+        files: dict[str, tuple[dict[str, DataFile], dict[str, DataFile]]] = defaultdict(lambda: ({}, {}))
+        for manifest in (each for each in manifests if each.added_snapshot_id == snapshot.snapshot_id):
+            for entry in manifest.fetch_manifest_entry(io, discard_deleted=False):
+                file = entry.data_file
+                if entry.snapshot_id == snapshot.snapshot_id and entry.status != ManifestEntryStatus.EXISTING:
+                    own = files[f"{file.spec_id} {file.partition}"][entry.status == ManifestEntryStatus.DELETED]
+                    own[name_of(file.file_path)] = file
+        yield [Changes(added, removed, is_merge) for added, removed in files.values()]
+        before = snapshot.parent_snapshot_id
+        snapshot = None if before is None else handle.metadata.snapshot_by_id(before)
 
 
 def require_no_deletes(name: str, snapshot: Snapshot | None, io: FileIO) -> list[ManifestFile]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 
 import pyarrow as pa
@@ -27,6 +27,7 @@ from operators.sink.tables.iceberg_catalog import TableCatalog, refusals, refusa
 from operators.sink.tables.iceberg_files import (
     add_columns,
     data_file,
+    history_of,
     new_schema,
     new_spec,
     new_table,
@@ -38,6 +39,7 @@ from operators.sink.tables.iceberg_files import (
 )
 from operators.sink.tables.iceberg_table import DATA, SCHEMES, IcebergTable
 from operators.sink.tables.iceberg_upserts import WholeScan, replace_files, upsert
+from operators.sink.tables.merges import Merge, not_merged
 from operators.sink.tables.partition_fields import IDENTITY, PartitionField, taken_by_partition
 from operators.sink.tables.table_files import TableShape, newest_rows, remove
 from operators.sink.tables.table_target import (
@@ -239,16 +241,32 @@ class IcebergState(ReplayableState):
         if self._handle is None:
             return list(files)
         with refusals(self._table):
-            shown = shown_files(self._table.name, self._handle, files)
-            return [file for file in files if name_of(file.final_url) not in shown]
+            shown, merges = self._merged(self._handle, files)
+        return not_merged([file for file in files if name_of(file.final_url) not in shown], merges, files)
+
+    def beside(self, files: Sequence[PendingFile]) -> Mapping[str, Collection[str]]:
+        if self._handle is None:
+            return {}
+        with refusals(self._table):
+            _, merges = self._merged(self._handle, files)
+        return {name: each.gone for each in merges for name in each.before}
+
+    def _merged(
+        self, handle: Handle, files: Sequence[PendingFile]
+    ) -> tuple[dict[str, DataFile], list[Merge[DataFile]]]:
+        """The files among some that the table shows, and what other programs have merged the others to."""
+        names = {name_of(file.final_url): file for file in files}
+        shown = shown_files(self._table.name, handle, names)
+        return shown, history_of(handle).merges_of(name for name in names if name not in shown)
 
     def replace(self, replay: DecidedReplay) -> None:
         with refusals(self._table):
             transaction = self._transaction(replay.files)
             marks = {"replay": str(replay.number)} | ({} if replay.window is None else _marks_of(replay.window))
             summary = self._mark(transaction, marks)
-            shown = {} if self._handle is None else shown_files(self._table.name, self._handle, replay.removed)
-            replace_files(transaction, shown.values(), _data_files(transaction, replay.files), summary)
+            shown, merges = ({}, []) if self._handle is None else self._merged(self._handle, replay.removed)
+            removed = [*shown.values(), *(file for each in merges for file in each.after.values())]
+            replace_files(transaction, removed, _data_files(transaction, replay.files), summary)
             transaction.commit_transaction()
 
     def _creation(self, columns: pa.Schema, files: Sequence[PendingFile]) -> Transaction:

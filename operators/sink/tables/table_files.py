@@ -318,7 +318,7 @@ def _add(facts: FileFacts, field: pa.Field, footer: pq.FileMetaData, leaf: int, 
         least, greatest = min(each.min for each in filled), max(each.max for each in filled)
     except (ValueError, OverflowError):
         return  # a date that Python does not have
-    bounds = _bound(least, up=False), _bound(greatest, up=True)
+    bounds = bound_as_json(least, up=False), bound_as_json(greatest, up=True)
     if None not in bounds:
         # Both or neither: a reader that found only one of them was seen to skip rows.
         facts.least[field.name], facts.greatest[field.name] = bounds
@@ -339,7 +339,7 @@ def has_bounds(kind: pa.DataType) -> bool:
     )
 
 
-def _bound(value: Any, *, up: bool) -> Any:
+def bound_as_json(value: Any, *, up: bool) -> Any:
     """A bound as a JSON value; None for none."""
     match value:
         case str():
