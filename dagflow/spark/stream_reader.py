@@ -84,7 +84,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         windows = self._windows()
         before = self._answered if start is None else start["window"]
         is_limited = type(limit).__name__ != "ReadAllAvailable" and self._has_limit()
-        self._answered = windows.latest(windows.last_committed if before is None else before, is_limited=is_limited)
+        begin = windows.last_committed if before is None else before
+        self._answered = windows.latest(begin, is_limited=is_limited)
+        if self._is_finite and self._answered == begin:
+            self.stop()  # all is read and committed, and Spark ends this process before it could say so
         return {"window": self._answered}
 
     def _has_limit(self) -> bool:
@@ -111,8 +114,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 yield from partition.value.rows(self._shape)
 
     def commit(self, end: dict[str, int]) -> None:
-        """Let go of the windows of a batch that Spark has committed."""
-        self._windows().commit(end["window"])
+        """Let go of the windows of a batch that Spark has committed; where the state is closed, they are."""
+        if self._opened is not None:
+            self._opened.commit(end["window"])
 
     def stop(self) -> None:
         """Let go of the state."""

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from dagflow.journal.heartbeat import newest_heartbeat
+from dagflow.storage.context import StorageContext
 from tests.strangers.fuzzing import seeds
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
@@ -46,6 +48,8 @@ def finished(root: Path, **options: str) -> list[str]:
     process = started(QUERY, str(root), json.dumps(options))
     records: list[str] = json.loads(process.communicate(timeout=600)[0].splitlines()[-1])
     assert process.returncode == 0
+    _, beat = newest_heartbeat(StorageContext.default().objects(str(root / "checkpoint" / "dagflow")))
+    assert beat is not None and beat.standing() == "completed"
     return records
 
 

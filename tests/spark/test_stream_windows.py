@@ -11,11 +11,15 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.types import BinaryType, StructField, StructType
 
 from dagflow.errors import JournalError, LiveRunError
+from dagflow.journal.heartbeat import newest_heartbeat
 from dagflow.spark.source_options import SourceOptions
 from dagflow.spark.spark_rows import RowShape
+from dagflow.spark.stream_reader import StreamReader
 from dagflow.spark.stream_windows import StreamTask, StreamWindows
+from dagflow.storage.context import StorageContext
 
 SHAPE = RowShape(pa.schema([("record", pa.binary())]))
 
@@ -116,3 +120,18 @@ def test_a_batch_that_was_not_read_to_its_end_is_committed_all_the_same(root: Pa
     assert not list((root / "state" / "results").iterdir())
     with opened(root, is_finite=True) as windows:
         assert windows.latest(2, is_limited=False) == 2
+
+
+def test_a_query_that_has_read_all_there_was_has_completed(root: Path) -> None:
+    """Spark ends the process of its source without a word, and a state that is left open looks like one of a kill."""
+    (root / "in" / "a.log").write_bytes(b"1\n2\n")
+    given = {"path": str(root / "in"), "state": str(root / "state")}
+    reader = StreamReader(given, StructType([StructField("record", BinaryType())]), is_whole=False)
+    reader.prepareForTriggerAvailableNow()
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, None)
+    assert records([part.value for part in reader.partitions(start, end)]) == [b"1", b"2"]
+    assert reader.latestOffset(end, None) == end
+    reader.commit(end)
+    _, beat = newest_heartbeat(StorageContext.default().objects(str(root / "state")))
+    assert beat is not None and beat.standing() == "completed"

@@ -17,7 +17,10 @@ import pytest
 
 from dagflow.errors import DagflowError
 from dagflow.storage.file_kinds import kind_of_content
+from operators import read_block
 from tests.strangers.test_high_ratios import compressed, steps_of
+
+NAMED = {"header": False, "columns": ["a", "b"]}
 
 
 def zipped() -> bytes:
@@ -141,3 +144,32 @@ def test_a_window_that_is_too_large_is_named_and_a_smaller_one_is_read(suffix: s
         steps_of(path, "lines")
     path.write_bytes(compressed(suffix, b"a\n"))
     assert sum(len(batch) for step in steps_of(path, "lines") for batch in step.batches) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "format", "message"),
+    [
+        ('{"a": 1, "b": 2}\n' * 3, {}, "an object of JSON; read such files with the format json_lines"),
+        ('{"a": 1, "b": 2}\n' * 3, NAMED, "an object of JSON; read such files with the format json_lines"),
+        ('[{"a": 1, "b": 2},\n{"a": 3}]\n', {}, "an array of JSON; read such files with the format json"),
+        ('[\n{"a": 1, "b": 2}\n]\n', NAMED, "an array of JSON; read such files with the format json"),
+        ('<?xml version="1.0"?>\n<a/>\n', {}, "XML; read such files with the format xml"),
+        ("a;b\n1;2\n", {}, "it is one name, a;b: is the delimiter ';'"),
+        ("a\tb\n1\t2\n", {}, "it is one name, a\tb: is the delimiter '.t'"),
+        ("a,b\n1,2\n", {"delimiter": ";"}, "it is one name, a,b: is the delimiter ','"),
+    ],
+)
+def test_a_file_of_another_format_is_not_read_as_csv(
+    text: str, format: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    """Its rows would be garbage without a word; the message says what reads it."""
+    (tmp_path / "a.csv").write_text(text)
+    with pytest.raises(DagflowError, match=message):
+        list(read_block(str(tmp_path / "a.csv"), 0, 1 << 20, {"type": "csv", **format}))
+
+
+@pytest.mark.parametrize("text", ['"a;b"\n1\n', "a\n1;2\n", "a,b\n{x,[\n", '{""a"": 1}\n1\n'])
+def test_odd_csv_is_csv_all_the_same(text: str, tmp_path: Path) -> None:
+    """A name in quotes may hold any character, and a field may begin with a bracket."""
+    (tmp_path / "a.csv").write_text(text)
+    assert len(list(read_block(str(tmp_path / "a.csv"), 0, 1 << 20, "csv"))) == 1

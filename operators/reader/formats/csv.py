@@ -41,12 +41,14 @@ from operators.reader.scanning.charset import Charset, UndecodedRejects, decoded
 from operators.reader.scanning.csv_fields import split_rows, text_of
 from operators.reader.scanning.csv_head import (
     COMMENT_OVER_LINES,
+    HEADER_REMEDY,
     Character,
     CsvHead,
     behind_newlines,
     character_or_none,
-    is_json_object,
+    format_at,
     is_over_lines,
+    other_format,
     problem_of,
 )
 from operators.reader.scanning.csv_trailer import CsvTrailer, FoundTrailer, TrailerSearch, kept_trailer, quote_state
@@ -230,19 +232,18 @@ class Csv(Delimited, PreScanned):
         if head is not None and head.problem:
             line = len(find_newlines(read_exactly(source, 0, head.start), True).stops) + 1
             reason = f"the header in line {line} cannot be used: {head.problem}"
-            remedy = (
-                "; or name the columns with columns, and pass over the header with skip_header: 1 and header: false"
-            )
-            accounting.refuse_file(source, block, reason, remedy, head.start)
+            accounting.refuse_file(source, block, reason, HEADER_REMEDY, head.start)
+            return
+        if head is None and not block.start and (other := format_at(source, super().first_record(source, block))):
+            accounting.refuse_file(source, block, f"the first row is none of CSV: {other}")
             return
         if self.trailer is not None:
             found = FoundTrailer.known_by(block.entry_state) or self._trailer_of(source, block)
             if found.problem:
                 accounting.refuse_file(source, block, found.problem)
                 return
-            if block.end > found.start:
-                end = min(block.end, source.size_bytes)
-                accounting.skip(max(block.start, found.start), end - max(block.start, found.start), "trailer")
+            if (size := min(block.end, source.size_bytes) - max(block.start, found.start)) > 0:
+                accounting.skip(max(block.start, found.start), size, "trailer")
             self.records_end = found.start
         self._entered = (block.start, quote_state(block.entry_state))
         for batch in super().read(source, block, accounting):
@@ -320,8 +321,8 @@ class Csv(Delimited, PreScanned):
             return (), f"it is longer than max_record, {self.max_record} bytes{cause}"
         if self.comment and row[:1].tobytes() == self.comment.encode():
             return (), COMMENT_OVER_LINES
-        if is_json_object(row):
-            return (), "it is an object of JSON; read such files with the format json_lines"
+        if other := other_format(row):
+            return (), other
         if (opened := unclosed_quote(row, self._dialect)) is not None:
             return (), f"its quote at byte {opened} is never closed; {ADVICE}"
         quoting = quoting_of(row, self._dialect, True)
@@ -333,14 +334,13 @@ class Csv(Delimited, PreScanned):
             for _, problem in rows_with_strays(row, np.array([0, len(row)]), self._dialect):
                 return (), problem
         try:
-            text = raw.decode(self._charset.name).encode()
-            names = list(self._texts(text + b"\n", None, Counter()).column_names)
+            names = list(self._texts(raw.decode(self._charset.name).encode() + b"\n", None, Counter()).column_names)
         except UnicodeDecodeError as error:
             return (), f"{why_not_text(self._charset.name, error, '')}; name its encoding with encoding"
         except pa.ArrowInvalid as error:
             return (), str(error)
         count = len(self.columns) if isinstance(self.columns, list) else None
-        return tuple(names), problem_of(names, self._types, count)
+        return tuple(names), problem_of(names, self._types, count, has_quotes=self._dialect.quote in row)
 
     def complete_end(self, source: ByteSource) -> int | None:
         """The end of the last complete row, found from the beginning of the file, where no quote is open."""

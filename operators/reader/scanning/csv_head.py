@@ -14,7 +14,7 @@ from dagflow.frozen import frozen
 from operators.reader.byte_source import Bytes, ByteSource, FileView
 from operators.reader.columns.types import ColumnType
 from operators.reader.scanning.quoting import ADVICE
-from operators.reader.scanning.search import CR, LF
+from operators.reader.scanning.search import CR, LF, find_newlines
 
 
 def _one_character(text: str) -> str:
@@ -51,20 +51,24 @@ class CsvHead:
     problem: str = ""
 
 
-def problem_of(names: list[str], declared: Mapping[str, ColumnType], count: int | None) -> str:
-    """Why names cannot be those of columns; "" if they can."""
+def problem_of(
+    names: list[str], declared: Mapping[str, ColumnType], count: int | None, *, has_quotes: bool = False
+) -> str:
+    """Why names cannot be those of columns; "" if they can. One name in quotes may hold any character."""
     twice = [name for name, times in Counter(names).items() if times > 1]
     absent = [name for name, kind in declared.items() if not kind.is_optional and name not in names]
     got = ", ".join(names)
+    other = next((mark for mark in ",;\t|" if len(names) == 1 and mark in names[0]), "")
     if any("\0" in name for name in names):
         return "it holds NUL bytes"
     if twice:
         return f"column '{twice[0]}' is there twice; got {got}"
     if absent:
-        other = next((mark for mark in ",;\t|" if len(names) == 1 and mark in names[0]), "")
         is_other = f", which is one name: is the delimiter {other!r}?" if other else ""
         remedy = "" if other else "; if files may lack it, add optional: true to its type"
         return f"there is no column '{absent[0]}'; got {got}{is_other}{remedy}"
+    if other and not declared and count is None and not has_quotes:
+        return f"it is one name, {got}: is the delimiter {other!r}?"
     if count is not None and len(names) != count:
         return f"the header has {len(names)} columns, and columns names {count}; got {got}"
     return ""
@@ -82,6 +86,9 @@ def behind_newlines(source: ByteSource, position: int, limit: int, step: int) ->
     return position
 
 
+_FIRST_ROW = 1 << 16
+"""Bytes of a row that are looked at where no header is expected."""
+HEADER_REMEDY = "; or name the columns with columns, and pass over the header with skip_header: 1 and header: false"
 COMMENT_OVER_LINES = f"it is a comment, and a quote or an escape in it goes on in the next line; {ADVICE}"
 
 
@@ -90,9 +97,22 @@ def is_over_lines(row: bytes, encoding: str) -> bool:
     return len(row.decode(encoding, "replace").encode().splitlines()) > 1
 
 
-def is_json_object(row: Bytes) -> bool:
-    """Whether a row is an object of JSON, so that the file is no CSV."""
+def other_format(row: Bytes) -> str:
+    """What the first row of a file shows it to be in place of CSV, and what to do; "" if it may be CSV."""
+    text = row.tobytes().strip()
+    if text.startswith(b"<?xml"):
+        return "it begins XML; read such files with the format xml"
+    if text == b"[" or (text[:1] == b"[" and text[1:].lstrip()[:1] == b"{"):
+        return "it begins an array of JSON; read such files with the format json"
     try:
-        return row.tobytes().lstrip().startswith(b"{") and isinstance(json.loads(row.tobytes()), dict)
+        is_object = text.startswith(b"{") and isinstance(json.loads(text), dict)
     except (ValueError, RecursionError):
-        return False
+        return ""
+    return "it is an object of JSON; read such files with the format json_lines" if is_object else ""
+
+
+def format_at(source: ByteSource, start: int) -> str:
+    """What the row that begins at a position shows its file to be in place of CSV; "" if it may be CSV, or is long."""
+    data = FileView(source).move(start, start + _FIRST_ROW)
+    stops = find_newlines(data, True).stops
+    return other_format(data[: int(stops[0])]) if len(stops) else ""

@@ -330,7 +330,7 @@ def require_types(table: Table, shape: TableShape, expected: pa.Schema) -> None:
     ]
     if others:
         raise ValueError(
-            f"{table.name} could take no value of some columns: {'; '.join(others)}. give them the types of the table, "
+            f"{table.name} could take no value of some columns: {'; '.join(others)}; give them the types of the table, "
             "with columns of the reader or a cast in a Select, or other names"
         )
 
