@@ -39,7 +39,7 @@ from dagflow.execution.operator_output import OperatorOutput, captured, named_re
 from dagflow.execution.task_outputs import TaskOutputs
 from dagflow.execution.task_process import end_if_forked
 from dagflow.journal.journal import Journal, set_aside
-from dagflow.plan.accumulators import following_notices, require_ends, wants_to_follow, wrong_totals
+from dagflow.plan.accumulators import following_notices, require_ends, unused_records, wants_to_follow, wrong_totals
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import holder_of
 from dagflow.plan.placement import PlacedApp
@@ -97,7 +97,7 @@ def run(
         with signals:
             placed = PlacedApp.of(app, opened.storage)
             locations = opened.prepare()
-            for notice in (*wrong_totals(app), *(following_notices(app) if follows else ())):
+            for notice in (*unused_records(app), *wrong_totals(app), *(following_notices(app) if follows else ())):
                 observer.notice(notice)
             millis = app.attributes.window_millis if follows else None
             with (

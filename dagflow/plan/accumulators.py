@@ -83,6 +83,18 @@ def wrong_totals(plan: LogicalPlan) -> Iterator[str]:
                 )
 
 
+def unused_records(plan: LogicalPlan) -> Iterator[str]:
+    """Warnings about operators whose records go nowhere: they would be read, and not be read again."""
+    used = {edge.source.operator for edge in plan.edges if edge.source.port != REJECTS}
+    for name, operator in plan.instances.items():
+        outputs = [name for name, port in operator.output_ports.items() if port.carries_records and name != REJECTS]
+        if outputs and name not in used:
+            yield (
+                f"the records of operator '{own_name(name)}' go nowhere, for no stream leaves by its port "
+                f"{' or '.join(outputs)}; a last step such as `- write: out` keeps them"
+            )
+
+
 def has_totals_alone(plan: PhysicalPlan, operators: Mapping[str, Operator], sink: str) -> bool:
     """Whether all that a sink takes are totals over all runs, of which a later one is always the right one."""
     reached = [sink]

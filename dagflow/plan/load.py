@@ -193,6 +193,8 @@ class _Wiring:
     ) -> None:
         who = f"operator '{operator.name}' ({cls.__name__})"
         has = f"it has {listed(list(ports))}" if ports else f"it has no {direction} port at all"
+        if not ports and issubclass(cls, InputOperator):
+            has = "it brings records into the app, and so it is the first step"
         if not end.is_as_typed:
             message = f"{quoted(end.shown)} names no {direction} port of {who}; {has}"
         elif is_other:
@@ -227,9 +229,15 @@ class _Wiring:
         self._stream_by_port[ref] = stream
         return True
 
+    def _brings_blocks(self, start: Endpoint) -> bool:
+        cls = self._spec.operators[start.operator].operator_class
+        return cls is not None and issubclass(cls, InputOperator)
+
     def _check_types(self, start: Endpoint, source: Port, end: Endpoint, target: Port, is_union: bool) -> bool:
         if not fits(source, target):
             message = f"'{start.shown}' gives {source.type_name}, and '{end.shown}' takes {target.type_name}"
+            if target.carries_records and self._brings_blocks(start):
+                message += "\n    a step such as `- read: csv` between them makes records of files"
             self._problems.add(start.place if is_union else end.place, f"port types do not fit: {message}")
             return False
         for ref, verb in ((start, "emit"), (end, "take in")):

@@ -85,7 +85,7 @@ class AppReader(HeadReader):
         if not isinstance(root, Mapping):
             self.problems.add(root.place, f"an app is a mapping with {', '.join(APP_KEYS)}; got {kind_of(root)}")
             return None
-        self.check_keys(root, APP_KEYS, "an app")
+        self.check_keys(root, APP_KEYS, "an app", ATTRIBUTE_KEYS, "below 'attributes'")
         CaseReader((), self.environment, self.problems).cases(root, Path(self.file), Path(self.file).parent)
         name, attributes = self.head(root)
         steps = StepReader(self.search_path, self.environment, self.problems)

@@ -82,7 +82,9 @@ class StepReader(NodeReader):
     def expand(self, root: Mapping) -> tuple[Mapping, tuple[ChainStep, ...]]:
         """The section `operators` with the operators of the steps before the others, and the chain of the steps."""
         node = root.get("steps")
-        section = self.section(root, "operators", required=node is None)
+        # A key that is near 'steps' is a mistake of its own.
+        is_long = node is None and not any(did_you_mean(key, ["steps"]) for key in root.entries if key != "streams")
+        section = self.section(root, "operators", required=is_long)
         if node is None:
             return section, ()
         if not isinstance(node, Items) or not node.items:
@@ -106,9 +108,11 @@ class StepReader(NodeReader):
             self.problems.add(item.place, f"{what}: operator {quoted(name)} is a step already")
             return None
         if name not in section.entries:
-            hint = did_you_mean(name, section.entries)
-            message = f"{what}: there is no operator {quoted(name)} below 'operators'{hint}"
-            self.problems.add(item.place, message if hint else f"{message}\n    write a class as `- class: {name}`")
+            word, _, value = name.partition(" ")
+            hint = did_you_mean(name, section.entries) or f"\n    write a class as `- class: {name}`"
+            if word in SHORT_NAMES:
+                hint = f"\n    write a step with its value, as `- {word}: {value.strip() or '...'}`"
+            self.problems.add(item.place, f"{what}: there is no operator {quoted(name)} below 'operators'{hint}")
             return None
         return name
 

@@ -172,10 +172,14 @@ class NodeReader:
     environment: Environment
     problems: Problems
 
-    def check_keys(self, mapping: Mapping, allowed: Sequence[str], what: str) -> None:
+    def check_keys(
+        self, mapping: Mapping, allowed: Sequence[str], what: str, others: Sequence[str] = (), elsewhere: str = ""
+    ) -> None:
+        """Report keys that are not allowed, and of others where they belong."""
         for key, entry in mapping.entries.items():
             if key not in allowed:
-                message = f"{what} has no {quoted(key)}{did_you_mean(key, allowed)}"
+                hint = f"; write it {elsewhere}" if key in others else did_you_mean(key, allowed)
+                message = f"{what} has no {quoted(key)}{hint}"
                 self.problems.add(entry.key_place, f"{message}\n    it has: {', '.join(allowed)}")
 
     def section(self, parent: Mapping, key: str, *, required: bool = False) -> Mapping:

@@ -9,6 +9,7 @@ import jsonschema  # type: ignore[import-untyped]  # its stubs are a package tha
 import pytest
 import yaml
 
+from dagflow.plan.accumulators import unused_records
 from dagflow.plan.load import check, load_app
 from dagflow.plan.logical import LogicalPlan
 from dagflow.spec.json_schema import json_schema
@@ -139,6 +140,16 @@ def test_a_step_that_is_not_understood_is_the_only_mistake(step: str, folder: Pa
 @pytest.mark.parametrize(
     ("steps", "message"),
     [
+        (
+            "- files: in\n- read\n",
+            "4:3: step 2: there is no operator 'read' below 'operators'\n    write a step with its value",
+        ),
+        (
+            "- files in\n",
+            "there is no operator 'files in' below 'operators'\n    write a step with its value, as `- files: in`",
+        ),
+        ("- files: in\n- write: out\n", "a step such as `- read: csv` between them makes records of files"),
+        ("- read: csv\n- files: in\n", "it brings records into the app, and so it is the first step"),
         ("- files: in\n- filter: a > 1\n", "4:3: step 2 does not say which operator it is; did you mean 'where'?"),
         ("- files: in\n- raed: lines\n", "4:3: step 2 does not say which operator it is; did you mean 'read'?"),
         ("- files: in\n  read: lines\n", "3:3: step 1 is one operator, and has 'files (FileSplitterInput)' and 'read"),
@@ -216,3 +227,24 @@ def test_mistakes_in_rejects_are_reported_where_they_are(folder: Path) -> None:
     )
     name = f"{taken}  rejects-2: {{from: read.messages, to: rejects.input}}\nrejects: bad\n"
     assert "has a stream 'rejects-2' already" in reported(steps, name)[0]
+
+
+def test_what_stands_at_the_top_by_mistake_is_the_only_one(folder: Path) -> None:
+    """A misspelt key of steps, and an attribute that is told its place."""
+    rest = "\n- files: in\n- read: lines\n- write: out\n"
+    (folder / "app.yaml").write_text(f"name: x\nstep:{rest}")
+    (problem,) = check("app.yaml")
+    assert "an app has no 'step'; did you mean 'steps'?" in str(problem)
+    (folder / "app.yaml").write_text(f"name: x\ncheckpoint: j\nsteps:{rest}")
+    (problem,) = check("app.yaml")
+    assert "app.yaml:2:1: an app has no 'checkpoint'; write it below 'attributes'" in str(problem)
+
+
+def test_records_that_no_step_takes_are_warned_of(folder: Path) -> None:
+    """Refused ones may go nowhere."""
+    steps = "name: x\nsteps:\n- files: in\n- read: lines\n"
+    (folder / "app.yaml").write_text(steps)
+    (warning,) = unused_records(load_app("app.yaml"))
+    assert "the records of operator 'read' go nowhere" in warning and "- write: out" in warning
+    (folder / "app.yaml").write_text(f"{steps}- write: out\n")
+    assert not [*unused_records(load_app("app.yaml"))]

@@ -21,7 +21,7 @@ from dagflow.engine.estimate import estimate
 from dagflow.engine.preparation import require_outside, require_paths_apart, target_problems
 from dagflow.engine.preview import first_errors, header_problems
 from dagflow.errors import DagflowError, MissingError, PlanError, StorageError, own_name
-from dagflow.plan.accumulators import results_of_windows, wants_to_follow, wrong_totals
+from dagflow.plan.accumulators import results_of_windows, unused_records, wants_to_follow, wrong_totals
 from dagflow.plan.logical import LogicalPlan
 from dagflow.spec.spark_master import SparkMaster
 from dagflow.storage.location import absolute
@@ -89,6 +89,7 @@ def warnings_of(logical: LogicalPlan, app: str) -> Iterator[str]:
         in_time(lambda: require_paths_apart(logical, owners), _ANSWER_S)
     except DagflowError as error:
         yield str(error)
+    yield from unused_records(logical)
     yield from in_time(lambda: [*wrong_totals(logical)], _ANSWER_S) or ()
     yield from _input_warnings(logical, app)
 
