@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from typing import Any, TypeVar, cast, dataclass_transform
@@ -9,22 +10,35 @@ from typing import Any, TypeVar, cast, dataclass_transform
 T = TypeVar("T")
 
 
+_compiling = threading.Lock()
+
+
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def frozen(defined: type[T]) -> type[T]:
     """A dataclass with slots that can be compared and hashed, and that type checkers keep from being changed.
 
-    `dataclass(frozen=True, slots=True)` compiles six functions for each class, which takes five times as long. This
-    compiles `__init__` alone. Nothing refuses a change when it runs, and so nothing slows `__init__` down either.
+    `dataclass(frozen=True, slots=True)` compiles six functions for each class, which takes twenty times as long. This
+    compiles `__init__` when the first value is made, and nothing else. Nothing refuses a change when it runs.
     """
-    made = dataclass(slots=True, eq=False, repr=False)(defined)
+    own = dict(vars(defined))
+    made = dataclass(init=False, slots=True, eq=False, repr=False)(defined)
     names = [item.name for item in fields(cast("Any", made)) if item.compare]
     compared = attrgetter("__class__", *names)
+
+    def compiling(self: T, *arguments: Any, **options: Any) -> None:
+        with _compiling:
+            if vars(made)["__init__"] is compiling:
+                # The class as it was defined, which has no slots: defaults are its attributes again.
+                for name in own.keys() & own.get("__annotations__", {}).keys():
+                    setattr(defined, name, own[name])
+                setattr(made, "__init__", dataclass(eq=False, repr=False)(defined).__init__)  # noqa: B010  # for mypy
+        made.__init__(self, *arguments, **options)
 
     def equal(self: T, other: object) -> bool:
         return compared(self) == compared(other) if other.__class__ is self.__class__ else NotImplemented
 
-    own = vars(defined)
-    for name, method in (("__eq__", equal), ("__hash__", lambda self: hash(compared(self))), ("__repr__", _repr)):
+    methods = {"__init__": compiling, "__eq__": equal, "__hash__": lambda self: hash(compared(self)), "__repr__": _repr}
+    for name, method in methods.items():
         if own.get(name) is None:
             setattr(made, name, method)
     return made

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dagflow.api.columns import column_values
+from dagflow.late import compute as pc
 
 MAX_DEPTH = column_values.MAX_DEPTH
 

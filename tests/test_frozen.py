@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+import dagflow.frozen
 from dagflow.frozen import frozen
 
 
@@ -91,3 +92,24 @@ def test_a_value_takes_no_other_attributes() -> None:
     """Its attributes are slots, so that a misspelt one is refused."""
     with pytest.raises(AttributeError, match="'Corner' object has no attribute 'nmae'"):
         Corner("a").nmae = "b"  # type: ignore[attr-defined]  # what is tried
+
+
+def test_a_class_is_compiled_when_its_first_value_is_made() -> None:
+    """Nothing is compiled for the many classes of which a command makes none; a derived class has its own defaults."""
+
+    @frozen
+    class Base:
+        name: str
+        lines: list[int] = field(default_factory=list)
+
+    @frozen
+    class Derived(Base):
+        last: int = 7
+
+    before = vars(Base)["__init__"], vars(Derived)["__init__"]
+    assert [function.__code__.co_filename for function in before] == [dagflow.frozen.__file__] * 2
+    assert (Derived("a").last, Derived("a", [1]).lines, Base(name="b").lines) == (7, [1], [])
+    after = vars(Base)["__init__"], vars(Derived)["__init__"]
+    assert [function.__code__.co_filename for function in after] == ["<string>"] * 2
+    with pytest.raises(TypeError, match="unexpected keyword argument 'last'"):
+        Base("a", last=1)  # type: ignore[call-arg]  # what is tried

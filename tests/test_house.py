@@ -117,7 +117,7 @@ def test_the_contract_of_the_library_names_each_package() -> None:
     contracts.read(ROOT / "setup.cfg")
     forbidden = set(contracts["importlinter:contract:library"]["forbidden_modules"].split())
     parts = {path.relative_to(FRAMEWORK[0].parent).parts[0].removesuffix(".py") for path in FRAMEWORK}
-    names = ("api", "storage", "metrics", "errors", "plugins", "suggestions", "secret_names", "frozen")
+    names = ("api", "storage", "metrics", "errors", "plugins", "suggestions", "secret_names", "frozen", "late")
     allowed = {f"dagflow.{name}" for name in names}
     assert {f"dagflow.{name}" for name in parts if not name.startswith("__")} - forbidden == allowed
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dagflow.api.columns.column_values import columns_of, columns_to_arrow, mappings_of, require_columns
 from dagflow.frozen import frozen
+from dagflow.late import compute as pc
 from dagflow.storage.columns import flags_of
 
 RECORD = "record"

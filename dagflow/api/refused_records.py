@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dagflow.errors import RecordError, cut_text
 from dagflow.frozen import frozen
+from dagflow.late import compute as pc
 
 SHOWN_RECORDS = 10
 """Records of each reason whose bytes a task keeps: enough to see what is wrong with millions."""

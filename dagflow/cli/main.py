@@ -154,6 +154,8 @@ _with_help(command_line)
 def main() -> NoReturn:
     _open_closed_streams()
     _collect_late()
+    # A task is a process with a core. NumPy would start threads for all cores, which spin before they sleep.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     signal.signal(signal.SIGTERM, _interrupt)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # `nohup` ignores it
         signal.signal(signal.SIGHUP, _interrupt)

@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dagflow.api.refused_records import REJECTS
 from dagflow.api.transactions import RowOrigin, Target, TransactionalSink, targets_of
@@ -22,6 +21,7 @@ from dagflow.execution.task_outputs import OutputBounds
 from dagflow.journal.reader import all_windows, published_urls, read_state
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window, WindowPlan
+from dagflow.late import compute as pc
 from dagflow.plan.accumulators import accumulators, wants_to_follow
 from dagflow.plan.load import logical_plan
 from dagflow.plan.logical import LogicalPlan

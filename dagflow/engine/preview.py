@@ -15,7 +15,7 @@ from dagflow.api.capabilities import TupleReader
 from dagflow.api.columns.column_typing import StreamColumns, type_name
 from dagflow.api.columns.json_values import readable_rows
 from dagflow.api.context import Skipped
-from dagflow.api.records import UNKNOWN, RecordBatch
+from dagflow.api.records import RECORD, UNKNOWN, RecordBatch
 from dagflow.api.refused_records import REJECTS, TAKE_REJECTS
 from dagflow.api.sources import url_of
 from dagflow.engine.preparation import LocationCollector, prepare_operator
@@ -34,6 +34,8 @@ from dagflow.storage.location import redacted
 
 _RECORDS = "messages"
 """The port at which readers emit records."""
+
+_RAW = pa.schema([(RECORD, pa.binary())])
 
 
 @frozen
@@ -197,7 +199,7 @@ def _columns_of(batches: list[RecordBatch]) -> dict[str, str]:
     """The columns in order of appearance; a column that batches type differently has all its types."""
     found: dict[str, dict[str, None]] = {}
     for batch in batches:
-        for column in batch.to_arrow().schema:
+        for column in _RAW if batch.is_raw else batch.to_arrow().schema:
             found.setdefault(column.name, {})[type_name(column.type)] = None
     return {name: " or ".join([each for each in types if each != "null"] or types) for name, types in found.items()}
 

@@ -10,7 +10,6 @@ from collections import Counter, deque
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, TypeVar
 
-import numpy as np
 import pyarrow as pa
 from typing_extensions import Buffer
 
@@ -270,7 +269,7 @@ class PreviewChain:
     def _show(self, payload: RecordBatch) -> None:
         missing = self._options.records - self.count
         if missing > 0 and len(payload):
-            self.batches.append(payload if len(payload) <= missing else payload.take(np.arange(missing)))
+            self.batches.append(payload if len(payload) <= missing else payload.slice(0, missing))
         self.count += len(payload)
         self.at_end += len(payload) * self._is_ending
 
@@ -312,8 +311,8 @@ class PreviewChain:
         while self._arrived and not self._has_enough:
             ref, payload = self._arrived.popleft()
             if isinstance(payload, RecordBatch) and len(payload) > self._piece:
-                self._arrived.appendleft((ref, payload.take(np.arange(self._piece, len(payload)))))
-                payload = payload.take(np.arange(self._piece))
+                self._arrived.appendleft((ref, payload.slice(self._piece, len(payload) - self._piece)))
+                payload = payload.slice(0, self._piece)
             for consumer in self._consumers[ref]:
                 consumer(payload)
             self._passed += len(payload)

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import ValidationError
 
 from dagflow.api.capabilities import RowCondition
@@ -16,6 +15,7 @@ from dagflow.api.context import Counts, OperatorContext
 from dagflow.api.records import RecordBatch
 from dagflow.errors import DagflowError, OperatorError
 from dagflow.execution.chain import Chain
+from dagflow.late import compute as pc
 from dagflow.plan.physical import PortRef
 from dagflow.report.published_rows import PublishedRows
 from dagflow.spec.class_lookup import OPERATOR, find_class

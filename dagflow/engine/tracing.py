@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dagflow.api.columns.json_values import readable_rows
 from dagflow.api.ports import unbatched
@@ -34,6 +33,7 @@ from dagflow.journal.planned_tuples import planned_tuples
 from dagflow.journal.reader import all_windows, newest_windows, read_journal
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window, WindowPlan
+from dagflow.late import compute as pc
 from dagflow.plan.accumulators import accumulators
 from dagflow.plan.load import load_app, logical_plan
 from dagflow.plan.logical import LogicalPlan

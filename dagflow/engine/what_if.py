@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dagflow.api.context import Skipped, VersionKey
 from dagflow.api.refused_records import REJECTS
@@ -36,6 +35,7 @@ from dagflow.frozen import frozen
 from dagflow.journal.reader import all_windows, newest_windows, read_state
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window, WindowPlan
+from dagflow.late import compute as pc
 from dagflow.plan.accumulators import wants_to_follow
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dagflow.api.ports import TupleBatch
 from dagflow.api.refused_records import RefusedRecords, blocks_in
@@ -21,6 +20,7 @@ from dagflow.frozen import frozen
 from dagflow.journal.planned_tuples import planned_tuples
 from dagflow.journal.reader import committed_windows, read_journal, read_state
 from dagflow.journal.windows import Window
+from dagflow.late import compute as pc
 from dagflow.report.input_ranges import matcher_of
 from dagflow.report.published_rows import PublishedRows
 from dagflow.storage.context import StorageContext

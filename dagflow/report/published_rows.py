@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from dagflow.api.columns.json_values import readable_rows
 from dagflow.frozen import frozen
+from dagflow.late import parquet as pq
 from dagflow.storage.context import StorageContext
 from dagflow.storage.partition_names import column_of
 from dagflow.storage.python_file import PythonFile

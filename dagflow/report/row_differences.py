@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dagflow.api.capabilities import REMOVED
 from dagflow.api.columns.json_values import readable_rows
 from dagflow.api.partitioning import hashes_of
 from dagflow.frozen import frozen
+from dagflow.late import compute as pc
 from dagflow.report.published_rows import PublishedRows, common_schema, fitted, texts_of
 
 SAMPLED = 10

@@ -33,7 +33,7 @@ def main() -> None:
     """Import the modules that tasks need, and serve Spark until it closes the standard input."""
     sys.path[:] = unpacked(sys.path, Path(os.environ.get("SPARK_HOME", "")))
     with shared_imports():
-        for module in ("pyspark.worker", "dagflow.execution.task"):
+        for module in ("pyspark.worker", "dagflow.execution.task", "pyarrow.compute"):
             importlib.import_module(module)
     runpy.run_module("pyspark.daemon", run_name="__main__")
 

@@ -64,7 +64,8 @@ def main() -> None:
     control = socket.socket(fileno=int(sys.argv[-1]))
     with shared_imports():
         # Before the driver has read its app, which it then sends at once.
-        _import("dagflow.execution.task")
+        for module in ("dagflow.execution.task", "pyarrow.compute"):
+            _import(module)
         setup: ServerSetup = pickle.loads(_received(control))
         sys.path[:] = setup.path
         for module in setup.modules:

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import Field
 
 from dagflow.api.capabilities import SelectsRows, WantedRows
@@ -17,6 +16,7 @@ from dagflow.api.records import UNKNOWN, RecordBatch
 from dagflow.api.sources import url_of
 from dagflow.errors import DagflowError, text_of
 from dagflow.frozen import frozen
+from dagflow.late import compute as pc
 from dagflow.storage.location import redacted
 from dagflow.suggestions import did_you_mean
 

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
+
+from dagflow.late import compute as pc
 
 _ARRAY_BYTES = (1 << 31) - 1
 _PARTS = 16

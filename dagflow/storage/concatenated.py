@@ -9,10 +9,10 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from dagflow.errors import MissingError, StorageError
 from dagflow.frozen import frozen
+from dagflow.late import parquet as pq
 from dagflow.storage.columns import int64_column
 from dagflow.storage.context import StorageContext
 from dagflow.storage.files import FileStat

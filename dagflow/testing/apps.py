@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from dagflow.api.columns.json_values import readable_rows
 from dagflow.api.transactions import targets_of
@@ -27,6 +26,7 @@ from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.execution.task_outputs import OutputBounds
 from dagflow.frozen import frozen
+from dagflow.late import parquet as pq
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.published_rows import decompressed, is_parquet, partition_values

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import Field, PlainValidator, WithJsonSchema
 
 from dagflow.api.capabilities import REMOVED, Composite, Expansion, KeptByFile, SelectsRows, WantedRows
@@ -21,6 +20,7 @@ from dagflow.api.ports import InputPort
 from dagflow.api.records import RecordBatch
 from dagflow.api.sources import version_number, version_numbers
 from dagflow.frozen import frozen
+from dagflow.late import compute as pc
 from dagflow.metrics.names import REMOVED_TOTALS, REPLACED_TOTALS
 from operators.aggregate.aggregate_base import AggregateBase
 from operators.aggregate.aggregate_calls import COMBINED_BY, Aggregation, combined_schema, kind_of, with_room

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Literal
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import Field
 
 from dagflow.api.capabilities import Accumulator, Over
 from dagflow.api.operator import Operator, Unified
 from dagflow.api.ports import OutputPort
 from dagflow.api.records import RecordBatch
+from dagflow.late import compute as pc
 from operators.aggregate.common_types import concatenated
 from operators.aggregate.group_runs import GroupRuns, bytes_of, in_order_of, tables_of
 

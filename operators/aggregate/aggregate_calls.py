@@ -7,9 +7,9 @@ from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dagflow.frozen import frozen
+from dagflow.late import compute as pc
 from operators.expressions.expression import bind, text_and_tree
 from operators.expressions.functions import AGGREGATES
 from operators.expressions.sql_types import (

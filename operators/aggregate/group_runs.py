@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, BinaryIO
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from dagflow.late import compute as pc
 from operators.aggregate.common_types import concatenated
 
 

@@ -8,7 +8,8 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
+
+from dagflow.late import compute as pc
 
 _FEW_ROWS = 1 << 18
 """A table of fewer rows is grouped as a whole: its groups fit into the cache."""

@@ -6,13 +6,13 @@ import math
 from typing import Annotated, Literal
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import Field
 
 from dagflow.api.columns.column_typing import ColumnTraced, StreamColumns
 from dagflow.api.ports import InputPort
 from dagflow.api.properties import Count
 from dagflow.api.records import RecordBatch
+from dagflow.late import compute as pc
 from operators.aggregate.aggregate_base import AggregateBase, OneResult, ordered
 from operators.column_names import require_columns, require_names
 

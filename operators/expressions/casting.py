@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from dagflow.late import compute as pc
 from operators.expressions.sql_types import (
     BOOLEAN,
     DATE,

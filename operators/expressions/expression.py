@@ -7,10 +7,10 @@ from dataclasses import field, replace
 from typing import Annotated, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import PlainValidator, WithJsonSchema
 
 from dagflow.frozen import frozen
+from dagflow.late import compute as pc
 from dagflow.suggestions import did_you_mean
 from operators.expressions import logic
 from operators.expressions.casting import cast, fitted, lenient_cast

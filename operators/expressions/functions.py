@@ -12,9 +12,9 @@ from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dagflow.frozen import frozen
+from dagflow.late import compute as pc
 from operators.expressions import arithmetic, logic, moments, texts
 from operators.expressions.sql_types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, is_number, is_whole
 from operators.expressions.vectors import Argument, Bound, CallSite, attempted, function, written_text

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from dagflow.late import compute as pc
 from operators.expressions.casting import cast
 from operators.expressions.sql_types import BOOLEAN, TEXT, chosen_type, compared_type, name_of
 from operators.expressions.syntax import ExpressionError

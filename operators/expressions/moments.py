@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import zoneinfo
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from dagflow.late import compute as pc
 from operators.expressions.casting import cast
 from operators.expressions.sql_types import BIGINT, DATE, INTEGER, INTERVAL, TIMESTAMP, is_whole, name_of
 from operators.expressions.vectors import Bound, CallSite, attempted
 from operators.reader.columns.literals import EARLIEST, LATEST, in_calendar
+from operators.reader.columns.types import is_zone
 
 _DAY_US = 86_400_000_000
 _TRUNCATED = ("year", "quarter", "month", "week", "day", "hour", "minute", "second")
@@ -158,7 +158,7 @@ def last_day(values: Any) -> Any:
 def at_zone(site: CallSite, moment: Bound, zone: Bound) -> Bound:
     """Ts at time zone z: the instant of a clock time, or the clock time of an instant."""
     name = site.written_text(zone, "the zone")
-    if name not in zoneinfo.available_timezones():
+    if not is_zone(name):
         raise site.error(f"there is no time zone '{name}'; try 'UTC' or 'Europe/Paris'", zone)
     checked = site.require(
         cast(site, moment, TIMESTAMP) if moment.constant else moment, pa.types.is_timestamp, "timestamps"

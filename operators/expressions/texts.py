@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dagflow.api.regular_expressions import closed, pieces_of, why_refused
+from dagflow.late import compute as pc
 from operators.expressions.sql_types import BOOLEAN, INTEGER, TEXT, is_whole, name_of
 from operators.expressions.vectors import Argument, Bound, CallSite, applied
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dagflow.api.columns.json_values import readable_value
 from dagflow.frozen import frozen
+from dagflow.late import compute as pc
 from dagflow.storage.columns import parts_of
 from operators.expressions.sql_types import TEXT, is_whole, name_of
 from operators.expressions.syntax import Constant, ExpressionError, Node

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow.compute as pc
 
+from dagflow.late import compute as pc
 from dagflow.storage.columns import binary_column, flags_of
 from operators.files.compression import COMPRESSIONS
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dagflow.api.context import SideData
+from dagflow.late import compute as pc
 from operators.expressions.casting import as_floating
 from operators.expressions.sql_types import DOUBLE, as_decimal, common_type, is_whole, normal_type
 

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from dagflow.api.columns.column_typing import type_name
 from dagflow.errors import DagflowError
+from dagflow.late import parquet as pq
 from dagflow.storage.context import StorageContext
 from dagflow.storage.files import FileStat
 from dagflow.storage.location import absolute, is_local, name_of, redacted

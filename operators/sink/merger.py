@@ -13,7 +13,6 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import Field
 
 from dagflow.api.context import OperatorContext, RunPreparation
@@ -22,6 +21,7 @@ from dagflow.api.ports import InputPort
 from dagflow.api.properties import Count, OutputLocation, Size
 from dagflow.api.records import UNKNOWN, RecordBatch
 from dagflow.api.regular_expressions import Pattern, found_in
+from dagflow.late import compute as pc
 from dagflow.storage.columns import binary_column, borders_of
 from dagflow.storage.concatenated import INDEX_SUFFIX, encode_index
 from dagflow.storage.location import absolute, join, relocated

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import BeforeValidator, Field
 
 from dagflow.api.capabilities import SideInput
@@ -18,6 +17,7 @@ from dagflow.api.properties import ClientOptions, Location, Size
 from dagflow.api.records import RecordBatch
 from dagflow.errors import DagflowError
 from dagflow.frozen import frozen
+from dagflow.late import compute as pc
 from dagflow.metrics.names import UNMATCHED
 from dagflow.storage.context import StorageContext
 from dagflow.suggestions import did_you_mean

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import Field
 
 from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.records import LINE_FEED, RECORD, Origin, RecordBatch
+from dagflow.late import compute as pc
 from dagflow.suggestions import did_you_mean
 from operators.reader.columns.record_parsing import RecordParsing
 from operators.reader.columns.typing import RowRejects

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Annotated
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from dagflow.api.columns.column_typing import ColumnTraced, StreamColumns, type_name
 from dagflow.api.operator import Operator
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.records import RECORD, RecordBatch
+from dagflow.late import compute as pc
 from operators.matched_records import RecordPattern, matches
 
 

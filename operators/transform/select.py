@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from typing import Annotated
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import Field
 
 from dagflow.api.capabilities import SelectsRows, WantedRows
@@ -14,6 +13,7 @@ from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.properties import Columns
 from dagflow.api.records import RecordBatch
 from dagflow.frozen import frozen
+from dagflow.late import compute as pc
 from dagflow.suggestions import did_you_mean
 from operators.expressions.expression import ExpressionText, OptionalExpression
 from operators.expressions.row_bounds import Comparisons

@@ -59,7 +59,7 @@ def what_a_worker_has(_: int) -> tuple[str, bool, str, list[str]]:
     import pyspark
 
     assert pyspark.__file__ is not None
-    is_loaded = "dagflow.execution.task" in sys.modules
+    is_loaded = {"dagflow.execution.task", "pyarrow.compute"} <= sys.modules.keys()
     threads = [path.read_text().strip() for path in Path(f"/proc/{os.getppid()}/task").glob("*/comm")]
     return pyspark.__file__, is_loaded, pyarrow.default_memory_pool().backend_name, threads
 

@@ -9,7 +9,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
+
+from dagflow.late import compute as pc
 
 
 def json_values(column: pa.Array) -> list[Any]:

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dagflow.api.columns.column_typing import type_name
+from dagflow.late import compute as pc
 from dagflow.storage.columns import parts_of
 from operators.reader.columns.types import ColumnType
 from operators.reader.columns.typing import shown, values_with_refused

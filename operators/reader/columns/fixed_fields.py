@@ -9,12 +9,12 @@ from typing import Annotated, Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import BeforeValidator, WithJsonSchema
 
 from dagflow.api.properties import PropertyPartError
 from dagflow.api.records import NO_DELIMITER, Origin, RecordBatch
 from dagflow.frozen import frozen
+from dagflow.late import compute as pc
 from operators.reader.columns.types import COLUMN_TYPE_SCHEMA, ColumnType, arrow_type
 from operators.reader.columns.typing import RowRejects, values_with_refused, without_words
 from operators.reader.scanning.charset import Charset, decoded

@@ -16,11 +16,11 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.json as arrow_json
 
 from dagflow.api.records import RecordBatch
 from dagflow.frozen import frozen
+from dagflow.late import compute as pc
 from dagflow.storage.columns import borders_of
 from operators.reader.columns.literals import WIDE_DIGITS
 from operators.reader.columns.types import ColumnType

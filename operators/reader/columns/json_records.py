@@ -14,13 +14,13 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import Field
 
 from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.properties import Count
 from dagflow.api.records import RecordBatch
 from dagflow.errors import MOST_LEVELS
+from dagflow.late import compute as pc
 from dagflow.storage.columns import borders_of
 from operators.reader.byte_source import Bytes
 from operators.reader.columns.found_members import FoundMembers

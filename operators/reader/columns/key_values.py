@@ -8,10 +8,10 @@ from typing import Annotated
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from dagflow.api.properties import Columns
+from dagflow.late import compute as pc
 from dagflow.storage.columns import borders_of
 from operators.reader.scanning.search import NONE, Positions, contains, escaped_positions, occurrences, positions_of
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dagflow.frozen import frozen
+from dagflow.late import compute as pc
 from dagflow.storage.columns import borders_of, parts_of
 from operators.reader.columns.types import ColumnType
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from dagflow.late import compute as pc
 from dagflow.storage.columns import borders_of
 from operators.reader.byte_source import Bytes
 from operators.reader.scanning.framing import pieces_of

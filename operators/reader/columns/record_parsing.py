@@ -7,13 +7,13 @@ from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, Field
 
 from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.properties import Columns, HasProperties
 from dagflow.api.records import RecordBatch
 from dagflow.api.regular_expressions import Pattern, closed
+from dagflow.late import compute as pc
 from dagflow.suggestions import did_you_mean
 from operators.reader.columns.key_values import KeyValue
 from operators.reader.columns.named_fields import NamedFields

@@ -10,11 +10,11 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import BeforeValidator, WithJsonSchema
 
 from dagflow.api.properties import PropertyPartError
 from dagflow.frozen import frozen
+from dagflow.late import compute as pc
 from operators.column_names import shown_name
 from operators.found_values import MAX_DEPTH
 
@@ -129,7 +129,7 @@ def arrow_type(name: str) -> pa.DataType:
             raise ValueError(f"{name!r}: a decimal has 1 to 38 digits, and not more of them behind the point")
         return pa.decimal128(digits, scale)
     if zoned := _ZONED.fullmatch(name):
-        if not (_OFFSET.fullmatch(zoned[2]) or zoned[2] in zoneinfo.available_timezones()):
+        if not (_OFFSET.fullmatch(zoned[2]) or is_zone(zoned[2])):
             raise ValueError(f"{name!r}: there is no time zone {zoned[2]!r}; try UTC, Europe/Paris or +01:00")
         return pa.timestamp(zoned[1], zoned[2])
     if nested := _NESTED.fullmatch(name.strip()):
@@ -140,6 +140,15 @@ def arrow_type(name: str) -> pa.DataType:
             f"the type {shown_name(name)} has no closing bracket; within {{...}} put it in quotes: 'decimal(9, 2)'"
         )
     raise ValueError(f"there is no type {shown_name(name)}; the types are {TYPES}")
+
+
+def is_zone(name: str) -> bool:
+    """Whether there is a time zone of a name; to list all of them, Python opens each of their files."""
+    try:
+        zoneinfo.ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        return False
+    return not name.startswith(("posix", "right/"))
 
 
 _STEPS = {"<": 1, ">": -1}

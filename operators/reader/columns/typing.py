@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dagflow.api.records import RecordBatch
+from dagflow.late import compute as pc
 from dagflow.storage.columns import borders_of, parts_of
 from operators.reader.columns.literals import reasons_of, values_of, where_refused
 from operators.reader.columns.types import ColumnType

@@ -7,10 +7,10 @@ from xml.parsers import expat
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dagflow.api.records import RecordBatch
 from dagflow.errors import MOST_LEVELS
+from dagflow.late import compute as pc
 from operators.reader.columns.types import ColumnType
 from operators.reader.columns.typing import in_records, typed, without_refused, without_words
 from operators.reader.columns.xml_shapes import SELF, ElementShapes, Shape

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dagflow.frozen import frozen
+from dagflow.late import compute as pc
 from dagflow.storage.columns import borders_of
 from operators.reader.scanning.framing import pieces_of
 from operators.reader.scanning.search import CR, LF, NONE, Positions, contains, positions_of

@@ -10,12 +10,12 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import AfterValidator, Field
 
 from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.properties import Count
 from dagflow.api.records import RecordBatch
+from dagflow.late import compute as pc
 from dagflow.storage.columns import borders_of
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import (

@@ -11,7 +11,6 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import Field
 
 from dagflow.api.columns.column_typing import StreamColumns, type_name
@@ -19,6 +18,7 @@ from dagflow.api.properties import Count
 from dagflow.api.records import Origin, RecordBatch
 from dagflow.errors import DagflowError
 from dagflow.frozen import frozen
+from dagflow.late import compute as pc
 from dagflow.metrics.names import SKIPPED_ROWS
 from operators.files.metadata import BlockMetadata
 from operators.found_values import MAX_DEPTH, is_deep_type

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dagflow.api.columns.column_typing import type_name
 from dagflow.api.partitioning import (
@@ -23,6 +22,7 @@ from dagflow.api.partitioning import (
     family_of_type,
 )
 from dagflow.frozen import frozen
+from dagflow.late import compute as pc
 from operators.found_values import DOUBLE, INT64, LARGE, Census, fitted, joined, number_type, plain, type_of_most
 from operators.sink.columns.nested_types import ColumnTypes, WiderType, common_type, parts_of
 

@@ -8,9 +8,9 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dagflow.api.partitioning import BYTES, DATES, TEXT, TIMES, family_of_type
+from dagflow.late import compute as pc
 
 ColumnTypes = Callable[[pa.DataType], pa.DataType]
 """Gives the type that a kind of table has for one of Arrow's; raises ValueError if it has none."""

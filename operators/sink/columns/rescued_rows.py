@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dagflow.api.records import UNKNOWN, Origin, RecordBatch
 from dagflow.api.sources import UNKNOWN_BLOCK, record_block_ids
+from dagflow.late import compute as pc
 from dagflow.storage.location import redacted
 from operators.rescued_values import RESCUED, rescued_text
 from operators.sink.columns.fitted_columns import plain_value

@@ -6,11 +6,11 @@ from typing import Annotated, ClassVar, Literal
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import Field
 
 from dagflow.api.columns.json_values import json_values
 from dagflow.api.records import RecordBatch
+from dagflow.late import compute as pc
 from operators.sink.columns.table_columns import with_held_names
 from operators.sink.columns.table_names import TableNames, lower_case
 from operators.sink.formats.text_format import TextFormat

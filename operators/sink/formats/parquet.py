@@ -6,12 +6,12 @@ import io
 from typing import Annotated, Any, ClassVar, Literal
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pydantic import Field
 from typing_extensions import Buffer
 
 from dagflow.api.properties import Size
 from dagflow.api.records import RecordBatch
+from dagflow.late import parquet as pq
 from operators.sink.columns.table_columns import with_held_names
 from operators.sink.columns.table_names import TableNames, lower_case
 from operators.sink.formats.base import ChunkedEncoder, FileEncoder, FileStream, SinkFormat

@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from dagflow.api.context import OperatorContext, OutputFile
 from dagflow.api.records import RecordBatch
 from dagflow.api.sources import is_file_part, url_of
 from dagflow.errors import LostOutputError, MissingError
+from dagflow.late import parquet as pq
 from dagflow.storage.context import StorageContext
 from dagflow.storage.fingerprint import updated_crc32
 from dagflow.storage.location import join, redacted

@@ -9,9 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 from pyiceberg.expressions import (
     AlwaysTrue,
     And,
@@ -41,6 +39,8 @@ from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update.snapshot import _MergeAppendFiles, _OverwriteFiles
 from pyiceberg.types import ListType, MapType
 
+from dagflow.late import compute as pc
+from dagflow.late import parquet as pq
 from dagflow.storage.location import join
 from dagflow.storage.pending import PendingFile
 from operators.sink.columns.nested_types import with_types

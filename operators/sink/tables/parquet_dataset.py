@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from dagflow.api.columns.column_typing import type_name
 from dagflow.api.transactions import TargetDecision
 from dagflow.errors import DagflowError, MissingError
+from dagflow.late import parquet as pq
 from dagflow.storage.context import StorageContext
 from dagflow.storage.files import FileStat
 from dagflow.storage.location import absolute, join, name_of, redacted

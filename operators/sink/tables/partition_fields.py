@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dagflow.api.columns.column_typing import type_name
 from dagflow.frozen import frozen
+from dagflow.late import compute as pc
 from dagflow.storage.partition_names import NAME_BYTES, NO_VALUE, partition_name, shortened
 
 IDENTITY = "identity"

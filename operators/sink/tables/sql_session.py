@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dagflow.frozen import frozen
+from dagflow.late import compute as pc
 
 
 @frozen

@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dagflow.api.context import OperatorContext
+from dagflow.late import compute as pc
 from dagflow.storage.location import absolute, is_local, join, redacted
 from dagflow.storage.partition_names import escaped
 from operators.column_names import shown_name, why_no_name

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from dagflow.api.capabilities import REMOVED
 from dagflow.api.transactions import (
@@ -21,6 +20,7 @@ from dagflow.api.transactions import (
     UnversionedState,
 )
 from dagflow.errors import StorageError
+from dagflow.late import parquet as pq
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import name_of as file_name
 from dagflow.storage.pending import PendingFile

@@ -18,14 +18,14 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from dagflow.api.capabilities import REMOVED
 from dagflow.api.context import OperatorContext
 from dagflow.api.records import RecordBatch
 from dagflow.errors import StorageError
 from dagflow.frozen import frozen
+from dagflow.late import compute as pc
+from dagflow.late import parquet as pq
 from dagflow.storage.context import StorageContext
 from dagflow.storage.pending import FileFacts, PendingFile
 from dagflow.storage.python_file import PythonFile

@@ -10,7 +10,6 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field
 
 from dagflow.api.capabilities import REMOVED
@@ -21,6 +20,7 @@ from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.properties import Millis, Size
 from dagflow.api.records import RecordBatch
 from dagflow.frozen import frozen
+from dagflow.late import parquet as pq
 from dagflow.metrics.names import RESCUED_VALUES
 from dagflow.storage.location import parent
 from dagflow.storage.pending import HeldFile, PendingFile

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from dagflow.storage.columns import binary_column, bool_column, flags_of, int64_column, positions_in
+from dagflow.late import compute as pc
+from dagflow.storage.columns import binary_column, bool_column, flags_of, positions_in
 from operators.files.metadata import Fate
 
 SCHEMA = pa.schema(
@@ -91,8 +91,8 @@ def entries_of(paths: Sequence[bytes], columns: Sequence[Numbers]) -> pa.Table:
 
 
 def number_column(kind: pa.DataType, values: Numbers) -> pa.Array:
-    numbers = int64_column(np.asarray(values, np.int64))
-    return numbers if kind == pa.int64() else numbers.cast(kind)
+    numbers = np.ascontiguousarray(values, kind.to_pandas_dtype())
+    return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(numbers)])
 
 
 def encoded(entries: pa.Table) -> bytes:

@@ -16,10 +16,10 @@ from dataclasses import field
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dagflow.errors import START_OVER, JournalError, StorageError
 from dagflow.frozen import frozen
+from dagflow.late import compute as pc
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import parent
 from dagflow.storage.objects import ObjectStore

@@ -20,10 +20,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from dagflow.errors import START_OVER, JournalError, StorageError
 from dagflow.frozen import frozen
+from dagflow.late import parquet as pq
 from dagflow.storage.backends.local.disk import storage_error
 from dagflow.storage.columns import bool_column, numbers_of
 from dagflow.storage.fingerprint import updated_crc32

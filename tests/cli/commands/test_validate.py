@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
 from operators.files.compression import _missing_packages
 from tests.cli.commands.inspected_app import APP, folder, invoke
+from tests.cli.processes import environment
 
 __all__ = ["folder"]
 
@@ -156,3 +159,33 @@ def test_a_first_file_that_is_no_text_is_warned_of(folder: Path) -> None:
     (folder / "in" / "a.txt").write_bytes(b"%PDF-1.7\n")
     code, _, err = invoke("validate", "app.yaml")
     assert (code, "warning: a run would end at the first file: " in err, "it is PDF" in err) == (0, True, True)
+
+
+_ROOT = Path(__file__).parents[3]
+_OF_RUNS = {"pyarrow.parquet", "pyarrow.dataset", "ssl", "pyspark", "pyiceberg", "duckdb", "numba", "fsspec", "rich"}
+
+
+def _imported_for(apps: Sequence[str]) -> set[str]:
+    """What the check of some apps imports, one after the other in one process."""
+    code = (
+        "import sys\nfrom click.testing import CliRunner\nfrom dagflow.cli.main import command_line\n"
+        "for app in sys.argv[1:]:\n    done = CliRunner().invoke(command_line, ['validate', app])\n"
+        "    assert not done.exit_code, done.output\n"
+        "print(*sys.modules)\n"
+    )
+    command = [sys.executable, "-c", code, *(f"apps/{app}.yaml" for app in apps)]
+    done = subprocess.run(command, cwd=_ROOT, env=environment(), capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+def test_checking_an_app_imports_nothing_that_only_runs_need() -> None:
+    """It is quick for that: what writes tables, talks to stores or shows progress comes with the run."""
+    apps = sorted(path.stem for path in (_ROOT / "apps").glob("*.yaml"))
+    assert "daily_sales" in apps
+    assert not _imported_for(apps) & _OF_RUNS
+
+
+def test_an_app_pays_for_no_library_of_others() -> None:
+    """Expressions and columns have libraries of their own, which an app of raw records does without."""
+    others = {"sqlglot", "pyarrow.compute", "deltalake", "numpy.ma"}
+    assert not _imported_for(["block_reader", "drop_comments"]) & others
