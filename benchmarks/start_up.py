@@ -1,9 +1,10 @@
 """How long commands take before they work: whole commands side by side, and a run on Spark moment by moment.
 
     python -m benchmarks.start_up --rounds 5
+    python -m benchmarks.start_up --rounds 15 --checks      # --help, preview, and validate of each app of apps/
 
 Wall time depends on what else the machine does, so CPU seconds are printed as well. The input is the sample of
-the repository: three files of 22 KiB.
+the repository: three files of 22 KiB, and for `validate` that of each app.
 """
 
 from __future__ import annotations
@@ -30,10 +31,12 @@ ROOT = Path(__file__).resolve().parent.parent
 APP = str(ROOT / "apps" / "block_reader.yaml")
 LOGS = f"splitter.files={ROOT / 'data' / 'logs'}"
 
-COMMANDS = {
+CHECKS = {
     "dagflow --help": ["--help"],
-    "dagflow validate": ["validate", APP],
     "dagflow preview": ["preview", APP, "--set", LOGS],
+    **{f"dagflow validate {app.stem}": ["validate", str(app)] for app in sorted((ROOT / "apps").glob("*.yaml"))},
+}
+RUNS = {
     "dagflow run --local": ["run", APP, "--set", LOGS, "--local", "--fresh", "-q"],
     "dagflow run --local, nothing new": ["run", APP, "--set", LOGS, "--local", "-q"],
     "dagflow run --local --workers 1": ["run", APP, "--set", LOGS, "--local", "--workers", "1", "--fresh", "-q"],
@@ -57,21 +60,26 @@ def main() -> None:
     """Measure, and print two tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--checks", action="store_true", help="measure no runs")
     parser.add_argument("--moments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.moments is not None:
         run_timed(options.moments)
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+    environ.pop("PYTHONDONTWRITEBYTECODE", None)
     with tempfile.TemporaryDirectory() as directory:
+        (Path(directory) / "data").symlink_to(ROOT / "data")
         call = CommandRunner(directory, environ)
-        for arguments in COMMANDS.values():
+        commands = CHECKS if options.checks else {**CHECKS, **RUNS}
+        for arguments in commands.values():
             call(arguments)  # compiles modules, and fills the page cache
-        seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in COMMANDS}
+        seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in commands}
         moments: list[dict[str, float]] = []
         for _ in range(options.rounds):
-            for name, arguments in COMMANDS.items():
+            for name, arguments in commands.items():
                 seconds[name].append(call(arguments))
-            moments.append(call.moments(COMMANDS["dagflow run"]))
+            if not options.checks:
+                moments.append(call.moments(RUNS["dagflow run"]))
     print(f"{options.rounds} rounds in turn, load {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores\n")
     rows = []
     for name, measured in seconds.items():
@@ -79,6 +87,8 @@ def main() -> None:
         middle, cpu = statistics.median(walls), statistics.median(cpus)
         rows.append((f"`{name}`", f"{middle:.2f} s", range_of(walls), f"{cpu:.2f} s"))
     print(table(("command", "median", "range", "CPU time"), rows))
+    if not moments:
+        return
     print()
     medians = {name: statistics.median(each[name] for each in moments) for name in MOMENTS}
     in_order = sorted(medians.items(), key=lambda each: each[1])

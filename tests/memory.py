@@ -10,7 +10,7 @@ from typing import TypeVar
 
 # dagflow imports them when it first calls them, which would be measured.
 import pyarrow.compute
-import pyarrow.parquet  # noqa: F401
+import pyarrow.parquet  # noqa: F401  # for dagflow
 
 T = TypeVar("T")
 
