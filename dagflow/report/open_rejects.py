@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from dagflow.api.ports import TupleBatch
 from dagflow.api.refused_records import RefusedRecords, blocks_in
-from dagflow.api.sources import block_id_of
+from dagflow.api.sources import block_id_of, is_source_range
 from dagflow.errors import JournalError, own_name
 from dagflow.frozen import frozen
 from dagflow.journal.planned_tuples import planned_tuples
@@ -83,8 +83,33 @@ class WindowRejects:
 
 
 def open_rejects(checkpoint: str, storage: StorageContext) -> Iterator[WindowRejects]:
-    """The refused records, window by window, in their order."""
-    return rejects_in(read_journal(storage, checkpoint)[0])
+    """The refused records, window by window, in their order, without those of versions that were read anew since."""
+    store = read_journal(storage, checkpoint)[0]
+    newest = _newest_versions(store)
+    for rejects in rejects_in(store):
+        old = [
+            block_id
+            for block_id, block in rejects.blocks.items()
+            if is_source_range(block) and newest.get(block.url, block.version) != block.version
+        ]
+        is_open = ~np.isin(rejects.records.numbers("block_id"), np.array(old, np.int64))
+        yield replace(rejects, records=rejects.records.where(is_open)) if old else rejects
+
+
+def _newest_versions(store: ObjectStore) -> dict[str, Any]:
+    """The versions of files with refused records that were read last from their beginning, by URL."""
+    newest: dict[str, Any] = {}
+    for window in committed_windows(store):
+        has_refused = window.intent is not None and bool(window.intent.refused)
+        for _, _, item in planned_tuples(window.plan) if has_refused or newest else ():
+            for block in _blocks_of(item):
+                if is_source_range(block) and not block.start and (has_refused or block.url in newest):
+                    newest[block.url] = block.version
+    return newest
+
+
+def _blocks_of(item: Any) -> Iterable[Any]:
+    return item.members() if isinstance(item, TupleBatch) else (item,)
 
 
 def rejects_in(store: ObjectStore) -> Iterator[WindowRejects]:
@@ -105,7 +130,7 @@ def rejects_of(window: Window) -> Iterator[WindowRejects]:
         for name, _, item in planned_tuples(window.plan):
             # Operators behind a reader refuse records of the blocks that it took.
             if name.partition(".")[0] == operator or operator not in takers:
-                for block in item.members() if isinstance(item, TupleBatch) else (item,):
+                for block in _blocks_of(item):
                     if block_id_of(block) in ids:
                         port, blocks[block.block_id] = name, block
         if blocks.keys() != ids:

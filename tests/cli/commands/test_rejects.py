@@ -62,6 +62,21 @@ def test_rejects_are_listed_by_reason_and_file(place: str, folder: Path) -> None
     assert json.loads(invoke(place, "list", "--json").stdout)["groups"][0]["windows"] == [1]
 
 
+def test_rejects_of_a_version_that_was_read_anew_are_open_no_more(folder: Path) -> None:
+    """Its file was corrected: the rows that the newest version refuses are listed, and those of other files stay."""
+    (folder / "in" / "b").write_bytes(b"n,m\n4,2\nz,3\n")
+    run(load_app("app.yaml"), runtime=InlineRuntime)
+    groups = json.loads(invoke("journal", "list", "--json").stdout)["groups"]
+    assert sorted((group["file"][-1], group["records"], group["windows"]) for group in groups) == [
+        ("a", 1, [1]),
+        ("b", 1, [2]),
+    ]
+    (folder / "in" / "a").write_bytes(b"n,m\n1,2\n")
+    (folder / "in" / "b").write_bytes(b"n,m\n4,2\n")
+    run(load_app("app.yaml"), runtime=InlineRuntime)
+    assert not json.loads(invoke("journal", "list", "--json").stdout)["groups"]
+
+
 def test_what_to_do_may_stand_before_or_behind_the_app() -> None:
     """Both orders mean the same, and a word that is neither is answered by the nearest."""
     assert invoke("list", "app.yaml").stdout == invoke("app.yaml", "list").stdout != ""
