@@ -22,7 +22,6 @@ from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.backends.local import LocalFiles
 from dagflow.storage.context import StorageContext
 from operators import FileSplitterInput
-from tests.nightly import by_day
 from tests.operators.sink.test_merger import app_in, source_files_of
 from tests.runs.remedy_app import GOOD, RemedyApp, refusal
 
@@ -175,7 +174,8 @@ def test_an_index_of_files_goes_on_when_it_is_put_back(app: RemedyApp, which: in
     assert app.records() == sorted([*GOOD, *names, "more"])
 
 
-@pytest.mark.parametrize("where", by_day(1, ["entries", "footer"]))
+@pytest.mark.nightly
+@pytest.mark.parametrize("where", ["entries", "footer"])
 def test_a_damaged_index_of_files_goes_on_when_it_is_put_back(app: RemedyApp, where: str) -> None:
     """A bit that flipped, in entries or in what describes them, makes no file come twice; both remedies work."""
     names = [f"{number:04}" for number in range(1200)]

@@ -114,7 +114,7 @@ def pairs_of(text: str, separator: str, assignment: str) -> dict[str, str] | Non
 
 def test_fuzzed_pairs_are_read_as_from_left_to_right() -> None:
     """Values and refused records are those of the reference, whatever stands beside a record in its batch."""
-    for seed in seeds(60):
+    for seed in seeds(20):
         dice = random.Random(seed)
         separator, assignment = dice.choice([" ", " ", ";", "§", "\\"]), dice.choice(["=", "=", "::", "=>"])
         texts = ["".join(dice.choices(PIECES, k=dice.randint(1, 14))) for _ in range(dice.randint(1, 12))]

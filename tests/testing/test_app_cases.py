@@ -157,7 +157,7 @@ CATALOG = "catalog: {type: sql, uri: 'sqlite:///catalog.db', warehouse: warehous
 TABLES = {
     "delta:rows": ("rows", "", "kill: every, " if IS_NIGHTLY else ""),
     "iceberg:shop.orders": ("rows", f", {CATALOG}", ""),
-    "parquet:out/orders": ("out/orders", "", "kill: every, "),
+    "parquet:out/orders": ("out/orders", "", "kill: every, " if IS_NIGHTLY else ""),
 }
 
 
