@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from dagflow.cli.main import command_line
-from dagflow.cli.scaffold.plugin_text import plugin_files
+from dagflow.cli.scaffold.app_text import plugin_files
 from tests.nightly import by_day
 
 ENTRY_POINTS = """[dagflow.formats]

@@ -14,8 +14,7 @@ from dagflow.api.operator import Operator
 from dagflow.api.partitioning import PartitionPolicy
 from dagflow.api.ports import fits
 from dagflow.app.given_operators import lost_values, require_instance
-from dagflow.app.run_result import RunResult
-from dagflow.app.watching import run_watched
+from dagflow.app.run_result import RunResult, run_watched
 from dagflow.cli.commands.plan import partitions
 from dagflow.engine.limited_run import limited_run
 from dagflow.engine.preview import Preview, preview
@@ -26,7 +25,7 @@ from dagflow.plan.load import logical_plan
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.plan.placement import place
-from dagflow.plan.render.explain import Format, explain
+from dagflow.plan.render.text import Format, explain
 from dagflow.runtime.start_checks import context_of
 from dagflow.spec.app_reader import CodeReader, Overrides, read
 from dagflow.spec.app_spec import AppSpec, Endpoint, StreamSpec

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
 from dagflow.api.context import WindowBudget
-from dagflow.engine.control_graph import ControlGraph, index_operators
+from dagflow.api.ports import unbatched
+from dagflow.api.sources import UNKNOWN_BLOCK, block_id_of
+from dagflow.engine.control_graph import ControlGraph, Emission, index_operators
 from dagflow.engine.corrections import require_correctable
 from dagflow.engine.driver import Driver
 from dagflow.engine.held_results import require_all_windows
@@ -20,7 +23,6 @@ from dagflow.engine.operator_state import directory_of_state
 from dagflow.engine.preparation import dataset_locations
 from dagflow.engine.reject_retry import RejectRetry
 from dagflow.engine.repeatable import change_notices, require_repeatable
-from dagflow.engine.repeated_windows import RepeatedWindows
 from dagflow.engine.run_setup import (
     Assembly,
     Observer,
@@ -32,16 +34,18 @@ from dagflow.engine.run_setup import (
     open_run,
 )
 from dagflow.engine.stop_request import StopRequest
+from dagflow.engine.window_codec import WindowCodec
 from dagflow.engine.window_planner import WindowSource
 from dagflow.errors import MissingError, own_name
 from dagflow.execution.chain import torn_down
 from dagflow.execution.operator_output import OperatorOutput, captured, named_records
 from dagflow.execution.task_outputs import TaskOutputs
 from dagflow.execution.task_process import end_if_forked
-from dagflow.journal.journal import Journal, set_aside
+from dagflow.journal.journal import Journal, now_ms, set_aside
+from dagflow.journal.windows import WindowPlan
 from dagflow.plan.accumulators import following_notices, require_ends, unused_records, wants_to_follow, wrong_totals
 from dagflow.plan.logical import LogicalPlan
-from dagflow.plan.physical import holder_of
+from dagflow.plan.physical import holder_of, merger_name
 from dagflow.plan.placement import PlacedApp
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.spec.shown_text import Redactor, text_to_keep
@@ -220,3 +224,57 @@ def _prints_captured(control: ControlGraph, thread: int | None) -> Iterator[None
 
     with named_records(control.at_work), captured("stdout", take=take, thread=thread):
         yield
+
+
+class RepeatedWindows:
+    """Emits the tuples of planned windows, with the partitions and the pre-scans that the app has now.
+
+    Windows that only publish or merge what others have left are left out: the run publishes and merges by itself. So
+    are those that have read refused records again, because the windows of these records read them.
+
+    Args:
+        blocks: For each window the blocks that are read, by id; empty where all are.
+    """
+
+    def __init__(
+        self,
+        control: ControlGraph,
+        codec: WindowCodec,
+        windows: Sequence[WindowPlan],
+        blocks: Sequence[Collection[int]] = (),
+    ) -> None:
+        self._control = control
+        self._codec = codec
+        chosen = itertools.zip_longest(windows, blocks)
+        self._left = iter([(window, ids) for window, ids in chosen if not window.retries])
+        self.operator_index = control.operator_index
+
+    def emit(self, window_id: int) -> Emission | None:
+        for window, ids in self._left:
+            mergers = {merger_name(name) for name in window.takes}
+            inputs = {name: each for name, each in window.inputs.items() if name.rpartition(".")[0] not in mergers}
+            if inputs:
+                tuples = self._codec.emission_of(replace(window, inputs=inputs)).tuples
+                if ids is not None:
+                    tuples = {port: _chosen(items, ids) for port, items in tuples.items()}
+                return Emission(WindowPlan(window_id, emitted_ms=now_ms(), keeps_states=True), tuples, is_complete=True)
+        return None
+
+    def emit_rest(self, window_id: int) -> Emission | None:
+        """The files that windows have held back; see ControlGraph."""
+        return self._control.emit_rest(window_id)
+
+    def unemitted_bytes(self) -> dict[str, int]:
+        """Empty: the source does not count."""
+        return {}
+
+    def at_work(self) -> str:
+        return ""
+
+    def scan_now(self) -> None:
+        """Do nothing: there is no input to scan."""
+
+
+def _chosen(items: Sequence[Any], ids: Collection[int]) -> list[Any]:
+    """The tuples that are one of some blocks, or no block at all; those of batches by themselves."""
+    return [each for each in unbatched(items) if block_id_of(each) in (UNKNOWN_BLOCK, *ids)]

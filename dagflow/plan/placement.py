@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from dagflow.api.capabilities import SelectsRows, SkipsRows, WantedRows
 from dagflow.api.operator import Operator
 from dagflow.frozen import frozen
 from dagflow.journal.app_facts import AppFacts, OperatorFacts
@@ -11,7 +12,6 @@ from dagflow.plan.added_operators import fixed_count
 from dagflow.plan.description import describe, describe_composites
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import Edge, Exchange, PhysicalPlan, Stage
-from dagflow.plan.push_down import push_down
 from dagflow.spec.app_spec import Attributes, KeyedPartition, Partition
 from dagflow.storage.context import StorageContext
 
@@ -121,3 +121,14 @@ class PlacedApp:
             describe(app),
             describe_composites(app),
         )
+
+
+def push_down(app: LogicalPlan) -> None:
+    """Tell each operator that can skip records what the only operator that gets them does with them."""
+    for name, operator in app.instances.items():
+        if isinstance(operator, SkipsRows):
+            edges = [
+                edge for edge in app.edges if edge.source.operator == name and edge.source.port == operator.rows_port
+            ]
+            target = app.instances[edges[0].target.operator] if len(edges) == 1 else None
+            operator.wanted = target.wanted_rows() if isinstance(target, SelectsRows) else WantedRows()

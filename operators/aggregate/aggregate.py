@@ -24,8 +24,7 @@ from dagflow.late import compute as pc
 from dagflow.metrics.names import REMOVED_TOTALS, REPLACED_TOTALS
 from operators.aggregate.aggregate_base import AggregateBase
 from operators.aggregate.aggregate_calls import COMBINED_BY, Aggregation, combined_schema, kind_of, with_room
-from operators.aggregate.common_types import concatenated
-from operators.aggregate.group_runs import bytes_of, tables_of
+from operators.aggregate.group_runs import bytes_of, concatenated, tables_of
 from operators.aggregate.hash_groups import grouped
 from operators.expressions.expression import Expression
 from operators.expressions.syntax import ColumnName, Node, columns_in

@@ -15,8 +15,7 @@ from dagflow.api.operator import Operator, Unified
 from dagflow.api.ports import OutputPort
 from dagflow.api.records import RecordBatch
 from dagflow.late import compute as pc
-from operators.aggregate.common_types import concatenated
-from operators.aggregate.group_runs import GroupRuns, bytes_of, in_order_of, tables_of
+from operators.aggregate.group_runs import GroupRuns, bytes_of, concatenated, in_order_of, tables_of
 
 _EMITTED_ROWS = 1 << 16
 """Rows of one batch: what carries batches to another stage holds several of them, as bytes too."""

@@ -31,11 +31,11 @@ from dagflow.cli.scaffold.app_text import (
     app_text,
     is_database,
     operator_text,
+    plugin_files,
     require_operator_name,
     target_of,
 )
 from dagflow.cli.scaffold.format_guess import FormatGuess
-from dagflow.cli.scaffold.plugin_text import plugin_files
 from dagflow.cli.shared_options import Settings
 from dagflow.engine.preview import preview
 from dagflow.engine.preview_chain import PreviewOptions

@@ -12,7 +12,7 @@ from dagflow.engine.run import run
 from dagflow.errors import DagflowError
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
-from operators.aggregate.common_types import concatenated
+from operators.aggregate.group_runs import concatenated
 from tests.engine.test_operator_state import until
 
 MOST = (1 << 63) - 1

@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.reader.columns.named_fields import NamedFields
+from operators.reader.columns.record_parsing import NamedFields
 
 NAMES = ["a", "b:", "é"]
 

@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from dagflow.api.capabilities import WantedRows
 from dagflow.testing.apps import AppOutputs, run_app
 from operators.expressions.expression import Expression
-from operators.expressions.row_bounds import Comparisons
 from operators.expressions.vectors import Rows
 from operators.reader.formats import RECORD_FORMATS
 from operators.reader.formats.base import ByteAccounting
 from operators.testing import MemorySource, block_of
+from operators.transform.select import Comparisons
 
 KINDS: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
     "i": (pa.int16(), st.integers(-3, 3)),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.reader.scanning.xml_tags import plain_elements
+from operators.reader.formats.xml import plain_elements
 from tests.reference.xml import element_records
 
 PIECES = [

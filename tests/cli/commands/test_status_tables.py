@@ -9,11 +9,11 @@ import pytest
 from click.testing import CliRunner
 from deltalake import DeltaTable
 
+from dagflow.cli.commands.status import tables_status
 from dagflow.cli.main import command_line
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.window_replay import replay_windows
-from dagflow.report.table_status import tables_status
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from operators.sink.table_writer import TableWriter
