@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -109,14 +109,14 @@ def _lines_of_output(found: OutputDifferences) -> Iterator[str]:
     yield f"{found.name}: of {count(rows.rows, 'row')}: {', '.join(parts)}" + (f" ({columns})" if columns else "")
     yield f"    compared {rows.identity}"
     for kind, changes in rows.samples.items():
-        yield from (f"    {kind} {_change(change)}" for change in changes)
+        yield from (f"    {kind} {_change(change, rows.keys)}" for change in changes)
 
 
-def _change(change: RowChange) -> str:
+def _change(change: RowChange, keys: Sequence[str]) -> str:
     place = "" if change.file is None else f"{change.file}:{change.offset}  "
     before, after = change.before or {}, change.after or {}
     if change.columns:
-        same = [f"{name} {after[name]}" for name in after if name not in change.columns][:1]
+        same = [f"{name} {after[name]}" for name in keys or [name for name in after if name not in change.columns][:1]]
         values = [*same, *(f"{name} {before.get(name)} -> {after.get(name)}" for name in change.columns)]
     else:
         values = [f"{name} {value}" for name, value in (change.after or before).items()]

@@ -22,6 +22,7 @@ from dagflow.api.sources import block_id_of, is_gone, is_source_range
 from dagflow.api.transactions import ReplayableState, TransactionalSink
 from dagflow.engine.apart import Apart, Output, apart_run, outputs_of, with_rows_kept
 from dagflow.engine.corrections import sources_of, version_key_of
+from dagflow.engine.kept_totals import is_by_file
 from dagflow.engine.partial_replay import works_record_by_record
 from dagflow.engine.publishers import writer_of
 from dagflow.engine.row_search import equal_rows, may_have, rows_where, select_of, with_texts
@@ -249,7 +250,8 @@ class Tracer:
     def _is_narrow(self) -> bool:
         """Whether blocks alone give the same records as in their windows."""
         placed = PlacedApp.of(self.app, self.storage)
-        return works_record_by_record(placed.plan, placed.operators)
+        has_totals = any(map(is_by_file, placed.operators.values()))
+        return works_record_by_record(placed.plan, placed.operators) and not has_totals
 
     def _inputs_of(self, files: Collection[str]) -> Iterator[list[_Block]]:
         """The blocks that data files have records of; without files those of windows, the newest first, more and more.

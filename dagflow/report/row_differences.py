@@ -75,6 +75,7 @@ class RowDifferences:
     Attributes:
         rows: How many rows there are now.
         identity: What makes two rows the same row, in words.
+        keys: The columns that do; none where file and offset do.
         columns: How many rows change in a column, by column.
         samples: Up to ten changes of each kind: "added", "removed", "changed".
     """
@@ -84,6 +85,7 @@ class RowDifferences:
     added: int
     removed: int
     changed: int
+    keys: Sequence[str] = ()
     columns: dict[str, int] = field(default_factory=dict)
     samples: dict[str, list[RowChange]] = field(default_factory=dict)
 
@@ -150,7 +152,8 @@ def differences(
         rows = one.rows
     shown = {kind: [change for _, change in own] for kind, own in samples.items()}
     ordered = {name: columns[name] for name in kinds.names if columns[name]}
-    return RowDifferences(rows, words, counts["added"], counts["removed"], counts["changed"], ordered, shown)
+    keys = [name for name in ids if name not in by.place]
+    return RowDifferences(rows, words, counts["added"], counts["removed"], counts["changed"], keys, ordered, shown)
 
 
 def _are_few(rows: PublishedRows, few: int) -> bool:

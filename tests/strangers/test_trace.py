@@ -187,6 +187,20 @@ def test_the_row_of_an_aggregate_leads_to_the_files_with_its_group(over: str, pr
     assert "a result of several records" in dagflow("trace out/totals in/2.csv:20").output
 
 
+def test_the_row_of_corrected_totals_leads_to_the_files_of_its_group() -> None:
+    """As of totals that are not, and by the versions that are there now."""
+    totals = (
+        TOTALS.replace("OVER", "over: all").replace("PROPERTIES", "upsert_by: shop").replace("- files: in", SUPERSEDE)
+    )
+    Path("in/1.csv").unlink()
+    run(totals)
+    put("2.csv", "5,5,a\n7,8,c\n")
+    run(totals)
+    for shop, files in {"a": ["2.csv"], "b": ["3.csv.gz"], "c": ["2.csv"]}.items():
+        (row,) = traced(f"out/totals --where \"shop = '{shop}'\"")["rows"]
+        assert [name for name, *_ in places(row)] == files
+
+
 def test_the_app_of_a_row_is_that_which_planned_its_window() -> None:
     """Its text is kept, and makes the row again, although the app has changed since."""
     run(APP.replace("OUTPUT", "table: delta:out/orders"))
