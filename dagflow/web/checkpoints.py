@@ -103,12 +103,14 @@ class Checkpoint:
 def named(checkpoints: Iterable[Checkpoint]) -> Mapping[str, Checkpoint]:
     """Checkpoints by the ids that addresses name them by, with a number if need be.
 
-    An id is the last part of the location that says more than "journal": of `orders/journal`, as init has it, `orders`.
+    An id is the last part of the location that says more than where apps usually write: of `orders/journal`, as init has
+    it, and of `orders/out/journal`, `orders`.
     """
     found: dict[str, Checkpoint] = {}
     by_url = {absolute(each.url): each for each in reversed(list(checkpoints))}
     for url, checkpoint in reversed(by_url.items()):
-        stem = _ENDINGS.sub("", redacted(url).rstrip("/").removesuffix("/journal").rpartition("/")[2]).lower()
+        place = redacted(url).rstrip("/").removesuffix("/journal").removesuffix("/out")
+        stem = _ENDINGS.sub("", place.rpartition("/")[2]).lower()
         base = _ODD.sub("-", stem).strip("-") or "checkpoint"
         number, name = 2, base
         while name in found:

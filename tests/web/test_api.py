@@ -287,9 +287,9 @@ def test_rows_that_are_doubled_are_said_in_words(folder: Path) -> None:
 
 def test_a_checkpoint_is_named_by_what_says_more_than_journal() -> None:
     """An address has the directory of an app that init made, and not a number."""
-    urls = ["shop/orders/journal", "shop/weather/journal", "out/sales.journal", ".dagflow/events"]
+    urls = ["shop/orders/journal", "shop/weather/out/journal", "out/sales.journal", ".dagflow/events", "out/journal"]
     known = named(Checkpoint(url, StorageContext.default()) for url in urls)
-    assert list(known) == ["orders", "weather", "sales", "events"]
+    assert list(known) == ["orders", "weather", "sales", "events", Path.cwd().name.lower()]
 
 
 def test_a_checkpoint_that_cannot_be_read_has_a_reason(folder: Path) -> None:

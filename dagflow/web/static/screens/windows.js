@@ -15,7 +15,7 @@ import { changed, href } from "../lib/router.js";
 const TONES = { app: "", straggler: "warn", reprocessed: "accent", scaling: "accent", schema: "warn", driver: "", reject: "bad" };
 
 export function Windows({ route, app }) {
-  const windows = useResource(`apps/${route.app}/windows`, { before: route.params.before, limit: 50 }, { app: route.app });
+  const windows = useResource(`apps/${route.app}/windows`, { before: route.params.before, limit: 200 }, { app: route.app });
   const isRunning = app?.state === "running" && !route.params.before;
   const now = useNow();
   return html`<main class="main" id="main" tabindex="-1">
