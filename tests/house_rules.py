@@ -104,6 +104,7 @@ SLOW_MODULES = (
     "dagflow.runtime.java",
     "dagflow.web.application",
     "operators.reader.columns.compiled_objects",
+    "operators.expressions.parsing",
     "dagflow.telemetry.lineage",
     "dagflow.telemetry.traces",
     "operators.sink.tables.delta_target",

@@ -103,8 +103,8 @@ class Checkpoint:
 def named(checkpoints: Iterable[Checkpoint]) -> Mapping[str, Checkpoint]:
     """Checkpoints by the ids that addresses name them by, with a number if need be.
 
-    An id is the last part of the location that says more than where apps usually write: of `orders/journal`, as init has
-    it, and of `orders/out/journal`, `orders`.
+    An id is the last part of the location that says more than where apps usually write: of `orders/journal`, as init
+    has it, and of `orders/out/journal`, `orders`.
     """
     found: dict[str, Checkpoint] = {}
     by_url = {absolute(each.url): each for each in reversed(list(checkpoints))}

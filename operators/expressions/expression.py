@@ -15,7 +15,6 @@ from dagflow.suggestions import did_you_mean
 from operators.expressions import logic
 from operators.expressions.casting import cast, fitted, lenient_cast
 from operators.expressions.functions import AGGREGATES, FUNCTIONS, OPERATORS, Function, is_installed
-from operators.expressions.parsing import parsed
 from operators.expressions.sql_types import BOOLEAN, MAX_DIGITS, name_of, normal_type
 from operators.expressions.syntax import (
     Alias,
@@ -67,6 +66,9 @@ class Expression:
 
 def text_and_tree(value: object, *, aggregates: bool = False) -> tuple[str, Node]:
     """The text of an expression in an app, and its tree."""
+    # Late: an operator without expressions needs no parser, and a task gets the tree.
+    from operators.expressions.parsing import parsed
+
     if not isinstance(value, str | int | float):
         raise ValueError(f"expected an expression, as price * qty; got {value!r}")
     # YAML's true and false are SQL's.

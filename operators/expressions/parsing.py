@@ -20,6 +20,17 @@ from sqlglot.errors import ParseError, TokenError
 from dagflow.errors import MOST_LEVELS
 from dagflow.suggestions import did_you_mean, nearest
 from operators.column_names import shown_name
+from operators.expressions.sql_trees import (
+    ARITHMETIC,
+    CHAINED,
+    OPERATORS,
+    TOO_DEEP,
+    note_positions,
+    operands_of,
+    position_of,
+    require_read,
+    steps_of,
+)
 from operators.expressions.sql_types import (
     BIGINT,
     BOOLEAN,
@@ -33,25 +44,7 @@ from operators.expressions.sql_types import (
     TIMESTAMP,
     is_number,
 )
-from operators.expressions.syntax import (
-    ARITHMETIC,
-    CHAINED,
-    OPERATORS,
-    TOO_DEEP,
-    Call,
-    Case,
-    Cast,
-    ColumnName,
-    Constant,
-    ExpressionError,
-    Node,
-    OperatorChain,
-    note_positions,
-    operands_of,
-    position_of,
-    require_read,
-    steps_of,
-)
+from operators.expressions.syntax import Call, Case, Cast, ColumnName, Constant, ExpressionError, Node, OperatorChain
 
 _CALLS_OF_A_LEVEL = 50
 """More than the calls by which sqlglot reads a level of nesting, which are within those of the level around it."""

@@ -18,17 +18,8 @@ from operators.aggregate.aggregate_calls import Aggregation, many_values
 from operators.expressions.expression import Expression
 from operators.expressions.functions import AGGREGATES
 from operators.expressions.parsing import Converter
-from operators.expressions.syntax import (
-    Alias,
-    Call,
-    ColumnName,
-    ExpressionError,
-    Node,
-    OperatorChain,
-    position_of,
-    walk,
-    with_parts,
-)
+from operators.expressions.sql_trees import position_of
+from operators.expressions.syntax import Alias, Call, ColumnName, ExpressionError, Node, OperatorChain, walk, with_parts
 from operators.transform.enrich import Enrich
 from operators.transform.select import Select, SelectPlan
 

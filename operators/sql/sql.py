@@ -19,7 +19,8 @@ from operators.aggregate.aggregate_calls import Aggregation
 from operators.aggregate.top_n import TopN
 from operators.expressions.expression import Expression, check_functions
 from operators.expressions.parsing import Converter, parsed_as
-from operators.expressions.syntax import Alias, Call, ColumnName, Constant, ExpressionError, Node, position_of
+from operators.expressions.sql_trees import position_of
+from operators.expressions.syntax import Alias, Call, ColumnName, Constant, ExpressionError, Node
 from operators.rejects.record_refusing import MaxRejects, RejectLimited
 from operators.sql.scope import (
     COLUMN,

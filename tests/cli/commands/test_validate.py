@@ -189,3 +189,4 @@ def test_an_app_pays_for_no_library_of_others() -> None:
     """Expressions and columns have libraries of their own, which an app of raw records does without."""
     others = {"sqlglot", "pyarrow.compute", "deltalake", "numpy.ma"}
     assert not _imported_for(["block_reader", "drop_comments"]) & others
+    assert "sqlglot" not in _imported_for(["orders_by_payment"])

@@ -8,7 +8,8 @@ import pytest
 from sqlglot import exp
 
 from operators.expressions.parsing import Converter
-from operators.expressions.syntax import OPERATORS, READ, ExpressionError, require_read
+from operators.expressions.sql_trees import OPERATORS, READ, require_read
+from operators.expressions.syntax import ExpressionError
 
 
 def test_each_class_that_is_converted_says_what_is_read_of_it() -> None:
