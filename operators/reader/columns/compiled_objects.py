@@ -16,7 +16,7 @@ from dagflow.api.records import RecordBatch
 from dagflow.storage.columns import borders_of
 from operators.found_values import is_number
 from operators.reader.columns import json_kernels
-from operators.reader.columns.json_kernels import ABSENT, FALSE, NULL, NUMBER, PADDING, TEXT, TRUE, Bytes, Words
+from operators.reader.columns.json_kernels import ABSENT, FALSE, NULL, NUMBER, PADDING, TEXT, TRUE, Bytes, words_of
 from operators.reader.columns.literals import decimals_of
 
 LEAST_LINES = 256
@@ -66,7 +66,7 @@ class _Objects:
         self._data = _padded(batch, borders)
         borders -= borders[0]
         self._line_starts, self._line_stops = borders[:-1], borders[1:] - batch.delimiters.lengths()
-        self._words = _words(self._data)
+        self._words = words_of(self._data)
         self._columns = _columns(schema)
         self._takes_others = takes_others
         shape = len(schema), len(batch)
@@ -94,7 +94,7 @@ class _Objects:
             return pa.nulls(len(kinds), kind)
         borders = np.empty(len(kinds) + 1, np.int32)
         copied = np.empty((stops - starts).sum() + PADDING, np.uint8)
-        json_kernels.copy_texts(self._words, starts, stops, _words(copied), borders)
+        json_kernels.copy_texts(self._words, starts, stops, words_of(copied), borders)
         validity = None if nulls is None else pa.array(~is_null).buffers()[1]
         texts = pa.StringArray.from_buffers(len(kinds), pa.py_buffer(borders), pa.py_buffer(copied), validity)
         if pa.types.is_string(kind):
@@ -126,11 +126,6 @@ def _columns(schema: pa.Schema) -> json_kernels.Columns:
         np.array(list(map(len, names)), np.int32),
         np.array(list(map(_taken, schema.types)), np.uint8),
     )
-
-
-def _words(data: Bytes) -> Words:
-    """The eight bytes from each byte on; they overlap."""
-    return np.ndarray((len(data) - 7,), np.uint64, data, strides=(1,))
 
 
 def _taken(kind: pa.DataType) -> int:

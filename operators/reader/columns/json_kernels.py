@@ -47,6 +47,11 @@ _WORD_SIZES = np.array([0, 4, 4, 5])
 _WORD_MASKS = np.array([(1 << 8 * size) - 1 for size in (0, 4, 4, 5)], np.uint64)
 
 
+def words_of(data: Bytes) -> Words:
+    """The eight bytes from each byte on; they overlap."""
+    return np.ndarray((len(data) - 7,), np.uint64, data, strides=(1,))
+
+
 class Columns(NamedTuple):
     """The columns to look for.
 
@@ -79,9 +84,9 @@ class Values(NamedTuple):
     stops: Offsets
 
 
-_BYTES = types.Array(types.uint8, 1, "C", readonly=True)
+BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 _OFFSETS = types.Array(types.int32, 1, "C", readonly=True)
-_OVERLAPPING = types.Array(types.uint64, 1, "A", readonly=True, aligned=False)
+OVERLAPPING = types.Array(types.uint64, 1, "A", readonly=True, aligned=False)
 _BORDERS = types.Array(types.int64, 1, "C", readonly=True)
 _COLUMNS = types.NamedTuple(
     [types.Array(kind, 1, "C") for kind in (types.uint64, types.uint64, types.int32, types.int32, types.uint8)], Columns
@@ -92,7 +97,7 @@ _VALUES = types.NamedTuple([types.Array(kind, 2, "C") for kind in (types.uint8, 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-def _compiled(result: Any, *arguments: Any) -> Callable[[_Function], _Function]:
+def compiled(result: Any, *arguments: Any) -> Callable[[_Function], _Function]:
     """Compile a function for arguments of these types; Python calls it."""
     compile: Callable[[_Function], _Function] = numba.njit(
         result(*arguments), cache=True, nogil=True, no_cfunc_wrapper=True
@@ -267,8 +272,8 @@ def _read_object(
             return False
 
 
-@_compiled(
-    *(types.void, _BYTES, _OVERLAPPING, _BORDERS, _BORDERS),
+@compiled(
+    *(types.void, BYTES, OVERLAPPING, _BORDERS, _BORDERS),
     *(_COLUMNS, types.boolean, _VALUES, types.Array(types.boolean, 1, "C")),
 )
 def find_values(
@@ -294,8 +299,8 @@ def find_values(
         )
 
 
-@_compiled(
-    *(types.void, _OVERLAPPING, _OFFSETS, _OFFSETS),
+@compiled(
+    *(types.void, OVERLAPPING, _OFFSETS, _OFFSETS),
     *(types.Array(types.uint64, 1, "A", aligned=False), types.Array(types.int32, 1, "C")),
 )
 def copy_texts(words: Words, starts: Offsets, stops: Offsets, copied_words: Words, borders: Offsets) -> None:

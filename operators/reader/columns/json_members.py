@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import logging
-import os
-import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -23,6 +19,7 @@ from dagflow.frozen import frozen
 from dagflow.late import compute as pc
 from dagflow.storage.columns import borders_of
 from operators.reader.columns.literals import WIDE_DIGITS
+from operators.reader.columns.machine_code import PAYING_BYTES, MachineCode
 from operators.reader.columns.types import ColumnType
 from operators.reader.columns.typing import in_records, parse_columns, typed, values_with_refused, without_words
 from operators.reader.columns.written_values import (
@@ -290,11 +287,6 @@ def width_of(values: list[Any]) -> int:
     return width
 
 
-logger = logging.getLogger(__name__)
-
-PAYING_BYTES = 32 << 20
-"""Importing the machine code takes a third of a second; reading four times as many bytes with it saves that."""
-
 FlatReader = Callable[..., tuple[pa.Table, npt.NDArray[np.bool_]] | None]
 
 
@@ -306,42 +298,15 @@ class ObjectReader:
     """
 
     def __init__(self, pays_bytes: int = PAYING_BYTES) -> None:
-        self._read: FlatReader = _leave_all
-        self._left_bytes = pays_bytes
+        self._code = MachineCode("operators.reader.columns.compiled_objects.read_compiled", pays_bytes)
 
     def __call__(
         self, batch: RecordBatch, schema: pa.Schema, *, takes_others: bool
     ) -> tuple[pa.Table, npt.NDArray[np.bool_]] | None:
         # Objects with others inside are left to Arrow.
-        if self._left_bytes > 0 and not any(map(pa.types.is_nested, schema.types)):
-            self._left_bytes -= joined(batch).size
-            if self._left_bytes <= 0:
-                self._read = _compiled() or _leave_all
-        return self._read(batch, schema, takes_others=takes_others)
-
-
-def _leave_all(batch: RecordBatch, schema: pa.Schema, *, takes_others: bool) -> None:
-    pass
-
-
-def _compiled() -> FlatReader | None:
-    """The reader with machine code; None where that cannot be compiled."""
-    # The functions take the bytes of a word to be in this order.
-    if importlib.util.find_spec("numba") is None or sys.byteorder != "little":
-        return None
-    # The code is cached by the path of its module. In an archive that Spark ships, the path differs in each run, and
-    # each process would compile the code anew.
-    if not os.path.exists(__file__):
-        return None
-    try:
-        # Here, because numba is optional and slow to import.
-        from operators.reader.columns.compiled_objects import read_compiled
-    except Exception as error:
-        # numba refuses a numpy that is newer than it, there may be no directory for the cache, or the cached code is
-        # broken. In any case, records can be read without it.
-        logger.warning("numba is installed, but cannot be used; JSON is read without it: %s", error)
-        return None
-    return read_compiled
+        is_flat = not any(map(pa.types.is_nested, schema.types))
+        read: FlatReader | None = self._code.after(joined(batch).size if is_flat else 0)
+        return None if read is None else read(batch, schema, takes_others=takes_others)
 
 
 read_flat_objects = ObjectReader()

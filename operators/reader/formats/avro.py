@@ -26,9 +26,10 @@ from operators.reader.columns.avro_types import (
     require_same_units,
     stored_schema,
 )
+from operators.reader.columns.machine_code import MachineCode
 from operators.reader.compression.blocks import decompressed
 from operators.reader.formats.base import BATCH_RECORDS, FormatTraits, PreScanned
-from operators.reader.scanning.tabular import RowUnit, TableFile, Tabular
+from operators.reader.scanning.tabular import BATCH_BYTES, RowUnit, TableFile, Tabular
 
 _MAGIC = b"Obj\x01"
 _MARKER_BYTES = 16
@@ -39,6 +40,9 @@ _ROW_BITS, _DISTANCE_BITS = 33, 30
 """Of a state: the rows before the first data block that begins in a block, and its distance from the block's start."""
 
 _CHUNK_BYTES = 4 << 20
+
+_JOINED_BYTES = 1 << 20
+"""Bytes of data blocks that are read together, as written; writers make blocks of 16 to 64 KiB."""
 
 _MOST_BYTES = 256 << 20
 """Bytes of a data block when it is decompressed; writers make blocks of a few MB at most."""
@@ -179,6 +183,7 @@ class AvroHeader:
         marker: The bytes behind each data block.
         end: Where the first data block begins.
         type: The type of the records.
+        bare: The same as a schema, without logical types.
     """
 
     head: bytes
@@ -186,6 +191,7 @@ class AvroHeader:
     marker: bytes
     end: int
     type: AvroType
+    bare: Any
 
     @classmethod
     def of(cls, source: ByteSource) -> AvroHeader:
@@ -201,12 +207,15 @@ class AvroHeader:
         parsed = fastavro.parse_schema(schema)
         require_few_types(parsed)
         marker = read_exactly(source, end - _MARKER_BYTES, end).tobytes()
-        stored = json.dumps(stored_schema(schema, itertools.count())).encode()
+        bare = stored_schema(schema, itertools.count())
         codec = facts.metadata.get("avro.codec", "null")
-        parts = {b"avro.schema": stored, b"avro.codec": b"null"}
+        parts = {b"avro.schema": json.dumps(bare).encode(), b"avro.codec": b"null"}
         texts = [text for pair in parts.items() for text in pair]
         head = b"".join([_MAGIC, _number(len(parts)), *(_number(len(text)) + text for text in texts), b"\0", marker])
-        return cls(head, codec, marker, end, AvroType(fastavro.schema.expand_schema(parsed)))
+        return cls(head, codec, marker, end, AvroType(fastavro.schema.expand_schema(parsed)), bare)
+
+
+_PLAIN_READER = MachineCode("operators.reader.columns.avro_kernels.read_plain")
 
 
 def _number(value: int) -> bytes:
@@ -238,12 +247,18 @@ def _numbers_in(data: bytes, count: int) -> tuple[list[int], int]:
 
 
 class AvroWalk:
-    """Goes over the data blocks of a file."""
+    """Goes over the data blocks of a file.
+
+    Attributes:
+        kept: The first byte that will be read again.
+        unsound: Where data blocks do not end with the marker.
+    """
 
     def __init__(self, source: ByteSource, header: AvroHeader) -> None:
         self._view = FileView(source)
         self._header = header
         self._size = source.size_bytes
+        self.kept = self._size
         self.unsound: set[int] = set()
 
     @classmethod
@@ -260,7 +275,7 @@ class AvroWalk:
         """Some bytes of the file, which are read in large parts."""
         view = self._view
         if not view.start <= start <= end <= view.end:
-            view.move(start, max(end, start + _CHUNK_BYTES))
+            view.move(min(self.kept, start), max(end, start + _CHUNK_BYTES))
         return view.data[start - view.start : end - view.start].tobytes()
 
     def content_start(self, place: int) -> int:
@@ -310,22 +325,43 @@ class AvroTable(TableFile):
         self._blocks: Any = None
 
     def units(self, block: BlockMetadata) -> Iterator[RowUnit]:
-        """The data blocks, from the place that the state of the block gives."""
+        """The data blocks, from the place that the state of the block gives; short ones are joined."""
         rows, distance = divmod(block.entry_state, 1 << _DISTANCE_BITS)
-        place = block.start + distance
-        while place < block.end:
+        joined: RowUnit | None = None
+        for unit in self._data_blocks(block.start + distance, rows, block.end):
+            whole = unit if joined is None else replace(joined, end=unit.end, rows=joined.rows + unit.rows)
+            is_long = whole.end - whole.start > _JOINED_BYTES or whole.rows > BATCH_RECORDS
+            if joined is not None and (is_long or {joined.start, unit.start} & self._walk.unsound):
+                yield joined
+                whole = unit
+            joined, self._walk.kept = whole, whole.start
+        if joined is not None:
+            yield joined
+
+    def _data_blocks(self, place: int, rows: int, end: int) -> Iterator[RowUnit]:
+        while place < end:
             unit = self._walk.unit_at(place, rows)
             yield unit
             place, rows = unit.end, rows + unit.rows
 
+    def parts(self, unit: RowUnit) -> Sequence[RowUnit]:
+        """The data blocks of a unit of several."""
+        blocks = [*self._data_blocks(unit.start, unit.first_row, unit.end)]
+        return blocks if len(blocks) > 1 else ()
+
     def read(self, unit: RowUnit, names: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
-        """The records of a data block."""
+        """The records of data blocks; those of several are at most one batch, so that all are read or none."""
         if unit.start in self._walk.unsound:
             raise ValueError("it does not end with the marker of the file")
-        blocks, self._blocks = self._blocks or self._new_blocks(), None
-        self._feed.part = io.BytesIO(self._content_of(unit))
-        records = iter(next(blocks))
-        members = self._type.members
+        blocks, members = self.parts(unit) or [unit], self._type.members
+        contents = [*self._contents_of(blocks)]
+        read_plain = _PLAIN_READER.after(sum(map(len, contents))) if self._reader_schema is None else None
+        types = pa.schema([(name, members[name].arrow) for name in names or members])
+        rows = read_plain and read_plain(contents, [block.rows for block in blocks], self._header.bare, types)
+        if rows is not None:
+            yield rows
+            return
+        records = itertools.chain.from_iterable(map(self._records_of, contents, blocks))
         is_record = "value" not in members or members["value"] is not self._type
         while batch := list(itertools.islice(records, BATCH_RECORDS)):
             columns = [
@@ -333,25 +369,36 @@ class AvroTable(TableFile):
                 for name in names or members
             ]
             yield pa.RecordBatch.from_arrays(columns, names=[*(names or members)])
+
+    def _records_of(self, content: bytes, unit: RowUnit) -> Iterator[Any]:
+        blocks, self._blocks = self._blocks or self._new_blocks(), None
+        parts = (_number(unit.rows), _number(len(content)), content, self._header.marker)
+        self._feed.part = io.BytesIO(b"".join(parts))
+        yield from next(blocks)
         self._blocks = blocks  # of bytes that are damaged, none can be read with the same reader
 
-    def _content_of(self, unit: RowUnit) -> bytes:
-        """A data block, decompressed.
+    def _contents_of(self, units: Sequence[RowUnit]) -> Iterator[bytes]:
+        """Data blocks, decompressed.
 
         Raises:
-            ValueError: It is damaged, or has more bytes or rows than may be held.
+            ValueError: One is damaged, or they have more bytes or rows than may be held.
         """
-        data = self._walk.data(self._walk.content_start(unit.start), unit.end)
-        (rows, length), start = _numbers_in(data[:_HEAD_BYTES], 2)
-        content, most = data[start : start + length], _MOST_BYTES
-        if self._header.codec == "snappy":
-            content = content[:-4]  # its checksum
-        elif self._header.codec == "lz4":
-            content, most = content[4:], min(most, int.from_bytes(content[:4], "little"))
-        content = decompressed(self._header.codec, content, most)
-        if rows > max(len(content), BATCH_RECORDS):
-            raise ValueError(f"it has {rows:,} rows in {len(content):,} bytes")
-        return b"".join([_number(rows), _number(len(content)), content, self._header.marker])
+        held_bytes = 0
+        for unit in units:
+            data = self._walk.data(self._walk.content_start(unit.start), unit.end)
+            (rows, length), start = _numbers_in(data[:_HEAD_BYTES], 2)
+            content, most = data[start : start + length], _MOST_BYTES
+            if self._header.codec == "snappy":
+                content = content[:-4]  # its checksum
+            elif self._header.codec == "lz4":
+                content, most = content[4:], min(most, int.from_bytes(content[:4], "little"))
+            content = decompressed(self._header.codec, content, most)
+            held_bytes += len(content)
+            if rows > max(len(content), BATCH_RECORDS):
+                raise ValueError(f"it has {rows:,} rows in {len(content):,} bytes")
+            if held_bytes > BATCH_BYTES and len(units) > 1:
+                raise ValueError(f"they have more than {BATCH_BYTES:,} bytes")
+            yield content
 
     def _new_blocks(self) -> Any:
         self._feed.part = io.BytesIO(self._header.head)

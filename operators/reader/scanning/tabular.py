@@ -80,6 +80,10 @@ class TableFile(ABC):
     def read(self, unit: RowUnit, names: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
         """The rows of a unit, in batches of any size; at least the columns of the names, or all if None."""
 
+    def parts(self, unit: RowUnit) -> Sequence[RowUnit]:
+        """The units that one is joined of, which are read where it cannot be; none for one that is not joined."""
+        return ()
+
     def bounds(self, unit: RowUnit) -> tuple[pa.RecordBatch, pa.RecordBatch] | None:
         """The least and the greatest values of a unit, of columns for which both are known, with their plain types."""
         return None
@@ -173,7 +177,8 @@ class Tabular(RecordFormat):
         for unit in units:
             accounting.count_bytes(unit.end - unit.start)
             if problem and unit.rows:
-                _refuse(unit, unit.first_row, problem, accounting)
+                for part in table.parts(unit) or [unit]:
+                    _refuse(part, part.first_row, problem, accounting)
             elif unit.rows and self._is_dropped(table, unit):
                 accounting.counters[SKIPPED_ROWS] += unit.rows
             elif unit.rows:
@@ -215,7 +220,11 @@ class Tabular(RecordFormat):
         except (DagflowError, SourceEndError):
             raise
         except Exception as error:
-            _refuse(unit, row, f"{self.place_of(unit)} cannot be read: {clause_of(error)}", accounting)
+            parts = table.parts(unit) if row == unit.first_row else ()
+            for part in parts:
+                yield from self._rows_of(table, part, block, accounting)
+            if not parts:
+                _refuse(unit, row, f"{self.place_of(unit)} cannot be read: {clause_of(error)}", accounting)
             return
         if row != unit.first_row + unit.rows:
             has = f"has {row - unit.first_row:,} rows, and the file says {unit.rows:,}"

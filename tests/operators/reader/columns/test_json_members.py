@@ -57,7 +57,7 @@ def test_arrow_reads_on_where_numba_cannot_be_used(
         ("importlib.util.find_spec", lambda name: None),
         ("sys.byteorder", "big"),
         (
-            "operators.reader.columns.json_members.__file__",
+            "operators.reader.columns.machine_code.__file__",
             "dagflow.zip/operators/reader/columns/json_members.py",
         ),
     ],

@@ -1,0 +1,162 @@
+"""Machine code that decodes records of Avro whose members are plain values; needs numba."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from numba import types
+
+from operators.reader.columns.json_kernels import (
+    BYTES,
+    OVERLAPPING,
+    PADDING,
+    Bytes,
+    Offsets,
+    Words,
+    compiled,
+    copy_texts,
+    words_of,
+)
+
+BOOLEAN, INT, LONG, FLOAT, DOUBLE, TEXT = range(6)
+"""Kinds of values; texts and bytes are the same."""
+
+_KINDS = {
+    **{"boolean": BOOLEAN, "int": INT, "long": LONG, "float": FLOAT, "double": DOUBLE},
+    **{"bytes": TEXT, "string": TEXT},
+}
+_NUMPY: dict[int, Any] = {INT: np.int32, FLOAT: np.uint32}
+
+Numbers = npt.NDArray[np.int64]
+
+
+def read_plain(contents: list[bytes], rows: list[int], schema: Any, types: pa.Schema) -> pa.RecordBatch | None:
+    """Decode data blocks with records whose members are plain values, or such and null.
+
+    Args:
+        contents: The blocks, decompressed.
+        rows: How many records each has.
+        schema: The type of the records, without logical types.
+        types: The columns.
+
+    Returns:
+        The records; None where there are other members, or not every byte is as it should be.
+    """
+    fields = schema["fields"] if isinstance(schema, dict) and schema["type"] == "record" else []
+    branches = [field["type"] if isinstance(field["type"], list) else [field["type"]] for field in fields]
+    plain = [[_name_of(branch) for branch in every if branch != "null"] for every in branches]
+    if not fields or any(len(own) != 1 or own[0] not in _KINDS for own in plain) or max(map(len, branches)) > 2:
+        return None
+    kinds = np.array([_KINDS[own[0]] for own in plain], np.int64)
+    nulls = np.array([every.index("null") if "null" in every else -1 for every in branches], np.int64)
+    data = np.frombuffer(b"".join([*contents, bytes(PADDING)]), np.uint8)
+    ends, lasts = np.cumsum([*map(len, contents)], dtype=np.int64), np.cumsum(rows, dtype=np.int64)
+    values = np.zeros((len(kinds), int(lasts[-1])), np.int64)
+    stops, is_null = np.zeros(values.shape, np.int32), np.zeros(values.shape, np.bool_)
+    if not _decode(data, words_of(data), ends, lasts, kinds, nulls, values, stops, is_null):
+        return None
+    places = {field["name"]: number for number, field in enumerate(fields)}
+    columns = [
+        _array(data, kinds[at], field.type, values[at], stops[at], is_null[at] if nulls[at] >= 0 else None)
+        for field in types
+        for at in [places[field.name]]
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=types)
+
+
+def _name_of(schema: Any) -> Any:
+    return schema["type"] if isinstance(schema, dict) and schema["type"] in _KINDS else str(schema)
+
+
+def _array(
+    data: Bytes, kind: int, type: pa.DataType, values: Numbers, stops: Any, is_null: npt.NDArray[np.bool_] | None
+) -> pa.Array:
+    if kind != TEXT:
+        numbers: Any = values != 0 if kind == BOOLEAN else values.astype(_NUMPY.get(kind, np.int64))
+        numbers = numbers.view({FLOAT: np.float32, DOUBLE: np.float64}.get(kind, numbers.dtype))
+        return pa.array(numbers, type, mask=is_null)
+    starts = values.astype(np.int32)
+    borders = np.empty(len(starts) + 1, np.int32)
+    copied = np.empty(int((stops - starts).sum()) + PADDING, np.uint8)
+    copy_texts(words_of(data), starts, stops, words_of(copied), borders)
+    validity = None if is_null is None else pa.array(~is_null).buffers()[1]
+    return pa.Array.from_buffers(type, len(starts), [validity, pa.py_buffer(borders), pa.py_buffer(copied)])
+
+
+_NUMBERS = types.Array(types.int64, 1, "C")
+
+
+@compiled(
+    *(types.boolean, BYTES, OVERLAPPING, _NUMBERS, _NUMBERS, _NUMBERS, _NUMBERS),
+    *(types.Array(types.int64, 2, "C"), types.Array(types.int32, 2, "C"), types.Array(types.boolean, 2, "C")),
+)
+def _decode(
+    data: Bytes,
+    words: Words,
+    ends: Numbers,
+    lasts: Numbers,
+    kinds: Numbers,
+    nulls: Numbers,
+    values: Numbers,
+    stops: Offsets,
+    is_null: npt.NDArray[np.bool_],
+) -> bool:
+    """Find the values of data blocks; returns whether their bytes are those of so many records, and no others.
+
+    Texts begin at their value and end at their stop; floating-point numbers are their bits.
+    """
+    at = row = 0
+    for block in range(len(ends)):
+        end = ends[block]
+        while row < lasts[block]:
+            for column in range(len(kinds)):
+                kind = kinds[column]
+                if nulls[column] >= 0:
+                    branch = data[np.uintp(at)]
+                    at += 1
+                    if at > end or (branch != 0 and branch != 2):
+                        return False
+                    if branch >> 1 == nulls[column]:
+                        is_null[column, row] = True
+                        continue
+                if kind == BOOLEAN:
+                    values[column, row] = data[np.uintp(at)]
+                    if values[column, row] > 1:
+                        return False
+                    at += 1
+                elif kind in (FLOAT, DOUBLE):
+                    word = words[np.uintp(at)]
+                    values[column, row] = np.int64(word if kind == DOUBLE else word & np.uint64(0xFFFFFFFF))
+                    at += 8 if kind == DOUBLE else 4
+                else:
+                    number = np.uint64(0)
+                    shift = np.uint64(0)
+                    while True:
+                        byte = data[np.uintp(at)]
+                        at += 1
+                        if at > end or shift > np.uint64(56):
+                            return False
+                        number |= np.uint64(byte & 127) << shift
+                        if byte < 128:
+                            break
+                        shift += np.uint64(7)
+                    value: Any = np.int64(number >> np.uint64(1)) ^ -np.int64(number & np.uint64(1))
+                    if kind == TEXT:
+                        if value < 0 or value > end - at:
+                            return False
+                        values[column, row] = at
+                        at += value
+                        stops[column, row] = at
+                    elif kind == INT and (value > 2147483647 or value < -2147483648):
+                        return False
+                    else:
+                        values[column, row] = value
+                if at > end:
+                    return False
+            row += 1
+        if at != end:
+            return False
+    return True
