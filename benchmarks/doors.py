@@ -20,10 +20,14 @@ import duckdb
 import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
 
+from benchmarks.measuring import SPARKS_JAVA
 from dagflow.engine.run import run
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.spark_context import start_context
 
 ReadBlocks = Callable[[str, Any, Callable[[Any], object]], None]
 """Reads a file in a format, and passes on its batches."""
@@ -70,6 +74,7 @@ def pairs(work: Path, size_bytes: int, read_blocks: ReadBlocks) -> Iterator[Pair
     pq.write_table(pa.Table.from_pylist(rows), parquet, row_group_size=100_000)
     to_table, copies = partial(to_delta, work, parquet), partial(copied, work, parquet)
     yield "parquet, filtered, to Delta; DuckDB copies", 1.0, parquet, to_table, copies
+    yield "parquet, filtered, to Delta; Spark copies", 2.0, parquet, to_table, partial(copied_by_spark, work, parquet)
 
     avro = work / "in.avro"
     kinds = {"int64": "long", "string": "string"}
@@ -112,6 +117,15 @@ def copied(work: Path, parquet: Path) -> int:
     source = f"(SELECT * FROM '{parquet}' WHERE number < 300000)"
     connection.execute(f"COPY {source} TO '{work}/out.parquet' (FORMAT parquet, COMPRESSION zstd)")
     return int(pq.read_metadata(work / "out.parquet").num_rows)
+
+
+def copied_by_spark(work: Path, parquet: Path) -> int:
+    """Let Spark do the same on one thread."""
+    if SparkContext._active_spark_context is None:
+        start_context("doors", "local[1]", SPARKS_JAVA, work / "spark.log")
+    source = SparkSession.builder.getOrCreate().read.parquet(str(parquet)).where("number < 300000")
+    source.write.mode("overwrite").option("compression", "zstd").parquet(str(work / "out.spark"))
+    return sum(pq.read_metadata(path).num_rows for path in (work / "out.spark").glob("*.parquet"))
 
 
 def with_fastavro(path: Path) -> int:
