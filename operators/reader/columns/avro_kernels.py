@@ -28,6 +28,10 @@ _KINDS = {
     **{"boolean": BOOLEAN, "int": INT, "long": LONG, "float": FLOAT, "double": DOUBLE},
     **{"bytes": TEXT, "string": TEXT},
 }
+_MOST_VALUES = 1 << 22
+"""Values that are held together, in 13 bytes each and then in columns."""
+
+_TEXTS = (pa.string(), pa.binary())
 _NUMPY: dict[int, Any] = {INT: np.int32, FLOAT: np.uint32}
 
 Numbers = npt.NDArray[np.int64]
@@ -46,19 +50,23 @@ def read_plain(contents: list[bytes], rows: list[int], schema: Any, types: pa.Sc
         The records; None where there are other members, or not every byte is as it should be.
     """
     fields = schema["fields"] if isinstance(schema, dict) and schema["type"] == "record" else []
-    branches = [field["type"] if isinstance(field["type"], list) else [field["type"]] for field in fields]
-    plain = [[_name_of(branch) for branch in every if branch != "null"] for every in branches]
-    if not fields or any(len(own) != 1 or own[0] not in _KINDS for own in plain) or max(map(len, branches)) > 2:
+    places = {field["name"]: number for number, field in enumerate(fields)}
+    members = [_member_of(field["type"]) for field in fields]
+    if not fields or not all(member[0] in _KINDS for member in members):
         return None
-    kinds = np.array([_KINDS[own[0]] for own in plain], np.int64)
-    nulls = np.array([every.index("null") if "null" in every else -1 for every in branches], np.int64)
+    kinds, nulls = (
+        np.array(part, np.int64) for part in zip(*((_KINDS[name], at) for name, at in members), strict=True)
+    )
+    if any(kinds[places[field.name]] == TEXT and field.type not in _TEXTS for field in types):
+        return None  # decimals
+    if sum(rows) * len(kinds) > min(sum(map(len, contents)), _MOST_VALUES):
+        return None  # each value has a byte at least
     data = np.frombuffer(b"".join([*contents, bytes(PADDING)]), np.uint8)
     ends, lasts = np.cumsum([*map(len, contents)], dtype=np.int64), np.cumsum(rows, dtype=np.int64)
     values = np.zeros((len(kinds), int(lasts[-1])), np.int64)
     stops, is_null = np.zeros(values.shape, np.int32), np.zeros(values.shape, np.bool_)
     if not _decode(data, words_of(data), ends, lasts, kinds, nulls, values, stops, is_null):
         return None
-    places = {field["name"]: number for number, field in enumerate(fields)}
     columns = [
         _array(data, kinds[at], field.type, values[at], stops[at], is_null[at] if nulls[at] >= 0 else None)
         for field in types
@@ -67,8 +75,13 @@ def read_plain(contents: list[bytes], rows: list[int], schema: Any, types: pa.Sc
     return pa.RecordBatch.from_arrays(columns, schema=types)
 
 
-def _name_of(schema: Any) -> Any:
-    return schema["type"] if isinstance(schema, dict) and schema["type"] in _KINDS else str(schema)
+def _member_of(schema: Any) -> tuple[str, int]:
+    """What a member is, "" for other unions; and which branch of a union with one other type is null, or -1."""
+    branches = schema if isinstance(schema, list) else [schema]
+    at = branches.index("null") if len(branches) == 2 and "null" in branches else -1
+    branch = branches[1 - at] if at >= 0 else schema
+    kind = branch["type"] if isinstance(branch, dict) else branch
+    return kind if isinstance(kind, str) else "", at
 
 
 def _array(

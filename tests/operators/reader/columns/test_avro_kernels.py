@@ -89,8 +89,20 @@ def is_text(rows: pa.RecordBatch) -> bool:
     return True
 
 
-@pytest.mark.parametrize("kind", [{"type": "array", "items": "int"}, ["null", "int", "string"], "null", ["int"] * 3])
+@pytest.mark.parametrize(
+    "kind", [{"type": "array", "items": "int"}, ["null", "int", "string"], "null", ["int"], ["int", "long"]]
+)
 def test_other_members_are_left(kind: Any) -> None:
-    """Arrays, unions of several types, and nothing at all are left to fastavro."""
+    """Arrays, unions of one type or several, and nothing at all are left to fastavro."""
     schema = {"type": "record", "name": "r", "fields": [{"name": "a", "type": kind}]}
     assert read_plain([b"\0"], [1], schema, pa.schema([("a", pa.int64())])) is None
+
+
+def test_decimals_and_moments() -> None:
+    """Decimals, which are bytes, are left to fastavro; times are numbers."""
+    schema = {"type": "record", "name": "r", "fields": [{"name": "a", "type": "bytes"}, {"name": "b", "type": "long"}]}
+    content = [b"\x02\x05\x06"]
+    assert read_plain(content, [1], schema, pa.schema([("a", pa.decimal128(5, 2))])) is None
+    moments = pa.schema([("b", pa.timestamp("us", "UTC"))])
+    rows = read_plain(content, [1], schema, moments)
+    assert rows == pa.RecordBatch.from_arrays([pa.array([3], moments.field("b").type)], schema=moments)
