@@ -215,7 +215,8 @@ class AvroHeader:
         return cls(head, codec, marker, end, AvroType(fastavro.schema.expand_schema(parsed)), bare)
 
 
-_PLAIN_READER = MachineCode("operators.reader.columns.avro_kernels.read_plain")
+PLAIN_READER = MachineCode("operators.reader.columns.avro_kernels.read_plain")
+"""The reader of this process for records of plain values."""
 
 
 def _number(value: int) -> bytes:
@@ -355,7 +356,7 @@ class AvroTable(TableFile):
             raise ValueError("it does not end with the marker of the file")
         blocks, members = self.parts(unit) or [unit], self._type.members
         contents = [*self._contents_of(blocks)]
-        read_plain = _PLAIN_READER.after(sum(map(len, contents))) if self._reader_schema is None else None
+        read_plain = PLAIN_READER.after(sum(map(len, contents))) if self._reader_schema is None else None
         types = pa.schema([(name, members[name].arrow) for name in names or members])
         rows = read_plain and read_plain(contents, [block.rows for block in blocks], self._header.bare, types)
         if rows is not None:

@@ -14,7 +14,9 @@ import fastavro
 import pyarrow as pa
 import pytest
 
+from operators.reader.columns.machine_code import PAYING_BYTES
 from operators.reader.formats import RECORD_FORMATS
+from operators.reader.formats.avro import PLAIN_READER
 from operators.reader.formats.base import ByteAccounting
 from operators.testing import MemorySource, TableContract, block_of, read_cut, read_range
 from operators.testing.format_contract import read_one
@@ -250,3 +252,25 @@ def test_a_file_that_was_appended_to_is_gone_on_with() -> None:
             behind = read_one(made, MemorySource(content), block_of(content, end, len(content)))[0]
             assert [*map(itemgetter(1), before + behind)] == ORDERS, length
     assert made.complete_end(MemorySource(content)) == len(content)
+
+
+def test_machine_code_reads_as_fastavro_does() -> None:
+    """With nulls, moments, damaged data blocks, and text that is none: the same rows, and the same rejects."""
+    at_us, day = LOGICAL["at_us"], LOGICAL["day"]
+    schema = record_of(n=["null", "long"], t="string", at=at_us[0], day=day[0], b=["boolean", "null"])
+    records = [
+        {
+            "n": number % 3 or None,
+            "t": f"text {number}",
+            "at": at_us[1],
+            "day": day[1],
+            "b": None if number % 5 else True,
+        }
+        for number in range(60)
+    ]
+    content = written(schema, records, sync_interval=100)
+    contents = [content, content.replace(b"text 20", b"text \xff0"), content.replace(b"\x0etext 40", b"\xfetext 40")]
+    before = [read(each) for each in contents]
+    PLAIN_READER.after(PAYING_BYTES)
+    assert [read(each) for each in contents] == before
+    assert [len(rejects) for _, rejects in before] == [0, 1, 1]
