@@ -174,7 +174,7 @@ class Effect:
 
 
 def stretches(source: ByteSource, start: int, end: int, entry: Entry, *, is_escaped: bool) -> Iterator[JsonPiece]:
-    """The bytes of a range, or up to the end of the file, piece by piece, each longer than the one before."""
+    """The bytes of a range, or up to the end of the file, a short piece and then long ones."""
     in_string, step = entry.in_string, _FIRST_STEP
     while start < min(end, source.size_bytes):
         data = read_exactly(source, start, min(start + step, end))
@@ -183,7 +183,7 @@ def stretches(source: ByteSource, start: int, end: int, entry: Entry, *, is_esca
         stretch = JsonPiece.of(data, start, in_string=in_string, is_escaped=is_escaped)
         yield stretch
         in_string, is_escaped = stretch.ends_in_string, stretch.is_escaped
-        start, step = start + len(data), min(2 * step, CHUNK_BYTES)
+        start, step = start + len(data), CHUNK_BYTES
 
 
 def is_escaped_at(source: ByteSource, position: int, floor: int) -> bool:
