@@ -18,6 +18,7 @@ from operators.reader.columns.json_kernels import (
     Words,
     compiled,
     copy_texts,
+    part,
     words_of,
 )
 
@@ -99,6 +100,21 @@ def _array(
     return pa.Array.from_buffers(type, len(starts), [validity, pa.py_buffer(borders), pa.py_buffer(copied)])
 
 
+@part
+def _number_at(data: Bytes, at: int, end: int) -> tuple[int, int]:
+    """The whole number at a position, and its end; -1 for one of more than nine bytes, or beyond the block."""
+    number, shift = np.uint64(0), np.uint64(0)
+    while at < end and shift <= np.uint64(56):
+        byte = data[np.uintp(at)]
+        at += 1
+        number |= np.uint64(byte & 127) << shift
+        if byte < 128:
+            value: Any = np.int64(number >> np.uint64(1)) ^ -np.int64(number & np.uint64(1))
+            return value, at
+        shift += np.uint64(7)
+    return 0, -1
+
+
 _NUMBERS = types.Array(types.int64, 1, "C")
 
 
@@ -145,18 +161,9 @@ def _decode(
                     values[column, row] = np.int64(word if kind == DOUBLE else word & np.uint64(0xFFFFFFFF))
                     at += 8 if kind == DOUBLE else 4
                 else:
-                    number = np.uint64(0)
-                    shift = np.uint64(0)
-                    while True:
-                        byte = data[np.uintp(at)]
-                        at += 1
-                        if at > end or shift > np.uint64(56):
-                            return False
-                        number |= np.uint64(byte & 127) << shift
-                        if byte < 128:
-                            break
-                        shift += np.uint64(7)
-                    value: Any = np.int64(number >> np.uint64(1)) ^ -np.int64(number & np.uint64(1))
+                    value, at = _number_at(data, at, end)
+                    if at < 0:
+                        return False
                     if kind == TEXT:
                         if value < 0 or value > end - at:
                             return False

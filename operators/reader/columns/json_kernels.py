@@ -105,16 +105,16 @@ def compiled(result: Any, *arguments: Any) -> Callable[[_Function], _Function]:
     return compile
 
 
-def _part(function: _Function) -> _Function:
+def part(function: _Function) -> _Function:
     """Compile a part of other functions: it is inlined, because passing arrays takes seven values for each of them.
 
     Only compiled functions can call it. Making functions callable takes two fifths of the time to compile them.
     """
-    part: _Function = numba.njit(forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
-    return part
+    inlined: _Function = numba.njit(forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
+    return inlined
 
 
-@_part
+@part
 def _byte_at(data: Bytes, at: int) -> int:
     """The byte at a position, which is not negative."""
     # An index that may be negative would be compared with zero, which takes as long as all other work.
@@ -122,20 +122,20 @@ def _byte_at(data: Bytes, at: int) -> int:
     return byte
 
 
-@_part
+@part
 def _is_digit(data: Bytes, at: int) -> bool:
     """Whether a digit is at a position."""
     return _ZERO <= _byte_at(data, at) <= _NINE
 
 
-@_part
+@part
 def _behind_spaces(data: Bytes, at: int) -> int:
     while _byte_at(data, at) == _SPACE:
         at += 1
     return at
 
 
-@_part
+@part
 def _text_end(words: Words, at: int) -> int:
     """The next position of a byte that no text holds unescaped: a quote, a backslash or a control character.
 
@@ -156,7 +156,7 @@ def _text_end(words: Words, at: int) -> int:
         at += 8
 
 
-@_part
+@part
 def _digits_end(data: Bytes, at: int) -> int:
     """The end of the digits that begin at a position; -1 if there is none."""
     start = at
@@ -165,7 +165,7 @@ def _digits_end(data: Bytes, at: int) -> int:
     return at if at > start else -1
 
 
-@_part
+@part
 def _number_end(data: Bytes, at: int) -> int:
     """The end of the number that begins at a position; -1 if there is none. What follows it is not checked."""
     if _byte_at(data, at) == _MINUS:
@@ -182,7 +182,7 @@ def _number_end(data: Bytes, at: int) -> int:
     return at
 
 
-@_part
+@part
 def _value_at(data: Bytes, words: Words, at: int) -> tuple[int, int, int]:
     """Kind, start and end, without quotes, of the value that begins at a position; (-1, 0, 0) if none does.
 
@@ -201,7 +201,7 @@ def _value_at(data: Bytes, words: Words, at: int) -> tuple[int, int, int]:
     return -1, 0, 0
 
 
-@_part
+@part
 def _is_name(words: Words, at: int, columns: Columns, column: int) -> bool:
     for piece in range(columns.borders[column], columns.borders[column + 1]):
         if (words[np.uintp(at)] & columns.masks[piece]) != columns.pieces[piece]:
@@ -210,7 +210,7 @@ def _is_name(words: Words, at: int, columns: Columns, column: int) -> bool:
     return True
 
 
-@_part
+@part
 def _column_at(words: Words, at: int, columns: Columns, likely: int) -> int:
     """The column whose name is at a position; -1 if it is none of them."""
     if likely < len(columns.sizes) and _is_name(words, at, columns, likely):
@@ -221,7 +221,7 @@ def _column_at(words: Words, at: int, columns: Columns, likely: int) -> int:
     return -1
 
 
-@_part
+@part
 def _read_object(
     data: Bytes,
     words: Words,
