@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import configparser
 import os
+import shlex
 import zipfile
 from pathlib import Path
 
@@ -21,11 +22,14 @@ __all__ = ["folder"]
 ROOT = Path(__file__).parents[2]
 
 
-def test_setup_cfg_has_the_same_range() -> None:
-    """With dagflow, pip keeps a PySpark in the range; the message for another one names the range."""
+def test_setup_cfg_and_the_page_have_the_same_packages() -> None:
+    """With dagflow, pip keeps a PySpark in the range; the page lists the other packages, to install beside any."""
     setup = configparser.ConfigParser()
     setup.read(ROOT / "setup.cfg")
-    assert RANGE in setup["options"]["install_requires"].replace(" ", "").splitlines()
+    needed = setup["options"]["install_requires"].replace(" ", "").split()
+    assert RANGE in needed
+    page = (ROOT / "docs" / "spark.md").read_text("utf-8").partition("pip install --no-deps dagflow\n")[2]
+    assert shlex.split(page.partition("```")[0].replace("\\\n", ""))[2:] == [name for name in needed if name != RANGE]
     assert (f"pyspark>={OLDEST}", f"4.{int(NEWEST[2:]) + 1}") == tuple(RANGE.split(",<"))
 
 
