@@ -340,6 +340,8 @@ FOLLOWED = {
     "unset SPARK_HOME": "runtime/test_spark_versions.py::test_a_spark_home_of_another_version_is_refused",
     "leave out master and conf": "runtime/test_spark_session.py::test_a_run_takes_the_session_of_its_process",
     "make a new one, or leave out spark": "runtime/test_spark_session.py::test_a_run_takes_the_session_of_its_process",
+    "install what is missing: pip install dagflow; beside": "runtime/test_spark_versions.py::"
+    "test_setup_cfg_and_the_page_have_the_same_packages",
     "pip install 'dagflow[connect]'": BEFORE,
     "give a session, or leave out spark": "runtime/test_spark_session.py::test_what_is_no_session_is_refused",
     "dagflow.spark.read(session": BEFORE,

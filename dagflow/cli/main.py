@@ -117,9 +117,23 @@ class CommandLine(click.Group):
             output.explain(error, with_trace=settings.is_verbose, redact=settings.redact, line=settings.line)
             code = error.exit_code
         except Exception as error:
-            output.explain(error, with_trace=True, redact=settings.redact, line=settings.line)
+            lacking = _lacking(error)
+            with_trace = lacking is None or settings.is_verbose
+            output.explain(lacking or error, with_trace=with_trace, redact=settings.redact, line=settings.line)
             code = 1
         sys.exit(code or 0)
+
+
+def _lacking(error: Exception) -> DagflowError | None:
+    """What to say of a package that is not installed, as after pip install --no-deps; None for another error."""
+    name = isinstance(error, ModuleNotFoundError) and error.name
+    if not name or name.partition(".")[0] in ("dagflow", "operators"):
+        return None
+    return DagflowError(
+        f"there is no module '{name}' in {sys.prefix}, and dagflow needs it",
+        hint="install what is missing: pip install dagflow; beside the Spark of a platform, pip install the packages "
+        "that docs/spark.md lists under Versions",
+    )
 
 
 @click.command(

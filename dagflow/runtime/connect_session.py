@@ -48,6 +48,7 @@ def own_session(spark: Any) -> tuple[Any, Callable[[], None]]:
     Two runs, and the user, have different modules and settings there. A URL such as local[2] starts a server in this
     process, which ends with the session.
     """
+    session_class = connect_class()
     with contextlib.ExitStack() as ending:
         connection, user = spark, None
         if isinstance(spark, str) and spark.startswith("local"):
@@ -55,7 +56,7 @@ def own_session(spark: Any) -> tuple[Any, Callable[[], None]]:
             ending.callback(_stop, spark, os.environ.get("SPARK_REMOTE"))
         if not isinstance(spark, str):
             connection, user = spark.client._builder, spark.client._user_id
-        session = connect_class()(connection=connection, userId=user)
+        session = session_class(connection=connection, userId=user)
         ending.callback(session.client.close)
         _limit_retries(session.client)
         session.conf.set(_BATCH_SETTING, _BATCH_ROWS)

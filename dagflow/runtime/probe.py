@@ -224,10 +224,12 @@ def check_compatibility(answers: Iterable[dict[str, Any]], storage: StorageConte
 
 def incompatibility_of(text: str) -> DagflowError | None:
     """The error for a probe that Spark could not start; None for an unknown message."""
-    versions = re.search(r"Python in worker has different version: (\S+) than that in driver: (\d+\.\d+)", text)
+    # Spark 3.5 has no colons, and (3, 12) for 3.12.
+    versions = re.search(r"Python in worker has different version:? (.+?) than that in driver:? (\d+\.\d+)", text)
     if versions:
+        worker = ".".join(re.findall(r"\d+", versions[1]))
         return DagflowError(
-            f"the executors run Python {versions[1]}, the driver runs Python {versions[2]}",
+            f"the executors run Python {worker}, the driver runs Python {versions[2]}",
             hint="start dagflow with the Python that the cluster has, or name an interpreter of this version that "
             "is on all hosts in the environment variable PYSPARK_PYTHON",
         )

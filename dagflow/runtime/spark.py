@@ -40,7 +40,7 @@ class SparkRuntime(SparkJobs):
     Args:
         modules: The app's own modules, which tasks need.
         owns_context: Whether close() stops the context.
-        is_guest: Whether the context is a user's, with any settings and Python: it stays as it is.
+        is_guest: Whether the context is a user's, with any settings: it stays as it is.
         must_stop: Whether waiting for Spark must end.
     """
 
@@ -64,7 +64,8 @@ class SparkRuntime(SparkJobs):
         self._context = context
         self._owns_context = owns_context
         self._is_cluster = is_cluster
-        self._is_guest = is_guest
+        # Another Python on this machine may lack packages, as one on another host.
+        self._is_foreign = is_cluster or is_guest or context.pythonExec != sys.executable
         self._sources: SentSources | None = None
         self._is_closed = False
         self._parallelism = 0
@@ -76,7 +77,7 @@ class SparkRuntime(SparkJobs):
             )
         packages = [Path(sys.modules[name].__path__[0]) for name in ("dagflow", "operators") if name in sys.modules]
         with translating("the start of the run"):
-            if self._is_cluster or is_guest:
+            if self._is_foreign:
                 self._sources = SentSources(context, [*modules, *packages])
             elif modules:
                 link_sources(context, modules)
@@ -97,8 +98,8 @@ class SparkRuntime(SparkJobs):
         return self._is_cluster
 
     def probe(self, locations: RunLocations) -> None:
-        """See SparkJobs; a local Spark that dagflow has started needs no check."""
-        if self._is_cluster or self._is_guest:
+        """See SparkJobs; a local Spark that dagflow has started needs no check, where it runs this Python."""
+        if self._is_foreign:
             super().probe(locations)
 
     def _executors(self) -> int:

@@ -138,7 +138,8 @@ class SentSources:
         view: Any = object.__new__(SparkContext)
         # Spark keeps the Python processes of different variables apart, so that no module of one app is another's.
         vars(view).update(vars(context), environment={**context.environment, "DAGFLOW_SOURCES": self._name})
-        if SparkMaster.parse(str(context.master)).local_tasks and "PYSPARK_PYTHON" not in os.environ:
+        is_named = context.pythonExec != "python3" or "PYSPARK_PYTHON" in os.environ
+        if SparkMaster.parse(str(context.master)).local_tasks and not is_named:
             view.pythonExec = sys.executable  # by default the first python3 on PATH, which may lack packages
         self.context: SparkContext = view
         self._archive: Broadcast[bytes] = view.broadcast(content)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import signal
 import subprocess
@@ -109,6 +110,17 @@ def test_a_bug_ends_with_a_report_and_exit_code_one() -> None:
     assert done.exit_code == 1
     assert "Traceback" in done.stderr
     assert "this is a bug in dagflow: ZeroDivisionError: division by zero\n" in done.stderr
+
+
+@pytest.mark.parametrize("command", by_day(1, ["doctor", "run", "validate"]))
+def test_a_package_that_is_missing_is_named_with_the_remedy(tmp_path: Path, command: str) -> None:
+    """As after an installation without dependencies; it is no bug of dagflow, and has no traceback."""
+    (tmp_path / "pyarrow.py").write_text("raise ModuleNotFoundError(\"No module named 'pyarrow'\", name='pyarrow')")
+    path = os.pathsep.join([str(tmp_path), environment()["PYTHONPATH"]])
+    done = dagflow_command([command, "app.yaml"], PYTHONPATH=path)
+    assert done.returncode == 1
+    assert done.stderr.startswith("there is no module 'pyarrow' in ") and "pip install dagflow" in done.stderr
+    assert len(done.stderr.splitlines()) == 2
 
 
 @pytest.mark.parametrize("value", ["1", ""])

@@ -132,6 +132,10 @@ def test_an_operator_that_an_executor_cannot_load_is_named_with_a_reason() -> No
             "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.9 than that in driver: 3.11, PySpark",
             "the executors run Python 3.9, the driver runs Python 3.11",
         ),
+        (
+            "[PYTHON_VERSION_MISMATCH] Python in worker has different version (3, 12) than that in driver 3.11",
+            "the executors run Python 3.12, the driver runs Python 3.11",
+        ),
         ("ModuleNotFoundError: No module named 'pyarrow'", "the Python of the executors has no pyarrow"),
         (
             "PySparkImportError: [PACKAGE_NOT_INSTALLED] PyArrow >= 18.0.0 must be installed; however, it was",

@@ -20,7 +20,7 @@ from dagflow.execution.program import Program
 from dagflow.runtime.spark import SparkRuntime
 from dagflow.runtime.spark_versions import installed_spark
 from dagflow.runtime.start_checks import context_of, session_here
-from tests.cli.processes import PATIENCE_S, environment
+from tests.cli.processes import PATIENCE_S, dagflow_command, environment
 from tests.runtime.runtime_contract import exchanging_plan, operators_of
 
 pytestmark = pytest.mark.spark
@@ -232,3 +232,16 @@ def test_the_entry_point_of_a_wheel_runs_its_app(folder: Path, suffix: str) -> N
     done = run_python(folder, *submit, **options)
     assert done.returncode == 0, done.stdout
     assert published(folder / "first") == list(range(100))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("command", ["run", "doctor"])
+def test_another_python_on_this_machine_is_checked_as_one_elsewhere(folder: Path, command: str) -> None:
+    """What it lacks is one line with the remedy, also without a session and without a cluster."""
+    python = folder / "python"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    python.chmod(0o755)
+    done = dagflow_command([command, "first.yaml"], cwd=folder, PYSPARK_PYTHON=str(python))
+    said = done.stdout + done.stderr
+    assert done.returncode == 1 and "Traceback" not in said, said
+    assert "cannot import fsspec, google-re2, isal, " in said and "PYSPARK_PYTHON" in said, said
