@@ -22,8 +22,8 @@ def test_spark_connect_without_its_packages_is_one_line(tmp_path: Path) -> None:
     # Hides the installed one, where there is one.
     (tmp_path / "pandas.py").write_text("raise ImportError")
     path = os.pathsep.join([str(tmp_path), environment()["PYTHONPATH"]])
-    for command in (("run", "-q", "first.yaml"), ("doctor",)):
-        done = dagflow_command(command, cwd=tmp_path, SPARK_REMOTE="sc://127.0.0.1:1", PYTHONPATH=path)
+    for command, url in ((("run", "-q", "first.yaml"), "local[1]"), (("doctor",), "sc://127.0.0.1:1")):
+        done = dagflow_command(command, cwd=tmp_path, SPARK_REMOTE=url, PYTHONPATH=path)
         said = done.stdout + done.stderr
         assert (done.returncode, "Traceback" in said) == (1, False), said
         assert "Spark Connect cannot be used here: " in said and "pip install 'dagflow[connect]'" in said, said
