@@ -160,7 +160,7 @@ def contenders(spark: Any, lines: str, rows: str, files: str) -> dict[str, Calla
         "dagflow csv, all fields": lambda: (
             spark.read.format("dagflow").option("record", "csv").load(rows).selectExpr(all_fields).first()[0]
         ),
-        "Spark csv multiLine, typed": lambda: passed_on(csv.schema(TYPES).csv(rows)),
+        "Spark csv multiLine, typed": lambda: passed_on(spark.read.csv(rows, TYPES, header=True, multiLine=True)),
         "dagflow csv, typed": lambda: passed_on(
             spark.read.format("dagflow").option("record", "csv").schema(TYPES).load(rows)
         ),
