@@ -84,7 +84,7 @@ class BlockProcessor:
             return
         try:
             file = self.files.open(block)
-            if not block.version.size_bytes:
+            if not block.version.size_bytes and block.continuation.supersedes is not None:
                 # It only takes the place of another version, and is valid in all formats.
                 yield ReadStep([no_records(block)], [block])
                 return

@@ -76,7 +76,7 @@ def test_a_reject_fails_the_run_if_errors_is_not_connected(tmp_path: Path) -> No
     path = tmp_path / "a.bin"
     path.write_bytes(b"abcd\xff")
     harness = OperatorHarness(BlockReader(format={"type": "fixed", "length": 4}), connected=["messages"])
-    with pytest.raises(RecordError, match=r"a\.bin offset 4 \(1 bytes\): the file ends .*\n.*connect .*errors"):
+    with pytest.raises(RecordError, match=r"a\.bin offset 4 \(1 bytes\): the file ends .*\n.*add `rejects: DIRECTORY`"):
         harness.window({"blocks_metadata_input": blocks_of(path, 10)})
 
 
