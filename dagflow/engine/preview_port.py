@@ -93,8 +93,9 @@ def _default_port(app: LogicalPlan) -> PreviewPort:
     """The input of the first operator whose records go nowhere else, except for rejects; else a reader's output."""
     given = {name: node.operator.output_ports for name, node in app.operators.items()}
     outputs = [edge for edge in app.edges if given[edge.source.operator][edge.source.port].carries_records]
-    inner = {edge.source.operator for edge in outputs}
-    ends = [edge.target for edge in outputs if edge.source.port != REJECTS and edge.target.operator not in inner]
+    accepted = [edge for edge in outputs if edge.source.port != REJECTS]
+    inner = {edge.source.operator for edge in accepted}
+    ends = [edge.target for edge in accepted if edge.target.operator not in inner]
     if ends:
         order = list(app.operators)
         return _seen_at(app, min(ends, key=lambda ref: order.index(ref.operator)))

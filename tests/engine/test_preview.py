@@ -209,6 +209,12 @@ def test_refused_records_are_shown_with_those_that_are_not() -> None:
     assert json.loads(str(seen(path, at="rejects").records[0].values["record"], "utf-8"))["offset"] == 8
 
 
+def test_a_writer_that_keeps_what_it_refuses_is_shown_all_the_same() -> None:
+    """Its records are the app's, and those that it refuses are not."""
+    Path("app.yaml").write_text("name: x\nsteps:\n- files: in\n- read: lines\n- table: delta:out\nrejects: bad\n")
+    assert seen("app.yaml").port == "table.input"
+
+
 def test_an_error_of_an_operator_comes_with_the_records_before_it() -> None:
     """Operator, file and offset of the record are named as in a run."""
     Path("in/a.txt").write_bytes(b"".join(b"%02d\n" % number for number in range(20)))

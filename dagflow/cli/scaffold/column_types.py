@@ -215,6 +215,8 @@ def column_lines(columns: Sequence[ColumnGuess], indent: str = "") -> Iterator[s
 
 
 def value_text(value: Any) -> str:
+    if isinstance(value, str) and "\\" in value and "'" not in value and value.isprintable():
+        return f"'{value}'"  # an expression, in which a backslash is one
     # Types such as decimal(18, 2) need no quotes where nothing stands around them.
     return value if isinstance(value, str) and value.startswith("decimal(") else flow(value)
 

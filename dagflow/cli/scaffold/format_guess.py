@@ -16,6 +16,7 @@ from typing import Any
 from dagflow.cli.output import count
 from dagflow.cli.scaffold.column_types import ColumnGuess, guess_column
 from dagflow.cli.scaffold.fixed_width import fixed_columns, line_length
+from dagflow.cli.scaffold.log_columns import log_columns
 from dagflow.errors import DagflowError
 from dagflow.frozen import frozen
 from dagflow.storage.file_kinds import FORMAT_BY_KIND, kind_of_content, wide_encoding
@@ -233,6 +234,12 @@ def _log(lines: list[str]) -> FormatGuess | None:
         stamped = sum(bool(stamp.match(line)) for line in lines) if stamp.match(lines[0]) else 0
         if stamped < 2:
             continue
+        starts = [number for number, line in enumerate(lines) if stamp.match(line)]
+        records = ["\n".join(lines[start:end]) for start, end in itertools.pairwise([*starts, len(lines)])]
+        if (log := log_columns(records)) is not None:
+            kind, expression, columns = log
+            options = {"pattern": pattern, "regex": expression}
+            return FormatGuess("regex", options, (f"{len(records):,} records of {kind}",), columns)
         if stamped == len(lines):
             return FormatGuess("lines", {}, (f"each of {stamped:,} lines begins with a time",))
         evidence = f"{stamped:,} of {len(lines):,} lines begin with a time, and the others continue them"

@@ -7,7 +7,7 @@ import pytest
 from dagflow.cli.scaffold.format_guess import guess_format
 from dagflow.errors import DagflowError
 
-LOG = "2024-03-04 10:01:05,170 INFO started\n2024-03-04 10:01:06,170 ERROR failed\n"
+LOG = "2024-03-04 10:01:05.170 INFO started\n2024-03-04 10:01:06.170 ERROR failed\n"
 
 
 @pytest.mark.parametrize(
