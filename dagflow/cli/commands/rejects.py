@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import click
+import pyarrow as pa
 
 from dagflow.cli import output
 from dagflow.cli.commands.replay import app_to_repeat, repeat_options
@@ -38,7 +39,6 @@ from dagflow.report.open_rejects import (
     shown,
 )
 from dagflow.storage.context import StorageContext
-from dagflow.storage.file_kinds import compression_name_of_url
 from dagflow.storage.location import redacted
 from dagflow.suggestions import command_to_replay, command_to_run
 
@@ -142,11 +142,14 @@ _MOST_READ = 64 << 20
 
 
 def _line_of(reject: ShownReject) -> str:
-    """Where an editor finds the record, in a file of this machine that still has it there; "" elsewhere."""
-    if not reject.raw or not 0 <= reject.offset <= _MOST_READ or compression_name_of_url(reject.file):
+    """Where an editor finds the record, in a file of this machine that still has it there; "" elsewhere.
+
+    The lines of a file that gzip, bzip2, zstd or lz4 has compressed are those of its content.
+    """
+    if not reject.raw or not 0 <= reject.offset <= _MOST_READ:
         return ""
     try:
-        with open(reject.file, "rb") as file:
+        with pa.input_stream(reject.file, compression="detect") as file:
             before, record = file.read(reject.offset), file.read(len(reject.raw))
     except (OSError, ValueError):
         return ""

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
 
@@ -60,6 +61,15 @@ def test_rejects_are_listed_by_reason_and_file(place: str, folder: Path) -> None
 """,
     )
     assert json.loads(invoke(place, "list", "--json").stdout)["groups"][0]["windows"] == [1]
+
+
+@pytest.mark.parametrize(("suffix", "codec"), [("gz", "gzip"), ("zst", "zstd")])
+def test_a_record_of_a_compressed_file_is_shown_with_its_line(suffix: str, codec: str, folder: Path) -> None:
+    """The line of what an editor shows of the file."""
+    with pa.CompressedOutputStream(str(folder / "in" / f"c.{suffix}"), codec) as file:
+        file.write(b"n,m\n1,2\n2,2\nz,3\n")
+    run(load_app("app.yaml"), runtime=InlineRuntime)
+    assert f"{folder}/in/c.{suffix} [12, 15), line 4, window 2" in invoke("journal", "show").stdout
 
 
 def test_rejects_of_a_version_that_was_read_anew_are_open_no_more(folder: Path) -> None:
