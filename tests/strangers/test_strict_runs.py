@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import shutil
 from pathlib import Path
 
@@ -116,6 +117,9 @@ def test_input_left_out_by_an_earlier_run_is_no_concern(folder: Path) -> None:
     for _ in range(2):
         done = run("--strict")
         assert done.exit_code == 0 and "1.csv.gz" in done.output
+    (folder / "in" / "1.csv.gz").write_bytes(gzip.compress(b"id,v\n3,4\n"))  # as the warning says
+    repaired = run("--strict")
+    assert repaired.exit_code == 0 and "left out" not in repaired.output and "read.messages 1" in repaired.output
 
 
 def test_csv_over_lines_of_json_names_the_format(folder: Path) -> None:
