@@ -24,7 +24,7 @@ source() { :; }
 exit() { :; }
 TIMEFORMAT=
 """
-_ELSEWHERE = {"aws", "databricks", "docker", "gcloud", "kubectl"}
+_ELSEWHERE = {"aws", "curl", "databricks", "docker", "gcloud", "kubectl"}
 """Programs that need not be on this machine; scripts are tried where their page shows them."""
 
 
