@@ -134,12 +134,14 @@ def concerns_of(
     # What earlier runs have left out was their concern; what is read by now is none.
     if left_out and (total(names.SKIPPED) or total(names.VANISHED)):
         ranges = "1 range of the input is" if left_out == 1 else f"{left_out:,} ranges of the input are"
-        remedy = "`dagflow status` lists them, and a file that is repaired or put back is read by the next run"
-        yield Concern("left_out", f"{ranges} left out, in all runs: {remedy}")
+        yield Concern("left_out", f"{ranges} left out, in all runs: {_READ_AFTER_ALL}")
     if rejected > 0:
         yield Concern("rejected", f"{rejected:,} {'record was' if rejected == 1 else 'records were'} refused")
     if cut_bytes and total(names.RESUMED_BYTES):
         yield _cut(cut_bytes)
+
+
+_READ_AFTER_ALL = "`dagflow status` lists them, and a file that is repaired or put back is read by the next run"
 
 
 def _cut(cut_bytes: int) -> Concern:
