@@ -91,15 +91,11 @@ class Output:
         ids = pa.array([window.plan.window_id for window in windows], pa.int64())
         return found.where(lambda part: pc.is_in(part.column(column), ids))
 
-    def identity(self, *, replaces: bool = False) -> Identity:
-        """What makes its rows the same.
-
-        Args:
-            replaces: Whether rows replace those with the same keys, or come beside the others.
-        """
-        if self.origin is None:
-            return Identity(self.keys, replaces=replaces)
-        return Identity(self.keys, (self.origin.file, self.origin.offset), (self.origin.window,), replaces)
+    @property
+    def identity(self) -> Identity:
+        """What makes its rows the same."""
+        origin = self.origin
+        return Identity(self.keys, *(() if origin is None else ((origin.file, origin.offset), (origin.window,))))
 
 
 def outputs_of(app: LogicalPlan) -> list[Output]:

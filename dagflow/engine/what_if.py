@@ -156,13 +156,13 @@ def if_run(app: LogicalPlan, options: RunOptions, stop: StopRequest) -> WhatIf:
             refused = corrected.rejects, apart.rejects(known.last_committed)
             outputs = []
             for output in outputs_of(app):
-                there, after = output.rows(store, known), apart.rows_of(output.operator)
+                there, after, by = output.rows(store, known), apart.rows_of(output.operator), output.identity
                 if rest is None or output.operator in totals:
                     before = there if output.keys else PublishedRows(there.schema, lambda: ())
+                    by = replace(by, replaces=bool(output.keys))
                 else:
-                    before = output.of_files(corrected.files)
+                    before, by = corrected.rows_in(output), replace(by, has_moved=True)
                     after = PublishedRows.together([rest.rows_of(output.operator), after])
-                by = output.identity(replaces=bool(output.keys))
                 rows = replace(differences(before, after, by, apart.directory), rows=there.count())
                 outputs.append(OutputDifferences(output.operator, output.name, rows, _rejects(*refused, apart, output)))
             return WhatIf(len(new), outputs, _rejects(*refused, apart))
@@ -237,9 +237,17 @@ class _Corrected:
     state: JournalState
     files: list[PendingFile] = field(default_factory=list)
     rejects: PublishedRows = field(init=False)
+    lost: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.rejects = refused_rows(lambda: (), ())
+
+    def rows_in(self, output: Output) -> PublishedRows:
+        """The rows of an output that would be replaced; all that leave are of the corrected file, if it is one."""
+        rows, origin = output.of_files(self.files), output.origin
+        if origin is None or len(self.lost) > 1 or origin.file in rows.schema.names:
+            return rows
+        return rows.with_columns(pa.schema([(origin.file, pa.string())]), self.lost[0])
 
     @contextlib.contextmanager
     def without_old_versions(self, plans: Sequence[WindowPlan]) -> Iterator[Apart | None]:
@@ -261,7 +269,8 @@ class _Corrected:
             with contextlib.closing(open_journal(self.app, copy)) as journal:
                 scope = with_their_groups(journal, ids)
                 windows = [journal.window(window_id) for window_id in scope.all]
-            urls = pa.array(sorted({redacted(version[0]) for version in lost}), pa.string())
+            self.lost = sorted({version[0] for version in lost})
+            urls = pa.array(map(redacted, self.lost), pa.string())
             refused = refused_rows(lambda: windows, self.state.retried)
             self.rejects = refused.where(lambda part: pc.is_in(part["file"], urls))
             self.files += [file for window in windows for file in replaced_files(window, scope)]
@@ -282,7 +291,7 @@ class _AsItWas:
 
     def compared(self, output: Output, before: PublishedRows, after: PublishedRows) -> RowDifferences:
         """The differences of an output: by file and offset, if that app gives the same rows as there are."""
-        by, origin, directory = output.identity(), output.origin, self.apart.directory
+        by, origin, directory = output.identity, output.origin, self.apart.directory
         found = differences(before, after, by, directory)
         if origin is None or output.keys or {*by.place} <= {*before.schema.names} or found.is_none:
             return found

@@ -95,10 +95,16 @@ class PublishedRows:
         """The rows for which a mask is true."""
         return PublishedRows(self.schema, lambda: (part.filter(mask(part)) for part in self.parts()))
 
-    def with_columns(self, columns: pa.Schema) -> PublishedRows:
-        """The rows with more columns, which are null."""
+    def with_columns(self, columns: pa.Schema, value: str | None = None) -> PublishedRows:
+        """The rows with more columns, which have one value."""
         schema = pa.schema([*self.schema, *columns])
-        return PublishedRows(schema, lambda: (fitted(part, schema) for part in self.parts()))
+
+        def parts() -> Iterator[pa.RecordBatch]:
+            for part in self.parts():
+                more = [pa.repeat(pa.scalar(value, column.type), len(part)) for column in columns]
+                yield pa.RecordBatch.from_arrays([*part.columns, *more], schema=schema)
+
+        return PublishedRows(schema, parts)
 
     def count(self) -> int:
         return sum(map(len, self.parts()))

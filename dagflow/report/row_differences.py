@@ -104,6 +104,7 @@ class Identity:
         keys: Columns whose values identify a row; none where rows have no key.
         place: The columns of the file and the offset of a record; both versions may lack them.
         hidden: Columns that are not compared.
+        has_moved: Whether a record may have another place in the later version, as in a file that was corrected.
         replaces: Whether the later version only has the rows that take the place of those with their keys, the last one
             of each key; the others stay, and one with REMOVED leaves.
     """
@@ -111,17 +112,21 @@ class Identity:
     keys: Sequence[str] = ()
     place: Sequence[str] = ()
     hidden: Sequence[str] = ()
+    has_moved: bool = False
     replaces: bool = False
 
     def of(self, before: PublishedRows, after: PublishedRows) -> tuple[Sequence[str], str]:
         """The columns that identify a row, and the same in words; none where no column tells rows apart."""
         if self.keys:
             return self.keys, f"by {', '.join(self.keys)}"
-        if self.place and set(self.place) <= set(before.schema.names):
+        if self.place and not self.has_moved and set(self.place) <= set(before.schema.names):
             return self.place, "by file and offset"
+        why = (
+            "records have other places in a corrected file" if self.has_moved else "rows do not say from where they are"
+        )
         if inferred := _distinguishing(before, after, {*self.place, *self.hidden}):
-            return [inferred], f"by '{inferred}': rows do not say from where they are"
-        return (), "as a whole, so that a changed row is removed and added: rows do not say from where they are"
+            return [inferred], f"by '{inferred}': {why}"
+        return (), f"as a whole, so that a changed row is removed and added: {why}"
 
 
 def differences(

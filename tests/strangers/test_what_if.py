@@ -282,8 +282,24 @@ def test_a_corrected_and_a_deleted_file_take_their_rows_along(output: str) -> No
     assert (diff("run")[0], diff("replay")[0]) == (0, 0)
     Path("in/2.csv").unlink()
     before = content()
-    assert [diff("run")[1]["tables"][0][kind] for kind in ("added", "removed", "changed")] == [0, 2, 0]
-    assert content() == before
+    table = diff("run")[1]["tables"][0]
+    assert [table[kind] for kind in ("added", "removed", "changed")] == [0, 2, 0] and content() == before
+    if output.startswith("table"):
+        assert [Path(change["file"]).name for change in table["samples"]["removed"]] == ["2.csv", "2.csv"]
+
+
+def test_rows_that_only_have_another_place_in_a_corrected_file_are_the_same() -> None:
+    """Also where the table has the places as columns."""
+    changes = "files: in\n    on_change: {replaced: supersede}"
+    origins = "table: delta:out/orders\n    metadata_columns: [file, offset]"
+    written({"files: in": changes, "table: delta:out/orders": origins})
+    Path("in/1.csv").write_text("id,qty,who\n" + "".join(f"{number},5,a\n" for number in range(10, 40)))
+    command("run")
+    Path("new").write_text(Path("in/1.csv").read_text().replace("12,5,a\n", "12,555,a\n").replace("10,5,a\n", ""))
+    Path("new").rename("in/1.csv")
+    table = diff("run")[1]["tables"][0]
+    assert [table[kind] for kind in ("added", "removed", "changed")] == [0, 1, 1]
+    assert [(table["samples"][kind][0]["offset"]) for kind in ("removed", "changed")] == [11, 18]
 
 
 def test_a_corrected_record_is_a_changed_row_and_no_refused_one_any_more() -> None:
