@@ -24,6 +24,7 @@ from operators.expressions.syntax import (
     ColumnName,
     Constant,
     ExpressionError,
+    Member,
     Node,
     OperatorChain,
     columns_in,
@@ -156,6 +157,7 @@ class Binder:
         self._schema = schema
         self._kinds: dict[type[Node], Callable[[Any], Bound]] = {
             ColumnName: self._column,
+            Member: self._member,
             Constant: _constant,
             Call: self._call,
             OperatorChain: self._chain,
@@ -180,6 +182,21 @@ class Binder:
             return Vector(column if stored == kind else pc.cast(column, kind))
 
         return Bound(node, kind, compute)
+
+    def _member(self, node: Member) -> Bound:
+        struct = self.bind(node.argument)
+        names = [field.name for field in struct.type] if pa.types.is_struct(struct.type) else []
+        if node.name not in names:
+            hint = did_you_mean(node.name, names) or f"; there are {', '.join(names)}"
+            if not names:
+                hint = f" in {name_of(struct.type)}; put a name that has a point in double quotes"
+            raise ExpressionError(f"there is no member '{node.name}'{hint}", self._text, node.position)
+        kind = normal_type(struct.type.field(node.name).type)
+        return Bound(
+            node,
+            kind,
+            lambda rows: rows.apply(lambda value: pc.struct_field(value, node.name).cast(kind), struct.compute(rows)),
+        )
 
     def _name(self, node: ColumnName) -> str:
         names = self._schema.names

@@ -6,7 +6,7 @@ import math
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
 from functools import lru_cache
@@ -44,7 +44,17 @@ from operators.expressions.sql_types import (
     TIMESTAMP,
     is_number,
 )
-from operators.expressions.syntax import Call, Case, Cast, ColumnName, Constant, ExpressionError, Node, OperatorChain
+from operators.expressions.syntax import (
+    Call,
+    Case,
+    Cast,
+    ColumnName,
+    Constant,
+    ExpressionError,
+    Member,
+    Node,
+    OperatorChain,
+)
 
 _CALLS_OF_A_LEVEL = 50
 """More than the calls by which sqlglot reads a level of nesting, which are within those of the level around it."""
@@ -209,6 +219,13 @@ def _offset(text: str, line: int, column: int) -> int:
     return starts[min(line, len(starts)) - 1] + column
 
 
+def members_of(node: Node, names: Iterable[Any]) -> Node:
+    """A member of a struct, by the names that lead to it."""
+    for name in names:
+        node = Member(node.position, node, str(name.this))
+    return node
+
+
 class Converter:
     """Makes the tree of an expression from that of sqlglot."""
 
@@ -217,6 +234,7 @@ class Converter:
         self._special: dict[type[exp.Expression], Callable[[Any, int], Node]] = {
             exp.Paren: lambda found, _: self.node(found.this),
             exp.Column: self.column,
+            exp.Dot: self._dot,
             exp.Literal: self._literal,
             exp.Boolean: lambda found, at: Constant(at, bool(found.this), BOOLEAN),
             exp.Null: lambda _, at: Constant(at, None, NULL),
@@ -270,8 +288,8 @@ class Converter:
             return self.error("a query is no expression; only columns of the record can be used", at)
         if isinstance(found, exp.Window):
             return self.error("windows (over) are not available; Aggregate groups records", at)
-        if isinstance(found, exp.Bracket | exp.Dot | exp.JSONExtract | exp.JSONExtractScalar):
-            return self.error("members of lists and structs cannot be taken out", at)
+        if isinstance(found, exp.Bracket | exp.JSONExtract | exp.JSONExtractScalar):
+            return self.error("members of lists cannot be taken out; one of a struct is written customer.city", at)
         if isinstance(found, exp.Filter):
             return self.error("filter is not available; write sum(case when paid then price end)", at)
         if isinstance(found, exp.Block):
@@ -282,13 +300,18 @@ class Converter:
         return self.error(f"{shown_name(found.sql())} is not available in expressions", at)
 
     def column(self, found: Any, at: int) -> Node:
-        if len(found.parts) > 1:
-            reason = "members of structs are not available; put a name that has a point in double quotes"
-            raise self.error(reason, at)
-        name = str(found.this.this) if not isinstance(found.this, exp.Star) else "*"
-        if name.lower() in _CHANGING and not found.this.args.get("quoted"):
+        """A column, or a member of one."""
+        is_star = isinstance(found.this, exp.Star)
+        first, *members = [found] if is_star else found.parts
+        name = "*" if is_star else str(first.this)
+        if name.lower() in _CHANGING and not first.args.get("quoted"):
             raise self._changing(name, at)
-        return ColumnName(at, name)
+        return members_of(ColumnName(at, name), members)
+
+    def _dot(self, found: Any, at: int) -> Node:
+        if not isinstance(found.expression, exp.Identifier):
+            raise self._unsupported(found, at)
+        return members_of(self.node(found.this), [found.expression])
 
     def _changing(self, name: str, at: int) -> ExpressionError:
         reason = f"'{name}' gives something else each time, and a window that runs again must give the same"

@@ -50,6 +50,14 @@ class ColumnName(Node):
 
 
 @frozen
+class Member(Node):
+    """A member of a struct."""
+
+    argument: Node
+    name: str
+
+
+@frozen
 class Constant(Node):
     """A value that is written in the expression."""
 

@@ -17,7 +17,7 @@ from dagflow.suggestions import did_you_mean
 from operators.aggregate.aggregate_calls import Aggregation, many_values
 from operators.expressions.expression import Expression
 from operators.expressions.functions import AGGREGATES
-from operators.expressions.parsing import Converter
+from operators.expressions.parsing import Converter, members_of
 from operators.expressions.sql_trees import position_of
 from operators.expressions.syntax import Alias, Call, ColumnName, ExpressionError, Node, OperatorChain, walk, with_parts
 from operators.transform.enrich import Enrich
@@ -66,26 +66,28 @@ class QueryConverter(Converter):
     def column(self, found: Any, at: int) -> Node:
         if isinstance(found.this, exp.Star):
             return super().column(found, at)
-        if len(found.parts) > 2:
-            raise self.error("a name has a table and a column at most", at)
-        name = str(found.this.this)
-        if not found.table:
-            others = tuple(f"{each}.{name}" for each, using in self._scope.joined.items() if name not in using)
-            if name in self._aliases:
-                tree = self._aliases[name]
-                own = (tree.name, *tree.others) if isinstance(tree, ColumnName) else ()
-                self.hidden += (each for each in (name, *others) if each not in own)
-                return tree
-            base = super().column(found, at)
-            return ColumnName(at, name, others) if isinstance(base, ColumnName) else base
-        if found.table in self._scope.records:
-            return ColumnName(at, name)
-        if found.table in self._scope.joined:
-            return ColumnName(at, f"{found.table}.{name}")
-        tables = [*sorted(self._scope.records), *self._scope.joined]
-        hint = did_you_mean(found.table, tables) or f"; there are {', '.join(tables)}"
-        reason = f"there is no table '{found.table}' in from{hint}; members of structs cannot be taken out"
-        raise self.error(reason, at)
+        first, *rest = found.parts
+        known = [*sorted(self._scope.records), *self._scope.joined]
+        if rest and first.name not in known:
+            if hint := did_you_mean(first.name, known):
+                raise self.error(f"there is no table '{first.name}' in from{hint}", at)
+            return members_of(self._named(first, at), rest)
+        if not rest:
+            return self._named(first, at)
+        table = "" if first.name in self._scope.records else f"{first.name}."
+        return members_of(ColumnName(at, f"{table}{rest[0].name}"), rest[1:])
+
+    def _named(self, found: Any, at: int) -> Node:
+        """A column without a table."""
+        name = str(found.this)
+        others = tuple(f"{each}.{name}" for each, using in self._scope.joined.items() if name not in using)
+        if name in self._aliases:
+            tree = self._aliases[name]
+            own = (tree.name, *tree.others) if isinstance(tree, ColumnName) else ()
+            self.hidden += (each for each in (name, *others) if each not in own)
+            return tree
+        base = super().column(exp.column(found), at)
+        return ColumnName(at, name, others) if isinstance(base, ColumnName) else base
 
 
 class SqlTable(BaseModel):

@@ -144,7 +144,9 @@ def test_reasons_say_what_was_computed_of_what() -> None:
         ("cst(i as int)", "'as' is allowed only in cast(a as type) and try_cast(a as type)"),
         ("i as n", "'as' is not expected here, at column 3"),
         ("sum(i) over ()", "windows (over) are not available"),
-        ("s[1]", "members of lists and structs cannot be taken out"),
+        ("s[1]", "members of lists cannot be taken out"),
+        ("s.city", "there is no member 'city' in text; put a name that has a point in double quotes"),
+        ("nothing.city", "there is no column 'nothing'; there are id, i, j"),
         ("i; j", "only one expression is expected"),
         ("day + interval '1' month", "a month has no fixed length; for a date write add_months(day, 1)"),
         ("day - interval '2' years", "a year has no fixed length; for a date write add_months(day, -24)"),
@@ -177,6 +179,33 @@ def test_what_cannot_be_computed_is_refused_before_it_is_tried(text: str, messag
     """The error names what is wrong, and what there is instead."""
     with pytest.raises(ExpressionError, match=re.escape(message)):
         Expression.of(text).bind(TABLE.schema)
+
+
+PEOPLE = st.none() | st.fixed_dictionaries(
+    {"name": st.none() | st.text(max_size=3), "at": st.none() | st.fixed_dictionaries({"zip": st.none() | INTS})}
+)
+PERSON = pa.struct([("name", pa.string()), ("at", pa.struct([("zip", pa.int64())]))])
+
+
+@given(st.lists(PEOPLE, max_size=9))
+def test_a_member_of_a_struct_is_that_of_python(people: list[dict[str, Any] | None]) -> None:
+    """A struct that is null has null members, at each level."""
+    names = [None if each is None else each["name"] for each in people]
+    places = [None if each is None else each["at"] for each in people]
+    zips = [None if each is None else each["zip"] for each in places]
+    p = pa.array(people, PERSON)
+    assert over("p.name", p=p) == over('"p"."name"', p=p) == names
+    assert over("p.at.zip", p=p) == over("(p.at).zip", p=p) == zips
+    assert over("p.at.zip + 1", p=p) == [None if each is None else each + 1 for each in zips]
+    assert over("p is null", p=p) == [each is None for each in people]
+
+
+def test_an_unknown_member_is_refused_with_those_that_there_are() -> None:
+    """Or with the one that is meant."""
+    columns = pa.schema([("p", PERSON)])
+    for text, message in {"p.nme": "did you mean 'name'?", "p.at.city": "no member 'city'; there are zip"}.items():
+        with pytest.raises(ExpressionError, match=re.escape(message)):
+            Expression.of(text).bind(columns)
 
 
 def test_an_expression_travels_to_tasks_without_the_parser() -> None:

@@ -149,6 +149,28 @@ def test_a_query_gives_what_duckdb_gives(folder: Path, tmp_path: Path, query: st
     assert comparable(found.fetchall()) == comparable(expected.fetchall())
 
 
+def test_a_query_takes_members_of_structs(tmp_path: Path) -> None:
+    """With and without the name of the table; a group by one has its name."""
+    (tmp_path / "in.jsonl").write_text('{"c": {"town": "x"}, "n": 1}\n{"c": {"town": "x"}, "n": 2}\n{"n": 4}\n')
+    (tmp_path / "app.yaml").write_text(MEMBERS.format(root=tmp_path))
+    run(load_app(tmp_path / "app.yaml"), runtime=InlineRuntime)
+    query = f"select town, total from read_parquet('{tmp_path}/out/*') order by total"
+    found = duckdb.connect().sql(query).fetchall()
+    assert found == [("x", 3), (None, 4)]
+
+
+MEMBERS = """\
+name: members
+attributes: {{checkpoint: "{root}/journal"}}
+steps:
+  - files: "{root}/in.jsonl"
+  - read: {{type: json_lines, columns: {{c: "struct<town: string>", n: int64}}}}
+  - sql: select i.c.town, sum(n) as total from input i where c.town is null or c.town <> '' group by c.town
+  - write: "{root}/out"
+    format: parquet
+"""
+
+
 def test_the_plan_shows_what_a_query_is_made_of(folder: Path, tmp_path: Path) -> None:
     """Only groups need an exchange; what stands behind the unifier is in its stage."""
     query = "select name, count(*) as n from input join rates using (country) where qty > 1 group by name order by n"
@@ -210,7 +232,7 @@ def test_a_mistake_is_reported_at_its_place_in_the_app(
         ("select b from input order by a", "a", "order by needs a limit"),
         ("select a, count(*) as n from input group by b", "a, ", "column 'a' has many values in a group"),
         ("select a from input where count(*) > 1", "count", "a condition on groups belongs into having"),
-        ("select x.a from input", "x.a", "there is no table 'x' in from"),
+        ("select inpt.a from input", "inpt.a", "there is no table 'inpt' in from; did you mean 'input'?"),
         ("select z, b as z from input", "b", "two columns would be called 'z'"),
         ("select count(distinct a) as n from input", "count", "group by the column first"),
         ("select * from input group by a", "*", "groups have no *"),
