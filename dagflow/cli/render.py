@@ -101,7 +101,8 @@ def summary(snapshot: RunSnapshot) -> str:
         waiting = f", but for {size(snapshot.waiting_bytes)} of records in progress" if snapshot.waiting_bytes else ""
         done = f"nothing new: there is no input that earlier runs have not processed{waiting}"
         lines = [f"{snapshot.app}: {done} ({duration(snapshot.seconds)})"]
-        return "\n".join([*lines, *(f"    {line}" for line in left_out_lines(snapshot)), *concerns])
+        more = [*(each.text for each in snapshot.corrections), *left_out_lines(snapshot)]
+        return "\n".join([*lines, *(f"    {line}" for line in more), *concerns])
     took = f"{snapshot.app}: {snapshot.state} in {duration(snapshot.seconds)}"
     if not snapshot.windows:
         return f"{took}: nothing was published"

@@ -49,7 +49,7 @@ class Driver(WindowLoop):
         self._source = source
         self._planner = WindowPlanner(parts, source, self._runner)
         self._committer = WindowCommitter(parts, control)
-        self._statistics = RunStatistics(app.plan, app.operators)
+        self._statistics = RunStatistics(app.plan, app.operators, min(parts.journal.state.intents, default=0))
         self._signals = signals
         # So that the byte accounting of a run that completes adds up.
         self._reads_all = self._options.reads_new_input and self._options.record_limit is None

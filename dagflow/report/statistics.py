@@ -73,16 +73,20 @@ class Rate:
 
 
 class RunStatistics:
-    """The statistics of one run."""
+    """The statistics of one run.
 
-    def __init__(self, plan: PhysicalPlan, operators: Mapping[str, Operator]) -> None:
+    Args:
+        unfinished: The first window that an earlier run has committed, and this one publishes; 0 for none.
+    """
+
+    def __init__(self, plan: PhysicalPlan, operators: Mapping[str, Operator], unfinished: int = 0) -> None:
         stage_by_operator = {name: stage.head for stage in plan.stages for name in stage.operators}
         self._stages = {**dict.fromkeys(plan.control, ""), **stage_by_operator}
         self._sources = {
             own_name(name) for name in self._stages if name in operators and is_record_source(operators[name])
         }
         self._started = time.monotonic()
-        self._windows = self._first_window = 0
+        self._windows, self._first_window = 0, unfinished
         self._counters = Counters()
         self._busy_s: dict[str, float] = {}
         self._partitions: dict[str, PartitionCounts] = {}

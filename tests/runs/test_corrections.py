@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from dagflow import Operator
+from dagflow.cli.render import summary
 from dagflow.engine import publishers
 from dagflow.engine.corrections import correction_problems, corrections_in
 from dagflow.engine.run import run
@@ -21,13 +23,15 @@ from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.window_replay import replay_windows, superseded_in, with_old_rows
 from dagflow.errors import DagflowError, PlanError, ReplacedFilesGoneError
 from dagflow.execution.messages import WindowJob
+from dagflow.journal.reader import read_state
 from dagflow.journal.windows import WindowPlan
 from dagflow.plan.added_operators import grouped
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.manifest import tracked_files, window_manifest
 from dagflow.report.reading import status
 from dagflow.runtime.inline import InlineRuntime
-from dagflow.testing.faults import InjectedCrash
+from dagflow.storage.context import StorageContext
+from dagflow.testing.faults import InjectedCrash, crashing_disk
 from operators.aggregate.aggregate import Aggregate
 from operators.reader.block_reader import BlockReader
 from operators.sink.table_writer import TableWriter
@@ -85,6 +89,26 @@ def test_a_correction_is_one_transaction_and_leaves_rows_of_others(tmp_path: Pat
     write(tmp_path, "a", "A1 A2 A3 A4 A5 A6 A7 A8 A9 A0")
     work(corrected_app(tmp_path, "delta"))
     assert (versions(tmp_path), lines_of(tmp_path, "delta")) == (before + 1, [*all_lines(tmp_path), "other"])
+
+
+@pytest.mark.parametrize("step", by_day(1, [7, 1]))
+def test_the_run_that_finishes_a_correction_says_what_it_has_changed(tmp_path: Path, step: int) -> None:
+    """Wherever the run before has died, unless it had published everything."""
+    for at in itertools.count(1, step):
+        root = tmp_path / str(at)
+        write(root, "a", "a1 a2 a3 a4")
+        work(corrected_app(root, "delta"))
+        write(root, "a", "A1 A2 A3")
+        with crashing_disk(str(root), at) as faults, contextlib.suppress(InjectedCrash):
+            run(corrected_app(root, "delta"), runtime=InlineRuntime)
+        state = read_state(StorageContext.default().objects(str(root / "journal")))
+        was_published = bool(state.corrections) and not state.intents
+        done = run(corrected_app(root, "delta"), runtime=InlineRuntime)
+        said = [(each.rows_out, each.rows_in) for each in done.corrections]
+        assert said == ([] if was_published else [(4, 3)])
+        assert not said or "a was corrected: 4 rows out, 3 in" in summary(done)
+        if not faults.has_struck:
+            break
 
 
 def append(root: Path) -> None:
