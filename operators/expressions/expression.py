@@ -24,9 +24,9 @@ from operators.expressions.syntax import (
     ColumnName,
     Constant,
     ExpressionError,
-    Member,
     Node,
     OperatorChain,
+    StructMember,
     columns_in,
     walk,
 )
@@ -157,7 +157,7 @@ class Binder:
         self._schema = schema
         self._kinds: dict[type[Node], Callable[[Any], Bound]] = {
             ColumnName: self._column,
-            Member: self._member,
+            StructMember: self._member,
             Constant: _constant,
             Call: self._call,
             OperatorChain: self._chain,
@@ -183,7 +183,7 @@ class Binder:
 
         return Bound(node, kind, compute)
 
-    def _member(self, node: Member) -> Bound:
+    def _member(self, node: StructMember) -> Bound:
         struct = self.bind(node.argument)
         names = [field.name for field in struct.type] if pa.types.is_struct(struct.type) else []
         if node.name not in names:

@@ -51,9 +51,9 @@ from operators.expressions.syntax import (
     ColumnName,
     Constant,
     ExpressionError,
-    Member,
     Node,
     OperatorChain,
+    StructMember,
 )
 
 _CALLS_OF_A_LEVEL = 50
@@ -222,7 +222,7 @@ def _offset(text: str, line: int, column: int) -> int:
 def members_of(node: Node, names: Iterable[Any]) -> Node:
     """A member of a struct, by the names that lead to it."""
     for name in names:
-        node = Member(node.position, node, str(name.this))
+        node = StructMember(node.position, node, str(name.this))
     return node
 
 

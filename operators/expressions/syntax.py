@@ -50,7 +50,7 @@ class ColumnName(Node):
 
 
 @frozen
-class Member(Node):
+class StructMember(Node):
     """A member of a struct."""
 
     argument: Node

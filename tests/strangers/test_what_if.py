@@ -288,7 +288,7 @@ def test_a_corrected_and_a_deleted_file_take_their_rows_along(output: str) -> No
         assert [Path(change["file"]).name for change in table["samples"]["removed"]] == ["2.csv", "2.csv"]
 
 
-def test_rows_that_only_have_another_place_in_a_corrected_file_are_the_same() -> None:
+def test_rows_with_another_place_in_a_corrected_file_are_the_same() -> None:
     """Also where the table has the places as columns."""
     changes = "files: in\n    on_change: {replaced: supersede}"
     origins = "table: delta:out/orders\n    metadata_columns: [file, offset]"
