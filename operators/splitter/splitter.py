@@ -198,8 +198,11 @@ class FileSplitterInput(BlockSplitter, InputOperator):
         rules = DetectionRules(self.on_change, self._completeness(), self.latest_first, *waits, self.block_size)
         taken = self._taken
         storage = self._context.storage
+        names = InputExplanation(self.files, self._selection(), CompletenessRules(), storage, 0)
+        counters = self._scan_counters
         return ChangeDetector(
-            scanner, taken.index, taken.pending, rules, self._scan_counters, self._clock, in_tasks, storage
+            *(scanner, taken.index, taken.pending, rules, counters, self._clock, in_tasks, storage),
+            is_selected=lambda url: names.explain(url)[0],
         )
 
     def estimate(self, within_s: float, storage: StorageContext | None = None) -> InputEstimate:

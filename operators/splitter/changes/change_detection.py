@@ -8,7 +8,7 @@ import logging
 import os
 import threading
 from collections import Counter
-from collections.abc import Container, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,12 +18,12 @@ from dagflow.metrics import names
 from dagflow.storage.context import StorageContext
 from dagflow.storage.fingerprint import UNKNOWN
 from dagflow.storage.location import redacted
-from dagflow.storage.roots import Roots
 from operators.files.metadata import Fate
 from operators.files.rotation_names import uncompressed
-from operators.splitter.changes.deleted_files import DeletedFiles
+from operators.splitter.changes.deleted_files import DeletedFiles, WaitingFiles
 from operators.splitter.changes.detection_rules import (
     ChangedFiles,
+    CompletenessRules,
     DetectionRules,
     GrowthNotes,
     closing,
@@ -39,6 +39,7 @@ from operators.splitter.changes.detection_rules import (
 from operators.splitter.changes.needed_fingerprints import NeededFingerprints
 from operators.splitter.changes.renames.cases import Continuing
 from operators.splitter.changes.renames.copies import COPY_GRACE_S
+from operators.splitter.changes.renames.files_beside import FilesBeside
 from operators.splitter.changes.renames.found_files import FileDecision, FoundFile, IndexNotes, names_to_know
 from operators.splitter.changes.renames.rename_detector import RenameDetector
 from operators.splitter.index.entries import SHORTER, IndexEntry
@@ -47,8 +48,6 @@ from operators.splitter.index.fingerprinting import FilePrefix, InTasks, prefixe
 from operators.splitter.index.index_view import IndexEntries, IndexView
 from operators.splitter.index.pending_fingerprints import InFlightFiles, PendingFingerprints
 from operators.splitter.scan.listed_files import FileRow, ListedFiles
-from operators.splitter.scan.local_listing import LocalLister
-from operators.splitter.scan.scan_roots import Root
 from operators.splitter.scan.scan_sources import Clock
 from operators.splitter.scan.scanner import Scanner
 from operators.splitter.scan.walk import LAST_STEP
@@ -77,6 +76,7 @@ class ChangeDetector:
 
     Args:
         in_tasks: Takes fingerprints that no reader will report; see take_fingerprints().
+        is_selected: Whether a location takes the name of a file.
 
     Attributes:
         has_more: Whether the last scan of changes() left files for one that follows at once.
@@ -92,6 +92,7 @@ class ChangeDetector:
         clock: Clock,
         in_tasks: InTasks | None,
         storage: StorageContext,
+        is_selected: Callable[[str], bool],
     ) -> None:
         roots = storage.roots
         self._scanner = scanner
@@ -106,6 +107,7 @@ class ChangeDetector:
         self._changed = ChangedFiles(rules.on_change, index, counters, self._growth)
         self._fingerprints = NeededFingerprints(rules, counters, in_tasks)
         self._waiting = WaitingFiles(index, roots)
+        self._beside = FilesBeside(is_selected, roots)
         self._deleted = DeletedFiles(index, pending, storage) if rules.on_change.deleted == "retract" else None
         self._moved: set[bytes] = set()
         self._incomplete = 0
@@ -137,6 +139,7 @@ class ChangeDetector:
             self._deleted.begin_scan()
         self._fingerprints.begin_scan()
         self._renames.begin_scan()
+        self._beside.begin_scan()
         if self._rules.latest_first:
             yield from self._scan_newest()
         else:
@@ -203,12 +206,32 @@ class ChangeDetector:
         self.has_more = count > MAX_NEWEST
 
     def _compare_scan(self, rules: DetectionRules, *, holds: bool = True) -> Iterator[list[ListedFiles]]:
+        self._incomplete = 0
+        compared = self._comparison(rules, holds=holds)
+        for step in in_larger_steps(self._scanner.scan()):
+            yield from compared(step)
+            if len(self._renames.held) >= MAX_HELD:
+                yield from self._compare_beside(rules)
+                yield self._resolve_held()
+        if holds:
+            yield from self._compare_beside(rules)
+
+    def _compare_beside(self, rules: DetectionRules) -> Iterator[list[ListedFiles]]:
+        """Hold what the held files may have been before a rotation, where no location takes its name."""
+        changed = [(file.path, file.name, file.entry) for file in self._renames.held if file.entry is not None]
+        if step := self._beside.found([*changed, *self._waiting.gone()]):
+            yield from self._comparison(replace(rules, completeness=CompletenessRules()))(step)
+
+    def _comparison(
+        self, rules: DetectionRules, *, holds: bool = True
+    ) -> Callable[[Sequence[ListedFiles]], Iterator[list[ListedFiles]]]:
+        """Compares steps, in ascending order, with the index as it is now."""
         now_millis = self._clock.now_millis()
         # Before the view: the view lacks what readers report after it.
         in_flight = self._pending.in_flight()
         view = self._index.view(now_millis)
-        self._incomplete = 0
-        for step in in_larger_steps(self._scanner.scan()):
+
+        def compared(step: Sequence[ListedFiles]) -> Iterator[list[ListedFiles]]:
             index_names = (
                 step[0].index_names if len(step) == 1 else [name for files in step for name in files.index_names]
             )
@@ -243,8 +266,8 @@ class ChangeDetector:
                 if not rules.latest_first:
                     self._remember_emitted(emitted)
                 yield [replace(files, discovered_ms=discovered_ms) for files in emitted]
-            if len(self._renames.held) >= MAX_HELD:
-                yield self._resolve_held()
+
+        return compared
 
     def _select_changed(
         self,
@@ -367,7 +390,9 @@ class ChangeDetector:
             elif view is None or not files.root.is_local:
                 yield files
             elif entry is None:
-                if len(unknown := self._renames.hold_known(files, view)):
+                if self._beside.has(name):
+                    self._renames.held.append(FoundFile(files, None))
+                elif len(unknown := self._renames.hold_known(files, view)):
                     yield unknown
             elif files.is_directory(0):
                 yield files
@@ -378,7 +403,7 @@ class ChangeDetector:
                 self._renames.held.append(FoundFile(files, entry))
 
     def _resolve_held(self) -> HeldStep:
-        decisions = self._renames.decide_held()
+        decisions = self._beside.decided(self._renames.decide_held())
         step: list[ListedFiles] = []
         known = [decision for decision in decisions if decision.answer not in (Continuing.LATER, Continuing.AGAIN)]
         self._incomplete += len(decisions) - len(known)
@@ -455,38 +480,3 @@ class ChangeDetector:
 
     def _is_quiet(self, since_millis: int) -> bool:
         return abs(self._clock.now_millis() - since_millis) >= self._rules.rotated_millis
-
-
-MOST_FILES = 10_000
-"""Number of files that are watched: 300 bytes each."""
-
-
-class WaitingFiles:
-    """The files at whose ends a record waits, as one scan after the other lists them."""
-
-    def __init__(self, index: FileIndex, roots: Roots) -> None:
-        self._index = index
-        self._roots = roots
-        self._waiting: dict[bytes, IndexEntry] | None = None
-
-    def see(self, files: ListedFiles, entries: IndexEntries, waits: npt.NDArray[np.bool_]) -> None:
-        if self._waiting is None:
-            self._waiting = self._index.waiting(MOST_FILES)
-        for position in np.flatnonzero(waits).tolist():
-            entry = entries[position]
-            if entry is not None and len(self._waiting) < MOST_FILES:
-                self._waiting[files.index_names[position]] = entry
-
-    def deleted(self, moved: Container[bytes]) -> Iterator[ListedFiles]:
-        """The ends of files that no longer exist, at the end of a scan."""
-        if self._waiting is None:
-            self._waiting = self._index.waiting(MOST_FILES)
-        for name, entry in list(self._waiting.items()):
-            path = os.fsencode(self._roots.expand(os.fsdecode(name)))
-            if os.path.lexists(path):
-                continue
-            del self._waiting[name]
-            known = self._index.find([name]).get(name)
-            if known is not None and known.version == entry.version and known.waiting_bytes and name not in moved:
-                root = Root(os.fsdecode(path), "file", path, LocalLister(), index_prefix=(path, name))
-                yield replace(lost_end(root, path, entry), notes=[(name + SHORTER, entry)])

@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -13,13 +14,16 @@ import numpy.typing as npt
 from dagflow.errors import MissingError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
+from dagflow.storage.roots import Roots
 from operators.files.metadata import Fate, FileVersion, SupersededVersion
-from operators.splitter.index.entries import IndexEntry
+from operators.splitter.changes.detection_rules import lost_end
+from operators.splitter.index.entries import SHORTER, IndexEntry
 from operators.splitter.index.file_index import FileIndex
-from operators.splitter.index.index_view import hashes_of
+from operators.splitter.index.index_view import IndexEntries, hashes_of
 from operators.splitter.index.pending_fingerprints import PendingFingerprints
 from operators.splitter.scan.listed_files import ListedFiles
-from operators.splitter.scan.scan_roots import missing_root
+from operators.splitter.scan.local_listing import LocalLister
+from operators.splitter.scan.scan_roots import Root, missing_root
 
 logger = logging.getLogger(__name__)
 
@@ -74,3 +78,41 @@ def _retracted(path: bytes, name: bytes, entry: IndexEntry, storage: StorageCont
     root = replace(missing_root(url, storage), kind="file", base=path, index_prefix=(path, name))
     version = FileVersion(entry.size_bytes, entry.mtime_ns, "", entry.identity)
     return ListedFiles.single(root, path, version).continued(is_gone=True, supersedes=SupersededVersion(*entry.version))
+
+
+MOST_FILES = 10_000
+"""Number of files that are watched: 300 bytes each."""
+
+
+class WaitingFiles:
+    """The files at whose ends a record waits, as one scan after the other lists them."""
+
+    def __init__(self, index: FileIndex, roots: Roots) -> None:
+        self._index = index
+        self._roots = roots
+
+    @cached_property
+    def _waiting(self) -> dict[bytes, IndexEntry]:
+        return self._index.waiting(MOST_FILES)
+
+    def see(self, files: ListedFiles, entries: IndexEntries, waits: npt.NDArray[np.bool_]) -> None:
+        for position in np.flatnonzero(waits).tolist():
+            entry = entries[position]
+            if entry is not None and len(self._waiting) < MOST_FILES:
+                self._waiting[files.index_names[position]] = entry
+
+    def gone(self) -> Iterator[tuple[bytes, bytes, IndexEntry]]:
+        """The paths, names in the index and versions of files that no longer exist."""
+        for name, entry in self._waiting.items():
+            path = os.fsencode(self._roots.expand(os.fsdecode(name)))
+            if not os.path.lexists(path):
+                yield path, name, entry
+
+    def deleted(self, moved: Container[bytes]) -> Iterator[ListedFiles]:
+        """The ends of files that no longer exist, at the end of a scan."""
+        for path, name, entry in list(self.gone()):
+            del self._waiting[name]
+            known = self._index.find([name]).get(name)
+            if known is not None and known.version == entry.version and known.waiting_bytes and name not in moved:
+                root = Root(os.fsdecode(path), "file", path, LocalLister(), index_prefix=(path, name))
+                yield replace(lost_end(root, path, entry), notes=[(name + SHORTER, entry)])

@@ -42,7 +42,8 @@ def detector_of(
     """A detector that takes fingerprints in this process."""
     pending, clock = PendingFingerprints(index), clock or ManualClock()
     counters = Counter() if counters is None else counters
-    return ChangeDetector(scanner, index, pending, rules, counters, clock, None, StorageContext.default())
+    storage = StorageContext.default()
+    return ChangeDetector(scanner, index, pending, rules, counters, clock, None, storage, bool)
 
 
 @pytest.mark.usefixtures("three_held")

@@ -1,0 +1,163 @@
+"""What a log was before its rotation, under a name that no location takes."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from dagflow.api.operator import OPERATOR_LOGGER
+from dagflow.storage.fingerprint import file_id_of
+from dagflow.storage.location import redacted
+from dagflow.storage.roots import Roots
+from operators.files.rotation_names import earlier_paths, uncompressed
+from operators.splitter.changes.renames.cases import Continuing
+from operators.splitter.changes.renames.found_files import FileDecision
+from operators.splitter.index.entries import IndexEntry
+from operators.splitter.scan.listed_files import ListedFiles
+from operators.splitter.scan.local_listing import LocalLister
+from operators.splitter.scan.scan_roots import Root
+from operators.splitter.scan.selection import HIDDEN
+
+logger = logging.getLogger(OPERATOR_LOGGER)
+
+MOST_FOLLOWED = 1000
+"""Number of rotated logs to which late lines are looked for in each scan."""
+
+_BACKUP = re.compile(rb".*\.(?:bak|orig|save)", re.DOTALL | re.IGNORECASE)
+"""Names that editors and `sed -i` give to what a file was before they corrected it."""
+
+_OPEN = (Continuing.LATER, Continuing.AGAIN)
+
+
+class FilesBeside:
+    """The files in the directories of changed files, and one level below, that no location takes.
+
+    Such a file is read only as far as it continues a version that was taken, or was written between two such files.
+
+    Args:
+        is_selected: Whether a location takes the name of a file.
+    """
+
+    def __init__(self, is_selected: Callable[[str], bool], roots: Roots) -> None:
+        self._is_selected = is_selected
+        self._roots = roots
+        self._followed: dict[bytes, None] = {}
+        # By the name in the index of a file: the names of the files that it may have been.
+        self._origins: dict[bytes, set[bytes]] = {}
+
+    def begin_scan(self) -> None:
+        self._origins.clear()
+
+    def has(self, name: bytes) -> bool:
+        """Whether this scan has found a file, by its name in the index."""
+        return name in self._origins
+
+    def found(self, changed: Sequence[tuple[bytes, bytes, IndexEntry]]) -> list[ListedFiles]:
+        """The files to compare with the index, each once in a scan, and ascending.
+
+        Args:
+            changed: Path, name in the index, and version that was taken, of files that have others by now, or are gone.
+        """
+        paths = {path: set[bytes]() for path in self._followed}
+        before = {path: name for path, name, _ in changed}
+        by_inode = {entry.identity: name for _, name, entry in changed if entry.identity}
+        directories = {os.path.dirname(path) for path in before}
+        for entry in _files_near(directories):
+            origins = {before[path] for path in earlier_paths(entry.path) if path in before}
+            if (same := by_inode.get(file_id_of(entry.inode()))) is not None:
+                origins.add(same)
+            is_beside = origins and entry.path not in before and not _is_backup(entry.name)
+            if is_beside and not self._is_selected(os.fsdecode(entry.path)):
+                paths.setdefault(entry.path, set()).update(origins)
+        listed = (self._listed(path, origins) for path, origins in paths.items())
+        return sorted((files for files in listed if files is not None), key=lambda files: files.index_names[0])
+
+    def _listed(self, path: bytes, origins: set[bytes]) -> ListedFiles | None:
+        lister = LocalLister()
+        if (stat := lister.stat(path)) is None:
+            self._followed.pop(path, None)
+            return None
+        root = Root(os.fsdecode(path), "file", path, lister, index_prefix=self._roots.key_prefix(path))
+        files = ListedFiles.single(root, path, stat)
+        if (name := files.index_names[0]) in self._origins:
+            return None
+        self._origins[name] = origins
+        return files
+
+    def decided(self, decisions: Sequence[FileDecision]) -> list[FileDecision]:
+        """The decisions that count: a changed file waits for what is beside it, and other files there are not read."""
+        undecided: set[bytes] = set()
+        times: dict[tuple[bytes, bytes], int] = {}
+        for decision in decisions:
+            for origin in self._origins.get(decision.file.name, ()):
+                if decision.answer in _OPEN:
+                    undecided.add(origin)
+                elif decision.answer is Continuing.CONTINUES:
+                    times[origin, _form(decision.file.path)] = decision.file.stat.mtime_ns
+        return list(self._counting(decisions, undecided, times))
+
+    def _counting(
+        self, decisions: Iterable[FileDecision], undecided: set[bytes], times: dict[tuple[bytes, bytes], int]
+    ) -> Iterator[FileDecision]:
+        """The decisions that count.
+
+        Args:
+            undecided: Names in the index of files that may lie beside theirs under other names.
+            times: When rotated logs were written last, by the names of the logs and the forms of their paths.
+        """
+        for decision in decisions:
+            file = decision.file
+            if (origins := self._origins.get(file.name)) is None:
+                yield replace(decision, answer=Continuing.LATER) if file.name in undecided else decision
+                continue
+            since = [time for origin in origins if (time := times.get((origin, _form(file.path)))) is not None]
+            is_between = decision.answer is Continuing.NEW and bool(since) and file.stat.mtime_ns >= min(since)
+            if decision.answer is Continuing.CONTINUES or is_between:
+                self._follow(decision)
+            if decision.answer in (Continuing.CONTINUES, *_OPEN) or is_between:
+                yield decision
+            else:
+                self._followed.pop(file.path, None)
+
+    def _follow(self, decision: FileDecision) -> None:
+        path, version = decision.file.path, decision.version
+        what = "is a rotated log" if version is None else f"is the rotated {_shown(os.path.basename(version.path))}"
+        logger.info("%s %s, which is read on though no location takes that name", _shown(path), what)
+        self._followed[path] = None
+        if len(self._followed) > MOST_FOLLOWED:
+            del self._followed[next(iter(self._followed))]
+
+
+def _shown(path: bytes) -> str:
+    return redacted(os.fsdecode(path))
+
+
+def _files_near(directories: Iterable[bytes]) -> Iterator[os.DirEntry[bytes]]:
+    """The files in some directories, and one level below; links are none."""
+    for directory in directories:
+        for entry in _entries(directory):
+            if entry.is_dir(follow_symlinks=False):
+                yield from (inner for inner in _entries(entry.path) if inner.is_file(follow_symlinks=False))
+            elif entry.is_file(follow_symlinks=False):
+                yield entry
+
+
+def _entries(directory: bytes) -> list[os.DirEntry[bytes]]:
+    """The entries of a directory; none of one that is gone, or cannot be listed."""
+    try:
+        with os.scandir(directory) as entries:
+            return list(entries)
+    except OSError:
+        return []
+
+
+def _is_backup(name: bytes) -> bool:
+    return HIDDEN.fullmatch(name) is not None or _BACKUP.fullmatch(name) is not None
+
+
+def _form(path: bytes) -> bytes:
+    """A path with no numbers and no suffix of a compression: the logs of one series have the same."""
+    return re.sub(rb"[0-9]+", b"0", uncompressed(path))

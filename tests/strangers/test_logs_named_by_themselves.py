@@ -1,0 +1,199 @@
+"""A log is rotated under a name that the input does not take, and is read on all the same."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from operators.splitter import FileSplitterInput
+from tests.operators.splitter.changes.renames.restartable_splitter import RestartableSplitter
+from tests.operators.splitter.changes.renames.rotations import (
+    compress_at_once,
+    compress_later,
+    copy_and_truncate,
+    copy_truncate_and_compress,
+    rename,
+    rename_into_directory,
+    rename_to_any_name,
+    rename_with_date,
+    rename_with_date_inside,
+)
+from tests.operators.splitter.splitter_driver import SplitterDriver
+from tests.properties.test_growing_files import append, read
+
+SUPERSEDE = {"replaced": "supersede", "truncated": "supersede"}
+ROTATIONS = [
+    rename,
+    rename_with_date,
+    rename_with_date_inside,
+    rename_to_any_name,
+    rename_into_directory,
+    copy_and_truncate,
+    compress_at_once,
+    copy_truncate_and_compress,
+]
+
+
+class OnlyLog:
+    """A log that runs to completion read, and that is named by itself.
+
+    Args:
+        properties: Of the splitter; {log} in a location stands for the log.
+    """
+
+    def __init__(self, folder: Path, **properties: Any) -> None:
+        self.path = folder / "in" / "app.log"
+        self.path.parent.mkdir()
+        splitter = RestartableSplitter(folder)
+        self._services = replace(splitter.services, follow=False)
+        self._properties = {"files": str(self.path), "unterminated": "wait", **properties}
+        self._state: Any = None
+        self.superseded: list[str] = []
+
+    def run(self) -> list[bytes]:
+        """Read what is new."""
+        driver = SplitterDriver(FileSplitterInput(**self._properties), self._services, self._state)
+        events: list[Any] = []
+        records: list[bytes] = []
+        while (window := driver.window()).files or window.blocks:
+            records += read(window, events=events)
+            self.superseded += [block.url for block in window.blocks if block.continuation.supersedes is not None]
+            driver.commit(events)
+            events = []
+        self._state = window.state
+        return records
+
+
+@pytest.mark.parametrize("rotate", ROTATIONS)
+@pytest.mark.parametrize("properties", [{}, {"on_change": SUPERSEDE}], ids=["reread", "supersede"])
+def test_a_log_that_is_named_by_itself_is_read_on_after_its_rotation(
+    tmp_path: Path, rotate: Callable[[Path], None], properties: dict[str, Any]
+) -> None:
+    """Its rest is read, nothing is read twice, and nothing is taken out, whatever is said of corrections."""
+    log = OnlyLog(tmp_path, **properties)
+    append(log.path, b"first\nla")
+    assert log.run() == [b"first"]
+    append(log.path, b"st\nmore\n")
+    rotate(log.path)
+    append(log.path, b"new\n")
+    assert sorted(log.run()) == [b"last", b"more", b"new"]
+    assert log.run() == []
+    assert log.superseded == []
+
+
+@pytest.mark.parametrize(
+    ("location", "properties"),
+    [
+        (["app.log"], {}),
+        (["app.log", "other.log"], {}),
+        (["*.log"], {}),
+        ([""], {"file_pattern": r".*\.log"}),
+        ([""], {"ignore_pattern": r".*\.1"}),
+        (["app.log", "app.log.*"], {}),
+        ([""], {}),
+    ],
+    ids=str,
+)
+def test_rotated_logs_are_read_once_whichever_names_a_location_takes(
+    tmp_path: Path, location: list[str], properties: dict[str, Any]
+) -> None:
+    """A name that a location takes is listed, and any other is looked for beside the log."""
+    files = [str(tmp_path / "in" / name) for name in location]
+    log = OnlyLog(tmp_path, **{"files": files, **properties})
+    append(log.path.with_name("other.log"), b"other\n")
+    append(log.path.with_name("app.log.other"), b"other\n")
+    append(log.path, b"first\n")
+    assert sorted(set(log.run())) in ([b"first"], [b"first", b"other"])
+    append(log.path, b"last\n")
+    rename(log.path)
+    append(log.path, b"new\n")
+    assert sorted(log.run()) == [b"last", b"new"]
+    assert log.run() == []
+
+
+def test_logs_that_no_run_saw_between_two_rotations_are_read(tmp_path: Path) -> None:
+    """Logs from before the first run are not, and nor are those of others."""
+    log = OnlyLog(tmp_path)
+    append(log.path.with_name("app.log.1"), b"before\n")
+    append(log.path.with_name("app.log-7-of-another"), b"another\n")
+    append(log.path, b"first\n")
+    os.utime(log.path.with_name("app.log.1"), (1, 1))
+    assert log.run() == [b"first"]
+    for number in range(3):
+        append(log.path, b"%d\n" % number)
+        append(log.path.with_name("app-1.log"), b"of another\n")
+        compress_later(log.path)
+    append(log.path, b"new\n")
+    assert sorted(log.run()) == [b"0", b"1", b"2", b"new"]
+    assert log.run() == []
+    rename(log.path)
+    append(log.path, b"newer\n")
+    assert log.run() == [b"newer"]
+
+
+def test_what_comes_late_into_a_rotated_log_is_read(tmp_path: Path) -> None:
+    """While following at once; by a later run with the next rotation at the latest."""
+    (tmp_path / "in").mkdir()
+    path = tmp_path / "in" / "app.log"
+    append(path, b"first\n")
+    splitter = RestartableSplitter(tmp_path, files=str(path))
+    assert splitter.scan() == [b"first"]
+    rename(path)
+    append(path, b"new\n")
+    assert splitter.scan() == [b"new"]
+    append(path.with_name("app.log.1"), b"late\n")
+    assert splitter.scan() == [b"late"]
+    splitter.close()
+    append(path.with_name("app.log.1"), b"later\n")
+    rename(path)
+    append(path, b"newer\n")
+    assert sorted(splitter.scan(2)) == [b"later", b"newer"]
+    assert splitter.scan(2) == []
+    splitter.close()
+
+
+@pytest.mark.parametrize("rotate", [rename, compress_at_once])
+def test_a_log_may_be_gone_for_a_moment(tmp_path: Path, rotate: Callable[[Path], None]) -> None:
+    """Where a scan finds the name without a file, and the rotated log is not listed."""
+    (tmp_path / "in").mkdir()
+    path = tmp_path / "in" / "app.log"
+    append(path, b"first\nla")
+    splitter = RestartableSplitter(tmp_path, files=str(path), unterminated="wait", is_restarted=True)
+    assert splitter.scan() == [b"first"]
+    append(path, b"st\n")
+    rotate(path)
+    records = splitter.scan()
+    append(path, b"new\n")
+    assert sorted(records + splitter.scan(3)) == [b"last", b"new"]
+    splitter.close()
+
+
+@pytest.mark.parametrize("backup", ["app.log~", "app.log.bak", "app.log.orig"])
+def test_a_file_whose_backup_lies_beside_it_was_corrected(tmp_path: Path, backup: str) -> None:
+    """Editors and `sed -i.bak` rename what they correct; the backup is no rotated log."""
+    log = OnlyLog(tmp_path, on_change=SUPERSEDE)
+    append(log.path, b"wrong\n")
+    assert log.run() == [b"wrong"]
+    log.path.rename(log.path.with_name(backup))
+    append(log.path, b"right\n")
+    assert log.run() == [b"right"]
+    assert log.superseded == [str(log.path)]
+
+
+def test_a_file_without_its_old_version_beside_it_was_corrected(tmp_path: Path) -> None:
+    """Files that only begin like it, or have the name of a rotation, are others."""
+    log = OnlyLog(tmp_path, on_change=SUPERSEDE)
+    append(log.path, b"wrong\n")
+    (tmp_path / "in" / "app.log.1.gz").write_bytes(gzip.compress(b"older\n"))
+    append(log.path.with_name("app.log.2"), b"much older\n")
+    assert log.run() == [b"wrong"]
+    log.path.unlink()
+    append(log.path, b"right\n")
+    assert log.run() == [b"right"]
+    assert log.superseded == [str(log.path)]
