@@ -151,6 +151,8 @@ FOLLOWED = {
     "test_a_decided_replay_waits_for_its_table",
     "the replay is decided and its files are kept": "crash/test_table_replays.py::"
     "test_a_replay_that_dies_anywhere_is_done_once_or_not_at_all",
+    "run it again: the correction is made anew for the table as it is now": "strangers/test_merged_by_others.py::"
+    "test_a_table_may_be_compacted_while_it_is_corrected",
     "let the app name another table, and start over": "engine/test_publication.py::"
     "test_a_replay_into_a_target_is_refused",
     # files and records

@@ -253,14 +253,19 @@ def finish_replay(
         )
     try:
         receipts = publication.replace(decided.values(), correction)
-    except ReplacedFilesGoneError:
+    except ReplacedFilesGoneError as error:
         _cancel(journal, storage, decided, correction)
-        raise
+        if correction is None:
+            raise
+        raise ReplacedFilesGoneError(error.message, url=error.url, hint=_RUN_AGAIN) from error
     removed = {url for window in decided.values() for url in window.removed}
     replace_all(storage, [file for file, _ in files if not file.target], removed, journal.check_epoch)
     for window_id, window in decided.items():
         targets = {file.target for file in [*window.replaced, *window.made]}
         journal.end_replay(window_id, {name: receipts[name] for name in sorted(targets & receipts.keys())})
+
+
+_RUN_AGAIN = "run it again: the correction is made anew for the table as it is now"
 
 
 def _cancel(

@@ -268,7 +268,6 @@ class TargetPublisher(Publisher):
             raise ReplacedFilesGoneError(
                 f"{self.target.name} does not show {len(gone)} of the files any more that would be replaced, such as "
                 f"{redacted(gone[0].final_url)}: another program has changed or removed them; {so}",
-                url=self.target.name,
                 hint=ANOTHER_TABLE,
             )
 

@@ -5,13 +5,19 @@ from __future__ import annotations
 import itertools
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dagflow.engine import publishers
 from dagflow.errors import ReplacedFilesGoneError
-from tests.engine.corrected_app import SUPERSEDE, all_lines, corrected_app, lines_of, write
-from tests.engine.table_app import work
+from dagflow.plan.added_operators import grouped
+from operators.reader.block_reader import BlockReader
+from operators.sink.table_writer import TableWriter
+from tests.engine.corrected_app import EDGES, SUPERSEDE, all_lines, corrected_app, lines_of, splitter, write
+from tests.engine.dags import dag
+from tests.engine.table_app import with_faults, work
+from tests.faulty import InjectedPause
 from tests.nightly import by_day
 from tests.strangers.fuzzing import seeds
 from tests.strangers.merged_tables import append, compact, forget, remove
@@ -47,6 +53,44 @@ def test_a_file_is_corrected_in_a_table_that_was_compacted(tmp_path: Path, kind:
         assert lines_of(tmp_path, kind) == all_lines(tmp_path)
         compact(tmp_path, kind)
     assert lines_of(tmp_path, kind) == all_lines(tmp_path)
+
+
+@pytest.mark.parametrize("kind", by_day(1, KINDS))
+def test_a_table_may_be_compacted_while_it_is_corrected(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str
+) -> None:
+    """After the last look at it: the transaction is made anew; in Iceberg the next run makes all of the correction."""
+    correct(tmp_path, kind, "a", "a1 a2 a3 a4 a5")
+    correct(tmp_path, kind, "b", "b1 b2 a1")
+    faults = with_faults(monkeypatch, InjectedPause(1, lambda: compact(tmp_path, kind)))
+    write(tmp_path, "a", "A1 A2")
+    if kind.startswith("iceberg"):
+        with pytest.raises(ReplacedFilesGoneError, match="run it again"):
+            work(corrected_app(tmp_path, kind))
+    work(corrected_app(tmp_path, kind))
+    assert (faults.calls, lines_of(tmp_path, kind)) == (2, all_lines(tmp_path))
+
+
+def test_each_of_two_tables_is_corrected_by_itself(tmp_path: Path) -> None:
+    """One was compacted, and the files from before were removed in the other one."""
+
+    def work_on_both() -> None:
+        nodes: dict[str, Any] = {
+            "splitter": splitter(tmp_path),
+            "reader": (BlockReader(format="lines", max_readers=2), 2),
+            **{name: (TableWriter(table=f"delta:{tmp_path / name / 'table'}"), "parallel") for name in "xy"},
+        }
+        edges = [EDGES[0], *(f"reader.messages {name}.input" for name in "xy")]
+        work(grouped(dag(tmp_path, nodes, edges)))
+
+    for lines in ("a1 a2 a3", "A1 A2", "A3"):
+        write(tmp_path, "a", lines)
+        write(tmp_path, "b", "b1 b2")
+        work_on_both()
+        for name in "xy":
+            assert lines_of(tmp_path / name, "delta") == all_lines(tmp_path)
+            compact(tmp_path / name, "delta")
+        forget(tmp_path / "y", "delta")
 
 
 class World:

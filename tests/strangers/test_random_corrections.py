@@ -17,8 +17,9 @@ from tests.engine.corrected_totals import BESIDE, lines_beside, totals_app, tota
 from tests.engine.corrected_totals import KINDS as TOTALS
 from tests.engine.table_app import work
 from tests.strangers.fuzzing import seeds
+from tests.strangers.merged_tables import compact, forget
 
-KINDS = ["delta", "delta-groups", "parquet", "files"]
+KINDS = ["delta", "delta-groups", "iceberg", "parquet", "files"]
 
 
 @pytest.fixture(autouse=True)
@@ -40,9 +41,9 @@ class Partner:
         (root / "away").mkdir()
 
     def lines(self) -> str:
-        """Lines that no other file has."""
+        """Lines that no other file has; none of a file that is empty."""
         self.count += 1
-        return " ".join(f"{self.count}.{n}" for n in range(self.dice.randint(1, 9)))
+        return " ".join(f"{self.count}.{n}" for n in range(self.dice.randint(0, 9)))
 
     def change(self) -> str:
         """Do something, and say what."""
@@ -61,7 +62,8 @@ class Partner:
                 write(self.root, path.name, self.lines())
             case "append":
                 with path.open("a") as file:
-                    file.write(f"{self.lines().split()[0]}\n")
+                    self.count += 1
+                    file.write(f"{self.count}.0\n")
             case "rewrite":
                 path.write_text("".join(f"{line}\n" for line in self.lines().split()))
             case "rename" if path.stat().st_ino not in self.touched:
@@ -96,6 +98,10 @@ def test_a_table_has_what_its_files_have(tmp_path: Path) -> None:
             done.append([partner.change() for _ in range(dice.randint(1, 3))])
             work(corrected_app(root, kind, **rules))
             assert lines_of(root, kind) == all_lines(root), (kind, done)
+            if kind.startswith(("delta", "iceberg")) and lines_of(root, kind) and not dice.randrange(3):
+                compact(root, kind)
+                if dice.randrange(2):
+                    forget(root, kind)
 
 
 @pytest.mark.nightly
