@@ -58,7 +58,7 @@ FOLLOWED = {
     "test_records_whose_file_is_not_known_are_refused",
     "name one of them: …": "strangers/test_trace.py::test_what_cannot_be_traced_is_said_with_a_remedy",
     "the columns are …": "strangers/test_trace.py::test_what_cannot_be_traced_is_said_with_a_remedy",
-    "rows of other programs, and those in files that another program": CAUSE,
+    "rows of other programs are not known": CAUSE,
     "`dagflow status APP --files '*'` shows the files": "strangers/test_trace.py::"
     "test_what_cannot_be_traced_is_said_with_a_remedy",
     "if '…' is the renamed '…'": "engine/test_operator_state.py::"
