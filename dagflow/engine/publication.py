@@ -193,7 +193,8 @@ class Publication:
                 if not receipts:
                     raise
                 raise StorageError(
-                    f"replay {replay.number} is in the target of operator '{min(receipts)}', and {error.message}",
+                    f"replay {replay.number} is in the target of operator '{min(receipts)}', and {error.url}: "
+                    f"{error.message}",
                     url=error.url,
                     hint="restore the table as it was before the other program changed it; the next run continues",
                 ) from error

@@ -266,8 +266,9 @@ class TargetPublisher(Publisher):
     def _require_shown(self, state: ReplayableState, files: Sequence[PendingFile], so: str) -> None:
         if gone := state.missing(files):
             raise ReplacedFilesGoneError(
-                f"{self.target.name} does not show {len(gone)} of the files any more that would be replaced, such as "
+                f"it does not show {len(gone)} of the files any more that would be replaced, such as "
                 f"{redacted(gone[0].final_url)}: another program has changed or removed them; {so}",
+                url=self.target.name,
                 hint=ANOTHER_TABLE,
             )
 

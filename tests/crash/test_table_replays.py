@@ -255,7 +255,9 @@ def test_a_replay_of_two_tables_goes_on_when_the_second_is_restored(
     table = DeltaTable(str(tmp_path / "b"))
     version = table.version()
     write_deltalake(table, table.to_pyarrow_table(), mode="overwrite")
-    with pytest.raises(StorageError, match=r"replay 1 is in the target of operator 'a', and table .*/b does not show"):
+    with pytest.raises(
+        StorageError, match=r"replay 1 is in the target of operator 'a', and table .*/b: it does not show"
+    ):
         work(make())
     DeltaTable(str(tmp_path / "b")).restore(version)
     work(make())
