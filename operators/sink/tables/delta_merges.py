@@ -14,6 +14,7 @@ from urllib.parse import unquote
 import msgspec
 import pyarrow as pa
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
 from dagflow.errors import MissingError
@@ -101,11 +102,7 @@ def _kept_s(handle: DeltaTable) -> float:
 def unmerging(
     log: DeltaLog, merges: Iterable[Merge[LoggedFile]], without: Collection[str]
 ) -> Iterator[AddAction | RemoveAction]:
-    """The actions by which merged files, without some, take the place of the files that have their rows.
-
-    Raises:
-        DeltaError: The table cannot be read as it was before.
-    """
+    """The actions by which merged files, without some, take the place of the files that have their rows."""
     now_ms = time.time_ns() // 1_000_000
     texts: dict[int, dict[str, str]] = {}
     for merge in merges:
@@ -114,16 +111,23 @@ def unmerging(
         for file in (file for name, file in merge.before.items() if name not in without):
             if file.version not in texts:
                 texts[file.version] = _statistics(log, file.version - 1)
-            text = texts[file.version][name_of(file.path)]
+            text = texts[file.version].get(name_of(file.path), _NO_STATISTICS)
             # No change of data: their rows are in the table already.
             yield AddAction(file.path, file.size_bytes, file.partition, now_ms, False, text)
 
 
+_NO_STATISTICS = "{}"
+"""An empty text would be no JSON to readers."""
+
+
 def _statistics(log: DeltaLog, version: int) -> dict[str, str]:
-    """The statistics of the files of a version as JSON, by name; "" where there are none."""
-    handle = DeltaTable(log.table.location, version=version, storage_options=log.options())
+    """The statistics of the files of a version as JSON, by name, as far as the log reaches back to it."""
+    try:
+        handle = DeltaTable(log.table.location, version=version, storage_options=log.options())
+    except DeltaError:
+        return {}
     found = pa.table(handle.get_add_actions()).to_pylist()
-    return {name_of(each["path"]): _text(each) if each.get("num_records") is not None else "" for each in found}
+    return {name_of(each["path"]): _text(each) for each in found if each.get("num_records") is not None}
 
 
 def _text(action: dict[str, Any]) -> str:

@@ -56,6 +56,26 @@ def test_files_come_back_with_their_statistics(tmp_path: Path) -> None:
     assert dataset.to_table(filter=pc.field("amount") == Decimal("1.25")).num_rows == 2
 
 
+@pytest.mark.parametrize("is_forgotten", [False, True])
+def test_files_without_statistics_can_be_merged_again(tmp_path: Path, is_forgotten: bool) -> None:
+    """They never had any, or the log does not reach back to the version that shows them."""
+    log, handle, names = merged_table(tmp_path)
+    for entry in (tmp_path / "table/_delta_log").glob("*[01].json"):
+        if not is_forgotten:
+            actions = [json.loads(line) for line in entry.read_text().splitlines()]
+            for add in (action["add"] for action in actions if "add" in action):
+                add.pop("stats")
+            entry.write_text("\n".join(map(json.dumps, actions)))
+    merges = history_of(log, handle).merges_of(names[:1])
+    if is_forgotten:
+        handle.create_checkpoint()
+        for entry in (tmp_path / "table/_delta_log").glob("*[01].json"):
+            entry.unlink()
+    handle.create_write_transaction([*unmerging(log, merges, [])], "append", handle.schema(), partition_by=["part"])
+    DeltaTable(log.table.location).optimize.compact()
+    assert DeltaTable(log.table.location).to_pyarrow_table().num_rows == 2
+
+
 @pytest.mark.parametrize(("kept", "is_gone"), [("interval 1 hours", False), ("interval 0 days", True), ("soon", True)])
 def test_a_file_that_a_vacuum_may_remove_does_not_come_back(tmp_path: Path, kept: str, is_gone: bool) -> None:
     """Though it is still there: it could be removed while the table shows it."""
