@@ -18,7 +18,7 @@ from tests.nightly import by_day, every
 from tests.strangers.merged_tables import compact, forget
 
 MOST_CALLS = 1000
-CASES = [(kind, "nobody") for kind in KINDS] + [
+CASES = [(kind, "nothing") for kind in KINDS] + [
     (kind, others)
     for kind in ("delta", "iceberg", "delta-groups")
     for others in ("compacts", "compacts and forgets", "compacts after the death")
