@@ -134,8 +134,14 @@ def test_a_wrong_partition_is_named_at_its_value(tmp_path: Path, partition: str,
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("- a\n- b\n", "1:1: an app is a mapping with name, attributes, steps, operators, streams, tests; got a list"),
-        ("just text", "an app is a mapping with name, attributes, steps, operators, streams, tests; got 'just text'"),
+        (
+            "- a\n- b\n",
+            "1:1: an app is a mapping with name, attributes, steps, rejects, operators, streams, tests; got a list",
+        ),
+        (
+            "just text",
+            "an app is a mapping with name, attributes, steps, rejects, operators, streams, tests; got 'just text'",
+        ),
         ("---\n", "got nothing"),
         ("name: a\noperators: {}\n", "2:12: 'operators' is empty"),
         ("name: a\noperators:\n", "'operators' is empty"),
