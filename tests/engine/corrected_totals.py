@@ -25,7 +25,7 @@ from tests.engine.table_app import FaultyWriter
 from tests.runs.table_kinds import catalog, rows_of
 
 COLUMNS = {"n": "count(*)", "s": "sum(v)", "least": "min(v)", "mean": "avg(v)", "last": "max(k)"}
-KINDS = ["delta", "delta-groups", "iceberg", "duckdb", "sqlite"]
+KINDS = ["delta", "delta-groups", "iceberg", "sqlite", "duckdb"]
 BESIDE = ["", "delta", "delta-groups", "files"]
 
 

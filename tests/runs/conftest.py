@@ -14,9 +14,9 @@ from dagflow.runtime.inline import InlineRuntime
 from tests.runs.remedy_app import RemedyApp
 
 
-@pytest.fixture(params=["inline", pytest.param("spark", marks=pytest.mark.spark)])
+@pytest.fixture(params=["inline", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.nightly])])
 def runtime(request: pytest.FixtureRequest) -> Iterator[RuntimeFactory]:
-    """Starts a runtime of either kind."""
+    """Starts a runtime of either kind; by day, the contracts of runtimes and backends show what Spark does."""
     if request.param == "inline":
         yield InlineRuntime
         return

@@ -170,7 +170,7 @@ def test_the_line_that_gives_excel_the_delimiter_is_no_row(folder: Path) -> None
     assert rows_of(folder / "x") == [{"id": 1, "name": "x"}, {"id": 2, "name": "y"}]
 
 
-@pytest.mark.parametrize("before", ["sep=;\n", "# by\n# me\n"])
+@pytest.mark.parametrize("before", by_day(1, ["sep=;\n", "# by\n# me\n"]))
 def test_files_with_other_lines_before_their_rows_are_reported(folder: Path, before: str) -> None:
     """What one of them has, and the others have not, would be skipped as a row of theirs."""
     (folder / "d1.csv").write_text(f"{before}1;x\n2;y\n")
