@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dagflow.api.operator import ASYNCHRONOUS
+from dagflow.api.properties import PropertyTextError
 from dagflow.api.records import RecordBatch
 from dagflow.api.sources import is_file_part
 from dagflow.errors import (
@@ -100,7 +101,7 @@ class FailedInput:
             return text
         first, last = [f"{block.url} [{block.start}, {block.end})" for block in (self.blocks[0], self.blocks[-1])]
         if len(self.blocks) == 1:
-            return f"{text} of {first}"
+            return f"{text} of {first}" if text else f" in {first}"
         return f"{text} in a batch of {len(self.blocks)} blocks, from {first} to {last}"
 
 
@@ -113,9 +114,13 @@ def operator_error(
     """The error for a failed method of an operator; picklable, with the traceback as text."""
     message = error.message if isinstance(error, DagflowError) else text_of(error)
     hint = error.hint if isinstance(error, DagflowError | BrokenContractError) else ""
-    raised = text_of(error) if isinstance(error, BrokenContractError) else f"raised {type(error).__name__}({message})"
+    name = f"{getattr(method, '__name__', 'it')}()"
+    if isinstance(error, BrokenContractError):
+        message = f"{name} {message}"
+    elif not isinstance(error, DagflowError | PropertyTextError):  # these are written for the author of the app
+        message = f"{name} raised {type(error).__name__}({message})"
     return OperatorError(
-        f"{getattr(method, '__name__', 'it')}() {raised}{failed}",
+        f"{message}{failed}",
         operator=operator,
         window_id=window_id,
         partition=partition,

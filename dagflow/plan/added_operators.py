@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,10 +22,14 @@ def unifier_name(operator: str, port: str) -> str:
     return part_name(operator, "unifier" if port == "output" else f"{port}-unifier")
 
 
-def unified(logical: LogicalPlan) -> LogicalPlan:
+def unified(logical: LogicalPlan, without_partition: Collection[str] = ()) -> LogicalPlan:
     """The plan with a unifier behind each port that requests one.
 
     An operator with one partition needs none: because the app says so, or because it is parallel to one with one.
+
+    Args:
+        without_partition: Operators for which the app names no partition. If a unifier separates one from a part of its
+            upstream, its records are exchanged.
 
     Raises:
         PlanError: An operator returns no unifier, or one that does not fit its port or separates an operator from the
@@ -70,6 +74,9 @@ def unified(logical: LogicalPlan) -> LogicalPlan:
     plan = replace(logical, operators=nodes, edges=(*edges, *added), own_ports=own_ports)
     # A unifier may stand between a parallel operator and its upstream.
     refused = plan.fusion().refused
+    exchanged = {name: replace(nodes[name], partition=None) for name in refused if name in without_partition}
+    plan = replace(plan, operators={**nodes, **exchanged})
+    refused = {name: reason for name, reason in refused.items() if name not in exchanged}
     problems += [_problem(plan, name, f"partition: parallel {reason}") for name, reason in refused.items()]
     if problems:
         raise PlanError(problems)

@@ -69,19 +69,20 @@ def logical_plan(spec: AppSpec | None, of_form: Sequence[Problem] = ()) -> Logic
     """
     problems = Problems()
     wired = wire(spec, problems) if spec is not None else None
-    if of_form or wired is None:
+    if of_form or spec is None or wired is None:
         raise SpecError(in_file_order([*of_form, *problems.found]))
     if problems:
         raise PlanError(problems.found)
-    return _planned(*wired)
+    return _planned(*wired, {name for name, operator in spec.operators.items() if operator.partition is None})
 
 
-def _planned(spec: AppSpec, edges: tuple[Edge, ...]) -> LogicalPlan:
+def _planned(spec: AppSpec, edges: tuple[Edge, ...], without_partition: Collection[str]) -> LogicalPlan:
     operators = {
         name: OperatorNode(name, operator.construct(), operator.partition, operator.construct_partitioner())
         for name, operator in spec.operators.items()
     }
-    plan = grouped(unified(expanded(LogicalPlan(spec.name, spec.attributes, operators, edges, spec))))
+    plan = expanded(LogicalPlan(spec.name, spec.attributes, operators, edges, spec))
+    plan = grouped(unified(plan, without_partition))
     problems = Problems()
     stream_columns(plan, problems)
     if problems:

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pyarrow as pa
 
 from dagflow.api.columns.column_typing import type_name
-from dagflow.errors import DagflowError
+from dagflow.errors import DagflowError, RecordError
 from dagflow.late import parquet as pq
 from dagflow.storage.context import StorageContext
 from dagflow.storage.files import FileStat
@@ -152,9 +152,13 @@ class CsvSource(FilesSource):
         with storage.open_file(stat.url, stat) as file:
             # Without a listener for rejects, the first bad row is an error, which names the file and its place.
             accounting = ByteAccounting(stat.url, Counter(), None)
-            for batch in ContentReader(format, "auto").parsed(file, block, accounting):
-                if len(batch) and not batch.is_raw:
-                    yield batch.to_arrow()
+            try:
+                for batch in ContentReader(format, "auto").parsed(file, block, accounting):
+                    if len(batch) and not batch.is_raw:
+                        yield batch.to_arrow()
+            except RecordError as error:
+                error.hint = "correct it there: of a table that is looked up, every row must be right"
+                raise
 
 
 class ParquetSource(FilesSource):

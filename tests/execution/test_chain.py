@@ -281,7 +281,7 @@ def test_a_report_makes_only_the_blocks_that_it_names() -> None:
 
 def test_an_error_of_dagflows_own_gets_a_place_and_keeps_its_hint() -> None:
     """An operator that raises it knows neither its name in the app nor the file."""
-    with pytest.raises(OperatorError, match=r"partition 0: check\(\) raised DagflowError\(the amount is neg") as caught:
+    with pytest.raises(OperatorError, match=r"partition 0: the amount is neg") as caught:
         run_operator(FailsAtBadRecords(error="DagflowError"), batch_of(b"good", b"bad"))
     assert (caught.value.offset, caught.value.hint) == (105, "ask the shop")
     assert "logs/a.txt [100, 150)" in str(caught.value)

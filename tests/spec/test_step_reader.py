@@ -9,9 +9,11 @@ import jsonschema  # type: ignore[import-untyped]  # its stubs are a package tha
 import pytest
 import yaml
 
+from dagflow.engine.preview_port import find_port
 from dagflow.plan.accumulators import unused_records
 from dagflow.plan.load import check, load_app
 from dagflow.plan.logical import LogicalPlan
+from dagflow.plan.physical import PortRef
 from dagflow.spec.json_schema import json_schema
 
 SHORT = """\
@@ -248,3 +250,14 @@ def test_records_that_no_step_takes_are_warned_of(folder: Path) -> None:
     assert "the records of operator 'read' go nowhere" in warning and "- write: out" in warning
     (folder / "app.yaml").write_text(f"{steps}- write: out\n")
     assert not [*unused_records(load_app("app.yaml"))]
+
+
+@pytest.mark.parametrize("totals", ["aggregate: {n: count(*)}", 'sql: "select k, count(*) as n from input group by k"'])
+def test_rejects_come_from_before_and_behind_totals(totals: str, folder: Path) -> None:
+    """Where a unifier separates the operators that refuse records, those are exchanged on the way to the writer."""
+    (folder / "in/a.csv").write_text("k,n\na,1\n")
+    plan = loaded(
+        f"name: x\nsteps: [{{files: in}}, {{read: csv}}, {{{totals}}}, {{table: 'delta:out'}}]\nrejects: bad\n"
+    )
+    assert plan.operators["rejects"].partition is None
+    assert find_port(plan, None).ref == PortRef("table", "input")

@@ -230,9 +230,9 @@ def test_a_table_that_is_too_large_is_an_error(rates: str) -> None:
 
 
 def test_a_table_with_a_bad_row_is_an_error(tmp_path: Path) -> None:
-    """It names file and place, as that of a reader does."""
+    """It names file and place, as that of a reader does; no other place takes the row."""
     (tmp_path / "t.csv").write_text("k,v\na,1\nb,x\n")
-    with pytest.raises(RecordError, match=r"column 'v' \(int64\): 'x'"):
+    with pytest.raises(RecordError, match=r"column 'v' \(int64\): 'x'[^`]*correct it there"):
         operator = Enrich(table=f"csv:{tmp_path / 't.csv'}", on="k", csv={"columns": {"v": "int64"}})
         run_operator(operator, [{"k": "a"}])
 
