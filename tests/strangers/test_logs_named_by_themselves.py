@@ -197,3 +197,17 @@ def test_a_file_without_its_old_version_beside_it_was_corrected(tmp_path: Path) 
     append(log.path, b"right\n")
     assert log.run() == [b"right"]
     assert log.superseded == [str(log.path)]
+
+
+def test_what_waits_at_the_end_of_a_file_that_is_corrected_is_not_lost(tmp_path: Path) -> None:
+    """Nothing of the old version stays: its last record is neither left out, nor in the output twice."""
+    corrected = {"on_change": {**SUPERSEDE, "deleted": "retract"}}
+    log = OnlyLog(tmp_path, files=str(tmp_path / "in"), **corrected)
+    append(log.path, b"wrong\nwro")
+    append(log.path.with_name("gone"), b"gone\ngo")
+    assert sorted(log.run()) == [b"gone", b"wrong"]
+    log.path.unlink()
+    append(log.path, b"right\n")
+    log.path.with_name("gone").unlink()
+    assert log.run() == [b"right"]
+    assert sorted(log.superseded) == [str(log.path), str(log.path.with_name("gone"))]

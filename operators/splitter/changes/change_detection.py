@@ -147,9 +147,8 @@ class ChangeDetector:
         yield from self._resolve_held()
         if not (self._incomplete or self._renames.left.has_more):
             # What a file that is left for later was before is not known yet.
-            yield from self._waiting.deleted(self._moved)
-            if self._deleted is not None:
-                yield from self._deleted.found(self._moved)
+            gone = self._waiting.deleted if self._deleted is None else self._deleted.found
+            yield from gone(self._moved)
         self._renames.left.end_scan()
         self._growth.report()
         self._fingerprints.end_scan()
@@ -415,7 +414,7 @@ class ChangeDetector:
             files = self._apply(decision)
             entry, version = decision.file.entry, decision.version
             self._moved |= set() if version is None else {version.taken_name}
-            if decision.answer is Continuing.CHANGED and entry is not None and entry.waiting_bytes:
+            if decision.answer is Continuing.CHANGED and entry is not None and self._changed.loses_end(files, entry):
                 step.append(replace(lost_end(files.root, files.keys[0], entry), discovered_ms=discovered_ms))
             notes = index_notes.of(decision, replaces=version is not None or not files.continuation.content_start)
             self._renames.known.add(np.array([entry.identity for _, entry in notes], np.int64))
