@@ -118,19 +118,7 @@ def concerns_of(
     for text in lost:
         yield Concern("lost", text)
     if (reread := total(names.REREAD)) and old_rows != ():
-        found = [each.text for each in old_rows or ()] or [
-            f"{reread:,} {'file was' if reread == 1 else 'files were'} replaced or truncated after earlier runs had "
-            "read them, and read again: what was published of them stays, beside the new records"
-        ]
-        choice, others = "supersede", "fail, ignore"
-        effect = "puts the new records in the place of the old ones"
-        if not all(each.command for each in old_rows or ()):
-            choice, others, effect = "fail", "ignore", "ends the run before such a file is read"
-        yield Concern(
-            "replaced",
-            f"{'; '.join(found)}. Say on the splitter what to do from now on, as in on_change: {{replaced: {choice}, "
-            f"truncated: {choice}}}, which {effect}; other choices are {others} and reread",
-        )
+        yield _replaced(reread, old_rows or ())
     # What earlier runs have left out was their concern; what is read by now is none.
     if left_out and (total(names.SKIPPED) or total(names.VANISHED)):
         ranges = "1 range of the input is" if left_out == 1 else f"{left_out:,} ranges of the input are"
@@ -142,6 +130,24 @@ def concerns_of(
 
 
 _READ_AFTER_ALL = "`dagflow status` lists them, and a file that is repaired or put back is read by the next run"
+
+
+def _replaced(reread: int, old_rows: Sequence[OldRows]) -> Concern:
+    found = [each.text for each in old_rows] or [
+        f"{reread:,} {'file was' if reread == 1 else 'files were'} replaced or truncated after earlier runs had "
+        "read them, and read again: what was published of them stays, beside the new records"
+    ]
+    choice, others = "supersede", "fail, ignore"
+    effect = "puts the new records in the place of the old ones"
+    if not all(each.command for each in old_rows):
+        choice, others, effect = "fail", "ignore", "ends the run before such a file is read"
+    return Concern(
+        "replaced",
+        f"{'; '.join(found)}. Say on the splitter what to do from now on, as in on_change: {{replaced: {choice}, "
+        f"truncated: {choice}}}, which {effect}; other choices are {others} and reread. If it is a log that was "
+        "rotated into another directory, take nothing out: the old rows are nowhere else; add that directory to "
+        "files, which reads the rest of the old log",
+    )
 
 
 def _cut(cut_bytes: int) -> Concern:

@@ -52,13 +52,13 @@ class OnlyLog:
         self.path.parent.mkdir()
         splitter = RestartableSplitter(folder)
         self._services = replace(splitter.services, follow=False)
-        self._properties = {"files": str(self.path), "unterminated": "wait", **properties}
+        self.properties: dict[str, Any] = {"files": str(self.path), "unterminated": "wait", **properties}
         self._state: Any = None
         self.superseded: list[str] = []
 
     def run(self) -> list[bytes]:
         """Read what is new."""
-        driver = SplitterDriver(FileSplitterInput(**self._properties), self._services, self._state)
+        driver = SplitterDriver(FileSplitterInput(**self.properties), self._services, self._state)
         events: list[Any] = []
         records: list[bytes] = []
         while (window := driver.window()).files or window.blocks:
@@ -211,3 +211,18 @@ def test_what_waits_at_the_end_of_a_file_that_is_corrected_is_not_lost(tmp_path:
     log.path.with_name("gone").unlink()
     assert log.run() == [b"right"]
     assert sorted(log.superseded) == [str(log.path), str(log.path.with_name("gone"))]
+
+
+def test_a_log_rotated_to_another_directory_is_read_when_that_is_named(tmp_path: Path) -> None:
+    """A later run reads the rest of it, and nothing twice, as the summary advises."""
+    log = OnlyLog(tmp_path)
+    append(log.path, b"first\n")
+    assert log.run() == [b"first"]
+    append(log.path, b"last\n")
+    (tmp_path / "rotated").mkdir()
+    log.path.rename(tmp_path / "rotated" / "app.log.1")
+    append(log.path, b"new\n")
+    assert log.run() == [b"new"]
+    log.properties["files"] = [str(log.path), str(tmp_path / "rotated")]
+    assert log.run() == [b"last"]
+    assert log.run() == []
