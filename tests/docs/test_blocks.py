@@ -24,7 +24,7 @@ ELSEWHERE = {
     "console": "test_snippets.py",
     "csv": "its page writes it as a file, and its commands read it: test_snippets.py",
     "mermaid": "only a browser can draw it",
-    "python": "test_parts_of_apps.py",
+    "python": "test_python_blocks.py, and as files of their pages test_snippets.py",
     "text": "what a program prints, or a figure",
     "yaml": "test_parts_of_apps.py",
 }
