@@ -226,3 +226,19 @@ def test_a_log_rotated_to_another_directory_is_read_when_that_is_named(tmp_path:
     log.properties["files"] = [str(log.path), str(tmp_path / "rotated")]
     assert log.run() == [b"last"]
     assert log.run() == []
+
+
+def test_a_version_that_was_taken_out_is_read_whole_where_it_is_found(tmp_path: Path) -> None:
+    """A rotated log that seemed to be corrected loses nothing, once its directory is named."""
+    log = OnlyLog(tmp_path, on_change=SUPERSEDE)
+    append(log.path, b"first\nla")
+    assert log.run() == [b"first"]
+    append(log.path, b"st\n")
+    (tmp_path / "rotated").mkdir()
+    log.path.rename(tmp_path / "rotated" / "app.log.1")
+    append(log.path, b"new\n")
+    assert log.run() == [b"new"]
+    assert log.superseded == [str(log.path)]
+    log.properties["files"] = [str(log.path), str(tmp_path / "rotated")]
+    assert log.run() == [b"first", b"last"]
+    assert log.run() == []

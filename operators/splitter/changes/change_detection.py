@@ -414,9 +414,12 @@ class ChangeDetector:
             files = self._apply(decision)
             entry, version = decision.file.entry, decision.version
             self._moved |= set() if version is None else {version.taken_name}
-            if decision.answer is Continuing.CHANGED and entry is not None and self._changed.loses_end(files, entry):
-                step.append(replace(lost_end(files.root, files.keys[0], entry), discovered_ms=discovered_ms))
-            notes = index_notes.of(decision, replaces=version is not None or not files.continuation.content_start)
+            replaced = entry if decision.answer is Continuing.CHANGED else None
+            is_out = replaced is not None and self._changed.takes_out(files, replaced)
+            if replaced is not None and not is_out and replaced.waiting_bytes:
+                step.append(replace(lost_end(files.root, files.keys[0], replaced), discovered_ms=discovered_ms))
+            replaces = version is not None or not files.continuation.content_start
+            notes = index_notes.of(decision, replaces=replaces, is_out=is_out)
             self._renames.known.add(np.array([entry.identity for _, entry in notes], np.int64))
             step.append(replace(files, notes=notes, discovered_ms=discovered_ms))
         self._remember_emitted(step)

@@ -333,9 +333,9 @@ class ChangedFiles:
         files = replace(files, start=0, is_noted=action == "ignore")
         return files if files.is_noted else files.continued(supersedes=SupersededVersion(*entry.version))
 
-    def loses_end(self, files: ListedFiles, entry: IndexEntry) -> bool:
-        """Whether a record that waits at the end of a version is lost with it; a superseded one has no records left."""
-        return entry.waiting_bytes > 0 and self._on_change.action(change_of(entry, files.stats[0])) != "supersede"
+    def takes_out(self, files: ListedFiles, entry: IndexEntry) -> bool:
+        """Whether the records of a version leave the output, because the file has another one now."""
+        return self._on_change.action(change_of(entry, files.stats[0])) == "supersede"
 
     def rest(self, files: ListedFiles, name: bytes, entry: IndexEntry, *, is_content: bool = False) -> ListedFiles:
         """The unread rest of a file, with the fingerprint of the part that was read.

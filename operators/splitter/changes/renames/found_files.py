@@ -236,19 +236,22 @@ class IndexNotes:
         self._earlier_names: dict[bytes, bytes] = {}
         self._found_elsewhere: set[bytes] = set()
 
-    def of(self, decision: FileDecision, *, replaces: bool = True) -> list[tuple[bytes, IndexEntry]]:
+    def of(
+        self, decision: FileDecision, *, replaces: bool = True, is_out: bool = False
+    ) -> list[tuple[bytes, IndexEntry]]:
         """The notes for the next file.
 
         Args:
             replaces: Whether the file is another version than the one under its name; otherwise both continue
                 the same earlier version, and nothing was read of the one under its name.
+            is_out: Whether the records of that one leave the output: found under another name, all of it is read.
         """
         file, version = decision.file, decision.version
         notes: dict[bytes, IndexEntry] = {}
         if version is not None:
             notes.update(dict.fromkeys(self._left(version), _NOTHING))
         if file.entry is not None and replaces:
-            notes.update(self._set_aside(file.name))
+            notes.update(self._set_aside(file.name, is_out=is_out))
         if version is not None and not decision.is_read:
             before = self._read[version.name]
             notes[file.name + (PART if before.is_part else SHORTER)] = before
@@ -271,13 +274,13 @@ class IndexNotes:
             self._found_elsewhere.add(path)
         return [version.name, *self._slots(path)]
 
-    def _set_aside(self, path: bytes) -> Mapping[bytes, IndexEntry]:
+    def _set_aside(self, path: bytes, *, is_out: bool) -> Mapping[bytes, IndexEntry]:
         """The version that a path held, under a name of its own, unless it was found elsewhere."""
         before = self._read[path]
         if before.size_bytes <= 0:
             return {}
         notes = dict.fromkeys(self._slots(path), _NOTHING)
-        if path not in self._found_elsewhere:
+        if path not in self._found_elsewhere and not is_out:
             name = self._earlier_names[path] = earlier_name(path, before, self._known)
             notes[name] = before
             self._known[name] = before._replace(taken_millis=_NEVER_MILLIS)
