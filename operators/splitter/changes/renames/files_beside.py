@@ -65,8 +65,12 @@ class FilesBeside:
         before = {path: name for path, name, _ in changed}
         by_inode = {entry.identity: name for _, name, entry in changed if entry.identity}
         directories = {os.path.dirname(path) for path in before}
+        # A test of the beginning first: a directory may have a million files.
+        names = [os.path.basename(path) for path in before]
+        stems = tuple({name.rpartition(b".")[0] or name for name in names})
         for entry in _files_near(directories):
-            origins = {before[path] for path in earlier_paths(entry.path) if path in before}
+            may_be = earlier_paths(entry.path) if entry.name.startswith(stems) else ()
+            origins = {before[path] for path in may_be if path in before}
             if (same := by_inode.get(file_id_of(entry.inode()))) is not None:
                 origins.add(same)
             is_beside = origins and entry.path not in before and not _is_backup(entry.name)
