@@ -49,6 +49,7 @@ READ: dict[type[exp.Expression], str] = {
     exp.DataType: "this expressions nested kind",
     exp.DataTypeParam: "this",
     exp.Distinct: "expressions",
+    exp.Dot: "this expression",
     exp.Escape: "this expression",
     exp.Extract: "this expression",
     exp.From: "this",

@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import click
-import pyarrow as pa
 
 from dagflow.cli import output
 from dagflow.cli.commands.replay import app_to_repeat, repeat_options
@@ -148,6 +147,9 @@ def _line_of(reject: ShownReject) -> str:
     """
     if not reject.raw or not 0 <= reject.offset <= _MOST_READ:
         return ""
+    # Imported late: few of the command's uses need it.
+    import pyarrow as pa
+
     try:
         with pa.input_stream(reject.file, compression="detect") as file:
             before, record = file.read(reject.offset), file.read(len(reject.raw))
