@@ -6,7 +6,7 @@ import itertools
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -85,27 +85,38 @@ class WindowRejects:
 def open_rejects(checkpoint: str, storage: StorageContext) -> Iterator[WindowRejects]:
     """The refused records, window by window, in their order, without those of versions that were read anew since."""
     store = read_journal(storage, checkpoint)[0]
-    newest = _newest_versions(store)
+    begun = _last_beginnings(store)
     for rejects in rejects_in(store):
         old = [
             block_id
             for block_id, block in rejects.blocks.items()
-            if is_source_range(block) and newest.get(block.url, block.version) != block.version
+            if is_source_range(block) and block.url in begun and rejects.window_id < begun[block.url].window_id
         ]
         is_open = ~np.isin(rejects.records.numbers("block_id"), np.array(old, np.int64))
         yield replace(rejects, records=rejects.records.where(is_open)) if old else rejects
 
 
-def _newest_versions(store: ObjectStore) -> dict[str, Any]:
-    """The versions of files with refused records that were read last from their beginning, by URL."""
-    newest: dict[str, Any] = {}
+class _Beginning(NamedTuple):
+    version: Any
+    window_id: int
+
+
+def _last_beginnings(store: ObjectStore) -> dict[str, _Beginning]:
+    """The last version of each file with refused records that was read from its beginning, by URL.
+
+    What a file has grown by is another version, and part of the one before. A window that reads records again begins
+    no version.
+    """
+    begun: dict[str, _Beginning] = {}
     for window in committed_windows(store):
         has_refused = window.intent is not None and bool(window.intent.refused)
-        for _, _, item in planned_tuples(window.plan) if has_refused or newest else ():
+        for _, _, item in planned_tuples(window.plan) if has_refused or begun else ():
             for block in _blocks_of(item):
-                if is_source_range(block) and not block.start and (has_refused or block.url in newest):
-                    newest[block.url] = block.version
-    return newest
+                if not is_source_range(block) or block.start or not (has_refused or block.url in begun):
+                    continue
+                if block.url not in begun or begun[block.url].version != block.version:
+                    begun[block.url] = _Beginning(block.version, window.plan.window_id)
+    return begun
 
 
 def _blocks_of(item: Any) -> Iterable[Any]:
