@@ -101,7 +101,7 @@ class FailedInput:
             return text
         first, last = [f"{block.url} [{block.start}, {block.end})" for block in (self.blocks[0], self.blocks[-1])]
         if len(self.blocks) == 1:
-            return f"{text} of {first}" if text else f" in {first}"
+            return f"{text} of {first}"
         return f"{text} in a batch of {len(self.blocks)} blocks, from {first} to {last}"
 
 
