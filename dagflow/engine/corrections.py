@@ -226,6 +226,9 @@ class Superseded:
             lost_here = lost[window.plan.window_id] if read else {}
             why = f"{redacted(url)} was corrected or deleted later"
             lost_here.update((version_key_of(each), _correction(each, why)) for each in read)
+            # The window that has refused records is older than the one that has read them again.
+            if window.plan.retries:
+                continue
             # A version that was left out has taken the place of nothing.
             lineage.follow(found, has_replaced=bool(read) and window.plan.corrects)
 

@@ -19,7 +19,7 @@ from dagflow.engine.driver_memory import FreeMemory
 from dagflow.engine.estimate import InputCount
 from dagflow.engine.kept_totals import totals_changed, without_totals
 from dagflow.engine.live_run import ScanRequests
-from dagflow.engine.repeatable import why_not_again, why_not_replayed
+from dagflow.engine.repeatable import why_not_replayed
 from dagflow.engine.replay_scope import replay_scope
 from dagflow.engine.replayer import Replayer
 from dagflow.engine.run_setup import Assembly
@@ -289,8 +289,6 @@ class Driver(WindowLoop):
         lost = superseded.by(planned, left_out_in(results))
         if not lost:
             return [], []
-        if (obstacle := why_not_again(journal.state, lost)) is not None:
-            raise obstacle
         others, _ = without_totals(results, parts.totals)
         beside = [file for result in others for file in result.files]
         scope = replay_scope(journal, lost, parts.publication.beside, parts.totals)

@@ -74,18 +74,6 @@ def why_not_alone(planned: WindowPlan, state: JournalState) -> JournalError | No
     )
 
 
-def why_not_again(state: JournalState, windows: Iterable[int]) -> JournalError | None:
-    """Why windows cannot run again: a later one has published refused records of theirs, which would be duplicated."""
-    retried = sorted(set(state.retried) & set(windows))
-    if not retried:
-        return None
-    return JournalError(
-        f"a later window has taken over the refused records of window {retried[0]}: what was published of them would "
-        "be there twice",
-        hint=_way_back(state),
-    )
-
-
 def why_not_made_again(
     app: PlacedApp, state: JournalState, windows: Sequence[int], plans: Iterable[WindowPlan]
 ) -> DagflowError | None:
@@ -93,7 +81,6 @@ def why_not_made_again(
     ports = taking_ports(app.plan)
     return (
         why_not_replayed(app)
-        or why_not_again(state, windows)
         or _why_not_in_targets(state, targets_of(app.operators, app.storage), windows[0])
         or next(filter(None, (why_not_alone(each, state) or why_not_taken(each, ports) for each in plans)), None)
     )

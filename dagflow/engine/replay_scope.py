@@ -68,7 +68,7 @@ def replay_scope(
     beside: Callable[[Iterable[PendingFile]], Mapping[str, Collection[str]]],
     apart_from: Collection[str] = (),
 ) -> ReplayScope:
-    """Windows with all others whose files are replaced with theirs.
+    """Windows with all others whose files are replaced with theirs, and whose refused records were read with theirs.
 
     Args:
         beside: What has to be replaced with files, see Publication.beside().
@@ -85,9 +85,17 @@ def replay_scope(
         others = beside(file for file in files if file.target and file.target not in apart_from)
         names = {*itertools.chain.from_iterable(others.values())} - {name_of(file.final_url) for file in files}
         more = {window.plan.window_id for window in journal.windows() if names and _has_made(window, names)}
-        if not more:
+        more |= _retried_with(journal, scope.all)
+        if not more - set(scope.all):
             return replace(scope, beside=others)
         ids |= more
+
+
+def _retried_with(journal: Journal, ids: Collection[int]) -> set[int]:
+    """The windows that have read refused records of some again, or are among these, and all whose they have read."""
+    plans = (window.plan for window in journal.windows() if journal.state.retried)
+    found = ({plan.window_id, *plan.retries} for plan in plans if plan.retries)
+    return set().union(*(each for each in found if not each.isdisjoint(ids)))
 
 
 def _has_made(window: Window, names: Collection[str]) -> bool:

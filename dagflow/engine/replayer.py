@@ -26,7 +26,7 @@ from dagflow.engine.partial_replay import (
     works_record_by_record,
 )
 from dagflow.engine.publication import finish_replay
-from dagflow.engine.repeatable import why_not_again, why_not_alone
+from dagflow.engine.repeatable import why_not_alone
 from dagflow.engine.replay_scope import ReplayScope
 from dagflow.engine.run_setup import Assembly
 from dagflow.engine.scaling import Scaling
@@ -49,6 +49,7 @@ from dagflow.journal.events import WindowReplay
 from dagflow.journal.journal import now_ms
 from dagflow.journal.saved_state import ControlState
 from dagflow.journal.windows import ProducedFiles, Window, WindowIntent, WindowPlan
+from dagflow.metrics.counters import Counters
 from dagflow.plan.physical import PortRef, holder_of, merger_name
 from dagflow.plan.placement import PlacedApp
 from dagflow.storage.context import StorageContext
@@ -201,7 +202,9 @@ class Replayer(WindowLoop):
             if self._part.rewriting is not None:
                 merged = {at: frozenset() for at in lost.keys() - self._part.again}
             self._scope = ReplayScope(self._part.again, merged)
-        self._left = deque(sorted(self._scope.again))
+        # The windows that had refused the records give them, so that those that have read them again give none.
+        self._emptied = {at for at in self._scope.again if self._before[at].planned.retries}
+        self._left = deque(sorted(self._scope.again - self._emptied))
         self._reruns: dict[int, _Rerun] = {}
 
     def replay(self) -> list[ReplayedWindow]:
@@ -232,7 +235,7 @@ class Replayer(WindowLoop):
             self._run_all()
             if self._stop.is_requested:
                 raise RunStoppedError("the replay was asked to stop; nothing was replaced")
-            for window_id in self._scope.merged.keys() - self._scope.again:
+            for window_id in self._scope.merged.keys() - self._scope.again | self._emptied:
                 self._reruns[window_id] = self._merged(self._before[window_id])
             reruns = [self._reruns[window_id] for window_id in self._scope.all]
             new = self._made
@@ -280,8 +283,6 @@ class Replayer(WindowLoop):
         window = self._journal.window(window_id)
         planned, intent = window.plan, window.intent
         if (obstacle := why_not_alone(planned, self._journal.state)) is not None:
-            raise obstacle
-        if (obstacle := why_not_again(self._journal.state, [window_id])) is not None:
             raise obstacle
         if intent is None or window_id > self._journal.state.last_done:
             raise unpublished(f"window {window_id}", self._journal.state, self._journal.url)
@@ -390,7 +391,7 @@ class Replayer(WindowLoop):
         self._reruns[planned.window_id] = _Rerun(before, intent, kept)
 
     def _merged(self, window: _Published) -> _Rerun:
-        """A window that does not run again, and loses the files of groups that do."""
+        """A window that does not run again, and loses the files of groups that do, or everything."""
         files, produced = self._kept(window)
         lost = self._lost_parts(window)
         intent = replace(
@@ -403,6 +404,8 @@ class Replayer(WindowLoop):
             started_ms=0,
             finished_ms=0,
         )
+        if window.planned.window_id in self._emptied:
+            intent = replace(intent, refused=[], accounting={}, counters=Counters())
         still = self._still_waiting(window.planned.window_id)
         return _Rerun(window, intent, frozenset([*(file.final_url for file in files), *still]))
 

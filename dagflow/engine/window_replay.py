@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from dagflow.engine.corrections import Lost, Superseded, old_rows
 from dagflow.engine.publication import Publication
-from dagflow.engine.repeatable import why_not_again, why_not_replayed
+from dagflow.engine.repeatable import why_not_replayed
 from dagflow.engine.replay_scope import replay_scope
 from dagflow.engine.replayer import ReplayedWindow, Replayer
 from dagflow.engine.run_setup import (
@@ -71,13 +71,12 @@ def _require_possible(app: PlacedApp, store: ObjectStore, windows: Sequence[int]
     """Refuse what is known to be impossible before the replay shows as a run: it must not count as a failed one.
 
     Raises:
-        JournalError: The app cannot replay, or a later window has published records of one of the windows; or the
-            journal cannot be read.
+        JournalError: The app cannot replay, or the journal cannot be read.
     """
     state = _state_of(store)
     _require_known(store, state, windows)
     unpublished = why_not_published(state, windows, store.url)
-    if (obstacle := unpublished or why_not_replayed(app) or why_not_again(state, windows)) is not None:
+    if (obstacle := unpublished or why_not_replayed(app)) is not None:
         raise obstacle
 
 

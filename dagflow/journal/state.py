@@ -443,11 +443,11 @@ class JournalState:
         # Two windows of a replay may have left out the same ranges.
         self.left_out = self.left_out.after((), [skip for skip in done.intent.recovered if skip in listed])
         self.held.withdrawn.pop(event.window_id, None)
+        self.retried = [each for each in self.retried if each != event.window_id]  # they are its own again
         self.reprocessed[event.window_id] = event.name
         # A target that has only had held files has no newest window yet.
         for name in event.receipts.keys() & self.receipts.keys():
             self.receipts[name] = replace(self.receipts[name], version=event.receipts[name])
-
         self._correct(done.corrections)
 
     def _correct(self, made: Sequence[Correction]) -> None:

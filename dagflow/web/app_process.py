@@ -21,7 +21,7 @@ from dagflow.engine.operator_state import directory_of_state
 from dagflow.engine.preview import preview
 from dagflow.engine.preview_chain import PreviewOptions
 from dagflow.engine.preview_port import find_port
-from dagflow.engine.repeatable import remover_of, why_not_again, why_not_replayed
+from dagflow.engine.repeatable import remover_of, why_not_replayed
 from dagflow.errors import AppError, DagflowError, PlanError
 from dagflow.execution.state_codec import StateCodec
 from dagflow.journal.app_facts import without_checksums
@@ -87,7 +87,7 @@ def _changes(app: LogicalPlan, checkpoint: str) -> Iterator[dict[str, str]]:
         return
     placed = PlacedApp.of(app, storage)
     windows = range(state.forgotten + 1, state.last_committed + 1)
-    obstacle = why_not_replayed(placed) or why_not_again(state, windows)
+    obstacle = why_not_replayed(placed)
     remover = remover_of(placed.operators, state)
     for change in app_changes(state.facts, placed.facts):
         if not change.concerns_output or not windows:

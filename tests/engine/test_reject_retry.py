@@ -19,7 +19,7 @@ import pytest
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.window_replay import replay_windows
-from dagflow.errors import DagflowError, JournalError
+from dagflow.errors import DagflowError, JournalError, MissingError
 from dagflow.plan.load import load_app
 from dagflow.report.manifest import tracked_files, window_manifest
 from dagflow.report.open_rejects import RejectChoice, grouped, open_rejects, shown
@@ -400,24 +400,23 @@ def test_a_file_that_has_changed_keeps_its_rejects(two_files: RetryCase) -> None
     assert (refused(), len(rows())) == (0, 6)
 
 
-def test_a_window_whose_rejects_came_back_is_not_replayed(two_files: RetryCase) -> None:
-    """Replayed with today's app it would publish them once more; the window that took them may be replayed."""
+def test_a_window_whose_rejects_came_back_is_replayed_with_them(two_files: RetryCase) -> None:
+    """The window that has read them again gives nothing any more, and neither is any record there twice."""
     write_app(two_files, two_files.new)
     replay()
-    output = rows()
-    with pytest.raises(JournalError, match="has taken over the refused records of window 1"):
-        replay_windows(load_app("app.yaml"), RunOptions(), [1], runtime=InlineRuntime)
-    changed = replay_windows(load_app("app.yaml"), RunOptions(), [2], runtime=InlineRuntime)
-    assert {change.change for change in changed[0].changes} == {"unchanged"}
-    assert rows() == output
+    output = sorted(str(json.loads(row)["n"]) for row in rows())
+    for window_id in (1, 2):
+        changed = replay_windows(load_app("app.yaml"), RunOptions(), [window_id], runtime=InlineRuntime)
+        assert [window.window_id for window in changed] == ([1, 2] if window_id == 1 else [2])
+        assert (sorted(str(json.loads(row)["n"]) for row in rows()), refused()) == (output, 0)
 
 
 def test_a_refused_replay_is_no_run(two_files: RetryCase) -> None:
     """What changes nothing leaves the newest run as it was: the checkpoint does not pass for failed."""
     write_app(two_files, two_files.new)
     replay()
-    with pytest.raises(JournalError, match="has taken over the refused records of window 1"):
-        replay_windows(load_app("app.yaml"), RunOptions(), [1], runtime=InlineRuntime)
+    with pytest.raises(MissingError, match="window 9"):
+        replay_windows(load_app("app.yaml"), RunOptions(), [9], runtime=InlineRuntime)
     newest = read_checkpoint("journal", STORAGE).snapshot
     assert newest is not None and newest.driver is not None
     assert (newest.driver.state, newest.driver.heartbeat.command, newest.driver.heartbeat.error) == (

@@ -55,7 +55,7 @@ def read(format: Any, content: bytes) -> tuple[int, CountedSkips]:
 )
 def test_blank_lines_are_skipped_together(format: Any, blank: bytes) -> None:
     """The work for a batch does not depend on how many of its lines are blank, and all bytes are accounted for."""
-    row = b'{"a":1}\n'
+    row = b"1\n" if "csv" in str(format) else b'{"a":1}\n'
     content = row + (blank * 100 + row) * 100
     count, accounting = read(format, content)
     assert (count, accounting.lost, accounting.covered, accounting.calls) == (101, 0, len(content), 1)
@@ -63,7 +63,10 @@ def test_blank_lines_are_skipped_together(format: Any, blank: bytes) -> None:
 
 def peak_mib(format: Any) -> tuple[int, float]:
     """The records of a long one with as many newlines behind it and an end, and the memory that they take."""
-    content = b'{"a":"' + b"x" * (17 * MIB) + b'"}' + b"\n" * (17 * MIB) + b"{}"
+    record = b"x" * (17 * MIB)
+    if "csv" not in str(format):
+        record = b'{"a":"' + record + b'"}'
+    content = record + b"\n" * (17 * MIB) + (b"x" if "csv" in str(format) else b"{}")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     count, _ = read(format, content)
     return count, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
