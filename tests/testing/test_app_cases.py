@@ -16,6 +16,12 @@ ROOT = Path(__file__).parents[2]
 APP = ROOT / "apps" / "block_reader.yaml"
 
 
+def with_filter(step: str) -> str:
+    """The app with another step in the place of its filter, of the same name."""
+    before, _, rest = APP.read_text().partition("class: RecordFilter")
+    return f"{before}{step}\n    name: filter\n  - write: {rest.partition('- write: ')[2]}"
+
+
 def failures(folder: Path, tests: str, app: Path = APP) -> list[str]:
     """What fails of the tests in a file, as 'line: message'."""
     file = folder / "test_app.yaml"
@@ -96,13 +102,6 @@ def test_a_case_may_state_that_a_run_fails(tmp_path: Path) -> None:
 
 CASE_OF_THREE = """\
   a: {set: {writer.file_name: part}, files: {data/logs/a: "1\\n2\\n3\\n"}, records: {reader.messages: 3}"""
-
-
-def with_operator(name: str) -> str:
-    """The app with another operator in the place of the filter, and files that are no blocks'."""
-    text = APP.read_text().replace("class: RecordFilter", f"class: {name}").replace('      drop: {prefix: "."}\n', "")
-    assert name in text
-    return text
 
 
 ORDERS = """\
@@ -207,9 +206,7 @@ def test_a_cut_that_changes_records_is_reported(tmp_path: Path) -> None:
         "    @input.batch\n    def take(self, batch):\n"
         "        for record in batch.to_pylist()[:1]:\n            self.output.emit(record)\n"
     )
-    text = APP.read_text().replace(
-        'class: RecordFilter\n    properties:\n      drop: {prefix: "."}', "class: my_ops.First"
-    )
+    text = with_filter("class: my_ops.First")
     assert "my_ops" in text
     (tmp_path / "app.yaml").write_text(text)
     (tmp_path / "test_app.yaml").write_text(f"app: app.yaml\ntests:\n{CASE_OF_THREE}, cut: every}}\n")
@@ -220,10 +217,7 @@ def test_a_cut_that_changes_records_is_reported(tmp_path: Path) -> None:
 
 def test_a_cut_may_change_how_many_parts_a_result_is_made_of(tmp_path: Path) -> None:
     """A group whose records lie in two blocks leaves the partitions in two parts."""
-    text = APP.read_text().replace(
-        'class: RecordFilter\n    properties:\n      drop: {prefix: "."}',
-        "class: CountBy\n    properties: {by: record}",
-    )
+    text = with_filter("class: CountBy\n    by: record")
     assert "CountBy" in text
     (tmp_path / "app.yaml").write_text(text)
     rows = "{out/records: [{record: a, count: 2}, {record: b, count: 1}]}"
@@ -244,9 +238,7 @@ def test_a_death_that_changes_output_is_reported(tmp_path: Path) -> None:
         "        if not seen.exists():\n            seen.parent.mkdir(exist_ok=True)\n            seen.touch()\n"
         "            self.output.emit(record)\n"
     )
-    text = APP.read_text().replace(
-        'class: RecordFilter\n    properties:\n      drop: {prefix: "."}', "class: seen_ops.Once"
-    )
+    text = with_filter("class: seen_ops.Once")
     (tmp_path / "app.yaml").write_text(text)
     (tmp_path / "test_app.yaml").write_text(f"app: app.yaml\ntests:\n{CASE_OF_THREE}, kill: every}}\n")
     (case_read,) = read_cases(str(tmp_path / "test_app.yaml"))
