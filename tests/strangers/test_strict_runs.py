@@ -44,6 +44,18 @@ def test_an_empty_directory_is_not_nothing_new(folder: Path) -> None:
     assert again.exit_code == 0 and "nothing new" in again.output
 
 
+def test_files_that_are_all_gone_are_retracted_beside_an_empty_one(folder: Path) -> None:
+    """A disk that is not mounted looks the same: a warning says what would take the rows out."""
+    retracting = "  - files: in\n    on_change: {deleted: retract}\n"
+    (folder / "app.yaml").write_text(APP.replace("  - files: in\n", retracting))
+    (folder / "in" / "1.csv").write_text("id,v\n1,2\n")
+    assert run().exit_code == 0
+    (folder / "in" / "1.csv").unlink()
+    assert "put an empty file beside where they were" in run().output
+    (folder / "in" / "empty").touch()
+    assert "1.csv was deleted: 1 row out" in run().output
+
+
 def test_a_column_that_becomes_text_in_an_existing_table_is_said(folder: Path) -> None:
     """The row is there, its value in _rescued; `strict: true` in the app is the same as --strict."""
     (folder / "in" / "1.csv").write_text("id,v\n1,2\n")

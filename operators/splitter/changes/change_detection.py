@@ -236,7 +236,7 @@ class ChangeDetector:
             )
             entries = view.look_up(index_names)
             if self._deleted is not None:
-                self._deleted.listed(index_names)
+                self._deleted.listed(step)
             start = 0
             due: list[_NewOrChanged] = []
             lacking: list[ListedFiles] = []

@@ -40,9 +40,9 @@ class DeletedFiles:
     def begin_scan(self) -> None:
         self._listed.clear()
 
-    def listed(self, names: Sequence[bytes]) -> None:
-        """Note what a scan has found."""
-        self._listed.append(hashes_of(names))
+    def listed(self, step: Sequence[ListedFiles]) -> None:
+        """Note what a scan has found; a directory is no file."""
+        self._listed += [hashes_of(files.index_names) for files in step if not files.is_directory(0)]
 
     def found(self, moved: Container[bytes]) -> Iterator[ListedFiles]:
         """The versions whose files are gone, to be retracted, at the end of a scan.
@@ -51,9 +51,6 @@ class DeletedFiles:
         """
         listed = np.concatenate([np.empty(0, np.int64), *self._listed])
         names = self._index.view().paths_but(listed)
-        if names and not len(listed):
-            logger.warning("no file is found any more, and nothing is retracted: the locations may be unreachable")
-            return
         in_flight = self._pending.in_flight().among(names)
         for name, entry in sorted(self._index.find(names).items()):
             if entry.fate is Fate.MOVED or entry.fate.is_gone or entry.size_bytes <= 0:
@@ -61,6 +58,12 @@ class DeletedFiles:
             path = os.fsencode(self._storage.roots.expand(os.fsdecode(name)))
             if name in moved or name in in_flight or self._is_there(os.fsdecode(path)):
                 continue
+            if not len(listed):
+                logger.warning(
+                    "no file is found any more, and nothing is retracted, because a disk that is not mounted looks "
+                    "like that: if the files were deleted, put an empty file beside where they were, and run again"
+                )
+                return
             logger.info("file was deleted after it was taken, and is retracted url=%s", redacted(os.fsdecode(path)))
             yield _retracted(path, name, entry, self._storage)
 
