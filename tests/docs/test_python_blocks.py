@@ -1,9 +1,10 @@
-"""The Python on pages of the reference runs: the blocks of a page one behind the other, as a reader would type them."""
+"""What a reader would type on pages of the reference runs: Python, page by page, and commands over apps of `apps/`."""
 
 from __future__ import annotations
 
 import gzip
 import os
+import shlex
 import subprocess
 import sys
 import textwrap
@@ -49,6 +50,27 @@ def test_the_python_of_a_page_runs(page: Path, tmp_path: Path) -> None:
     search = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     ran = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=search, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
+
+
+SHOWN = [
+    (page, command, printed)
+    for page in PAGES
+    if page.parent.name not in RUN
+    for _, info, text in BLOCK.findall(page.read_text("utf-8"))
+    for command, _, printed in [text.removeprefix("$ ").partition("\n")]
+    if info == "console" and " apps/" in command
+]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("page", "command", "printed"), SHOWN, ids=[command for _, command, _ in SHOWN])
+def test_a_page_shows_what_a_command_prints_of_an_app(page: Path, command: str, printed: str) -> None:
+    """In the directory of the repository; commands over files that only the page speaks of are rehearsed."""
+    program, *arguments = shlex.split(command)
+    search = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "COLUMNS": "100"}
+    called = [sys.executable, "-m", program, *arguments]
+    ran = subprocess.run(called, cwd=ROOT, env=search, capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == printed.strip(), page
 
 
 def test_each_block_that_does_not_run_is_on_a_page() -> None:
