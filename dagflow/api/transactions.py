@@ -5,16 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dagflow.api.control import Grouper
 from dagflow.api.operator import Capability, Operator
 from dagflow.frozen import frozen
 from dagflow.storage.context import StorageContext
 from dagflow.storage.pending import PendingFile
-
-if TYPE_CHECKING:
-    pass
 
 
 @frozen

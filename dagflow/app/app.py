@@ -25,7 +25,7 @@ from dagflow.plan.load import logical_plan
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.plan.placement import place
-from dagflow.plan.render.text import Format, explain
+from dagflow.plan.render.explain import Format, explain
 from dagflow.runtime.start_checks import context_of
 from dagflow.spec.app_reader import CodeReader, Overrides, read
 from dagflow.spec.app_spec import AppSpec, Endpoint, StreamSpec

@@ -87,11 +87,11 @@ def unused_records(plan: LogicalPlan) -> Iterator[str]:
     """Warnings about operators whose records go nowhere: they would be read, and not be read again."""
     used = {edge.source.operator for edge in plan.edges if edge.source.port != REJECTS}
     for name, operator in plan.instances.items():
-        outputs = [name for name, port in operator.output_ports.items() if port.carries_records and name != REJECTS]
-        if outputs and name not in used:
+        ports = [port.name for port in operator.output_ports.values() if port.carries_records and port.name != REJECTS]
+        if ports and name not in used:
             yield (
                 f"the records of operator '{own_name(name)}' go nowhere, for no stream leaves by its port "
-                f"{' or '.join(outputs)}; a last step such as `- write: out` keeps them"
+                f"{' or '.join(ports)}; a last step such as `- write: out` keeps them"
             )
 
 

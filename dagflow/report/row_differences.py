@@ -205,11 +205,13 @@ class _Divided:
 def _gathered(parts: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The same rows in parts of about _WRITTEN_BYTES."""
     held: list[pa.RecordBatch] = []
+    held_bytes = 0
     for part in parts:
         held.append(part)
-        if sum(each.nbytes for each in held) > _WRITTEN_BYTES:
+        held_bytes += part.nbytes
+        if held_bytes > _WRITTEN_BYTES:
             yield from pa.Table.from_batches(held).combine_chunks().to_batches()
-            held = []
+            held, held_bytes = [], 0
     if held:
         yield from pa.Table.from_batches(held).combine_chunks().to_batches()
 

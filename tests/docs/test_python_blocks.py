@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -23,6 +24,7 @@ NOT_RUN = {
 }
 """Blocks that are not run, by their first words, and why."""
 SESSION = "from pyspark.sql import SparkSession\nspark = SparkSession.builder.master('local[2]').getOrCreate()\n"
+APP = "name: a\nsteps: [{files: data/logs}, {read: lines}, {write: out/a}]\n"
 STREAMED = "\nquery.processAllAvailable()\nquery.stop()\n"
 
 
@@ -44,7 +46,7 @@ def test_the_python_of_a_page_runs(page: Path, tmp_path: Path) -> None:
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs/a.log").write_text("one\ntwo\n")
     (tmp_path / "logs/b.log.gz").write_bytes(gzip.compress(b"three\n"))
-    (tmp_path / "app.yaml").write_text("name: a\nsteps: [{files: data/logs}, {read: lines}, {write: out/a}]\n")
+    (tmp_path / "app.yaml").write_text(APP)
     code = "\n".join(text for text in python_of(page) if not text.startswith(tuple(NOT_RUN)))
     code = (SESSION if "spark" in code else "") + code + (STREAMED if "query =" in code else "")
     search = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
@@ -71,6 +73,27 @@ def test_a_page_shows_what_a_command_prints_of_an_app(page: Path, command: str, 
     called = [sys.executable, "-m", program, *arguments]
     ran = subprocess.run(called, cwd=ROOT, env=search, capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == printed.strip(), page
+
+
+ALONE = [
+    text.strip()
+    for page in PAGES
+    if page.parent.name not in RUN
+    for _, info, text in BLOCK.findall(page.read_text("utf-8"))
+    if info == "bash" and text.count("\n") == 1 and re.match(r"dagflow \S+ app\.yaml(?!.*--master)", text)
+]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("command", sorted({*ALONE}))
+def test_a_command_over_an_app_runs(command: str, tmp_path: Path) -> None:
+    """Where it needs nothing but an app and its input."""
+    (tmp_path / "data").symlink_to(ROOT / "data")
+    (tmp_path / "app.yaml").write_text(APP)
+    search = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    typed = command.replace("dagflow", f"{sys.executable} -m dagflow", 1)
+    ran = subprocess.run(["bash", "-c", typed], cwd=tmp_path, env=search, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
 
 
 def test_each_block_that_does_not_run_is_on_a_page() -> None:

@@ -12,7 +12,7 @@ from dagflow.errors import PlanError
 from dagflow.plan.added_operators import unified
 from dagflow.plan.load import check, load_app
 from dagflow.plan.placement import place
-from dagflow.plan.render.text import explain
+from dagflow.plan.render.explain import explain
 from tests.engine.dags import dag
 from tests.engine.sample_app import TextSource
 from tests.execution.sample_operators import SampleWords

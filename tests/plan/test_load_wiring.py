@@ -9,7 +9,7 @@ import pytest
 from dagflow.errors import PlanError, SpecError
 from dagflow.plan.load import load_app
 from dagflow.plan.placement import place
-from dagflow.plan.render.text import explain
+from dagflow.plan.render.explain import explain
 from tests.spec.apps import SAMPLES, VALID, changed, problems_of, wired
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from dagflow.errors import AppError, Problem
 from dagflow.plan.load import check, load_app
 from dagflow.plan.placement import place
-from dagflow.plan.render.text import explain
+from dagflow.plan.render.explain import explain
 from tests.nightly import by_day, examples
 from tests.spec.apps import SAMPLES, VALID
 

@@ -19,7 +19,7 @@ from dagflow.plan.description import describe
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.placement import place
-from dagflow.plan.render.text import Format, explain
+from dagflow.plan.render.explain import Format, explain
 from dagflow.report.app_changes import app_changes
 from dagflow.report.endpoints import metrics_text
 from dagflow.report.manifest import window_manifest

@@ -18,7 +18,7 @@ from dagflow.errors import DagflowError, own_name
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.plan.placement import place
-from dagflow.plan.render.text import FORMATS, Format, explain
+from dagflow.plan.render.explain import FORMATS, Format, explain
 from dagflow.spec.spark_master import SparkMaster
 
 _STEPS = 64

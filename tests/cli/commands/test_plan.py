@@ -10,7 +10,7 @@ from dagflow.api.partitioning import BacklogStats, PartitionPolicy
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.plan.load import load_app
-from dagflow.plan.render.text import FORMATS
+from dagflow.plan.render.explain import FORMATS
 from dagflow.runtime.inline import InlineRuntime
 from tests.cli.commands.inspected_app import APP, folder, invoke, journal
 

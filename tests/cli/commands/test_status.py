@@ -19,7 +19,7 @@ from dagflow.execution.messages import WindowJob
 from dagflow.journal.heartbeat import RunningWindow, RunProgress, RunRates
 from dagflow.metrics.counters import OperatorReport
 from dagflow.plan.load import load_app
-from dagflow.plan.render.text import FORMATS
+from dagflow.plan.render.explain import FORMATS
 from dagflow.runtime.inline import InlineRuntime
 from tests.cli.commands.inspected_app import APP, folder, invoke, journal
 from tests.cli.processes import environment, modules_loaded_by

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from dagflow.plan.load import load_app
 from dagflow.plan.placement import place
-from dagflow.plan.render.text import explain
+from dagflow.plan.render.explain import explain
 from dagflow.testing.operators import run_operator
 from operators.expressions.expression import Expression
 from operators.expressions.vectors import Rows

@@ -1,4 +1,4 @@
-"""Shows a plan as text, JSON or a drawing; draws it for a terminal of 80 columns."""
+"""Shows a plan: as text for a terminal of 80 columns, in the languages of Mermaid and Graphviz, or as a picture."""
 
 from __future__ import annotations
 

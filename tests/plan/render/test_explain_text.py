@@ -12,7 +12,7 @@ from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.placement import place
 from dagflow.plan.render.drawing import drawing_of
-from dagflow.plan.render.text import NODE, RAILS, WIDTH, Rails, explain
+from dagflow.plan.render.explain import NODE, RAILS, WIDTH, Rails, explain
 from tests.nightly import examples
 from tests.plan.dags import Head, Work, plan_of
 from tests.spec.apps import VALID

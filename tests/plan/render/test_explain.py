@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.placement import place
-from dagflow.plan.render.text import FORMATS, Format, explain
+from dagflow.plan.render.explain import FORMATS, Format, explain
 from tests.nightly import examples
 from tests.plan.dags import Head, Work, plan_of
 from tests.strategies import logical_plans
