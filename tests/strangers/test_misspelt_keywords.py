@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from operators import Sql
+from dagflow.testing.operators import run_operator
+from operators import Select, Sql
 from operators.expressions.expression import Expression
 from operators.expressions.syntax import ExpressionError
 
@@ -83,7 +84,16 @@ def test_what_is_no_expression_is_answered_with_what_is_meant(text: str, message
         Expression.of(text)
 
 
-@pytest.mark.parametrize("text", ["contains(name, 'x')", "starts_with(name, 'x')", "name like '%x%'", "name = 'it''s'"])
-def test_what_is_advised_in_place_of_it_can_be_read(text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("contains(name, 'x')", ["x", "yx"]),
+        ("starts_with(name, 'x')", ["x"]),
+        ("name like '%x%'", ["x", "yx"]),
+        ("name = 'it''s'", ["it's"]),
+    ],
+)
+def test_what_is_advised_in_place_of_it_does_what_was_meant(text: str, kept: list[str]) -> None:
     """With the functions that there are."""
-    Expression.of(text)
+    records = [{"name": name} for name in ("x", "yx", "it's")]
+    assert [record["name"] for record in run_operator(Select(where=text), records)["output"]] == kept
