@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from numba import types
 
-from operators.reader.columns.json_kernels import (
+from operators.reader.columns.kernels import (
     BYTES,
     OVERLAPPING,
     PADDING,
@@ -17,8 +17,8 @@ from operators.reader.columns.json_kernels import (
     Offsets,
     Words,
     compiled,
-    copy_texts,
     part,
+    texts_of,
     words_of,
 )
 
@@ -33,7 +33,11 @@ _MOST_VALUES = 1 << 22
 """Values that are held together, in 13 bytes each and then in columns."""
 
 _TEXTS = (pa.string(), pa.binary())
-_NUMPY: dict[int, Any] = {INT: np.int32, FLOAT: np.uint32}
+_NUMPY: dict[int, tuple[Any, Any]] = {
+    **{BOOLEAN: (np.bool_, np.bool_), INT: (np.int32, np.int32), LONG: (np.int64, np.int64)},
+    **{FLOAT: (np.uint32, np.float32), DOUBLE: (np.int64, np.float64)},
+}
+"""The types that hold the bits of numbers, and theirs."""
 
 Numbers = npt.NDArray[np.int64]
 
@@ -55,9 +59,7 @@ def read_plain(contents: list[bytes], rows: list[int], schema: Any, types: pa.Sc
     members = [_member_of(field["type"]) for field in fields]
     if not fields or not all(member[0] in _KINDS for member in members):
         return None
-    kinds, nulls = (
-        np.array(part, np.int64) for part in zip(*((_KINDS[name], at) for name, at in members), strict=True)
-    )
+    kinds, nulls = np.array([(_KINDS[name], at) for name, at in members], np.int64).T.copy()
     if any(kinds[places[field.name]] == TEXT and field.type not in _TEXTS for field in types):
         return None  # decimals
     if sum(rows) * len(kinds) > min(sum(map(len, contents)), _MOST_VALUES):
@@ -66,10 +68,11 @@ def read_plain(contents: list[bytes], rows: list[int], schema: Any, types: pa.Sc
     ends, lasts = np.cumsum([*map(len, contents)], dtype=np.int64), np.cumsum(rows, dtype=np.int64)
     values = np.zeros((len(kinds), int(lasts[-1])), np.int64)
     stops, is_null = np.zeros(values.shape, np.int32), np.zeros(values.shape, np.bool_)
-    if not _decode(data, words_of(data), ends, lasts, kinds, nulls, values, stops, is_null):
+    words = words_of(data)
+    if not _decode(data, words, ends, lasts, kinds, nulls, values, stops, is_null):
         return None
     columns = [
-        _array(data, kinds[at], field.type, values[at], stops[at], is_null[at] if nulls[at] >= 0 else None)
+        _array(words, kinds[at], field.type, values[at], stops[at], is_null[at] if nulls[at] >= 0 else None)
         for field in types
         for at in [places[field.name]]
     ]
@@ -86,18 +89,12 @@ def _member_of(schema: Any) -> tuple[str, int]:
 
 
 def _array(
-    data: Bytes, kind: int, type: pa.DataType, values: Numbers, stops: Any, is_null: npt.NDArray[np.bool_] | None
+    words: Words, kind: int, type: pa.DataType, values: Numbers, stops: Offsets, is_null: npt.NDArray[np.bool_] | None
 ) -> pa.Array:
-    if kind != TEXT:
-        numbers: Any = values != 0 if kind == BOOLEAN else values.astype(_NUMPY.get(kind, np.int64))
-        numbers = numbers.view({FLOAT: np.float32, DOUBLE: np.float64}.get(kind, numbers.dtype))
-        return pa.array(numbers, type, mask=is_null)
-    starts = values.astype(np.int32)
-    borders = np.empty(len(starts) + 1, np.int32)
-    copied = np.empty(int((stops - starts).sum()) + PADDING, np.uint8)
-    copy_texts(words_of(data), starts, stops, words_of(copied), borders)
-    validity = None if is_null is None else pa.array(~is_null).buffers()[1]
-    return pa.Array.from_buffers(type, len(starts), [validity, pa.py_buffer(borders), pa.py_buffer(copied)])
+    if kind == TEXT:
+        return texts_of(words, values.astype(np.int32), stops, is_null, type)
+    bits, number = _NUMPY[kind]
+    return pa.array(values.astype(bits).view(number), type, mask=is_null)
 
 
 @part

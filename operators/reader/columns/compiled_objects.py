@@ -16,7 +16,8 @@ from dagflow.api.records import RecordBatch
 from dagflow.storage.columns import borders_of
 from operators.found_values import is_number
 from operators.reader.columns import json_kernels
-from operators.reader.columns.json_kernels import ABSENT, FALSE, NULL, NUMBER, PADDING, TEXT, TRUE, Bytes, words_of
+from operators.reader.columns.json_kernels import ABSENT, FALSE, NULL, NUMBER, TEXT, TRUE
+from operators.reader.columns.kernels import PADDING, Bytes, texts_of, words_of
 from operators.reader.columns.literals import decimals_of
 
 LEAST_LINES = 256
@@ -92,18 +93,14 @@ class _Objects:
             return pa.array(kinds == TRUE, mask=nulls)
         if not (pa.types.is_string(kind) or is_number(kind)):
             return pa.nulls(len(kinds), kind)
-        borders = np.empty(len(kinds) + 1, np.int32)
-        copied = np.empty((stops - starts).sum() + PADDING, np.uint8)
-        json_kernels.copy_texts(self._words, starts, stops, words_of(copied), borders)
-        validity = None if nulls is None else pa.array(~is_null).buffers()[1]
-        texts = pa.StringArray.from_buffers(len(kinds), pa.py_buffer(borders), pa.py_buffer(copied), validity)
+        texts = texts_of(self._words, starts, stops, nulls, pa.string())
         if pa.types.is_string(kind):
             return texts
         return decimals_of(texts, kind) if pa.types.is_decimal(kind) else texts.cast(kind)
 
 
 def _padded(batch: RecordBatch, borders: npt.NDArray[np.int64]) -> Bytes:
-    """The bytes of a batch, followed by the padding that json_kernels needs; copied unless they have it."""
+    """The bytes of a batch, followed by the padding that kernels need; copied unless they have it."""
     data = np.frombuffer(batch.framed().buffers()[2], np.uint8)
     start, stop = borders[0], borders[-1]
     if stop + PADDING <= len(data) and start < stop and data[stop - 1] < _FIRST_IN_TEXT:

@@ -1,10 +1,6 @@
-"""Machine code that finds the values of flat JSON objects, and copies their texts; needs numba.
+"""Machine code that finds the values of flat JSON objects; needs numba.
 
 compiled_objects calls the functions. They accept only JSON as RFC 8259 defines it.
-
-numba compiles a function when its module is first imported on a machine, which takes some seconds, and keeps the code
-beside the module, or in the cache directory of the user. It compiles again only when the module changes, so all parts
-of a function are in this module.
 
 All functions read bytes of which the last one is a control character, or is followed by one, and then PADDING more
 bytes of any kind. No value has control characters in it, so that the functions need not check for the end of the bytes.
@@ -12,21 +8,13 @@ bytes of any kind. No value has control characters in it, so that the functions 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 import numpy.typing as npt
 from numba import types
 
-Bytes = npt.NDArray[np.uint8]
-Offsets = npt.NDArray[np.int32]
-Words = npt.NDArray[np.uint64]
-"""The eight bytes from each byte on, the first one in the lowest position; they overlap."""
-
-PADDING = 16
-"""Bytes that must follow those to read: words extend beyond their end."""
+from operators.reader.columns.kernels import BYTES, OVERLAPPING, Bytes, Offsets, Words, compiled, part
 
 ABSENT, NULL, TRUE, FALSE, NUMBER, TEXT = range(6)
 """Kinds of values; texts are those without escapes."""
@@ -45,11 +33,6 @@ _TO_COUNT = np.uint64(56)
 _WORDS = np.array([0, *(int.from_bytes(word, "little") for word in (b"null", b"true", b"false"))], np.uint64)
 _WORD_SIZES = np.array([0, 4, 4, 5])
 _WORD_MASKS = np.array([(1 << 8 * size) - 1 for size in (0, 4, 4, 5)], np.uint64)
-
-
-def words_of(data: Bytes) -> Words:
-    """The eight bytes from each byte on; they overlap."""
-    return np.ndarray((len(data) - 7,), np.uint64, data, strides=(1,))
 
 
 class Columns(NamedTuple):
@@ -84,34 +67,11 @@ class Values(NamedTuple):
     stops: Offsets
 
 
-BYTES = types.Array(types.uint8, 1, "C", readonly=True)
-_OFFSETS = types.Array(types.int32, 1, "C", readonly=True)
-OVERLAPPING = types.Array(types.uint64, 1, "A", readonly=True, aligned=False)
 _BORDERS = types.Array(types.int64, 1, "C", readonly=True)
 _COLUMNS = types.NamedTuple(
     [types.Array(kind, 1, "C") for kind in (types.uint64, types.uint64, types.int32, types.int32, types.uint8)], Columns
 )
 _VALUES = types.NamedTuple([types.Array(kind, 2, "C") for kind in (types.uint8, types.int32, types.int32)], Values)
-
-
-_Function = TypeVar("_Function", bound=Callable[..., Any])
-
-
-def compiled(result: Any, *arguments: Any) -> Callable[[_Function], _Function]:
-    """Compile a function for arguments of these types; Python calls it."""
-    compile: Callable[[_Function], _Function] = numba.njit(
-        result(*arguments), cache=True, nogil=True, no_cfunc_wrapper=True
-    )
-    return compile
-
-
-def part(function: _Function) -> _Function:
-    """Compile a part of other functions: it is inlined, because passing arrays takes seven values for each of them.
-
-    Only compiled functions can call it. Making functions callable takes two fifths of the time to compile them.
-    """
-    inlined: _Function = numba.njit(forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
-    return inlined
 
 
 @part
@@ -297,24 +257,3 @@ def find_values(
         is_read[row] = _read_object(
             data, words, row, line_starts[row], line_stops[row], columns, takes_others, followers, values
         )
-
-
-@compiled(
-    *(types.void, OVERLAPPING, _OFFSETS, _OFFSETS),
-    *(types.Array(types.uint64, 1, "A", aligned=False), types.Array(types.int32, 1, "C")),
-)
-def copy_texts(words: Words, starts: Offsets, stops: Offsets, copied_words: Words, borders: Offsets) -> None:
-    """Copy texts side by side.
-
-    Both words are bytes as overlapping words. Those to copy to are PADDING bytes larger than the texts; borders takes
-    in the start of each text in them, and the end of the last one.
-    """
-    to = 0
-    for row in range(len(starts)):
-        borders[row] = to
-        size = stops[row] - starts[row]
-        for done in range(0, size, 8):
-            # Up to seven more bytes, which the next text overwrites.
-            copied_words[np.uintp(to + done)] = words[np.uintp(starts[row] + done)]
-        to += size
-    borders[len(starts)] = to

@@ -1,0 +1,85 @@
+"""Machine code that copies texts, and what is needed to compile that of formats; needs numba.
+
+numba compiles a function when its module is first imported on a machine, which takes some seconds, and keeps the code
+beside the module, or in the cache directory of the user. It compiles again only when the module changes, so all parts
+of a function are in one module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numba
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from numba import types
+
+Bytes = npt.NDArray[np.uint8]
+Offsets = npt.NDArray[np.int32]
+Words = npt.NDArray[np.uint64]
+"""The eight bytes from each byte on, the first one in the lowest position; they overlap."""
+
+PADDING = 16
+"""Bytes that must follow those to read: words extend beyond their end."""
+
+BYTES = types.Array(types.uint8, 1, "C", readonly=True)
+OVERLAPPING = types.Array(types.uint64, 1, "A", readonly=True, aligned=False)
+_OFFSETS = types.Array(types.int32, 1, "C", readonly=True)
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def compiled(result: Any, *arguments: Any) -> Callable[[_Function], _Function]:
+    """Compile a function for arguments of these types; Python calls it."""
+    compile: Callable[[_Function], _Function] = numba.njit(
+        result(*arguments), cache=True, nogil=True, no_cfunc_wrapper=True
+    )
+    return compile
+
+
+def part(function: _Function) -> _Function:
+    """Compile a part of other functions: it is inlined, because passing arrays takes seven values for each of them.
+
+    Only compiled functions can call it. Making functions callable takes two fifths of the time to compile them.
+    """
+    inlined: _Function = numba.njit(forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
+    return inlined
+
+
+def words_of(data: Bytes) -> Words:
+    """The eight bytes from each byte on; they overlap."""
+    return np.ndarray((len(data) - 7,), np.uint64, data, strides=(1,))
+
+
+@compiled(
+    *(types.void, OVERLAPPING, _OFFSETS, _OFFSETS),
+    *(types.Array(types.uint64, 1, "A", aligned=False), types.Array(types.int32, 1, "C")),
+)
+def _copy_texts(words: Words, starts: Offsets, stops: Offsets, copied_words: Words, borders: Offsets) -> None:
+    """Copy texts side by side.
+
+    Both words are bytes as overlapping words. Those to copy to are PADDING bytes larger than the texts; borders takes
+    in the start of each text in them, and the end of the last one.
+    """
+    to = 0
+    for row in range(len(starts)):
+        borders[row] = to
+        size = stops[row] - starts[row]
+        for done in range(0, size, 8):
+            # Up to seven more bytes, which the next text overwrites.
+            copied_words[np.uintp(to + done)] = words[np.uintp(starts[row] + done)]
+        to += size
+    borders[len(starts)] = to
+
+
+def texts_of(
+    words: Words, starts: Offsets, stops: Offsets, is_null: npt.NDArray[np.bool_] | None, type: pa.DataType
+) -> pa.Array:
+    """Texts, or bytes, that begin and end at some places, and none where they are null."""
+    borders = np.empty(len(starts) + 1, np.int32)
+    copied = np.empty(int((stops - starts).sum()) + PADDING, np.uint8)
+    _copy_texts(words, starts, stops, words_of(copied), borders)
+    validity = None if is_null is None else pa.array(~is_null).buffers()[1]
+    return pa.Array.from_buffers(type, len(starts), [validity, pa.py_buffer(borders), pa.py_buffer(copied)])
