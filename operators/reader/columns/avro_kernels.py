@@ -99,11 +99,13 @@ def _array(
 
 @part
 def _number_at(data: Bytes, at: int, end: int) -> tuple[int, int]:
-    """The whole number at a position, and its end; -1 for one of more than nine bytes, or beyond the block."""
+    """The whole number at a position, and its end; -1 for one of more than 64 bits, or beyond the block."""
     number, shift = np.uint64(0), np.uint64(0)
-    while at < end and shift <= np.uint64(56):
+    while at < end and shift <= np.uint64(63):
         byte = data[np.uintp(at)]
         at += 1
+        if shift == np.uint64(63) and byte > 1:
+            break
         number |= np.uint64(byte & 127) << shift
         if byte < 128:
             value: Any = np.int64(number >> np.uint64(1)) ^ -np.int64(number & np.uint64(1))

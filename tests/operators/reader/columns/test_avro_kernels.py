@@ -17,7 +17,7 @@ pytest.importorskip("numba", reason="needs numba")
 from operators.reader.columns.avro_kernels import read_plain  # compiles with numba
 
 MEMBERS: dict[str, tuple[Any, pa.DataType, list[Any]]] = {
-    "a": ("long", pa.int64(), [0, -1, 1 << 40, -(1 << 61)]),
+    "a": ("long", pa.int64(), [0, -1, 1 << 40, -(1 << 61), -(1 << 63), (1 << 63) - 1]),
     "b": ({"type": "int"}, pa.int32(), [5, -(1 << 31), (1 << 31) - 1]),
     "c": (["null", "string"], pa.string(), [None, "", "ä text that is longer than a word"]),
     "d": (["double", "null"], pa.float64(), [None, -0.5, 1e300]),
