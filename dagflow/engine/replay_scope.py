@@ -84,8 +84,9 @@ def replay_scope(
         files = [file for intent in intents if intent is not None for file in intent.files]
         others = beside(file for file in files if file.target and file.target not in apart_from)
         names = {*itertools.chain.from_iterable(others.values())} - {name_of(file.final_url) for file in files}
-        more = {window.plan.window_id for window in journal.windows() if names and _has_made(window, names)}
-        more |= _retried_with(journal, scope.all)
+        # All windows of the journal are read only where there is something to look for.
+        makers = (window for window in (journal.windows() if names else ()) if _has_made(window, names))
+        more = {window.plan.window_id for window in makers} | _retried_with(journal, scope.all)
         if not more - set(scope.all):
             return replace(scope, beside=others)
         ids |= more
@@ -93,7 +94,7 @@ def replay_scope(
 
 def _retried_with(journal: Journal, ids: Collection[int]) -> set[int]:
     """The windows that have read refused records of some again, or are among these, and all whose they have read."""
-    plans = (window.plan for window in journal.windows() if journal.state.retried)
+    plans = (window.plan for window in (journal.windows() if journal.state.retried else ()))
     found = ({plan.window_id, *plan.retries} for plan in plans if plan.retries)
     return set().union(*(each for each in found if not each.isdisjoint(ids)))
 

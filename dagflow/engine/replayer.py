@@ -313,10 +313,10 @@ class Replayer(WindowLoop):
         )
         held = {each.window_id for each in waiting}
         groupers = {holder_of(name): each for name, each in app.operators.items() if isinstance(each, Grouper)}
-        beside = self._scope.beside
-        again = (windows, self._lost, self._scope.again, held & set(windows), self._totals, beside)
-        rewriting = rewriting_replay(windows, self._lost, held, self._totals, beside, groupers, self._is_there)
-        return rewriting or partial_replay(*again)
+        scope, totals = self._scope, self._totals
+        rewriting = rewriting_replay(windows, self._lost, held, totals, scope.beside, groupers, self._is_there)
+        waiting_here = held & set(windows)
+        return rewriting or partial_replay(windows, self._lost, scope.again, waiting_here, totals, scope.beside)
 
     def _is_there(self, file: PendingFile) -> bool:
         """Whether a data file can be read, also one that is no longer part of its table."""
