@@ -151,9 +151,17 @@ def test_a_window_that_is_too_large_is_named_and_a_smaller_one_is_read(suffix: s
     [
         ('{"a": 1, "b": 2}\n' * 3, {}, "an object of JSON; read such files with the format json_lines"),
         ('{"a": 1, "b": 2}\n' * 3, NAMED, "an object of JSON; read such files with the format json_lines"),
-        ('[{"a": 1, "b": 2},\n{"a": 3}]\n', {}, "an array of JSON; read such files with the format json"),
-        ('[\n{"a": 1, "b": 2}\n]\n', NAMED, "an array of JSON; read such files with the format json"),
+        ('[{"a": 1, "b": 2},\n{"a": 3}]\n', {}, "a document of JSON; read such files with the format json"),
+        ('[{"a": 1}, {"a": 2}]', NAMED, "a document of JSON; read such files with the format json"),
+        ('[\n{"a": 1, "b": 2}\n]\n', NAMED, "a document of JSON; read such files with the format json"),
+        ('{\n  "a": [\n    1\n  ]\n}\n', {}, "a document of JSON; read such files with the format json"),
+        ('{\n  "a": [\n    1\n  ]\n}\n', NAMED, "a document of JSON; read such files with the format json"),
         ('<?xml version="1.0"?>\n<a/>\n', {}, "XML; read such files with the format xml"),
+        ('<orders day="1">\n<o/>\n</orders>\n', {}, "XML; read such files with the format xml"),
+        ('<orders day="1">\n<o/>\n</orders>\n', NAMED, "XML; read such files with the format xml"),
+        ('<!DOCTYPE orders SYSTEM "o.dtd">\n<orders/>\n', {}, "XML; read such files with the format xml"),
+        ("<!doctype html>\n<p>sign in</p>\n", {}, "a page of HTML, as a server sends in place of a file"),
+        ("<html><head>\n<p>sign in</p>\n", NAMED, "a page of HTML, as a server sends in place of a file"),
         ("a;b\n1;2\n", {}, "it is one name, a;b: is the delimiter ';'"),
         ("a\tb\n1\t2\n", {}, "it is one name, a\tb: is the delimiter '.t'"),
         ("a,b\n1,2\n", {"delimiter": ";"}, "it is one name, a,b: is the delimiter ','"),
@@ -168,7 +176,9 @@ def test_a_file_of_another_format_is_not_read_as_csv(
         list(read_block(str(tmp_path / "a.csv"), 0, 1 << 20, {"type": "csv", **format}))
 
 
-@pytest.mark.parametrize("text", ['"a;b"\n1\n', "a\n1;2\n", "a,b\n{x,[\n", '{""a"": 1}\n1\n'])
+@pytest.mark.parametrize(
+    "text", ['"a;b"\n1\n', "a\n1;2\n", "a,b\n{x,[\n", '{""a"": 1}\n1\n', "<b>,b\n1,2\n", "<5\n1\n"]
+)
 def test_odd_csv_is_csv_all_the_same(text: str, tmp_path: Path) -> None:
     """A name in quotes may hold any character, and a field may begin with a bracket."""
     (tmp_path / "a.csv").write_text(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping
 from typing import Annotated
@@ -97,13 +98,20 @@ def is_over_lines(row: bytes, encoding: str) -> bool:
     return len(row.decode(encoding, "replace").encode().splitlines()) > 1
 
 
+_OTHERS = {
+    rb"(?i)<(!doctype )?html\b": "it begins a page of HTML, as a server sends in place of a file",
+    rb"<(\?xml\b|!DOCTYPE\b|[A-Za-z_][^<>]*>$)": "it begins XML; read such files with the format xml",
+    rb"\[\s*(\{|$)|\{$": "it begins a document of JSON; read such files with the format json",
+}
+"""What a first row of such a pattern shows."""
+
+
 def other_format(row: Bytes) -> str:
     """What the first row of a file shows it to be in place of CSV, and what to do; "" if it may be CSV."""
     text = row.tobytes().strip()
-    if text.startswith(b"<?xml"):
-        return "it begins XML; read such files with the format xml"
-    if text == b"[" or (text[:1] == b"[" and text[1:].lstrip()[:1] == b"{"):
-        return "it begins an array of JSON; read such files with the format json"
+    for pattern, other in _OTHERS.items():
+        if re.match(pattern, text):
+            return other
     try:
         is_object = text.startswith(b"{") and isinstance(json.loads(text), dict)
     except (ValueError, RecursionError):
@@ -112,7 +120,7 @@ def other_format(row: Bytes) -> str:
 
 
 def format_at(source: ByteSource, start: int) -> str:
-    """What the row that begins at a position shows its file to be in place of CSV; "" if it may be CSV, or is long."""
+    """What the row that begins at a position shows its file to be in place of CSV; "" if it may be CSV."""
     data = FileView(source).move(start, start + _FIRST_ROW)
     stops = find_newlines(data, True).stops
-    return other_format(data[: int(stops[0])]) if len(stops) else ""
+    return other_format(data[: int(stops[0])] if len(stops) else data)
