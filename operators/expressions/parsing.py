@@ -301,9 +301,10 @@ class Converter:
 
     def column(self, found: Any, at: int) -> Node:
         """A column, or a member of one."""
-        is_star = isinstance(found.this, exp.Star)
-        first, *members = [found] if is_star else found.parts
-        name = "*" if is_star else str(first.this)
+        first, *members = found.parts
+        if isinstance(found.this, exp.Star):
+            raise self.error(f"{first.name}.* is no value; name a column, or count(*) counts records", at)
+        name = str(first.this)
         if name.lower() in _CHANGING and not first.args.get("quoted"):
             raise self._changing(name, at)
         return members_of(ColumnName(at, name), members)

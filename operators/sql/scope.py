@@ -36,6 +36,12 @@ class Scope:
     records: set[str]
     joined: dict[str, frozenset[str]] = field(default_factory=dict)
 
+    def split(self, found: Any) -> tuple[str, list[exp.Identifier]]:
+        """The table that a name begins with, "" for none, and the other names: a column, and members that follow."""
+        first, *rest = found.parts
+        is_table = rest and (first.name in self.records or first.name in self.joined)
+        return (first.name, rest) if is_table else ("", [first, *rest])
+
     @property
     def common(self) -> list[str]:
         """The columns of tables that the records have as well."""
@@ -66,16 +72,15 @@ class QueryConverter(Converter):
     def column(self, found: Any, at: int) -> Node:
         if isinstance(found.this, exp.Star):
             return super().column(found, at)
-        first, *rest = found.parts
-        known = [*sorted(self._scope.records), *self._scope.joined]
-        if rest and first.name not in known:
-            if hint := did_you_mean(first.name, known):
-                raise self.error(f"there is no table '{first.name}' in from{hint}", at)
-            return members_of(self._named(first, at), rest)
-        if not rest:
-            return self._named(first, at)
-        table = "" if first.name in self._scope.records else f"{first.name}."
-        return members_of(ColumnName(at, f"{table}{rest[0].name}"), rest[1:])
+        table, (first, *members) = self._scope.split(found)
+        if table:
+            name = first.name if table in self._scope.records else f"{table}.{first.name}"
+            return members_of(ColumnName(at, name), members)
+        hint = did_you_mean(first.name, [*sorted(self._scope.records), *self._scope.joined]) if members else ""
+        if hint:
+            struct = f"a struct of that name is written {min(self._scope.records)}.{found.sql()}"
+            raise self.error(f"there is no table '{first.name}' in from{hint} {struct}", at)
+        return members_of(self._named(first, at), members)
 
     def _named(self, found: Any, at: int) -> Node:
         """A column without a table."""

@@ -192,7 +192,8 @@ class QueryPlanner:
         items = found.expressions
         has_star = any(isinstance(each, exp.Star) or isinstance(each.this, exp.Star) for each in items)
         columns = [each for each in found.find_all(exp.Column) if not isinstance(each.this, exp.Star)]
-        wanted = sorted({column.name for column in columns if column.table in ("", alias)})
+        names = [(column, *scope.split(column)) for column in reversed(columns)]
+        wanted = sorted({parts[0].name for _, table, parts in names if table in ("", alias)})
         self._joined.add(name)
         self._add(
             f"join_{alias}" if alias.isidentifier() and alias.isascii() else "join",
@@ -202,7 +203,7 @@ class QueryPlanner:
                 alias=alias,
                 wanted=None if has_star else wanted,
                 query=self._text,
-                named={column.name: position_of(column) for column in reversed(columns) if column.table == alias},
+                named={parts[0].name: position_of(column) for column, table, parts in names if table == alias},
                 unmatched="keep" if "left" in kind else "drop",
                 **dict(self._tables[name]),
             ),
@@ -218,19 +219,19 @@ class QueryPlanner:
         pairs: list[tuple[str, str]] = []
         for condition in conjuncts(join.args["on"]):
             sides = [condition.this, condition.expression] if isinstance(condition, exp.EQ) else []
-            if len(sides) != 2 or not all(isinstance(side, exp.Column) for side in sides):
+            trees = [converter.node(side) for side in sides if isinstance(side, exp.Column)]
+            columns = [tree.name for tree in trees if isinstance(tree, ColumnName)]
+            if len(columns) != 2:
                 reason = (
                     "a join compares columns by =; put other conditions behind where, and compute columns in a query"
                 )
                 raise self._error(f"{reason} in parentheses behind from", position_of(condition))
-            own = [side for side in sides if side.table == alias]
-            others = [side for side in sides if side.table and side.table != alias]
-            if len(own) != 1 or len(others) != 1:
+            tables = [scope.split(side)[0] for side in sides]
+            if "" in tables or tables.count(alias) != 1:
                 reason = f"say of which table each column is, as input.country = {alias}.country"
                 raise self._error(reason, position_of(condition))
-            column = converter.node(others[0])
-            if isinstance(column, ColumnName):
-                pairs.append((column.name, own[0].name))
+            own = tables.index(alias)
+            pairs.append((columns[1 - own], sides[own].name))
         return list(dict.fromkeys(pairs))
 
     def _items(self, found: exp.Select, scope: Scope) -> Iterator[Item]:
@@ -243,7 +244,7 @@ class QueryPlanner:
                 yield self._star(each, scope, at)
                 continue
             tree = converter.node(each.this if isinstance(each, exp.Alias) else each)
-            name = each.alias or (each.name if isinstance(each, exp.Column) else "")
+            name = each.alias or (each.name if isinstance(each, exp.Column | exp.Dot) else "")
             if not name:
                 raise self._error("give the expression a name, as count(*) as n", at)
             if name in taken:

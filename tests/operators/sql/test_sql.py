@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from dagflow.engine.run import run
@@ -149,14 +151,48 @@ def test_a_query_gives_what_duckdb_gives(folder: Path, tmp_path: Path, query: st
     assert comparable(found.fetchall()) == comparable(expected.fetchall())
 
 
-def test_a_query_takes_members_of_structs(tmp_path: Path) -> None:
-    """With and without the name of the table; a group by one has its name."""
+@pytest.mark.parametrize(
+    "query",
+    [
+        "select i.c.town, sum(n) as total from input i where c.town is null or c.town <> '' group by c.town",
+        "select (c).town, spot.zip from input left join places p on input.n = p.n",
+        "select place, p.spot.zip as z from input i join places p on p.n = i.n where i.c.town is not null",
+    ],
+)
+def test_a_query_takes_members_of_structs(query: str, tmp_path: Path) -> None:
+    """Of the records and of a joined table, with and without its name; a column of one has its name."""
     (tmp_path / "in.jsonl").write_text('{"c": {"town": "x"}, "n": 1}\n{"c": {"town": "x"}, "n": 2}\n{"n": 4}\n')
-    (tmp_path / "app.yaml").write_text(MEMBERS.format(root=tmp_path))
-    run(load_app(tmp_path / "app.yaml"), runtime=InlineRuntime)
-    query = f"select town, total from read_parquet('{tmp_path}/out/*') order by total"
-    found = duckdb.connect().sql(query).fetchall()
-    assert found == [("x", 3), (None, 4)]
+    run(members_app(query, tmp_path), runtime=InlineRuntime)
+    connection = duckdb.connect(config={"threads": 1})
+    connection.sql(f"create view input as select * from read_json('{tmp_path}/in.jsonl')")
+    connection.sql(f"create view places as select * from '{tmp_path}/places.parquet'")
+    expected, found = connection.sql(query), connection.sql(f"select * from read_parquet('{tmp_path}/out/*')")
+    assert found.columns == expected.columns
+    assert comparable(found.fetchall()) == comparable(expected.fetchall())
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("select n from input join places p on p.n = input.n and p.n = input.c.zip", "a join compares columns by ="),
+        ("select n from input join places p on p.spot.zip = input.n", "a join compares columns by ="),
+        ("select count(p.*) as n from input join places p on p.n = input.n", "p.* is no value"),
+        ("select place.zip as z from input join places on places.n = input.n", "written input.place.zip"),
+    ],
+)
+def test_a_query_that_takes_members_elsewhere_is_refused(query: str, message: str, tmp_path: Path) -> None:
+    """A condition of a join is not left out, and all columns are not counted as rows."""
+    with pytest.raises(AppError, match=re.escape(message)):
+        members_app(query, tmp_path)
+
+
+def members_app(query: str, root: Path) -> LogicalPlan:
+    """An app that computes a query of records with structs, and a table that has some."""
+    table = {"n": [1, 4], "place": ["a", "b"], "spot": [{"zip": 7}, None]}
+    pq.write_table(pa.table(table), root / "places.parquet")
+    tables = f'tables: {{places: {{table: "parquet:{root}/places.parquet"}}}}' if "places" in query else ""
+    (root / "app.yaml").write_text(MEMBERS.format(root=root, query=query, tables=tables))
+    return load_app(root / "app.yaml")
 
 
 MEMBERS = """\
@@ -164,8 +200,9 @@ name: members
 attributes: {{checkpoint: "{root}/journal"}}
 steps:
   - files: "{root}/in.jsonl"
-  - read: {{type: json_lines, columns: {{c: "struct<town: string>", n: int64}}}}
-  - sql: select i.c.town, sum(n) as total from input i where c.town is null or c.town <> '' group by c.town
+  - read: {{type: json_lines, columns: {{c: "struct<town: string, zip: int64>", n: int64}}}}
+  - sql: {query}
+    {tables}
   - write: "{root}/out"
     format: parquet
 """
