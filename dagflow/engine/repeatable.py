@@ -64,7 +64,13 @@ def why_not_read_again(remover: str, checkpoint: str = "CHECKPOINT", windows: st
 
 
 def why_not_alone(planned: WindowPlan, state: JournalState) -> JournalError | None:
-    """Why a window cannot run again by itself: its records are part of a result over several windows."""
+    """Why a window cannot run again: its records are part of a result over several, or were refused by one long ago."""
+    if planned.retries and min(planned.retries) <= state.forgotten:
+        return JournalError(
+            f"window {planned.window_id} has read refused records of window {min(planned.retries)} again, which is no "
+            "longer kept",
+            hint=f"choose other windows; otherwise {_way_back(state)}",
+        )
     if not (held := [*planned.holds, *planned.closes]):
         return None
     return JournalError(

@@ -86,17 +86,27 @@ def replay_scope(
         names = {*itertools.chain.from_iterable(others.values())} - {name_of(file.final_url) for file in files}
         # All windows of the journal are read only where there is something to look for.
         makers = (window for window in (journal.windows() if names else ()) if _has_made(window, names))
-        more = {window.plan.window_id for window in makers} | _retried_with(journal, scope.all)
+        more = {window.plan.window_id for window in makers}
+        more |= with_retries(journal.windows() if journal.state.retried else (), scope.all, journal.state.forgotten)
         if not more - set(scope.all):
             return replace(scope, beside=others)
         ids |= more
 
 
-def _retried_with(journal: Journal, ids: Collection[int]) -> set[int]:
-    """The windows that have read refused records of some again, or are among these, and all whose they have read."""
-    plans = (window.plan for window in (journal.windows() if journal.state.retried else ()))
-    found = ({plan.window_id, *plan.retries} for plan in plans if plan.retries)
-    return set().union(*(each for each in found if not each.isdisjoint(ids)))
+def with_retries(windows: Iterable[Window], chosen: Iterable[int], forgotten: int) -> set[int]:
+    """Windows with those that have read refused records of theirs again, and all that had refused what these have read.
+
+    Args:
+        windows: All windows that are kept.
+        forgotten: The newest window that is not.
+    """
+    ids, plans = set(chosen), (window.plan for window in windows)
+    together = [
+        {each for each in (plan.window_id, *plan.retries) if each > forgotten} for plan in plans if plan.retries
+    ]
+    while more := set().union(*(each for each in together if not each.isdisjoint(ids))) - ids:
+        ids |= more
+    return ids
 
 
 def _has_made(window: Window, names: Collection[str]) -> bool:

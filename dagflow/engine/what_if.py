@@ -20,7 +20,7 @@ from dagflow.engine.apart import Apart, Output, apart_run, outputs_of, with_rows
 from dagflow.engine.corrections import Superseded
 from dagflow.engine.kept_totals import totals_by_output
 from dagflow.engine.preparation import target_problems
-from dagflow.engine.replay_scope import replaced_files, with_their_groups
+from dagflow.engine.replay_scope import replaced_files, replay_scope, with_retries
 from dagflow.engine.run_setup import RunOptions, open_journal
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import (
@@ -108,6 +108,8 @@ def if_replayed(app: LogicalPlan, options: RunOptions, chosen: Collection[int] |
             url=redacted(store.url),
             hint="choose windows that are kept, with --window",
         )
+    if chosen is not None and state.retried:
+        chosen = with_retries(all_windows(store, state), chosen, state.forgotten)
 
     def windows() -> Iterator[Window]:
         return (each for each in all_windows(store, state) if chosen is None or each.plan.window_id in chosen)
@@ -267,7 +269,7 @@ class _Corrected:
             _copy(storage, self.store.url, join(rest.directory, "copy"))
             copy = storage.objects(join(rest.directory, "copy"))
             with contextlib.closing(open_journal(self.app, copy)) as journal:
-                scope = with_their_groups(journal, ids)
+                scope = replay_scope(journal, ids, lambda files: {})
                 windows = [journal.window(window_id) for window_id in scope.all]
             self.lost = sorted({version[0] for version in lost})
             urls = pa.array(map(redacted, self.lost), pa.string())

@@ -24,7 +24,7 @@ from dagflow.engine.run_setup import (
     open_run,
 )
 from dagflow.engine.stop_request import StopRequest
-from dagflow.engine.window_repair import why_not_published
+from dagflow.engine.window_repair import unpublished, why_not_published
 from dagflow.errors import JournalError, MissingJournalError
 from dagflow.journal.journal import Journal
 from dagflow.journal.reader import find_window, newest_windows, read_journal, read_state
@@ -75,8 +75,7 @@ def _require_possible(app: PlacedApp, store: ObjectStore, windows: Sequence[int]
     """
     state = _state_of(store)
     _require_known(store, state, windows)
-    unpublished = why_not_published(state, windows, store.url)
-    if (obstacle := unpublished or why_not_replayed(app)) is not None:
+    if (obstacle := why_not_published(state, windows, store.url) or why_not_replayed(app)) is not None:
         raise obstacle
 
 
@@ -158,8 +157,12 @@ def replay_windows(
         opened.live.set_state("running")
         publication = Publication(placed.operators, journal, storage, "power")
         chosen = replay_scope(journal, windows, publication.beside)
+        for planned in journal.state.planned.values():
+            if not chosen.again.isdisjoint(planned.retries):
+                what = f"window {planned.window_id}, which reads refused records of these windows again,"
+                raise unpublished(what, journal.state, journal.url)
         if more := len(chosen.again - set(windows)):
-            notice(f"{more:,} more windows run again: their rows are in the same files of a table")
+            notice(f"{more:,} more windows run again: they share files of a table, or refused records, with these")
         locations = opened.prepare(chosen.all)
         _require_same_locations(locations.outputs, journal)
         with opened.assembled(placed, locations, runtime, is_replay=True) as parts:

@@ -330,7 +330,7 @@ def test_a_group_is_replayed_as_a_whole(tmp_path: Path) -> None:
     notices: list[str] = []
     app = group_app(tmp_path, MORE[:8])
     replayed = replay_windows(app, RunOptions(), [2], runtime=InlineRuntime, notice=notices.append)
-    assert notices == ["2 more windows run again: their rows are in the same files of a table"]
+    assert notices == ["2 more windows run again: they share files of a table, or refused records, with these"]
     assert [window.window_id for window in replayed] == [1, 2, 3, 4]
     assert delta_rows(tmp_path / "db") == words(MORE[:8])
     assert [len(manifest_of(tmp_path, n).outputs) for n in (1, 4)] == [2, 0]

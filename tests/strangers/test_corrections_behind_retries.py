@@ -8,9 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from dagflow.engine.repeatable import why_not_alone
+from dagflow.engine.replay_scope import with_retries
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
+from dagflow.engine.stop_request import StopRequest
+from dagflow.engine.what_if import if_replayed, if_run
 from dagflow.engine.window_replay import replay_windows
+from dagflow.errors import JournalError
+from dagflow.journal.reader import read_state
+from dagflow.journal.state import JournalState
+from dagflow.journal.windows import Window, WindowPlan
 from dagflow.plan.load import load_app
 from dagflow.report.open_rejects import RejectChoice, grouped, open_rejects
 from dagflow.runtime.inline import InlineRuntime
@@ -36,15 +44,17 @@ TABLES = {
     "parquet": ("parquet:{root}/out", ""),
     "sqlite": ("sqlite:{root}/out.db#t", "metadata_columns: part"),
 }
+WITH_ORIGINS = "metadata_columns: [file, offset, window]"
 ROWS = "id,qty\n{0}1,5\n{0}2,600\n{0}3,7\n"
 
 
 class RetriedApp:
     """An app that accepts what it has refused before, from two files in one window."""
 
-    def __init__(self, root: Path, kind: str) -> None:
+    def __init__(self, root: Path, kind: str, more: str = "") -> None:
         self.root = root
         self.table, self.more = (text.format(root=root) for text in TABLES[kind])
+        self.more = more or self.more
         (root / "in").mkdir(parents=True)
         self.put("a", ROWS.format(1))
         self.put("b", ROWS.format(2))
@@ -67,6 +77,11 @@ class RetriedApp:
     def run(self, rejects: RejectChoice | None = None) -> None:
         """Run it, or replay what it has refused."""
         run(load_app(self.root / "app.yaml"), RunOptions(rejects=rejects), runtime=InlineRuntime)
+
+    def replay(self, *windows: int) -> list[int]:
+        """Run windows again; return the ids of all that did."""
+        done = replay_windows(load_app(self.root / "app.yaml"), RunOptions(), windows, runtime=InlineRuntime)
+        return [window.window_id for window in done]
 
     def refused(self) -> int:
         """How many records are refused now."""
@@ -98,10 +113,10 @@ def test_all_rows_of_a_file_leave_whose_records_came_back(tmp_path: Path, kind: 
 def test_a_window_whose_records_came_back_runs_again_with_them(tmp_path: Path, kind: str) -> None:
     """Each record is there once; what the app refuses then is refused in the window that reads it."""
     app = RetriedApp(tmp_path / "made", kind)
-    replay_windows(load_app(app.root / "app.yaml"), RunOptions(), [1], runtime=InlineRuntime)
+    app.replay(1)
     assert (app.ids(), app.refused()) == ([11, 12, 13, 21, 22, 23], 0)
     app.write("int8")
-    replay_windows(load_app(app.root / "app.yaml"), RunOptions(), [1], runtime=InlineRuntime)
+    app.replay(1)
     assert app.refused() == 2
     app.write("int32")
     app.run(RejectChoice())
@@ -123,3 +138,64 @@ def test_such_a_correction_that_dies_is_done_once(tmp_path: Path, kind: str, ste
         if not faults.has_struck:
             return
     pytest.fail("the correction never came through")
+
+
+def test_records_that_are_about_to_come_back_are_given_by_no_other_window(tmp_path: Path) -> None:
+    """A replay is refused where a planned window will read what its windows had refused, and possible after the run."""
+    app = RetriedApp(tmp_path / "made", "delta")
+    app.write("int8")
+    app.replay(1)
+    app.write("int32")
+    for at in range(1, 1000, 5):
+        with restored_afterwards(app.root):
+            with crashing_disk(str(app.root), at) as faults, contextlib.suppress(InjectedCrash):
+                app.run(RejectChoice())
+            state = read_state(StorageContext.default().objects(str(app.root / "journal")))
+            if any(plan.retries for plan in state.planned.values()):
+                with pytest.raises(JournalError, match=r"(?s)reads refused records of these windows.*with dagflow run"):
+                    app.replay(1)
+                app.run()
+                app.replay(1)
+                assert (app.ids(), app.refused()) == ([11, 12, 13, 21, 22, 23], 0)
+                return
+        assert faults.has_struck
+    pytest.fail("no plan was left")
+
+
+@pytest.mark.parametrize("chosen", [1, 2])
+def test_a_comparison_runs_the_windows_that_a_replay_would(tmp_path: Path, chosen: int) -> None:
+    """Windows whose refused records have come back run with those that have read them, and nothing would change."""
+    app = RetriedApp(tmp_path / "made", "parquet", WITH_ORIGINS)
+    with contextlib.chdir(tmp_path):
+        found = if_replayed(load_app(app.root / "app.yaml"), RunOptions(workers=1), [chosen], StopRequest())
+    assert (found.windows, found.outputs[0].rows.is_none) == (2, True)
+    assert app.replay(chosen) == [1, 2]
+
+
+def test_a_comparison_of_a_correction_keeps_what_came_back_of_other_files(tmp_path: Path) -> None:
+    """Although the window that has read it again leaves with what it had of the corrected file."""
+    app = RetriedApp(tmp_path / "made", "parquet", WITH_ORIGINS)
+    app.write("int8")
+    app.replay(1)
+    app.put("c", ROWS.format(3))
+    app.run()
+    app.write("int32")
+    app.run(RejectChoice())
+    app.put("a", ROWS.format(4))
+    with contextlib.chdir(tmp_path):
+        rows = if_run(load_app(app.root / "app.yaml"), RunOptions(workers=1), StopRequest()).outputs[0].rows
+    assert (rows.added, rows.removed, rows.changed) == (3, 3, 0)
+    app.run()
+    assert app.ids() == [21, 22, 23, 31, 32, 33, 41, 42, 43]
+
+
+def test_windows_of_refused_records_run_together_or_say_what_is_gone() -> None:
+    """Windows that are kept are run together, and the message names the one that cannot be."""
+    windows = [Window(WindowPlan(number, retries=list(own))) for number, own in {5: [1, 4], 6: [3], 7: [5]}.items()]
+    assert with_retries(windows, [4], 2) == {4, 5, 7}
+    assert with_retries(windows, [6], 2) == {3, 6}
+    state = JournalState(forgotten=2)
+    assert why_not_alone(windows[1].plan, state) is None
+    obstacle = why_not_alone(windows[0].plan, state)
+    assert obstacle is not None
+    assert "window 5 has read refused records of window 1 again, which is no longer kept" in obstacle.message
