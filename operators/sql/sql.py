@@ -244,7 +244,7 @@ class QueryPlanner:
                 yield self._star(each, scope, at)
                 continue
             tree = converter.node(each.this if isinstance(each, exp.Alias) else each)
-            name = each.alias or (each.name if isinstance(each, exp.Column | exp.Dot) else "")
+            name = each.alias or (each.name if isinstance(each, exp.Column) else "")
             if not name:
                 raise self._error("give the expression a name, as count(*) as n", at)
             if name in taken:
