@@ -145,8 +145,8 @@ def _replaced(reread: int, old_rows: Sequence[OldRows]) -> Concern:
         "replaced",
         f"{'; '.join(found)}. Say on the splitter what to do from now on, as in on_change: {{replaced: {choice}, "
         f"truncated: {choice}}}, which {effect}; other choices are {others} and reread. If it is a log that was "
-        "rotated into another directory, take nothing out: the old rows are nowhere else; add that directory to "
-        "files, which reads the rest of the old log",
+        "rotated into another directory, or to a name without a number, take nothing out: the old rows are nowhere "
+        "else; add that to files, which reads the rest of the old log",
     )
 
 

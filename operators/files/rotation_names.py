@@ -22,8 +22,10 @@ MOST_SHIFTS = 400
 _SUFFIXES = "|".join(re.escape(suffix) for compression in COMPRESSIONS for suffix in compression.suffixes)
 _COMPRESSED = re.compile(f"(.+)(?:{_SUFFIXES})".encode(), re.DOTALL | re.IGNORECASE)
 _NUMBERS = r"[.\-_][0-9][0-9.:_TW+\-]*Z?"
-_ADDED = rf"(?:{_NUMBERS}|[.\-_](?:old|bak|prev|save|orig|last))"
+_SET_ASIDE = r"[.\-_](?:old|bak|prev|save|orig|last)"
+_ADDED = rf"(?:{_NUMBERS}|{_SET_ASIDE})"
 _EXTENSION = r"\.[A-Za-z][^./]*"
+_ENDS_SET_ASIDE = re.compile(f".*{_SET_ASIDE}(?:{_EXTENSION})?".encode(), re.DOTALL)
 # Each pattern takes the longest beginning: the earlier name may itself end in a number.
 _ADDED_ENDS = (rf"{_ADDED}()", rf"{_ADDED}({_EXTENSION})")
 _WITHOUT_ADDED = [re.compile(f"(.+){end}".encode(), re.DOTALL) for end in _ADDED_ENDS]
@@ -96,6 +98,11 @@ def _shortened(name: bytes, pattern: re.Pattern[bytes]) -> Iterator[bytes]:
     while match := pattern.fullmatch(name):
         name = match[1] + match[2]
         yield name
+
+
+def is_set_aside(path: bytes) -> bool:
+    """Whether a name says that people keep what another file was; a number, a date or a compression is of programs."""
+    return _ENDS_SET_ASIDE.fullmatch(path) is not None
 
 
 def is_shifted(path: bytes, before: bytes) -> bool:

@@ -34,19 +34,24 @@ class InputExplanation:
         self._storage = storage
         self._now_millis = now_millis
 
+    def selects(self, url: str) -> bool:
+        """Whether a location takes the name of a file, which need not exist."""
+        return any(isinstance(self._root_of(named, os.fsencode(url)), Root) for named in self._files)
+
     def explain(self, url: str) -> tuple[bool, str]:
         """Whether a scan now would take a file, and why."""
         reasons = []
         for named in self._files:
-            reason = self._why_not(named, os.fsencode(url))
+            root = self._root_of(named, os.fsencode(url))
+            reason = self._why_not_now(root, os.fsencode(url)) if isinstance(root, Root) else root
             if not reason:
                 return True, f"It is selected by files: {named}; a scan takes it unless this version was taken before."
             reasons.append(reason)
         # The reason of the location that comes closest to the file is the most helpful one.
         return False, f"It is not taken: {max(reasons, key=operator.itemgetter(0))[1]}."
 
-    def _why_not(self, named: str, key: bytes) -> tuple[int, str] | None:
-        """How many levels of a location the file matches, and what excludes it there; None if nothing does."""
+    def _root_of(self, named: str, key: bytes) -> Root | tuple[int, str]:
+        """The root of a location that takes the name of a file; or how many levels it matches, and what excludes it."""
         try:
             roots = find_roots(named, self._storage)
         except MissingError:
@@ -54,7 +59,11 @@ class InputExplanation:
         root = roots[0] if key == roots[0].base else roots[-1]
         inside = archive_of(root.lister.url(key)) if self._selection.archives != "whole" else None
         if inside is not None and key != root.base:
-            return self._why_not(named, os.fsencode(inside[0])) or self._why_no_member(root, key, inside[1])
+            archive = self._root_of(named, os.fsencode(inside[0]))
+            if not isinstance(archive, Root) or self._selection.selects_member(inside[1]):
+                return archive
+            why = f"file_pattern, ignore_pattern or recursive leave the member {inside[1]!r} out, or it is hidden"
+            return len(key), why
         if root.kind == "file" and key != root.base:
             return 0, f"files: {named} names another file"
         if root.kind != "file":
@@ -63,12 +72,7 @@ class InputExplanation:
                 return 0, f"it does not lie below {place}, where files: {named} begins{self._namesake(root, key)}"
             if refusal := self._refusal(root, key[len(below(root.base)) :]):
                 return refusal
-        return self._why_not_now(root, key)
-
-    def _why_no_member(self, root: Root, key: bytes, path: str) -> tuple[int, str] | None:
-        if not self._selection.selects_member(path):
-            return len(key), f"file_pattern, ignore_pattern or recursive leave the member {path!r} out, or it is hidden"
-        return self._why_not_now(root, key)
+        return root
 
     def _namesake(self, root: Root, key: bytes) -> str:
         """A file of the same name in a location: a name without its directory means that one."""

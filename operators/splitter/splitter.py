@@ -202,7 +202,7 @@ class FileSplitterInput(BlockSplitter, InputOperator):
         counters = self._scan_counters
         return ChangeDetector(
             *(scanner, taken.index, taken.pending, rules, counters, self._clock, in_tasks, storage),
-            is_selected=lambda url: names.explain(url)[0],
+            is_selected=names.selects,
         )
 
     def estimate(self, within_s: float, storage: StorageContext | None = None) -> InputEstimate:

@@ -24,6 +24,7 @@ from tests.operators.splitter.changes.renames.rotations import (
     rename_with_date,
     rename_with_date_inside,
 )
+from tests.operators.splitter.index.test_fingerprinting import opened_by_the_driver
 from tests.operators.splitter.splitter_driver import SplitterDriver
 from tests.properties.test_growing_files import append, read
 
@@ -174,16 +175,49 @@ def test_a_log_may_be_gone_for_a_moment(tmp_path: Path, rotate: Callable[[Path],
     splitter.close()
 
 
-@pytest.mark.parametrize("backup", ["app.log~", "app.log.bak", "app.log.orig"])
+@pytest.mark.parametrize(
+    "backup",
+    ["app.log~", "app.log.bak", "app.log.orig", "app_old.log", "app.log.old", "app.log.v1", "archive/app.log", "any"],
+)
 def test_a_file_whose_backup_lies_beside_it_was_corrected(tmp_path: Path, backup: str) -> None:
-    """Editors and `sed -i.bak` rename what they correct; the backup is no rotated log."""
+    """What was read, and no more, lies under a name that people and editors give: no log has grown there."""
     log = OnlyLog(tmp_path, on_change=SUPERSEDE)
     append(log.path, b"wrong\n")
     assert log.run() == [b"wrong"]
-    log.path.rename(log.path.with_name(backup))
+    place = log.path.parent / backup
+    place.parent.mkdir(exist_ok=True)
+    log.path.rename(place)
     append(log.path, b"right\n")
     assert log.run() == [b"right"]
     assert log.superseded == [str(log.path)]
+
+
+@pytest.mark.parametrize("name", ["app.log.1", "app-20261123.log", "app.log.old", "app_old.log"])
+def test_a_log_that_programs_rotate_or_that_has_grown_keeps_its_rows(tmp_path: Path, name: str) -> None:
+    """A number or a date is of programs, also where nothing was added; another name is of a log that has grown."""
+    log = OnlyLog(tmp_path, on_change=SUPERSEDE)
+    append(log.path, b"first\n")
+    assert log.run() == [b"first"]
+    added = [b"last"] if "old" in name else []
+    append(log.path, b"".join(line + b"\n" for line in added))
+    log.path.rename(log.path.with_name(name))
+    append(log.path, b"new\n")
+    assert sorted(log.run()) == [*added, b"new"]
+    assert log.superseded == []
+
+
+def test_rows_of_a_log_stay_when_its_rotated_file_is_deleted(tmp_path: Path) -> None:
+    """No location takes that name, so that `retract` does not mean it."""
+    log = OnlyLog(tmp_path, on_change={**SUPERSEDE, "deleted": "retract"})
+    append(log.path, b"first\n")
+    assert log.run() == [b"first"]
+    append(log.path, b"last\n")
+    rename(log.path)
+    append(log.path, b"new\n")
+    assert sorted(log.run()) == [b"last", b"new"]
+    log.path.with_name("app.log.1").unlink()
+    assert log.run() == []
+    assert log.superseded == []
 
 
 def test_a_file_without_its_old_version_beside_it_was_corrected(tmp_path: Path) -> None:
@@ -226,6 +260,37 @@ def test_a_log_rotated_to_another_directory_is_read_when_that_is_named(tmp_path:
     log.properties["files"] = [str(log.path), str(tmp_path / "rotated")]
     assert log.run() == [b"last"]
     assert log.run() == []
+
+
+def test_a_log_under_a_name_that_people_give_is_read_when_that_is_named(tmp_path: Path) -> None:
+    """What comes late into it is read then, and nothing twice, as the summary advises."""
+    log = OnlyLog(tmp_path)
+    append(log.path, b"first\n")
+    assert log.run() == [b"first"]
+    log.path.rename(old := log.path.with_name("app.log.old"))
+    append(log.path, b"new\n")
+    append(log.path.with_name("other"), b"other\n")
+    assert log.run() == [b"new"]
+    append(old, b"last\n")
+    log.properties["files"] = [str(log.path), str(old)]
+    assert log.run() == [b"last"]
+    assert log.run() == []
+
+
+@pytest.mark.parametrize(("location", "listings"), [("", 1), ("*.csv", 2), ("0.csv", 1)])
+def test_a_directory_of_changed_files_is_listed_at_most_once_more(tmp_path: Path, location: str, listings: int) -> None:
+    """Where everything is read, nothing can lie beside the files, however many have changed."""
+    files = [tmp_path / "in" / f"{number}.csv" for number in range(5)]
+    log = OnlyLog(tmp_path, files=str(tmp_path / "in" / location))
+    for path in files:
+        append(path, b"first\n")
+    log.run()
+    for path in files:
+        path.unlink()
+        append(path, b"second\n")
+    with opened_by_the_driver() as opened:
+        assert log.run() == [b"second"] * (1 if location == "0.csv" else 5)
+    assert [path.rstrip("/") for path in opened].count(str(tmp_path / "in")) == listings
 
 
 def test_a_version_that_was_taken_out_is_read_whole_where_it_is_found(tmp_path: Path) -> None:

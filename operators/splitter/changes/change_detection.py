@@ -107,8 +107,10 @@ class ChangeDetector:
         self._changed = ChangedFiles(rules.on_change, index, counters, self._growth)
         self._fingerprints = NeededFingerprints(rules, counters, in_tasks)
         self._waiting = WaitingFiles(index, roots)
-        self._beside = FilesBeside(is_selected, roots)
-        self._deleted = DeletedFiles(index, pending, storage) if rules.on_change.deleted == "retract" else None
+        self._beside = FilesBeside(is_selected, scanner.read_whole, roots)
+        self._deleted = (
+            DeletedFiles(index, pending, storage, is_selected) if rules.on_change.deleted == "retract" else None
+        )
         self._moved: set[bytes] = set()
         self._incomplete = 0
         self.has_more = False
@@ -147,8 +149,8 @@ class ChangeDetector:
         yield from self._resolve_held()
         if not (self._incomplete or self._renames.left.has_more):
             # What a file that is left for later was before is not known yet.
-            gone = self._waiting.deleted if self._deleted is None else self._deleted.found
-            yield from gone(self._moved)
+            ends = list(self._waiting.deleted(self._moved))
+            yield from ends if self._deleted is None else self._deleted.found(self._moved)
         self._renames.left.end_scan()
         self._growth.report()
         self._fingerprints.end_scan()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -29,12 +29,23 @@ logger = logging.getLogger(__name__)
 
 
 class DeletedFiles:
-    """The files that were taken, and that a scan finds no more; 8 bytes of memory for each that it finds."""
+    """The files that were taken, and that a scan finds no more; 8 bytes of memory for each that it finds.
 
-    def __init__(self, index: FileIndex, pending: PendingFingerprints, storage: StorageContext) -> None:
+    Args:
+        is_selected: Whether a location takes the name of a file: other rotated logs keep their records.
+    """
+
+    def __init__(
+        self,
+        index: FileIndex,
+        pending: PendingFingerprints,
+        storage: StorageContext,
+        is_selected: Callable[[str], bool],
+    ) -> None:
         self._index = index
         self._pending = pending
         self._storage = storage
+        self._is_selected = is_selected
         self._listed: list[npt.NDArray[np.int64]] = []
 
     def begin_scan(self) -> None:
@@ -57,6 +68,8 @@ class DeletedFiles:
                 continue
             path = os.fsencode(self._storage.roots.expand(os.fsdecode(name)))
             if name in moved or name in in_flight or self._is_there(os.fsdecode(path)):
+                continue
+            if entry.is_rotated and not self._is_selected(os.fsdecode(path)):
                 continue
             if not len(listed):
                 logger.warning(

@@ -36,7 +36,7 @@ from operators.splitter.scan.local_listing import (
     parent_of,
 )
 from operators.splitter.scan.scan_roots import RemoteLister, Root, below, find_roots, listed_in
-from operators.splitter.scan.selection import ARCHIVE_END, OutputLocations, OwnNames, Selection
+from operators.splitter.scan.selection import ARCHIVE_END, OutputLocations, OwnNames, Selection, reads_all_in
 from operators.splitter.scan.walk import READ_ALREADY, Walk
 
 NO_MARKS = (
@@ -95,6 +95,14 @@ class Scanner:
                 self._notices.say("location does not exist yet, waiting for it", os.fsencode(redacted(location)))
         # The outermost of nested locations comes first, and determines the relative path of common files.
         return sorted(roots, key=_first_name)
+
+    def read_whole(self, directories: Iterable[bytes]) -> set[bytes]:
+        """The directories in which, and below which, every file with an ordinary name is read."""
+        selection = self._selection
+        if not selection.recursive or selection.ignore_pattern is not None or selection.file_pattern is not None:
+            return set()
+        roots = self.roots()
+        return {path for path in directories if any(reads_all_in(root, selection, os.fsdecode(path)) for root in roots)}
 
     def scan(self) -> Iterator[ListedFiles]:
         """List everything once, in steps of ascending index names.

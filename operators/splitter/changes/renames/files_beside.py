@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import re
@@ -12,7 +13,7 @@ from dagflow.api.operator import OPERATOR_LOGGER
 from dagflow.storage.fingerprint import file_id_of
 from dagflow.storage.location import redacted
 from dagflow.storage.roots import Roots
-from operators.files.rotation_names import earlier_paths, uncompressed
+from operators.files.rotation_names import earlier_paths, is_set_aside, uncompressed
 from operators.splitter.changes.renames.cases import Continuing
 from operators.splitter.changes.renames.found_files import FileDecision
 from operators.splitter.index.entries import IndexEntry
@@ -39,10 +40,14 @@ class FilesBeside:
 
     Args:
         is_selected: Whether a location takes the name of a file.
+        read_whole: The directories, of some, in which, and below which, a scan reads every file.
     """
 
-    def __init__(self, is_selected: Callable[[str], bool], roots: Roots) -> None:
+    def __init__(
+        self, is_selected: Callable[[str], bool], read_whole: Callable[[set[bytes]], set[bytes]], roots: Roots
+    ) -> None:
         self._is_selected = is_selected
+        self._read_whole = read_whole
         self._roots = roots
         self._followed: dict[bytes, None] = {}
         # By the name in the index of a file: the names of the files that it may have been.
@@ -62,20 +67,26 @@ class FilesBeside:
             changed: Path, name in the index, and version that was taken, of files that have others by now, or are gone.
         """
         paths = {path: set[bytes]() for path in self._followed}
-        before = {path: name for path, name, _ in changed}
-        by_inode = {entry.identity: name for _, name, entry in changed if entry.identity}
-        directories = {os.path.dirname(path) for path in before}
-        # A test of the beginning first: a directory may have a million files.
-        names = [os.path.basename(path) for path in before]
-        stems = tuple({name.rpartition(b".")[0] or name for name in names})
-        for entry in _files_near(directories):
-            may_be = earlier_paths(entry.path) if entry.name.startswith(stems) else ()
-            origins = {before[path] for path in may_be if path in before}
-            if (same := by_inode.get(file_id_of(entry.inode()))) is not None:
+        directories = {os.path.dirname(path) for path, _, _ in changed}
+        directories -= self._read_whole(directories) if directories else set()
+        before = {path: (name, entry) for path, name, entry in changed if os.path.dirname(path) in directories}
+        by_inode = {entry.identity: path for path, (_, entry) in before.items() if entry.identity}
+        # Lookups for each name, and no pattern: a directory, and the changed files in it, may be a million.
+        stems: dict[int, set[bytes]] = {}
+        for name in map(os.path.basename, before):
+            stem = name.rpartition(b".")[0] or name
+            stems.setdefault(len(stem), set()).add(stem)
+        for file in _files_near(directories):
+            is_named = any(file.name[:length] in beginnings for length, beginnings in stems.items())
+            origins = {path for path in earlier_paths(file.path) if path in before} if is_named else set()
+            is_log = bool(origins) and not is_set_aside(file.path)
+            if (same := by_inode.get(file_id_of(file.inode()))) is not None:
                 origins.add(same)
-            is_beside = origins and entry.path not in before and not _is_backup(entry.name)
-            if is_beside and not self._is_selected(os.fsdecode(entry.path)):
-                paths.setdefault(entry.path, set()).update(origins)
+            if not origins or file.path in before or _is_backup(file.name) or self._is_selected(os.fsdecode(file.path)):
+                continue
+            taken = [before[path] for path in origins]
+            if is_log or any(_has_grown(file, entry) for _, entry in taken):
+                paths.setdefault(file.path, set()).update(name for name, _ in taken)
         listed = (self._listed(path, origins) for path, origins in paths.items())
         return sorted((files for files in listed if files is not None), key=lambda files: files.index_names[0])
 
@@ -140,22 +151,30 @@ def _shown(path: bytes) -> str:
 
 
 def _files_near(directories: Iterable[bytes]) -> Iterator[os.DirEntry[bytes]]:
-    """The files in some directories, and one level below; links are none."""
+    """The files in some directories, and one level below; links are none, and hidden directories are left out."""
     for directory in directories:
+        below = []
         for entry in _entries(directory):
-            if entry.is_dir(follow_symlinks=False):
-                yield from (inner for inner in _entries(entry.path) if inner.is_file(follow_symlinks=False))
-            elif entry.is_file(follow_symlinks=False):
+            if entry.is_file(follow_symlinks=False):
                 yield entry
+            elif entry.is_dir(follow_symlinks=False) and not HIDDEN.fullmatch(entry.name):
+                below.append(entry.path)
+        for path in below:
+            yield from (entry for entry in _entries(path) if entry.is_file(follow_symlinks=False))
 
 
-def _entries(directory: bytes) -> list[os.DirEntry[bytes]]:
+def _entries(directory: bytes) -> Iterator[os.DirEntry[bytes]]:
     """The entries of a directory; none of one that is gone, or cannot be listed."""
+    with contextlib.suppress(OSError), os.scandir(directory) as entries:
+        yield from entries
+
+
+def _has_grown(file: os.DirEntry[bytes], entry: IndexEntry) -> bool:
+    """Whether a file may have more than the records that were read of a version."""
     try:
-        with os.scandir(directory) as entries:
-            return list(entries)
+        return entry.waiting_bytes > 0 or file.stat(follow_symlinks=False).st_size > entry.size_bytes
     except OSError:
-        return []
+        return False
 
 
 def _is_backup(name: bytes) -> bool:
