@@ -221,15 +221,16 @@ def has_aggregates(node: Node) -> bool:
     return any(isinstance(part, Call) and part.name in AGGREGATES for part in walk(node))
 
 
-def columns_read(found: exp.Select) -> dict[str, list[exp.Column]]:
-    """The input columns that are read where a query sees no entries of its select list, by name."""
+def columns_read(found: exp.Select, scope: Scope) -> dict[str, list[tuple[str, exp.Column]]]:
+    """The input columns that are read where a query sees no entries of its select list, with their tables, by name."""
     parts = [*found.expressions, *(found.args.get("joins") or ()), found.args.get("where")]
     for clause in (found.args.get("having"), found.args.get("order")):
         calls = () if clause is None else clause.find_all(exp.Anonymous)
         parts += [call for call in calls if call.name.lower() in AGGREGATES]
-    read: dict[str, list[exp.Column]] = {}
+    read: dict[str, list[tuple[str, exp.Column]]] = {}
     for column in (column for part in parts if part is not None for column in part.find_all(exp.Column)):
-        read.setdefault(column.name, []).append(column)
+        table, names = scope.split(column)
+        read.setdefault(names[0].name, []).append((table, column))
     return read
 
 

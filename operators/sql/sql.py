@@ -350,7 +350,7 @@ class QueryPlanner:
             if clause is not None or any(item.tree is not None and has_aggregates(item.tree) for item in items):
                 raise self._error("distinct cannot be combined with groups, which are distinct by their keys", 0)
             return [item.tree for item in items if item.tree is not None]
-        read = columns_read(found)
+        read = columns_read(found, scope)
         aliases: dict[str, Node] = {
             item.name: item.tree
             for item in items
@@ -361,9 +361,9 @@ class QueryPlanner:
         }
         # A column that is read of one joined table alone is that of the table.
         for name, columns in read.items():
-            table = columns[0].table
-            if {each.table for each in columns} == {table} and name not in scope.joined.get(table, {name}):
-                aliases.setdefault(name, ColumnName(position_of(columns[0]), f"{table}.{name}"))
+            table, first = columns[0]
+            if {other for other, _ in columns} == {table} and name not in scope.joined.get(table, {name}):
+                aliases.setdefault(name, ColumnName(position_of(first), f"{table}.{name}"))
         keys: list[Node] = []
         for each in clause.expressions if clause is not None else ():
             converter = QueryConverter(self._text, scope, aliases)
