@@ -10,21 +10,22 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any
 
 import pyarrow as pa
 import sqlglot
-from sqlglot import exp, parser, tokens
+from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 
 from dagflow.errors import MOST_LEVELS
-from dagflow.suggestions import did_you_mean, nearest
+from dagflow.suggestions import did_you_mean
 from operators.column_names import shown_name
 from operators.expressions.sql_trees import (
     ARITHMETIC,
     CHAINED,
     OPERATORS,
     TOO_DEEP,
+    SqlDialect,
     note_positions,
     operands_of,
     position_of,
@@ -55,51 +56,12 @@ from operators.expressions.syntax import (
     OperatorChain,
     StructMember,
 )
+from operators.expressions.syntax_errors import syntax_error, with_keyword
 
 _CALLS_OF_A_LEVEL = 50
 """More than the calls by which sqlglot reads a level of nesting, which are within those of the level around it."""
 
-_MOST_STEPS = 50
-"""For each token: sqlglot reads most of them twice at most, but names of types within each other all over again."""
-
 _parsing = threading.Lock()
-_KEPT_PARSERS = ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM")
-"""Functions with words between their arguments; all others are calls like any other."""
-
-
-class SqlDialect(sqlglot.Dialect):
-    """Standard SQL: text stands in single quotes, where a backslash is a character, and names in double ones."""
-
-    NULL_ORDERING = "nulls_are_last"
-
-    class Tokenizer(tokens.Tokenizer):
-        """Takes names in backticks as well, as Spark does."""
-
-        QUOTES: ClassVar[list[tuple[str, str] | str]] = ["'"]
-        STRING_ESCAPES: ClassVar[list[str]] = ["'"]
-        IDENTIFIERS: ClassVar[list[str | tuple[str, str]]] = ['"', "`"]
-
-    class Parser(parser.Parser):
-        """Leaves functions as they are written, so that what they mean is decided in one place, ours."""
-
-        FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {}
-        NO_PAREN_FUNCTIONS: ClassVar[dict[Any, Any]] = {}
-        FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
-            name: parser.Parser.FUNCTION_PARSERS[name] for name in _KEPT_PARSERS
-        }
-
-        def reset(self) -> None:
-            super().reset()
-            self._steps = 0
-
-        def _advance(self, times: int = 1) -> None:
-            super()._advance(times)
-            self._steps += 1
-            if self._steps > _MOST_STEPS * (len(self._tokens) + 1):
-                reason = "names of types stand within each other, as decimal(decimal(a)); they are no functions"
-                raise ExpressionError(reason, self.sql, 0)
-
-
 _TYPES: dict[str, pa.DataType] = {
     "TINYINT": pa.int8(),
     "SMALLINT": pa.int16(),
@@ -151,7 +113,7 @@ def _read(text: str, kind: Any) -> Any:
             "a quote or a comment is not closed; a quote in a text is written twice", text, len(text.rstrip())
         ) from None
     except ParseError as error:
-        raise _syntax_error(text, error, kind) from None
+        raise syntax_error(text, error, kind) from None
     except RecursionError:
         raise ExpressionError(TOO_DEEP, text, 0) from None
     note_positions(found, text)
@@ -160,20 +122,6 @@ def _read(text: str, kind: Any) -> Any:
         reason = "a query is expected, as select country, count(*) as n from input group by country"
         raise ExpressionError(reason, text, 0)
     return found
-
-
-_MEANT = {
-    ",": "an expression gives one value: join conditions by and, or or; the values of in stand in parentheses",
-    "&&": "write and",
-    ":": "write case when condition then value else other end",
-    "=>": "write >=",
-    "=<": "write <=",
-    "contains": "write contains(text, part), or text like '%part%'",
-    "startswith": "write starts_with(text, part), or text like 'part%'",
-    "where": "write the condition alone",
-    "select": "this takes an expression, such as price > 3; the step sql takes queries",
-}
-"""What is meant by text that is no part of an expression."""
 
 
 @contextmanager
@@ -185,38 +133,6 @@ def _deep_stack() -> Iterator[None]:
         yield
     finally:
         sys.setrecursionlimit(before)
-
-
-def _syntax_error(text: str, error: ParseError, kind: Any) -> ExpressionError:
-    if not error.errors:
-        return ExpressionError("the text is empty", text, 0)
-    found = error.errors[0]
-    highlight = str(found.get("highlight") or "")
-    offset = _offset(text, int(found.get("line") or 1), int(found.get("col") or 1)) - len(highlight)
-    # sqlglot's message names its own classes where an operator lacks an operand.
-    if str(found.get("description")).startswith("Required keyword"):
-        is_before = highlight in {")", ","} or text[offset + len(highlight) :].strip()
-        reason = f"something is missing {'before' if is_before else 'behind'} {highlight!r}"
-    else:
-        reason = f"{highlight!r} is not expected here"
-    return ExpressionError(f"{reason}{_meant(text, highlight, offset, kind)}", text, max(0, offset))
-
-
-def _meant(text: str, highlight: str, offset: int, kind: Any) -> str:
-    """What is meant by text that is not expected, behind a semicolon; "" where that is not known."""
-    before = text[:offset].lower()
-    if re.search(r"(?<!\bin )\b[\d.]+$", before) and re.match(r",\d", text[offset:]):
-        return "; a decimal number has a point, as in 1.5"
-    if kind is None:
-        return ""
-    if len(before.split()) == 1 and nearest(before.strip(), ["select"]):
-        return f"; did you mean 'select'? {_MEANT['select']}"
-    return f"; {_MEANT[highlight.lower()]}" if highlight.lower() in _MEANT else ""
-
-
-def _offset(text: str, line: int, column: int) -> int:
-    starts = [0, *(match.end() for match in re.finditer("\n", text))]
-    return starts[min(line, len(starts)) - 1] + column
 
 
 def members_of(node: Node, names: Iterable[Any]) -> Node:
@@ -438,32 +354,3 @@ def _added_months(found: Any, number: str, months: int) -> str:
     date = others[0].sql() if others and isinstance(others[0], exp.Column) else "date"
     count = str(sign * int(number) * months) if re.fullmatch(r"[+-]?[0-9]+", number) else "months"
     return f"add_months({date}, {count})"
-
-
-_KEYWORDS = (
-    *("select", "distinct", "from", "where", "group by", "order by", "having", "limit", "with", "as", "on", "using"),
-    *("join", "left join", "group", "order", "by", "asc", "desc", "and", "or", "not", "in", "is", "null", "between"),
-    *("like", "ilike", "case", "when", "then", "else", "end", "cast", "try_cast", "extract", "interval", "left"),
-)
-_MOST_WORDS = 50
-_LEAST_LETTERS = 2
-
-
-def with_keyword(error: ExpressionError, text: str, read: Callable[[str], object]) -> ExpressionError:
-    """The error, or one that names a misspelt keyword: one with which the text can be read, or be read further."""
-    try:
-        words = [token for token in tokens.Tokenizer().tokenize(text) if token.token_type.name == "VAR"]
-    except Exception:  # sqlglot refuses what is no SQL at all
-        return error
-    for word in words[:_MOST_WORDS]:
-        keyword = nearest(word.text, _KEYWORDS) if len(word.text) >= _LEAST_LETTERS else None
-        if keyword is None:
-            continue
-        try:
-            read(f"{text[: word.start]}{keyword}{text[word.end + 1 :]}")
-        except ExpressionError as other:
-            # Other words may be misspelt as well.
-            if other.offset <= max(error.offset, word.end) + len(keyword) - len(word.text):
-                continue
-        return ExpressionError(f"'{word.text}' is not expected here; did you mean '{keyword}'?", text, word.start)
-    return error

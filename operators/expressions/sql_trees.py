@@ -1,13 +1,55 @@
-"""What is read of the tree that sqlglot makes of a text."""
+"""How sqlglot reads a text, and what is read of the tree that it makes."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
-from sqlglot import exp
+import sqlglot
+from sqlglot import exp, parser, tokens
 
 from dagflow.errors import MOST_LEVELS
 from operators.expressions.syntax import ExpressionError
+
+_MOST_STEPS = 50
+"""For each token: sqlglot reads most of them twice at most, but names of types within each other all over again."""
+
+_KEPT_PARSERS = ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM")
+"""Functions with words between their arguments; all others are calls like any other."""
+
+
+class SqlDialect(sqlglot.Dialect):
+    """Standard SQL: text stands in single quotes, where a backslash is a character, and names in double ones."""
+
+    NULL_ORDERING = "nulls_are_last"
+
+    class Tokenizer(tokens.Tokenizer):
+        """Takes names in backticks as well, as Spark does."""
+
+        QUOTES: ClassVar[list[tuple[str, str] | str]] = ["'"]
+        STRING_ESCAPES: ClassVar[list[str]] = ["'"]
+        IDENTIFIERS: ClassVar[list[str | tuple[str, str]]] = ['"', "`"]
+
+    class Parser(parser.Parser):
+        """Leaves functions as they are written, so that what they mean is decided in one place, ours."""
+
+        FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {}
+        NO_PAREN_FUNCTIONS: ClassVar[dict[Any, Any]] = {}
+        FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
+            name: parser.Parser.FUNCTION_PARSERS[name] for name in _KEPT_PARSERS
+        }
+
+        def reset(self) -> None:
+            super().reset()
+            self._steps = 0
+
+        def _advance(self, times: int = 1) -> None:
+            super()._advance(times)
+            self._steps += 1
+            if self._steps > _MOST_STEPS * (len(self._tokens) + 1):
+                reason = "names of types stand within each other, as decimal(decimal(a)); they are no functions"
+                raise ExpressionError(reason, self.sql, 0)
+
 
 OPERATORS: dict[type[exp.Expression], str] = {
     exp.Add: "+",
