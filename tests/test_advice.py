@@ -399,6 +399,7 @@ FOLLOWED = {
     "test_a_name_in_group_by_is_that_of_a_column_first",
     "say which rows belong together": BEFORE,
     "name the columns": BEFORE,
+    "name a column, or count(*) counts records": BEFORE,
     "say of which table each column is": BEFORE,
     "give a whole number from 1 on behind limit": BEFORE,
     "give the expression a name": BEFORE,

@@ -69,7 +69,7 @@ def why_not_alone(planned: WindowPlan, state: JournalState) -> JournalError | No
         return JournalError(
             f"window {planned.window_id} has read refused records of window {min(planned.retries)} again, which is no "
             "longer kept",
-            hint=f"choose other windows; otherwise {_way_back(state)}",
+            hint=_way_back(state),
         )
     if not (held := [*planned.holds, *planned.closes]):
         return None
