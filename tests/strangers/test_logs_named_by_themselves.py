@@ -175,6 +175,29 @@ def test_a_log_may_be_gone_for_a_moment(tmp_path: Path, rotate: Callable[[Path],
     splitter.close()
 
 
+@pytest.mark.parametrize("rotate", [rename, rename_with_date, compress_at_once, rename_into_directory])
+@pytest.mark.parametrize("first", [b"first\n", b"first\nla"])
+@pytest.mark.parametrize(
+    "properties", [{}, {"on_change": {**SUPERSEDE, "deleted": "retract"}}], ids=["keep", "retract"]
+)
+def test_a_log_gone_at_a_scan_and_rotated_before_the_next_loses_nothing(
+    tmp_path: Path, rotate: Callable[[Path], None], first: bytes, properties: dict[str, Any]
+) -> None:
+    """It is under another name beside, and so is the one that no run has seen."""
+    log = OnlyLog(tmp_path, **{"files": str(tmp_path / "in" / "*.log"), **properties})
+    append(log.path.with_name("other.log"), b"other\n")
+    append(log.path, first)
+    assert log.run() == [b"first", b"other"]
+    append(log.path, b"st\n")
+    rotate(log.path)
+    records = log.run()
+    append(log.path, b"unseen\n")
+    rotate(log.path)
+    append(log.path, b"new\n")
+    assert sorted(records + log.run()) == sorted([(first + b"st").split()[-1], b"new", b"unseen"])
+    assert log.superseded == []
+
+
 @pytest.mark.parametrize(
     "backup",
     ["app.log~", "app.log.bak", "app.log.orig", "app_old.log", "app.log.old", "app.log.v1", "archive/app.log", "any"],

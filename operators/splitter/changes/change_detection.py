@@ -20,20 +20,20 @@ from dagflow.storage.fingerprint import UNKNOWN
 from dagflow.storage.location import redacted
 from operators.files.metadata import Fate
 from operators.files.rotation_names import uncompressed
-from operators.splitter.changes.deleted_files import DeletedFiles, WaitingFiles
+from operators.splitter.changes.deleted_files import GoneFiles
 from operators.splitter.changes.detection_rules import (
     ChangedFiles,
     CompletenessRules,
     DetectionRules,
     GrowthNotes,
     closing,
+    gone_version,
     in_larger_steps,
     is_other_file,
     is_rewritten,
     is_tail,
     is_unchanged,
     looks_appended,
-    lost_end,
     taken_prefix,
 )
 from operators.splitter.changes.needed_fingerprints import NeededFingerprints
@@ -106,11 +106,8 @@ class ChangeDetector:
         self._growth = GrowthNotes(clock)
         self._changed = ChangedFiles(rules.on_change, index, counters, self._growth)
         self._fingerprints = NeededFingerprints(rules, counters, in_tasks)
-        self._waiting = WaitingFiles(index, roots)
+        self._gone = GoneFiles(index, pending, storage, is_selected, retracts=rules.on_change.deleted == "retract")
         self._beside = FilesBeside(is_selected, scanner.read_whole, roots)
-        self._deleted = (
-            DeletedFiles(index, pending, storage, is_selected) if rules.on_change.deleted == "retract" else None
-        )
         self._moved: set[bytes] = set()
         self._incomplete = 0
         self.has_more = False
@@ -137,8 +134,7 @@ class ChangeDetector:
         """Scan once without counting the files that are left for later scans: the next one may follow at once."""
         self.has_more = False
         self._moved.clear()
-        if self._deleted is not None:
-            self._deleted.begin_scan()
+        self._gone.begin_scan()
         self._fingerprints.begin_scan()
         self._renames.begin_scan()
         self._beside.begin_scan()
@@ -149,8 +145,7 @@ class ChangeDetector:
         yield from self._resolve_held()
         if not (self._incomplete or self._renames.left.has_more):
             # What a file that is left for later was before is not known yet.
-            ends = list(self._waiting.deleted(self._moved))
-            yield from ends if self._deleted is None else self._deleted.found(self._moved)
+            yield from self._gone.left(self._moved)
         self._renames.left.end_scan()
         self._growth.report()
         self._fingerprints.end_scan()
@@ -215,12 +210,14 @@ class ChangeDetector:
                 yield from self._compare_beside(rules)
                 yield self._resolve_held()
         if holds:
-            yield from self._compare_beside(rules)
+            yield from self._compare_beside(rules, self._gone.found())
 
-    def _compare_beside(self, rules: DetectionRules) -> Iterator[list[ListedFiles]]:
+    def _compare_beside(
+        self, rules: DetectionRules, gone: Iterable[tuple[bytes, bytes, IndexEntry]] = ()
+    ) -> Iterator[list[ListedFiles]]:
         """Hold what the held files may have been before a rotation, where no location takes its name."""
         changed = [(file.path, file.name, file.entry) for file in self._renames.held if file.entry is not None]
-        if step := self._beside.found([*changed, *self._waiting.gone()]):
+        if step := self._beside.found([*changed, *gone]):
             yield from self._comparison(replace(rules, completeness=CompletenessRules()))(step)
 
     def _comparison(
@@ -237,8 +234,7 @@ class ChangeDetector:
                 step[0].index_names if len(step) == 1 else [name for files in step for name in files.index_names]
             )
             entries = view.look_up(index_names)
-            if self._deleted is not None:
-                self._deleted.listed(step)
+            self._gone.listed(step)
             start = 0
             due: list[_NewOrChanged] = []
             lacking: list[ListedFiles] = []
@@ -247,6 +243,8 @@ class ChangeDetector:
             for files in step:
                 end = start + len(files)
                 taken = entries.slice(start, end)
+                if (moved := np.flatnonzero(taken.fate == Fate.MOVED)).size and holds:
+                    self._beside.came_back(files.take(moved))
                 unchanged = is_unchanged(files, taken)
                 lacking += self._find_unfingerprinted(files, taken, unchanged)
                 over += self._find_over(files, taken, unchanged, now_millis)
@@ -299,7 +297,7 @@ class ChangeDetector:
         """The files whose last records have waited for their ends long enough, and are read; with notes."""
         if not (is_over := unchanged & entries.waits).any():
             return
-        self._waiting.see(files, entries, is_over)
+        self._gone.see_waiting([files.index_names[position] for position in np.flatnonzero(is_over)])
         rules, age_millis = self._rules, abs(now_millis - entries.taken_millis)
         is_quiet = (entries.is_rotated != 0) & (age_millis >= rules.rotated_millis)
         is_over &= is_quiet if rules.wait_millis is None else is_quiet | (age_millis >= rules.wait_millis)
@@ -419,7 +417,8 @@ class ChangeDetector:
             replaced = entry if decision.answer is Continuing.CHANGED else None
             is_out = replaced is not None and self._changed.takes_out(files, replaced)
             if replaced is not None and not is_out and replaced.waiting_bytes:
-                step.append(replace(lost_end(files.root, files.keys[0], replaced), discovered_ms=discovered_ms))
+                lost = closing(gone_version(files.root, files.keys[0], replaced), replaced)
+                step.append(replace(lost, discovered_ms=discovered_ms))
             replaces = version is not None or not files.continuation.content_start
             notes = index_notes.of(decision, replaces=replaces, is_out=is_out)
             self._renames.known.add(np.array([entry.identity for _, entry in notes], np.int64))

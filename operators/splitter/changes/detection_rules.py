@@ -443,10 +443,10 @@ def closing(files: ListedFiles, entry: IndexEntry) -> ListedFiles:
     )
 
 
-def lost_end(root: Root, path: bytes, entry: IndexEntry) -> ListedFiles:
-    """The end of a version that waits, and whose file has other bytes now, or is gone: it is listed as left out."""
+def gone_version(root: Root, path: bytes, entry: IndexEntry) -> ListedFiles:
+    """A version that was taken, and whose file has other bytes now, or is gone: it is listed as left out."""
     version = FileVersion(entry.size_bytes, entry.mtime_ns, "", entry.identity)
-    return closing(ListedFiles.single(root, path, version), entry).continued(is_gone=True)
+    return ListedFiles.single(root, path, version).continued(is_gone=True)
 
 
 def is_rewritten(name: bytes, begun: Mapping[bytes, tuple[FilePrefix, int]], prints: Mapping[FilePrefix, int]) -> bool:

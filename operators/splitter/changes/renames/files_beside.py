@@ -13,6 +13,7 @@ from dagflow.api.operator import OPERATOR_LOGGER
 from dagflow.storage.fingerprint import file_id_of
 from dagflow.storage.location import redacted
 from dagflow.storage.roots import Roots
+from operators.files.metadata import Fate
 from operators.files.rotation_names import earlier_paths, is_set_aside, uncompressed
 from operators.splitter.changes.renames.cases import Continuing
 from operators.splitter.changes.renames.found_files import FileDecision
@@ -29,6 +30,8 @@ MOST_FOLLOWED = 1000
 
 _BACKUP = re.compile(rb".*\.(?:bak|orig|save)", re.DOTALL | re.IGNORECASE)
 """Names that editors and `sed -i` give to what a file was before they corrected it."""
+
+_MOVED = IndexEntry(0, 0, 0, fate=Fate.MOVED)
 
 _OPEN = (Continuing.LATER, Continuing.AGAIN)
 
@@ -52,9 +55,19 @@ class FilesBeside:
         self._followed: dict[bytes, None] = {}
         # By the name in the index of a file: the names of the files that it may have been.
         self._origins: dict[bytes, set[bytes]] = {}
+        # Those of them that no decision was about: rotated logs that were read before.
+        self._read: dict[bytes, ListedFiles] = {}
+        self._back: list[tuple[bytes, bytes, IndexEntry]] = []
 
     def begin_scan(self) -> None:
         self._origins.clear()
+        self._read.clear()
+        self._back.clear()
+
+    def came_back(self, files: ListedFiles) -> None:
+        """Take new files whose names had others that have moved: such a log may have been rotated again since."""
+        if files.root.is_local:
+            self._back += [(path, name, _MOVED) for path, name in zip(files.keys, files.index_names, strict=True)]
 
     def has(self, name: bytes) -> bool:
         """Whether this scan has found a file, by its name in the index."""
@@ -66,6 +79,7 @@ class FilesBeside:
         Args:
             changed: Path, name in the index, and version that was taken, of files that have others by now, or are gone.
         """
+        changed, self._back = [*changed, *self._back], []
         paths = {path: set[bytes]() for path in self._followed}
         directories = {os.path.dirname(path) for path, _, _ in changed}
         directories -= self._read_whole(directories) if directories else set()
@@ -100,12 +114,19 @@ class FilesBeside:
         if (name := files.index_names[0]) in self._origins:
             return None
         self._origins[name] = origins
+        self._read[name] = files
         return files
 
     def decided(self, decisions: Sequence[FileDecision]) -> list[FileDecision]:
         """The decisions that count: a changed file waits for what is beside it, and other files there are not read."""
         undecided: set[bytes] = set()
-        times: dict[tuple[bytes, bytes], int] = {}
+        for decision in decisions:
+            self._read.pop(decision.file.name, None)
+        times = {
+            (origin, _form(files.keys[0])): files.stats[0].mtime_ns
+            for name, files in self._read.items()
+            for origin in self._origins[name]
+        }
         for decision in decisions:
             for origin in self._origins.get(decision.file.name, ()):
                 if decision.answer in _OPEN:
