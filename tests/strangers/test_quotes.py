@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from dagflow.api.capabilities import WantedRows
 from dagflow.errors import RecordError
 from operators.reader.formats import RECORD_FORMATS
 from operators.reader.formats.base import ByteAccounting, RecordFormat, scanned_before
@@ -107,7 +108,7 @@ PIECES = [b'"', b'"', b",", b"\n", b"\r", b"\\", b"a", b"bc", '"é"'.encode(), b
 
 
 def test_fuzzed_quotes_are_read_as_from_left_to_right() -> None:
-    """Rows, rejects and fields are those of the reference, at every cut."""
+    """Rows, rejects and fields are those of the reference, at every cut, also where rows are only counted."""
     for seed in seeds(8):
         dice = random.Random(seed)
         content = b"".join(dice.choices(PIECES, k=dice.randint(1, 40)))
@@ -122,10 +123,12 @@ def test_fuzzed_quotes_are_read_as_from_left_to_right() -> None:
         rows = csv_rows(content, b",", quote, b"\\" if options["escape"] else None)
         expected = csv_records(rows, len(options["columns"]), keeps=options["stray_quotes"] == "keep")
         chunk_bytes = dice.choice([1, 2, 5, 1 << 20])
+        wanted = WantedRows(columns=dice.choice([None, frozenset()]))
 
-        def made(spec: object = spec, chunk_bytes: int = chunk_bytes) -> RecordFormat:
+        def made(spec: object = spec, chunk_bytes: int = chunk_bytes, wanted: WantedRows = wanted) -> RecordFormat:
             format = RECORD_FORMATS.make(spec)
             format.chunk_bytes = chunk_bytes
+            format.wanted = wanted
             return format
 
         sizes = range(1, len(content) + 1)
@@ -134,4 +137,21 @@ def test_fuzzed_quotes_are_read_as_from_left_to_right() -> None:
             assert read_apart(made, content, size) == expected, (seed, spec, content, size)
         kept = dict(expected[0])
         fields = [[each.decode() for each in row.fields] for row in rows if row.offset in kept]
-        assert fields_and_reasons(made(), content)[0] == fields, (seed, spec, content)
+        assert fields_and_reasons(made(wanted=WantedRows()), content)[0] == fields, (seed, spec, content)
+
+
+FIELDS = [b"", b"a", b"bc", b'""', b'","', b'"\n"', b'"x""\r\n,y"', b'"""z"', b'w"v', '"é"'.encode()]
+
+
+def test_many_rows_with_quotes_are_counted_as_they_are_read() -> None:
+    """Wherever quotes lie among 64 bytes, or over their borders; in some files a field has a quote in its text."""
+    for seed in seeds(6):
+        dice = random.Random(seed)
+        fields = FIELDS if dice.random() < 0.5 else [field for field in FIELDS if field != b'w"v']
+        rows = [b",".join(dice.choices(fields, k=dice.choice([2, 2, 2, 3]))) for _ in range(dice.randint(1, 400))]
+        content = dice.choice([b"\n", b"\r\n"]).join([*rows, b""])
+        expected = csv_records(csv_rows(content), 2)
+        for columns in (None, frozenset[str]()):
+            format = RECORD_FORMATS.make({"type": "csv", "header": False, "columns": ["a", "b"]})
+            format.wanted = WantedRows(columns=columns)
+            assert read_cut(format, content, len(content)) == expected, (seed, columns)

@@ -87,17 +87,29 @@ def parse_columns(
 
 def valid_text(batch: RecordBatch, rejects: ByteAccounting) -> RecordBatch:
     """The records that are valid UTF-8; the others are refused."""
+    if _is_text(batch.framed()):
+        return batch
+    reasons: dict[int, str] = {}
+    for index, record in enumerate(batch.to_pylist()):
+        try:
+            record.decode()
+        except UnicodeDecodeError as error:
+            reasons[index] = why_not_text("utf-8", error, " of the record")
+    return without_refused(batch, reasons, rejects)
+
+
+def _is_text(records: pa.BinaryArray) -> bool:
+    """Whether all are UTF-8: they are together, and none begins within a character."""
+    borders, content = borders_of(records), records.buffers()[2]
+    if not len(borders) or content is None:
+        return True
+    whole = pa.Array.from_buffers(pa.binary(), 1, [None, pa.py_buffer(borders[[0, -1]]), content])
     try:
-        batch.framed().cast(pa.string())
+        whole.cast(pa.string())
     except pa.ArrowInvalid:
-        reasons: dict[int, str] = {}
-        for index, record in enumerate(batch.to_pylist()):
-            try:
-                record.decode()
-            except UnicodeDecodeError as error:
-                reasons[index] = why_not_text("utf-8", error, " of the record")
-        return without_refused(batch, reasons, rejects)
-    return batch
+        return False
+    starts = borders[:-1][borders[:-1] < borders[-1]]
+    return not ((np.frombuffer(content, np.uint8)[starts] & 0xC0) == 0x80).any()
 
 
 def why_not_text(charset: str, error: UnicodeDecodeError, what: str) -> str:

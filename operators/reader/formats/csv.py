@@ -38,7 +38,7 @@ from operators.reader.columns.typing import (
 )
 from operators.reader.formats.base import ByteAccounting, Parsed, PreScanned
 from operators.reader.scanning.charset import Charset, UndecodedRejects, decoded
-from operators.reader.scanning.csv_fields import split_rows, text_of
+from operators.reader.scanning.csv_fields import split_rows, text_of, wrong_rows
 from operators.reader.scanning.csv_head import (
     COMMENT_OVER_LINES,
     HEADER_REMEDY,
@@ -59,14 +59,13 @@ from operators.reader.scanning.quoting import (
     Dialect,
     QuoteScan,
     RowEntry,
+    RowMarks,
     Transition,
-    newlines_outside,
-    quoting_of,
     rows_with_strays,
     stray_quotes,
     unclosed_quote,
 )
-from operators.reader.scanning.search import BYTE, LF, Terminators, find_newlines, positions_of
+from operators.reader.scanning.search import BYTE, LF, Terminators, find_newlines
 from operators.reader.scanning.wide_text import NarrowSource, WideAccounting
 
 
@@ -168,9 +167,11 @@ class Csv(Delimited, PreScanned):
                 raise ValueError(f"columns: '{name}' is optional, and without a header no file shows that it lacks it")
             if kind.is_nested:
                 raise ValueError(f"columns: '{name}' is {kind.name}, and fields of CSV hold no arrays and objects")
+        self._refusing = {name for name, kind in self._types.items() if kind.arrow != pa.string()}
         self._optional = {name: kind for name, kind in self._types.items() if kind.is_optional}
         self._names = tuple(self.columns or ())
         self._has_strays = False
+        self._marks: RowMarks | None = None
         self._headed: tuple[object, CsvHead] | None = None
         self._entered: tuple[int, int] = (0, OUTSIDE)
         self._charset = self._declared = Charset.named(self.encoding or "utf-8")
@@ -198,9 +199,10 @@ class Csv(Delimited, PreScanned):
         return pa.schema([(name, self._types[name].arrow if name in self._types else pa.string()) for name in names])
 
     def find(self, data: Bytes, is_at_end: bool) -> Terminators:
-        quoting = quoting_of(data, self._dialect, True)
-        self._has_strays = self.stray_quotes == "reject" and len(stray_quotes(data, self._dialect, quoting)[0]) > 0
-        return newlines_outside(data, is_at_end, quoting, OUTSIDE)
+        self._marks = marks = RowMarks(data, self._dialect)
+        strays = stray_quotes(data, self._dialect, marks.quoting)[0] if marks.quoting is not None else ()
+        self._has_strays = self.stray_quotes == "reject" and len(strays) > 0
+        return marks.newlines(is_at_end)
 
     def read(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
         """The rows that begin in a block; in UTF-16 and UTF-32 they are found in the narrow form of the file."""
@@ -325,16 +327,14 @@ class Csv(Delimited, PreScanned):
             return (), other
         if (opened := unclosed_quote(row, self._dialect)) is not None:
             return (), f"its quote at byte {opened} is never closed; {ADVICE}"
-        quoting = quoting_of(row, self._dialect, True)
-        delimiters = positions_of(row == self._dialect.delimiter)
-        width = 1 + int(np.count_nonzero(quoting.state_before(delimiters, OUTSIDE) == OUTSIDE))
+        width = int(RowMarks(row, self._dialect).field_counts(np.array([0, len(row)]))[0])
         if width > self.max_columns:
             return (), f"it has {width:,} columns, more than max_columns, {self.max_columns:,}"
         if self.stray_quotes == "reject":
             for _, problem in rows_with_strays(row, np.array([0, len(row)]), self._dialect):
                 return (), problem
         try:
-            names = list(self._texts(raw.decode(self._charset.name).encode() + b"\n", None, Counter()).column_names)
+            names = list(self._texts(raw.decode(self._charset.name).encode() + b"\n", None).column_names)
         except UnicodeDecodeError as error:
             return (), f"{why_not_text(self._charset.name, error, '')}; name its encoding with encoding"
         except pa.ArrowInvalid as error:
@@ -474,27 +474,27 @@ class Csv(Delimited, PreScanned):
         return without_refused(batch, refused, accounting), np.delete(is_skipped | is_comment, [*refused])
 
     def _split(self, batch: RecordBatch, rejects: ByteAccounting) -> Parsed:
-        names, wrong = self._names, Counter[int]()
-        try:
-            table = self._texts(text_of(batch), names, wrong)
-            if table.num_rows == len(batch):
-                return Parsed(batch, table.combine_chunks().to_batches()[0])
-        except pa.ArrowInvalid:
-            pass
-        reasons = {row: f"the row has {count} fields; there are {len(names)} columns" for row, count in wrong.items()}
-        right = without_refused(batch, reasons, rejects)
+        names = self._names
+
+        def right() -> RecordBatch:
+            return without_refused(batch, wrong_rows(batch, self._marks, self._dialect, len(names)), rejects)
 
         def part(rows: RecordBatch) -> pa.Table:
-            table = self._texts(text_of(rows), names, Counter())
+            table = self._texts(text_of(rows), names)
             if table.num_rows != len(rows):
                 raise pa.ArrowInvalid("The row is not as the quotes around it say")
             return table
 
-        return parse_columns(right, part, rejects)
+        if self.wanted.columns == frozenset() and not self._refusing:
+            counted = right()
+            return Parsed(counted, pa.RecordBatch.from_arrays([pa.nulls(len(counted), pa.string())], [names[0]]))
+        try:
+            return Parsed(batch, part(batch).combine_chunks().to_batches()[0])
+        except pa.ArrowInvalid:
+            return parse_columns(right(), part, rejects)
 
-    def _texts(self, data: Any, names: tuple[str, ...] | None, wrong: Counter[int]) -> pa.Table:
+    def _texts(self, data: Any, names: tuple[str, ...] | None) -> pa.Table:
         quote = False if self.quote == "none" else self.quote
-        # Values of columns with a type may be refused.
-        made = None if names is None else self.wanted.among(names, self._types)
+        made = None if names is None else self.wanted.among(names, self._refusing)
         marks = self.delimiter, quote, self.escape or False
-        return split_rows(data, names, wrong, marks, self.null_values or (), made)
+        return split_rows(data, names, marks, self.null_values or (), made)

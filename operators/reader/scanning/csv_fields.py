@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,14 +10,15 @@ import pyarrow as pa
 import pyarrow.csv as arrow_csv
 
 from dagflow.api.records import RecordBatch
+from dagflow.storage.columns import borders_of
 from operators.reader.scanning.framing import joined
+from operators.reader.scanning.quoting import Dialect, RowMarks
 from operators.reader.scanning.search import BYTE_ORDER_MARK
 
 
 def split_rows(
     data: Any,
     names: Sequence[str] | None,
-    wrong: Counter[int],
     marks: tuple[str, str | bool, str | bool],
     null_values: Sequence[str],
     made: Sequence[str] | None = None,
@@ -28,19 +28,13 @@ def split_rows(
     Args:
         data: The rows, as UTF-8.
         names: The names of the columns; None if the first row names them.
-        wrong: Takes in the number of fields of each row with another one, by the index of the row from 0.
         marks: The delimiter, the quote and the escape; False for none.
         null_values: Words that mean null unless they are quoted.
         made: The columns to make, by their names; None for all.
 
     Raises:
-        pyarrow.ArrowInvalid: The quotes of the rows do not match.
+        pyarrow.ArrowInvalid: A row has another number of fields, or its quotes do not match.
     """
-
-    def take_note(row: Any) -> str:
-        wrong[row.number - 1] = row.actual_columns
-        return "skip"
-
     # Arrow skips a byte order mark at the beginning. The file's own is not among the rows: this one is a row's text.
     if bytes(data[: len(BYTE_ORDER_MARK)]) == BYTE_ORDER_MARK:
         data = BYTE_ORDER_MARK + data
@@ -53,7 +47,6 @@ def split_rows(
             quote_char=quote,
             escape_char=escape,
             newlines_in_values=True,
-            invalid_row_handler=take_note,
         ),
         # Rows were checked to be UTF-8 before, and quotes, escapes and delimiters are single ASCII characters.
         # Without words of the app's own, text is never null: Arrow would make nulls of a dozen words.
@@ -66,6 +59,20 @@ def split_rows(
             check_utf8=False,
         ),
     )
+
+
+def wrong_rows(batch: RecordBatch, marks: RowMarks | None, dialect: Dialect, width: int) -> dict[int, str]:
+    """Why each row is refused that has another number of fields than there are columns.
+
+    The marks that were found last are looked at again where the rows are the same bytes.
+    """
+    rows = batch.framed()
+    borders = borders_of(rows).astype(np.int64)
+    if marks is None or not marks.are_of(rows.buffers()[2], int(borders[-1])):
+        marks, borders = RowMarks(np.frombuffer(joined(batch), np.uint8), dialect), borders - borders[0]
+    counts = marks.field_counts(borders)
+    there = f"there are {width} columns"
+    return {row: f"the row has {counts[row]} fields; {there}" for row in np.flatnonzero(counts != width).tolist()}
 
 
 def text_of(batch: RecordBatch) -> pa.Buffer:

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from dagflow.frozen import frozen
 from operators.reader.byte_source import Bytes, ByteSource, FileView, read_exactly
@@ -26,28 +27,80 @@ from operators.reader.scanning.search import (
     LF,
     NONE,
     BackwardSearch,
+    Bits,
     Positions,
     Terminators,
+    bits_of,
     contains,
     escaped_positions,
     find_newlines,
+    odd_bits,
+    positions_in,
     positions_of,
 )
 
 
-def newlines_outside(data: Bytes, is_at_end: bool, quoting: Quoting, state: int) -> Terminators:
-    """The newlines outside of quotes in a range."""
-    if not (len(quoting.runs) or len(quoting.escaped) or state):
-        return find_newlines(data, is_at_end)
+class RowMarks:
+    """Where the bytes with a meaning are, from the beginning of a row on.
+
+    Attributes:
+        literal: The bytes inside of quotes, or escaped, whose delimiters and newlines mean nothing.
+        quoting: The quotes; None where each opens a field where it begins, closes it where it ends, or is doubled
+            inside: then the bytes inside are those behind an odd number of quotes.
+    """
+
+    def __init__(self, data: Bytes, dialect: Dialect) -> None:
+        self._data, self._dialect = data, dialect
+        self._none = np.zeros(max(1, -(-len(data) // 64)), np.uint64)
+        self._bits = {-1: self._none}
+        self.quoting: Quoting | None = None
+        self.literal = self._literal()
+
+    def _at(self, value: int) -> Bits:
+        if value not in self._bits:
+            self._bits[value] = bits_of(self._data == value) if contains(self._data, value) else self._none
+        return self._bits[value]
+
+    def _literal(self) -> Bits:
+        quotes = self._at(self._dialect.quote)
+        if self._at(self._dialect.escape) is self._none:
+            if quotes is self._none:
+                return quotes
+            inside, beside = odd_bits(quotes), quotes | self._at(self._dialect.delimiter) | self._at(LF) | self._at(CR)
+            follows, precedes, last = beside << _ONE, beside >> _ONE, len(self._data) - 1
+            follows[1:] |= beside[:-1] >> _HIGHEST
+            precedes[:-1] |= beside[1:] << _HIGHEST
+            follows[0] |= _ONE
+            precedes[last >> 6] |= _ONE << np.uint64(last & 63)
+            if not (quotes & ((inside & ~follows) | ~(inside | precedes))).any():
+                return inside
+        self.quoting = quoting_of(self._data, self._dialect, True)
+        return self.quoting.literal(len(self._data), OUTSIDE)
+
+    def are_of(self, buffer: pa.Buffer, size: int) -> bool:
+        """Whether the first bytes of a buffer are among those that were marked; no buffer changes what it holds."""
+        return buffer.address == self._data.ctypes.data and size <= len(self._data)
+
+    def newlines(self, is_at_end: bool) -> Terminators:
+        """The newlines that end rows."""
+        return newlines_outside(self._data, is_at_end, self.literal, self._at(LF))
+
+    def field_counts(self, borders: Positions) -> Positions:
+        """The number of fields of each row; the rows lie side by side, between these borders."""
+        ends = np.append(self._at(self._dialect.delimiter) & ~self.literal, np.uint64(0))
+        before = np.append(0, np.cumsum(np.bitwise_count(ends), dtype=np.int64))
+        words, rest = borders >> 6, (borders & 63).astype(np.uint64)
+        counts: Positions = before[words] + np.bitwise_count(ends[words] & ((_ONE << rest) - _ONE))
+        return np.diff(counts) + 1
+
+
+def newlines_outside(data: Bytes, is_at_end: bool, literal: Bits, feeds: Bits) -> Terminators:
+    """The newlines in a range that are not literal."""
     if not contains(data, CR):
-        feeds = positions_of(data == LF)
-        feeds = feeds[quoting.state_before(feeds, state) == OUTSIDE]
-        if len(quoting.escaped):
-            feeds = feeds[~np.isin(feeds, quoting.escaped, assume_unique=True)]
-        return Terminators(feeds, feeds + 1)
-    newlines = positions_of((data == LF) | (data == CR))
-    inside = newlines[quoting.state_before(newlines, state) == INSIDE]
-    return find_newlines(data, is_at_end, escaped=np.append(quoting.escaped, inside))
+        stops = positions_in(feeds & ~literal)
+        return Terminators(stops, stops + 1)
+    newlines = feeds | bits_of(data == CR)
+    return find_newlines(data, is_at_end, escaped=positions_in(newlines & literal))
 
 
 @frozen
@@ -94,7 +147,7 @@ class QuoteScan:
     def next_row(self, entry: RowEntry, state: int, start: int, limit: int) -> int:
         """The first position from start on where a row begins, or limit."""
         for place, data, is_at_end, quoting, decided in self._stretches(entry, limit):
-            stops = newlines_outside(data, is_at_end, quoting, state).stops
+            stops = newlines_outside(data, is_at_end, quoting.literal(len(data), state), bits_of(data == LF)).stops
             index = int(np.searchsorted(stops, start - place))
             if index < len(stops):
                 return min(place + int(stops[index]), limit)
@@ -146,6 +199,8 @@ class QuoteScan:
 
 
 OUTSIDE, INSIDE = 0, 1
+
+_ONE, _HIGHEST = np.uint64(1), np.uint64(63)
 
 _NO_FLAGS = np.empty(0, bool)
 
@@ -203,10 +258,14 @@ class Quoting:
     parities: npt.NDArray[np.uint8]
     is_known: npt.NDArray[np.bool_]
 
-    def state_before(self, positions: Positions, state: int) -> npt.NDArray[np.uint8]:
-        """The state at positions that are no quotes, when the stretch begins in a given state."""
-        behind = np.where(self.is_known, self.parities, self.parities ^ INSIDE) if state else self.parities
-        return np.append(np.uint8(state), behind)[np.searchsorted(self.runs, positions)]
+    def literal(self, size: int, state: int) -> Bits:
+        """The bytes inside of quotes, or escaped, when a stretch of a size begins in a given state."""
+        behind = np.where(self.is_known, self.parities, self.parities ^ state)
+        changes, is_escaped = np.zeros(size, bool), np.zeros(size, bool)
+        changes[self.runs[behind != np.append(np.uint8(state), behind[:-1])]] = True
+        is_escaped[self.escaped[self.escaped < size]] = True
+        inside = odd_bits(bits_of(changes))
+        return (~inside if state == INSIDE else inside) | bits_of(is_escaped)
 
     def opens_and_closes(self) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
         """Which runs open a field, and which close one, when the stretch begins OUTSIDE; some do both."""

@@ -32,10 +32,13 @@ def test_only_columns_that_are_used_or_have_a_type_are_made(used: set[str] | Non
 
 
 def test_rows_are_counted_where_no_column_is_used() -> None:
-    """One column is made for them."""
-    format = RECORD_FORMATS.make({"type": "csv"})
+    """No field is made of them; those with another number of fields are refused as ever."""
+    format = RECORD_FORMATS.make({"type": "csv", "columns": {"b": "string"}})
+    _, refused = columns_of(format, b'a,b\n1,"2\n,"\n3\n4,5\n')
     format.wanted = WantedRows(columns=frozenset())
-    assert columns_of(format, b"a,b\n1,2\n3,4\n")[0] == [{"a": "1"}, {"a": "3"}]
+    counted = columns_of(format, b'a,b\n1,"2\n,"\n3\n4,5\n')
+    assert counted == ([{"a": None}, {"a": None}], refused)
+    assert len(refused) == 1
 
 
 @pytest.mark.parametrize(
