@@ -176,26 +176,47 @@ def test_a_log_may_be_gone_for_a_moment(tmp_path: Path, rotate: Callable[[Path],
 
 
 @pytest.mark.parametrize("rotate", [rename, rename_with_date, compress_at_once, rename_into_directory])
-@pytest.mark.parametrize("first", [b"first\n", b"first\nla"])
+@pytest.mark.parametrize(
+    ("first", "rest", "unterminated"),
+    [(b"first\n", b"last\n", "wait"), (b"first\nla", b"st\n", "wait"), (b"first\nlast\n", b"", "keep")],
+)
 @pytest.mark.parametrize(
     "properties", [{}, {"on_change": {**SUPERSEDE, "deleted": "retract"}}], ids=["keep", "retract"]
 )
 def test_a_log_gone_at_a_scan_and_rotated_before_the_next_loses_nothing(
-    tmp_path: Path, rotate: Callable[[Path], None], first: bytes, properties: dict[str, Any]
+    tmp_path: Path,
+    rotate: Callable[[Path], None],
+    first: bytes,
+    rest: bytes,
+    unterminated: str,
+    properties: dict[str, Any],
 ) -> None:
     """It is under another name beside, and so is the one that no run has seen."""
-    log = OnlyLog(tmp_path, **{"files": str(tmp_path / "in" / "*.log"), **properties})
+    log = OnlyLog(tmp_path, **{"files": f"{tmp_path}/in/*.log", "unterminated": unterminated, **properties})
     append(log.path.with_name("other.log"), b"other\n")
     append(log.path, first)
-    assert log.run() == [b"first", b"other"]
-    append(log.path, b"st\n")
-    rotate(log.path)
     records = log.run()
+    append(log.path, rest)
+    rotate(log.path)
+    records += log.run()
     append(log.path, b"unseen\n")
     rotate(log.path)
     append(log.path, b"new\n")
-    assert sorted(records + log.run()) == sorted([(first + b"st").split()[-1], b"new", b"unseen"])
+    assert sorted(records + log.run()) == [b"first", b"last", b"new", b"other", b"unseen"]
     assert log.superseded == []
+
+
+@pytest.mark.parametrize("rotate", [rename, compress_at_once])
+def test_the_last_record_of_a_log_that_no_run_saw_is_read(tmp_path: Path, rotate: Callable[[Path], None]) -> None:
+    """Without a delimiter as well: a later log has its name, so that nothing is appended any more."""
+    log = OnlyLog(tmp_path)
+    append(log.path, b"first\n")
+    assert log.run() == [b"first"]
+    rotate(log.path)
+    append(log.path, b"unseen\nlast")
+    rotate(log.path)
+    append(log.path, b"new\n")
+    assert sorted(log.run() + log.run()) == [b"last", b"new", b"unseen"]
 
 
 @pytest.mark.parametrize(

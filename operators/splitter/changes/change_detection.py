@@ -107,7 +107,7 @@ class ChangeDetector:
         self._changed = ChangedFiles(rules.on_change, index, counters, self._growth)
         self._fingerprints = NeededFingerprints(rules, counters, in_tasks)
         self._gone = GoneFiles(index, pending, storage, is_selected, retracts=rules.on_change.deleted == "retract")
-        self._beside = FilesBeside(is_selected, scanner.read_whole, roots)
+        self._beside = FilesBeside(index, is_selected, scanner.read_whole, roots)
         self._moved: set[bytes] = set()
         self._incomplete = 0
         self.has_more = False
@@ -243,7 +243,7 @@ class ChangeDetector:
             for files in step:
                 end = start + len(files)
                 taken = entries.slice(start, end)
-                if (moved := np.flatnonzero(taken.fate == Fate.MOVED)).size and holds:
+                if (moved := np.flatnonzero(taken.fate == Fate.MOVED)).size and holds and files.root.is_local:
                     self._beside.came_back(files.take(moved))
                 unchanged = is_unchanged(files, taken)
                 lacking += self._find_unfingerprinted(files, taken, unchanged)
@@ -278,8 +278,8 @@ class ChangeDetector:
     ) -> Iterator[_NewOrChanged]:
         positions = np.flatnonzero(~unchanged)
         if not rules.completeness.is_checked:
-            # New files in a row stay together, which is the usual case.
-            known = entries.known[positions]
+            # New files in a row stay together, which is the usual case, unless their names had others.
+            known = entries.known[positions] | (entries.fate[positions] == Fate.MOVED)
             for part in np.split(positions, np.flatnonzero(known[1:] | known[:-1]) + 1) if len(positions) else ():
                 yield files.take(part), entries[int(part[0])]
             return
@@ -389,7 +389,7 @@ class ChangeDetector:
             elif view is None or not files.root.is_local:
                 yield files
             elif entry is None:
-                if self._beside.has(name):
+                if self._beside.waits_for(name):
                     self._renames.held.append(FoundFile(files, None))
                 elif len(unknown := self._renames.hold_known(files, view)):
                     yield unknown
@@ -458,8 +458,10 @@ class ChangeDetector:
             assert file.entry is not None
             return self._changed.judge(file.files, file.entry, UNKNOWN)
         if version is None:
-            # It has the name of a rotation; nothing is appended to a compressed log for long.
-            return replace(file.files, is_rotated=file.is_compressed)
+            # It has the name of a rotation; nothing is appended for long to what is compressed, or beside a later log.
+            is_rotated = file.is_compressed or self._beside.is_beside(file.name)
+            is_over = is_rotated and not file.is_compressed and self._is_quiet(file.stat.mtime_ns // 1_000_000)
+            return replace(file.files, is_rotated=is_rotated, is_over=is_over)
         self._counters[names.changed("renamed")] += 1
         logger.info(
             "file was taken before, and has moved since url=%s before=%s bytes=%d",

@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 from dagflow.api.operator import OPERATOR_LOGGER
 from dagflow.storage.fingerprint import file_id_of
@@ -18,6 +19,7 @@ from operators.files.rotation_names import earlier_paths, is_set_aside, uncompre
 from operators.splitter.changes.renames.cases import Continuing
 from operators.splitter.changes.renames.found_files import FileDecision
 from operators.splitter.index.entries import IndexEntry
+from operators.splitter.index.file_index import FileIndex
 from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.local_listing import LocalLister
 from operators.splitter.scan.scan_roots import Root
@@ -42,22 +44,34 @@ class FilesBeside:
     Such a file is read only as far as it continues a version that was taken, or was written between two such files.
 
     Args:
+        index: Knows the rotated logs at whose ends a record waits.
         is_selected: Whether a location takes the name of a file.
         read_whole: The directories, of some, in which, and below which, a scan reads every file.
     """
 
     def __init__(
-        self, is_selected: Callable[[str], bool], read_whole: Callable[[set[bytes]], set[bytes]], roots: Roots
+        self,
+        index: FileIndex,
+        is_selected: Callable[[str], bool],
+        read_whole: Callable[[set[bytes]], set[bytes]],
+        roots: Roots,
     ) -> None:
+        self._index = index
         self._is_selected = is_selected
         self._read_whole = read_whole
         self._roots = roots
-        self._followed: dict[bytes, None] = {}
         # By the name in the index of a file: the names of the files that it may have been.
         self._origins: dict[bytes, set[bytes]] = {}
         # Those of them that no decision was about: rotated logs that were read before.
         self._read: dict[bytes, ListedFiles] = {}
-        self._back: list[tuple[bytes, bytes, IndexEntry]] = []
+        self._back: dict[bytes, bytes] = {}
+
+    @cached_property
+    def _followed(self) -> dict[bytes, None]:
+        """The paths of rotated logs that are looked at in each scan, the oldest first."""
+        waiting = self._index.waiting(MOST_FOLLOWED)
+        urls = [self._roots.expand(os.fsdecode(name)) for name, entry in waiting.items() if entry.is_rotated]
+        return {os.fsencode(url): None for url in urls if not self._is_selected(url)}
 
     def begin_scan(self) -> None:
         self._origins.clear()
@@ -66,11 +80,14 @@ class FilesBeside:
 
     def came_back(self, files: ListedFiles) -> None:
         """Take new files whose names had others that have moved: such a log may have been rotated again since."""
-        if files.root.is_local:
-            self._back += [(path, name, _MOVED) for path, name in zip(files.keys, files.index_names, strict=True)]
+        self._back.update(zip(files.index_names, files.keys, strict=True))
 
-    def has(self, name: bytes) -> bool:
-        """Whether this scan has found a file, by its name in the index."""
+    def waits_for(self, name: bytes) -> bool:
+        """Whether a file of this scan, by its name in the index, is decided with those beside it."""
+        return name in self._origins or name in self._back
+
+    def is_beside(self, name: bytes) -> bool:
+        """Whether no location takes a file that this scan has found, by its name in the index."""
         return name in self._origins
 
     def found(self, changed: Sequence[tuple[bytes, bytes, IndexEntry]]) -> list[ListedFiles]:
@@ -79,7 +96,7 @@ class FilesBeside:
         Args:
             changed: Path, name in the index, and version that was taken, of files that have others by now, or are gone.
         """
-        changed, self._back = [*changed, *self._back], []
+        changed = [*changed, *((path, name, _MOVED) for name, path in self._back.items())]
         paths = {path: set[bytes]() for path in self._followed}
         directories = {os.path.dirname(path) for path, _, _ in changed}
         directories -= self._read_whole(directories) if directories else set()
