@@ -18,7 +18,7 @@ from rich.text import Text
 from dagflow.cli import output
 from dagflow.cli.display import Display
 from dagflow.cli.output import brief, duration, part
-from dagflow.cli.render import activity, bottleneck, is_busy, progress_figures, record_rate, summary
+from dagflow.cli.render import activity, bottleneck, is_busy, progress_figures, record_rate, rejected_figure, summary
 from dagflow.cli.shared_options import Redact
 from dagflow.report.snapshot import RunSnapshot
 
@@ -132,12 +132,13 @@ def _bar(snapshot: RunSnapshot) -> RenderableType:
 
 def _figures(snapshot: RunSnapshot) -> RenderableType:
     grid = Table.grid(padding=(0, 3, 0, 0))
+    title, rejected = rejected_figure(snapshot)
     cells = [
         ("windows", f"{snapshot.windows:,}", ""),
         ("files", f"{snapshot.files:,}", ""),
         ("blocks", f"{snapshot.blocks:,}", ""),
         ("records", f"{snapshot.records_read:,}", record_rate(snapshot)),
-        ("rejected", f"{snapshot.rejected:,}", ""),
+        (title, f"{rejected:,}", ""),
     ]
     if not snapshot.windows:
         # These count when their window is committed, and no zeros are shown beside records that were read.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -13,12 +13,12 @@ import click
 from dagflow.api.properties import parse_size
 from dagflow.cli import output
 from dagflow.cli.shared_options import Settings
-from dagflow.errors import MissingError, MissingJournalError, SpecError
+from dagflow.errors import MissingError, MissingJournalError, OperatorError, SpecError
 from dagflow.journal.reader import read_state
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
 from dagflow.spec.app_reader import read_without_operators
-from dagflow.spec.app_spec import Attributes
+from dagflow.spec.app_spec import AppSpec, Attributes
 from dagflow.spec.shown_text import Redactor
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import is_local
@@ -32,7 +32,8 @@ def load(app: str, settings: Settings, overrides: Sequence[str] = ()) -> Logical
     """
     with output.reserved_for_results():
         logical = load_app(app, overrides=list(overrides))
-    _redact(logical.spec.secrets if logical.spec else {}, app, settings)
+    assert logical.spec is not None  # it comes from a file
+    _take(logical.spec, settings)
     return logical
 
 
@@ -42,14 +43,24 @@ def attributes_of(app: str, settings: Settings) -> Attributes:
         spec, problems = read_without_operators(app)
     if spec is None or problems:
         raise SpecError(problems)
-    _redact(spec.secrets, app, settings)
+    _take(spec, settings)
     return spec.attributes
 
 
-def _redact(secrets: Mapping[str, str], app: str, settings: Settings) -> None:
-    redact = Redactor(secrets)
+def _take(app: AppSpec, settings: Settings) -> None:
+    redact = Redactor(app.secrets)
     settings.redact, settings.redact_document = redact, redact.without_values
-    settings.note = partial(note_beside, app=app)
+    settings.note = partial(_note, app=app)
+
+
+def _note(error: BaseException, app: AppSpec) -> None:
+    note_beside(error, app.file)
+    written = app.written(error.operator) if isinstance(error, OperatorError) else None
+    if written is not None:
+        place = written.place
+        # What to do comes last.
+        note = f"    the operator is at {place.file}:{place.line}:{place.column}"
+        error.__notes__ = [note, *getattr(error, "__notes__", ())]
 
 
 def note_beside(error: BaseException, app: str) -> None:

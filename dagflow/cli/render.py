@@ -51,7 +51,7 @@ def progress_figures(snapshot: RunSnapshot) -> str:
 def progress_line(snapshot: RunSnapshot) -> str:
     if snapshot.waits_for:
         return f"{snapshot.app}: {snapshot.waits_for}"
-    backlog = sum(snapshot.backlog.values())
+    backlog, (title, rejected) = sum(snapshot.backlog.values()), rejected_figure(snapshot)
     partitions = " ".join(f"{name}={held.last}" for name, held in snapshot.partitions.items())
     parts = [
         f"{duration(snapshot.seconds)}",
@@ -61,10 +61,15 @@ def progress_line(snapshot: RunSnapshot) -> str:
         f"{count(snapshot.blocks, 'block')} ({backlog:,} waiting)",
         f"{count(snapshot.records_read, 'record')} at {record_rate(snapshot)}",
         f"partitions {partitions}" if partitions else "",
-        f"{snapshot.rejected:,} rejected" if snapshot.rejected else "",
+        f"{rejected:,} {title}" if rejected else "",
         f"{count(len(snapshot.stalls), 'task')} without progress" if snapshot.stalls else "",
     ]
     return f"{snapshot.app}: " + ", ".join(filter(None, parts))
+
+
+def rejected_figure(snapshot: RunSnapshot) -> tuple[str, int]:
+    """How many records a run has refused; or how many more came back, of those that earlier runs had refused."""
+    return ("came back", -snapshot.rejected) if snapshot.rejected < 0 else ("rejected", snapshot.rejected)
 
 
 def activity(snapshot: RunSnapshot | None) -> str:
@@ -122,8 +127,9 @@ def summary(snapshot: RunSnapshot) -> str:
         lines.append(f"    records: {', '.join(emitted) or 'none'}")
     if most := bottleneck(snapshot):
         lines.append(f"    {most}")
-    if snapshot.rejected:
-        lines.append(f"    rejected: {snapshot.rejected:,}")
+    title, rejected = rejected_figure(snapshot)
+    if rejected:
+        lines.append(f"    {title}: {rejected:,}")
     lines += [f"    {line}" for line in (*map(on_one_line, snapshot.correction_texts), *left_out_lines(snapshot))]
     lines += concerns
     if others:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from dagflow.cli.render import bottleneck, progress_figures
+from dagflow.cli.render import bottleneck, progress_figures, progress_line
 from dagflow.cli.render import summary as summary_text
 from dagflow.journal.heartbeat import RunningWindow
 from dagflow.metrics.counters import OperatorReport
@@ -56,3 +56,12 @@ def test_a_counter_whose_name_has_a_line_break_is_shown_on_one_line() -> None:
         "    also counted: reader:failed qty > 0\\nand price > 3 2"
         in summary_text(replace(summary(6.0, state="completed"), operators=counted)).splitlines()
     )
+
+
+@pytest.mark.parametrize(("rejected", "figure"), [(2, "2 rejected"), (-3, "3 came back")])
+def test_records_that_come_back_are_not_less_than_none_refused(rejected: int, figure: str) -> None:
+    """A run that reads refused records again counts down what earlier runs have counted up."""
+    done = summary(6.0, rejected=rejected)
+    number, title = figure.split(" ", 1)
+    assert f", {figure}" in progress_line(done)
+    assert f"\n    {title}: {number}" in summary_text(done)

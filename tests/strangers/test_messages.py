@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
+from dagflow.api.columns.column_values import values_by_column
 from dagflow.cli.commands.preview import Column, listed_columns, table
 from dagflow.cli.main import command_line
 from dagflow.errors import AppError, DagflowError, OperatorError, Problem, StorageError
@@ -245,3 +246,25 @@ def test_options_that_a_store_lacks_are_no_lost_connection() -> None:
     """They are named, with the place where they are given."""
     with pytest.raises(StorageError, match=r"(?s)cannot use reference://: .*'fo'.*as storage: \{reference:"):
         FsspecClient("reference", {}).locate("reference://x")
+
+
+@pytest.mark.parametrize("command", [["run", "--local", "--workers", "1"], ["preview"]])
+def test_the_failure_of_an_operator_names_its_line_of_the_app(command: list[str], tmp_path: Path) -> None:
+    """Such as of one that needs a column which one of several files lacks: nothing before the run knows it."""
+    for name, header in {"a": "id,city", "b": "id,town"}.items():
+        (tmp_path / f"{name}.csv").write_text(f"{header}\n1,Ulm\n")
+    (tmp_path / "app.yaml").write_text(
+        "name: t\nattributes: {checkpoint: journal}\nsteps:\n- files: '*.csv'\n- read: csv\n"
+        "- select: {place: city || id}\n- write: out\n"
+    )
+    with contextlib.chdir(tmp_path):
+        done = CliRunner().invoke(command_line, [command[0], "app.yaml", *command[1:]])
+    assert "operator 'select'" in done.stderr and "there is no column 'city'; there are id, town" in done.stderr
+    assert "\n    the operator is at app.yaml:6:3\n" in done.stderr
+
+
+def test_times_that_python_lacks_are_of_the_type_that_an_app_gives() -> None:
+    """Not of the one that Arrow names differently."""
+    moments = pa.array([1], pa.timestamp("ns", "UTC"))
+    with pytest.raises(ValueError, match=r"column 't' is timestamp\[ns, UTC\], and has nanoseconds"):
+        values_by_column(pa.record_batch({"t": moments}))

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
+from dagflow.api.columns.column_values import type_name as type_name  # beside the columns that it names the types of
 from dagflow.api.operator import Capability
 from dagflow.api.records import RECORD
 from dagflow.frozen import frozen
@@ -90,8 +91,3 @@ class ColumnTraced(ColumnTyped):
         """
         is_passed_on = column in arriving.schema.names or arriving.others is not None
         return [column] if is_passed_on else arriving.schema.names
-
-
-def type_name(type: object) -> str:
-    """A type in the form of an app file."""
-    return str(type).replace("decimal128(", "decimal(").replace("date32[day]", "date32").replace(", tz=", ", ")

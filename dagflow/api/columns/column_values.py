@@ -215,7 +215,7 @@ def values_by_column(arrow: pa.RecordBatch) -> dict[str, list[Any]]:
             else:
                 raise
             raise kind(
-                f"column '{name}' is {column.type}, and has {what}; "
+                f"column '{name}' is {type_name(column.type)}, and has {what}; "
                 "take the records with @input.batch, as columns of Arrow"
             ) from error
     return values
@@ -257,6 +257,11 @@ def columns_of(mappings: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     # Not from_pylist, which takes the columns of the first record and drops those that only others have.
     columns = dict.fromkeys(itertools.chain.from_iterable(mappings))
     return {name: [mapping.get(name) for mapping in mappings] for name in columns}
+
+
+def type_name(type: object) -> str:
+    """A type in the form of an app file."""
+    return str(type).replace("decimal128(", "decimal(").replace("date32[day]", "date32").replace(", tz=", ", ")
 
 
 def require_columns(names: Mapping[str, Any]) -> None:

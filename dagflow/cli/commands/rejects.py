@@ -16,6 +16,7 @@ from dagflow.cli.commands.status import NOT_READ
 from dagflow.cli.locations import journal_required, locate
 from dagflow.cli.output import count, on_one_line
 from dagflow.cli.progress import display_for, logging_to
+from dagflow.cli.render import concern_lines
 from dagflow.cli.shared_options import Settings, unknown
 from dagflow.cli.signals import on_driver_thread, stop_requested_by_signals
 from dagflow.engine.repeatable import why_not_replayed
@@ -253,6 +254,8 @@ def _replay(
             stop_requested_by_signals(STOPPING) as stop,
         ):
             done = on_driver_thread(lambda: engine_run(logical, options, display, stop))
+        for line in concern_lines(done):
+            output.note(settings.redact(line))
         windows, code = done.windows, RunStoppedError.exit_code if done.state == "stopped" else 0
         after = _count(logical, open_rejects(checkpoint, storage), choice, unfinished)
     obstacle = why_not_replayed(PlacedApp.of(logical, storage)) if after.behind else None

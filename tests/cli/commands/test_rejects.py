@@ -137,6 +137,22 @@ def test_a_replay_reports_what_came_back() -> None:
     assert len(rows()) == 3
 
 
+def test_a_replay_warns_as_a_run_does() -> None:
+    """Values of records that came back may have no place in the columns of their table."""
+
+    def write(n: str, step: str = "") -> None:
+        Path("table.yaml").write_text(
+            "name: t\nattributes: {checkpoint: t}\nrejects: apart\nsteps:\n- files: in\n"
+            f"- read: {{type: csv, columns: {{n: {n}}}}}\n{step}- table: parquet:table\n  on_new_column: rescue\n"
+        )
+
+    write("int64")
+    run(load_app("table.yaml"), runtime=InlineRuntime)
+    write("string", "- select: {n: try_cast(n as bigint), m: m, word: n}\n")
+    said = invoke("table.yaml", "replay", "--local", "--workers", "1").stderr
+    assert "warning: 2 values have no place in the columns of table" in said
+
+
 def test_records_of_a_changed_file_are_reported() -> None:
     """They stay refused, and the command says how many."""
     write_app(CASE, CASE.new)
