@@ -63,8 +63,8 @@ MAX_HELD = 4096
 _NewOrChanged = tuple[ListedFiles, IndexEntry | None]
 """New files; or a single file that is new or changed, with its entry."""
 
-_Restored = tuple[ListedFiles, IndexEntries]
-"""Files with the sizes and times of versions that were taken, the entries of these, and with other inodes."""
+_Unproven = tuple[ListedFiles, IndexEntries]
+"""Files with the sizes and times of versions that were taken, and the entries of these, whose bytes are to be seen."""
 
 
 class HeldStep(list[ListedFiles]):
@@ -105,7 +105,7 @@ class ChangeDetector:
         self._renames = RenameDetector(index, pending, roots, in_tasks, clock)
         self._growth = GrowthNotes(clock)
         self._changed = ChangedFiles(rules.on_change, index, counters, self._growth)
-        self._fingerprints = NeededFingerprints(rules, counters, in_tasks)
+        self._fingerprints = NeededFingerprints(rules, counters, in_tasks, self._renames.left)
         self._gone = GoneFiles(index, pending, storage, is_selected, retracts=rules.on_change.deleted == "retract")
         self._beside = FilesBeside(index, is_selected, scanner.read_whole, roots)
         self._moved: set[bytes] = set()
@@ -135,7 +135,6 @@ class ChangeDetector:
         self.has_more = False
         self._moved.clear()
         self._gone.begin_scan()
-        self._fingerprints.begin_scan()
         self._renames.begin_scan()
         self._beside.begin_scan()
         if self._rules.latest_first:
@@ -148,8 +147,7 @@ class ChangeDetector:
             yield from self._gone.left(self._moved)
         self._renames.left.end_scan()
         self._growth.report()
-        self._fingerprints.end_scan()
-        self.has_more |= self._renames.left.has_more or self._fingerprints.has_more
+        self.has_more |= self._renames.left.has_more
 
     def all_changes(self) -> Generator[ListedFiles]:
         """Scan as often as needed to find all changes; see changes()."""
@@ -237,8 +235,7 @@ class ChangeDetector:
             self._gone.listed(step)
             start = 0
             due: list[_NewOrChanged] = []
-            lacking: list[ListedFiles] = []
-            restored: list[_Restored] = []
+            unproven: list[_Unproven] = []
             over: list[ListedFiles] = []
             for files in step:
                 end = start + len(files)
@@ -246,21 +243,19 @@ class ChangeDetector:
                 if (moved := np.flatnonzero(taken.fate == Fate.MOVED)).size and holds and files.root.is_local:
                     self._beside.came_back(files.take(moved))
                 unchanged = is_unchanged(files, taken)
-                lacking += self._find_unfingerprinted(files, taken, unchanged)
                 over += self._find_over(files, taken, unchanged, now_millis)
                 if self._rules.on_change.needs_fingerprints and files.root.is_local:
                     is_other = unchanged & ~taken.waits & is_other_file(files, taken)
                     if is_other.any():
                         is_other &= ~in_flight.has(files.index_names)
-                    is_known = (taken.fate == Fate.READ) & (taken.fingerprint != UNKNOWN)
-                    if (others := np.flatnonzero(is_other & is_known)).size:
-                        restored.append((files.take(others), taken.take(others)))
-                    unchanged &= ~(is_other & (taken.fate != Fate.READ))
+                    unproven += self._find_unproven(files, taken, unchanged, is_other)
+                    # Of other files that were left out, nothing is known.
+                    unchanged &= ~is_other | (taken.fate == Fate.READ)
                 due += self._select_changed(files, taken, unchanged, rules, now_millis)
                 start = end
-            if due or lacking or restored or over:
+            if due or unproven or over:
                 discovered_ms = self._clock.now_millis()
-                emitted = list(self._compare_contents(due, lacking, restored, in_flight, view if holds else None))
+                emitted = list(self._compare_contents(due, unproven, in_flight, view if holds else None))
                 emitted += over
                 if not rules.latest_first:
                     self._remember_emitted(emitted)
@@ -310,38 +305,29 @@ class ChangeDetector:
             if tried is None or tried.version != entry.version or uncompressed(file.keys[0]) == file.keys[0]:
                 yield replace(closing(file, entry), notes=[(before, entry)])
 
-    def _find_unfingerprinted(
-        self, files: ListedFiles, entries: IndexEntries, unchanged: npt.NDArray[np.bool_]
-    ) -> Iterator[ListedFiles]:
-        """The unchanged files that have no fingerprint, and for which no reader will report one."""
-        if not (self._rules.on_change.needs_fingerprints and files.root.is_local):
-            return
-        positions = np.flatnonzero(
-            unchanged
-            & (entries.fingerprint == UNKNOWN)
-            & (entries.fate == Fate.READ)
-            & (files.size_bytes > 0)
-            & ~entries.waits
-        )
-        if len(positions):
-            lacking = files.take(positions)
-            rest = np.flatnonzero(~self._pending.are_pending(lacking.index_names))
-            if len(rest):
-                yield lacking.take(rest)
+    def _find_unproven(
+        self,
+        files: ListedFiles,
+        entries: IndexEntries,
+        unchanged: npt.NDArray[np.bool_],
+        is_other: npt.NDArray[np.bool_],
+    ) -> Iterator[_Unproven]:
+        """The unchanged files that have no fingerprint, and no reader will report one, or that have other inodes."""
+        is_read, is_known = entries.fate == Fate.READ, entries.fingerprint != UNKNOWN
+        rows = np.flatnonzero(unchanged & ~entries.waits & is_read & ~is_known & (files.size_bytes > 0))
+        if len(rows):
+            rows = rows[~self._pending.are_pending(files.take(rows).index_names)]
+        rows = np.union1d(rows, np.flatnonzero(is_other & is_read & is_known))
+        if len(rows):
+            yield files.take(rows), entries.take(rows)
 
     def _compare_contents(
-        self,
-        due: list[_NewOrChanged],
-        lacking: list[ListedFiles],
-        restored: list[_Restored],
-        in_flight: InFlightFiles,
-        view: IndexView | None,
+        self, due: list[_NewOrChanged], unproven: list[_Unproven], in_flight: InFlightFiles, view: IndexView | None
     ) -> Iterator[ListedFiles]:
         """The files to be read or noted; those that may be known under another name are held.
 
         Args:
             due: Files that differ from the versions that were taken.
-            restored: Other files with the sizes and times of those that were taken.
             view: The index; None where nothing is held.
         """
         # What happened to the version that was taken decides how much is read of this one.
@@ -352,20 +338,14 @@ class ChangeDetector:
         begun = self._changed.begun(changed)
         wanted = [taken_prefix(files, entry) for files, entry in changed if looks_appended(entry, files.stats[0])]
         wanted += [prefix for prefix, _ in begun.values()]
-        wanted += [prefix for files in lacking for prefix in prefixes_of(files)]
-        wanted += [prefix for files, _ in restored for prefix in prefixes_of(files)]
+        wanted += [prefix for files, _ in unproven for prefix in prefixes_of(files)]
         prints = dict(zip(wanted, take_fingerprints(wanted, self._in_tasks), strict=True))
-        for files in lacking:
-            current = [prints[prefix] for prefix in prefixes_of(files)]
+        for files, entries in unproven:
+            current = np.array([prints[prefix] for prefix in prefixes_of(files)])
+            is_same = (current == entries.fingerprint) | (entries.fingerprint == UNKNOWN)
             # A file that cannot be opened has no fingerprint, and nothing is noted for it.
-            known = np.flatnonzero(np.array(current) != UNKNOWN)
-            if len(known):
-                yield replace(files, fingerprints=current, is_noted=True).take(known)
-        for files, entries in restored:
-            current = [prints[prefix] for prefix in prefixes_of(files)]
-            is_same = np.array(current) == entries.fingerprint
-            if is_same.any():
-                yield replace(files, fingerprints=current, is_noted=True).take(np.flatnonzero(is_same))
+            if len(noted := np.flatnonzero(is_same & (current != UNKNOWN))):
+                yield replace(files, fingerprints=current.tolist(), is_noted=True).take(noted)
             due += self._select_changed(files, entries, is_same, self._rules, self._clock.now_millis())
         yield from self._emit_or_hold(due, begun, prints, view)
 

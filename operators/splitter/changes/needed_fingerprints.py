@@ -13,7 +13,7 @@ import numpy.typing as npt
 from dagflow.metrics import names
 from dagflow.storage.fingerprint import UNKNOWN
 from operators.splitter.changes.detection_rules import DetectionRules, has_changed
-from operators.splitter.changes.renames.copies import MAX_REPEATS
+from operators.splitter.changes.renames.copies import LeftFiles
 from operators.splitter.index.fingerprinting import InTasks, prefixes_of, take_fingerprints
 from operators.splitter.scan.listed_files import ListedFiles
 
@@ -26,26 +26,16 @@ class NeededFingerprints:
 
     Args:
         in_tasks: Takes the fingerprints; see take_fingerprints().
+        left: Has the files that are left out.
     """
 
-    def __init__(self, rules: DetectionRules, counters: Counter[str], in_tasks: InTasks | None) -> None:
+    def __init__(
+        self, rules: DetectionRules, counters: Counter[str], in_tasks: InTasks | None, left: LeftFiles
+    ) -> None:
         self._rules = rules
         self._counters = counters
         self._in_tasks = in_tasks
-        self._has_lost = False
-        self._scans_that_lost = 0
-
-    @property
-    def has_more(self) -> bool:
-        """Whether files were left out of the last scan for one that follows at once."""
-        return 0 < self._scans_that_lost <= MAX_REPEATS
-
-    def begin_scan(self) -> None:
-        self._has_lost = False
-
-    def end_scan(self) -> None:
-        """End a scan: all its files have their fingerprints."""
-        self._scans_that_lost = self._scans_that_lost + 1 if self._has_lost else 0
+        self._left = left
 
     def complete(self, step: Sequence[ListedFiles], *, may_leave_out: bool = True) -> list[ListedFiles]:
         """The files of a step with the fingerprints that they need; no files in the place of those that are left out.
@@ -85,7 +75,6 @@ class NeededFingerprints:
         """Rows of files that were renamed or truncated before a task could examine them."""
         unseen = (row for row in rows.tolist() if files.fingerprints[row] == UNKNOWN and files.size_bytes[row] > 0)
         lost = {row for row in unseen if has_changed(files.keys[row], files.stats[row])}
-        self._has_lost = self._has_lost or bool(lost)
-        if self._scans_that_lost >= MAX_REPEATS:
-            self._counters[names.FILES_DEFERRED] += len(lost)
+        for row in lost:
+            self._counters[names.FILES_DEFERRED] += not self._left.leave_for_next_scan(files.index_names[row])
         return lost

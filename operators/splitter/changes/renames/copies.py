@@ -58,13 +58,17 @@ class LeftFiles:
         if not self.has_more:
             self._repeats.clear()
 
-    def leave_for_next_scan(self, file: FoundFile) -> None:
-        self._repeats[file.name] += 1
+    def leave_for_next_scan(self, name: bytes) -> bool:
+        """Leave a file, by its name in the index, for a scan at once; False if it was left MAX_REPEATS times."""
+        if self.was_left_often(name):
+            return False
+        self._repeats[name] += 1
         self.has_more = True
+        return True
 
-    def was_left_often(self, file: FoundFile) -> bool:
+    def was_left_often(self, name: bytes) -> bool:
         """Whether a file was left MAX_REPEATS times, so that the present answer counts."""
-        return self._repeats[file.name] >= MAX_REPEATS
+        return self._repeats[name] >= MAX_REPEATS
 
     def leave_new_copy(self, file: FoundFile, grace_s: float) -> bool:
         """Leave a copy that changed recently; returns whether it was left."""

@@ -234,7 +234,7 @@ class Pair:
     @property
     def left_often(self) -> bool:
         """Whether the file was left for another scan too often."""
-        return self._known.left.was_left_often(self.file)
+        return self._known.left.was_left_often(self.file.name)
 
 
 class OwnName:
@@ -254,7 +254,7 @@ class OwnName:
     @property
     def is_there(self) -> bool:
         """Whether the file is still there, and complete."""
-        file, left_often = self._file, self._known.left.was_left_often(self._file)
+        file, left_often = self._file, self._known.left.was_left_often(self._file.name)
         # A task that finds another file under the name says nothing about this one. A file that a rotation may have
         # made must not have changed since it was listed.
         is_complete = not self._known.by_name.get(file.name) or file.is_exactly_as_listed()

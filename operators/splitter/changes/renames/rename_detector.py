@@ -93,7 +93,7 @@ class RenameDetector:
             return []
         known = KnownVersions(self._pending, self.left, self._in_tasks)
         emitted = self.known.are_recent([file.stat.file_id for file in files])
-        steady = [file for file in files if self.left.was_left_often(file) or file.is_still_there(emitted)]
+        steady = [file for file in files if self.left.was_left_often(file.name) or file.is_still_there(emitted)]
         by_name = self._find_by_name(steady)
         known.add_by_name(by_name, self._find_recent(by_name))
         known.set_by_inode(self._find_by_inode(steady))
@@ -139,7 +139,7 @@ class RenameDetector:
             answer = decide(NAME_CASES, OwnName(file, known)) if is_there else Continuing.AGAIN
             decision = FileDecision(file, answer)
         if decision.answer is Continuing.AGAIN:
-            self.left.leave_for_next_scan(file)
+            self.left.leave_for_next_scan(file.name)
         return decision
 
     def _find_by_inode(self, files: Sequence[FoundFile]) -> dict[int, list[TakenVersion]]:
