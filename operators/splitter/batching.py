@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import field, replace
 from typing import Any
 
@@ -12,6 +13,7 @@ from dagflow.storage.roots import Roots
 from operators.files.metadata import Column, FileVersion
 from operators.files.small_file_batch import SmallFileBatch
 from operators.splitter.scan.listed_files import ListedFiles
+from operators.splitter.scan.listing import ListedStats
 from operators.splitter.scan.scan_sources import Clock
 
 SMALL_PARTS = 16
@@ -83,31 +85,26 @@ class SmallFileBatcher:
         return not len(self) or self._state.is_open == (self._may_grow and not etag)
 
     def add(self, url: str, version: FileVersion, fingerprint: int = 0, discovered_ms: int = 0) -> None:
-        if not len(self):
-            self._begin(discovered_ms, is_open=self._may_grow and not version.etag)
-        state = self._state
-        state.urls.append(url)
-        state.sizes.append(version.size_bytes)
-        state.mtimes.append(version.mtime_ns)
-        state.etags.append(version.etag)
-        state.fingerprints.append(fingerprint)
-        state.file_ids.append(version.file_id)
-        self._size_bytes += version.size_bytes
+        """Add a file that fits."""
+        self._extend([url], ListedStats.of([version]), [fingerprint], discovered_ms)
 
     def add_files(self, files: ListedFiles) -> None:
-        """Add files to the batch that do not grow, all of which fit."""
+        """Add files that fit."""
+        self._extend(files.urls, files.stats, files.fingerprints or [0] * len(files), files.discovered_ms)
+
+    def _extend(self, urls: Sequence[str], stats: ListedStats, fingerprints: Sequence[int], discovered_ms: int) -> None:
         if not len(self):
-            self._begin(files.discovered_ms)
-        state, stats = self._state, files.stats
-        state.urls.extend(files.urls)
+            self._begin(discovered_ms, is_open=self._may_grow and not stats.etags)
+        state = self._state
+        state.urls.extend(urls)
         state.sizes.extend(stats.size_bytes.tolist())
         state.mtimes.extend(stats.mtime_ns.tolist())
-        state.etags.extend(stats.etags or [""] * len(files))
-        state.fingerprints.extend([0] * len(files))
+        state.etags.extend(stats.etags or [""] * len(urls))
+        state.fingerprints.extend(fingerprints)
         state.file_ids.extend(stats.file_ids.tolist())
         self._size_bytes += int(stats.size_bytes.sum())
 
-    def _begin(self, discovered_ms: int, *, is_open: bool = False) -> None:
+    def _begin(self, discovered_ms: int, *, is_open: bool) -> None:
         self._since_s = self._clock.elapsed_s()
         self._state = BatchState(is_open=is_open, discovered_ms=discovered_ms)
         self._size_bytes = 0

@@ -220,7 +220,7 @@ class BlockCutter:
         size_bytes = file.version.size_bytes
         if not (self._batcher.has_room(size_bytes) and self._batcher.admits(file.version.etag)):
             self.flush()
-        if not self._quota.take_small_file(size_bytes) and self._batcher.may_end_window():
+        if not self._quota.take_small_files(np.array([size_bytes])) and self._batcher.may_end_window():
             return False
         if self.announces:
             block_id = self._next_block_id + len(self._batcher)
@@ -256,13 +256,15 @@ class BlockCutter:
         """Put the first files, as far as they are small, into batches if the window allows; without announcing them.
 
         Args:
-            files: New files and directories that do not grow; a directory takes no room.
+            files: New files and directories, of which none that may grow has an etag; a directory takes no room.
 
         Returns:
             How many were taken, directories included.
         """
         if not self._admits(supersedes=False):
             return 0
+        if not self._batcher.admits(""):
+            self.flush()
         rows = np.flatnonzero(files.size_bytes >= 0)
         sizes = files.size_bytes[rows]
         is_small = sizes <= self._batcher.max_small_bytes(block_size)
@@ -276,8 +278,8 @@ class BlockCutter:
             count = self._quota.take_small_files(sizes[done : done + room])
             if count < room and not self._batcher.may_end_window(count):
                 # The window reaches to the end of the batch; files that fit by themselves count as if added one by one.
-                for size_bytes in sizes[done + count : done + room].tolist():
-                    self._quota.take_small_file(size_bytes)
+                for at in range(done + count, done + room):
+                    self._quota.take_small_files(sizes[at : at + 1])
                 count = room
             if not count:
                 break
@@ -382,28 +384,8 @@ class WindowQuota:
         self._tuples += 1
         return True
 
-    def take_small_file(self, size_bytes: int) -> bool:
-        """Take room for one file and its only block, which count as one tuple; False if there is none."""
-        if self._is_beyond_limit(size_bytes):
-            return False
-        if self._blocks_left is not None:
-            is_full = self._blocks_left == 0 or self._tuples >= max(self._budget.tuples, self._blocks)
-        else:
-            is_full = self._tuples >= max(1, self._budget.tuples) or (
-                bool(self._size_bytes) and self._size_bytes + size_bytes > self._budget.size_bytes
-            )
-        if is_full or self._files_left == 0:
-            return False
-        if self._files_left is not None:
-            self._files_left -= 1
-        if self._blocks_left is not None and size_bytes:
-            self._blocks_left -= 1
-        self._tuples += 1
-        self._size_bytes += size_bytes
-        return True
-
     def take_small_files(self, sizes: Column) -> int:
-        """Take room for the first of these files, as take_small_file() does one by one; returns how many."""
+        """Take room for the first of these files and their only blocks, each one tuple; returns how many."""
         totals = np.cumsum(sizes)
         fits = np.ones(len(sizes), bool)
         limits = [] if self._max_bytes is None else [self._max_bytes]

@@ -350,10 +350,11 @@ class FileSplitterInput(BlockSplitter, InputOperator):
 
     def _take(self, files: ListedFiles) -> int:
         """Take the first files; returns how many, 0 if the window is full."""
+        is_alone = files.start > 0 or files.continuation != NO_CONTINUATION
         if files.is_noted:
             count = len(files)
             self._has_noted = True
-        elif files.start or files.continuation != NO_CONTINUATION or self._cutter.announces or self._may_grow:
+        elif is_alone or self._cutter.announces or (self._may_grow and files.stats.etags):
             count = self._begin_each(files)
         else:
             self._enter_root(files.root.lister.url(files.root.base))

@@ -439,9 +439,7 @@ class ChangeDetector:
             return self._changed.judge(file.files, file.entry, UNKNOWN)
         if version is None:
             # It has the name of a rotation; nothing is appended for long to what is compressed, or beside a later log.
-            is_rotated = file.is_compressed or self._beside.is_beside(file.name)
-            is_over = is_rotated and not file.is_compressed and self._is_quiet(file.stat.mtime_ns // 1_000_000)
-            return replace(file.files, is_rotated=is_rotated, is_over=is_over)
+            return replace(file.files, is_rotated=file.is_compressed or self._beside.is_beside(file.name))
         self._counters[names.changed("renamed")] += 1
         logger.info(
             "file was taken before, and has moved since url=%s before=%s bytes=%d",
