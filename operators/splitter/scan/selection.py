@@ -102,6 +102,15 @@ class NameFilter:
         # A directory that a glob has matched is scanned.
         return self.is_selected(states) or self.is_selected(self._next(states, _ANY_NAME, False, False))
 
+    def below(self, directories: Iterable[bytes]) -> States:
+        """The states below directories, each of which is in the one before; empty if one is not entered."""
+        states = self.first
+        for name in directories:
+            states, is_ignored = self.reached(states, name + b"/")
+            if not states or is_ignored:
+                return frozenset()
+        return states
+
     def enters_all(self, states: States, names: list[bytes]) -> bool:
         """Whether, without a check of each, every directory of a sorted list is entered with everything below."""
         selection = self._selection
@@ -246,16 +255,8 @@ def reads_all_in(root: Root, selection: Selection, directory: str) -> bool:
     if root.kind == "file" or selection.file_pattern is not None:
         return False
     filter = NameFilter(root, selection, Counter())
-    return any(_reads_all_in(filter, names) for names in _ways_to(os.fsencode(absolute(directory)), root))
-
-
-def _reads_all_in(filter: NameFilter, names: list[bytes]) -> bool:
-    states = filter.first
-    for name in names:
-        states, is_ignored = filter.reached(states, name + b"/")
-        if not states or is_ignored:
-            return False
-    return filter.selects_any(states)
+    ways = map(filter.below, _ways_to(os.fsencode(absolute(directory)), root))
+    return any(states and filter.selects_any(states) for states in ways)
 
 
 def _ways_to(path: bytes, root: Root) -> Iterator[list[bytes]]:
@@ -335,17 +336,13 @@ class OwnNames:
         if not below(real).startswith(below(base)):
             return False
         filter = NameFilter(root, self._selection, Counter())
-        states: States = filter.first
         inner = real[len(below(base)) :]
         names = inner.split(b"/") if inner else []
-        for name in names if is_directory else names[:-1]:
-            states, is_ignored = filter.reached(states, name + b"/")
-            if not states or is_ignored:
-                return False
+        states = filter.below(names if is_directory else names[:-1])
         if is_directory:
             return states is EVERYTHING and self._selection.recursive
-        states, is_ignored = filter.reached(states, names[-1])
-        return bool(states) and not is_ignored and filter.is_selected(states)
+        states, is_ignored = filter.reached(states, names[-1]) if states else (states, True)
+        return not is_ignored and filter.is_selected(states)
 
 
 def _is_one_in_other(one: bytes, other: bytes) -> bool:

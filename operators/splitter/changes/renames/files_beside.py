@@ -136,44 +136,33 @@ class FilesBeside:
 
     def decided(self, decisions: Sequence[FileDecision]) -> list[FileDecision]:
         """The decisions that count: a changed file waits for what is beside it, and other files there are not read."""
-        undecided: set[bytes] = set()
         for decision in decisions:
             self._read.pop(decision.file.name, None)
+        continuing = [decision.file.files for decision in decisions if decision.answer is Continuing.CONTINUES]
+        # When rotated logs were written last, by the names of the logs and the forms of their paths.
         times = {
             (origin, _form(files.keys[0])): files.stats[0].mtime_ns
-            for name, files in self._read.items()
-            for origin in self._origins[name]
+            for files in [*self._read.values(), *continuing]
+            for origin in self._origins.get(files.index_names[0], ())
         }
-        for decision in decisions:
-            for origin in self._origins.get(decision.file.name, ()):
-                if decision.answer in _OPEN:
-                    undecided.add(origin)
-                elif decision.answer is Continuing.CONTINUES:
-                    times[origin, _form(decision.file.path)] = decision.file.stat.mtime_ns
-        return list(self._counting(decisions, undecided, times))
-
-    def _counting(
-        self, decisions: Iterable[FileDecision], undecided: set[bytes], times: dict[tuple[bytes, bytes], int]
-    ) -> Iterator[FileDecision]:
-        """The decisions that count.
-
-        Args:
-            undecided: Names in the index of files that may lie beside theirs under other names.
-            times: When rotated logs were written last, by the names of the logs and the forms of their paths.
-        """
+        left = [decision.file.name for decision in decisions if decision.answer in _OPEN]
+        undecided = {origin for name in left for origin in self._origins.get(name, ())}
+        counting = []
         for decision in decisions:
             file = decision.file
             if (origins := self._origins.get(file.name)) is None:
-                yield replace(decision, answer=Continuing.LATER) if file.name in undecided else decision
+                is_left = file.name in undecided
+                counting.append(replace(decision, answer=Continuing.LATER) if is_left else decision)
                 continue
             since = [time for origin in origins if (time := times.get((origin, _form(file.path)))) is not None]
             is_between = decision.answer is Continuing.NEW and bool(since) and file.stat.mtime_ns >= min(since)
             if decision.answer is Continuing.CONTINUES or is_between:
                 self._follow(decision)
             if decision.answer in (Continuing.CONTINUES, *_OPEN) or is_between:
-                yield decision
+                counting.append(decision)
             else:
                 self._followed.pop(file.path, None)
+        return counting
 
     def _follow(self, decision: FileDecision) -> None:
         path, version = decision.file.path, decision.version
