@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import msgspec
@@ -33,8 +34,7 @@ class FileInfo:
     relative_path: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class FileVersion:
+class FileVersion(NamedTuple):
     """The version of a file when it was planned.
 
     Attributes:
@@ -59,14 +59,11 @@ class FileVersion:
 
 
 class _FileRow(NamedTuple):
-    """A file, as the journal keeps it: the fields of FileMetadata and of its version."""
+    """A file, as the journal keeps it: the fields of FileMetadata."""
 
     url: str
     relative_path: str
-    size_bytes: int
-    mtime_ns: int
-    etag: str
-    file_id: int
+    version: FileVersion
     block_size: int
     first_block_id: int
     block_count: int
@@ -101,20 +98,12 @@ class FileMetadata(RowTuple):
     row_type = _FileRow
 
     @classmethod
-    def to_rows(cls, tuples: Iterable[FileMetadata]) -> Iterator[list[Any]]:
-        for file in tuples:
-            version = file.version
-            yield [
-                *(file.url, file.relative_path),
-                *(version.size_bytes, version.mtime_ns, version.etag, version.file_id),
-                *(file.block_size, file.first_block_id, file.block_count, file.is_directory, file.discovered_ms),
-            ]
+    def to_rows(cls, tuples: Iterable[FileMetadata]) -> Iterator[_FileRow]:
+        return (_FileRow(*attrgetter(*_FileRow._fields)(file)) for file in tuples)
 
     @classmethod
     def from_rows(cls, rows: Iterable[_FileRow]) -> Iterator[FileMetadata]:
-        for url, path, size, mtime_ns, etag, file_id, block_size, first_id, count, is_directory, discovered_ms in rows:
-            version = FileVersion(size, mtime_ns, etag, file_id)
-            yield cls(url, path, version, block_size, first_id, count, is_directory, discovered_ms)
+        return (cls(*row) for row in rows)
 
 
 class DecompressedRange(NamedTuple):
@@ -190,10 +179,7 @@ class _BlockRow(NamedTuple):
     """
 
     url: str
-    size_bytes: int
-    mtime_ns: int
-    etag: str
-    file_id: int
+    version: FileVersion
     block_id: int
     start: int
     length: int
@@ -272,13 +258,12 @@ class BlockMetadata(RowTuple):
     @classmethod
     def from_rows(cls, rows: Iterable[_BlockRow]) -> Iterator[BlockMetadata]:
         for row in rows:
-            version = FileVersion(row.size_bytes, row.mtime_ns, row.etag, row.file_id)
             for index in range(row.block_count):
                 is_final = index == row.block_count - 1
                 yield cls(
                     block_id=row.block_id + index,
                     url=row.url,
-                    version=version,
+                    version=row.version,
                     start=row.start + index * row.length,
                     end=row.end if is_final else row.start + (index + 1) * row.length,
                     is_last=is_final and row.is_last,
@@ -291,9 +276,8 @@ class BlockMetadata(RowTuple):
 
 def _row(first: BlockMetadata, last: BlockMetadata) -> list[Any]:
     """The _BlockRow, in plain values, of the blocks from one to another of the same file."""
-    version = first.version
-    row: list[Any] = [first.url, version.size_bytes, version.mtime_ns, version.etag, version.file_id]
-    row += [first.block_id, first.start, first.size_bytes, last.block_id - first.block_id + 1, last.end, last.is_last]
+    row: list[Any] = [first.url, first.version, first.block_id, first.start, first.size_bytes]
+    row += [last.block_id - first.block_id + 1, last.end, last.is_last]
     row += [first.previous_block_id, first.entry_state, first.discovered_ms]
     if first.continuation == NO_CONTINUATION:
         return [*row, None]
