@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from operator import itemgetter
 
 from dagflow.api.ports import unbatched
@@ -154,7 +154,7 @@ def _examined(state: JournalState, window_id: int, checkpoint: str, storage: Sto
             + command_to_replay(url, again, is_local=state.is_local),
         )
     files = state.intents[window_id].files
-    require_located([file.to_json() for file in files])
+    require_located([*map(asdict, files)])
     lost = {file.final_url for file in find_lost(storage, files)}
     # Whether a target takes files is not known here, and what it has taken is looked up by the next run.
     if not lost and not any(file.target for file in files):

@@ -7,7 +7,7 @@ import logging
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from types import MappingProxyType
 
 from dagflow.errors import AlreadyExistsError, DagflowError, JournalError, StorageError
@@ -110,7 +110,7 @@ class Journal:
         located = [f"{name}={url}" for name, url in roots.items()]
         origin = RunOrigin(source, os.getcwd() if source else "", located, text, is_local)
         journal = cls.take_over(store, app, retention, origin)
-        require_located([file.to_json() for file in journal.state.unpublished_files()])
+        require_located([*map(asdict, journal.state.unpublished_files())])
         journal.maintain()
         return journal
 

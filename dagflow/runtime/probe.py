@@ -7,8 +7,10 @@ import os
 import pickle
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
+
+import msgspec
 
 from dagflow.errors import CredentialsError, DagflowError, StorageError
 from dagflow.execution.program import Program
@@ -191,7 +193,7 @@ def examine_app(program: Program, inputs: Sequence[str], outputs: Sequence[str],
     for url in outputs:
         writer = program.storage.open_pending(f"{url}/probe", tag=tag)
         writer.write(b"?")
-        written.append(writer.close(records=0).to_json())
+        written.append(asdict(writer.close(records=0)))
     return {"missing": [url for url in local if not os.path.exists(url)], "written": written}
 
 
@@ -210,10 +212,7 @@ def check_compatibility(answers: Iterable[dict[str, Any]], storage: StorageConte
     Returns:
         Number of executors that have reported.
     """
-    reports = [
-        ExecutorReport(**{**answer, "written": [PendingFile.from_json(file) for file in answer.get("written", [])]})
-        for answer in answers
-    ]
+    reports = msgspec.convert(list(answers), list[ExecutorReport])
     problems = [problem for report in reports if (problem := report.problem(storage)) is not None]
     for report in reports:
         discard_all(storage, report.written)

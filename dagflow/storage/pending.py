@@ -11,7 +11,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, field
+from dataclasses import field
 from typing import Any, Literal
 
 from typing_extensions import Buffer
@@ -53,15 +53,6 @@ class PendingFile:
     def target(self) -> str:
         """The operator whose target makes the file visible; "" where its name does."""
         return "" if self.facts is None else self.facts.operator
-
-    def to_json(self) -> dict[str, Any]:
-        """The file as JSON values."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> PendingFile:
-        """The file from the values of to_json()."""
-        return cls(**{**value, "facts": FileFacts.from_json(value.get("facts"))})
 
 
 def output_of(file: PendingFile, outputs: Iterable[str]) -> str:
@@ -363,8 +354,3 @@ class FileFacts:
     decided: str = ""
     has_blocks: bool = False
     proposal: Any = None
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any] | None) -> FileFacts | None:
-        """The facts from the JSON values that dataclasses.asdict has made."""
-        return None if value is None else cls(**value)

@@ -22,7 +22,7 @@ def show_compared_values(*modules: str) -> None:
         pytest.register_assert_rewrite(*modules)
 
 
-show_compared_values(*(f"{__name__}.{kind}_contract" for kind in ("backend", "files", "operator", "storage", "target")))
+show_compared_values(*(f"{__name__}.{kind}_contract" for kind in ("files", "operator", "storage", "target")))
 
 
 def __getattr__(name: str) -> Any:

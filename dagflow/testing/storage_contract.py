@@ -9,8 +9,10 @@ import threading
 import uuid
 import zlib
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from typing import ClassVar
 
+import msgspec
 import pytest
 
 from dagflow.errors import AlreadyExistsError, MissingError, StorageError
@@ -69,7 +71,7 @@ class PendingContract(StoreUnderTest):
     def test_a_pending_file_survives_pickling_and_json(self, root: str) -> None:
         """The driver, and a later one, can publish a task's file."""
         pending = self.write(f"{root}/f", b"abc")
-        copy = PendingFile.from_json(json.loads(json.dumps(pickle.loads(pickle.dumps(pending)).to_json())))
+        copy = msgspec.convert(json.loads(json.dumps(asdict(pickle.loads(pickle.dumps(pending))))), PendingFile)
         assert copy == pending
         publish_all(pickle.loads(pickle.dumps(self.context)), [copy])
         assert self.content(f"{root}/f") == b"abc"

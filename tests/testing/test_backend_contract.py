@@ -12,7 +12,7 @@ from dagflow.execution.program import Program
 from dagflow.runtime.base import Runtime
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.runtime.local import LocalRuntime
-from dagflow.testing.backend_contract import BackendContract
+from tests.testing.backend_contract import BackendContract
 
 FRAME = """\
 name: contract
