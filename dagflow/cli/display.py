@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from types import TracebackType
 
 from dagflow.cli import output
 from dagflow.cli.render import progress_line, summary
@@ -32,9 +31,7 @@ class Display:
     def __enter__(self) -> Display:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Restore the screen."""
 
     def progress(self, snapshot: RunSnapshot) -> None:

@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from types import TracebackType
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -51,11 +50,9 @@ class LiveDisplay(Display):
         self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Clear the table, or leave its last state where the run ended with an error."""
-        self._live.transient = kind is None or self.last is None
+        self._live.transient = error is None or self.last is None
         with suppress(OSError):  # the terminal is gone, as after SIGHUP
             self._live.stop()
 

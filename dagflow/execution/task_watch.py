@@ -10,7 +10,6 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from types import TracebackType
 from typing import Any, NoReturn
 
 from msgspec import structs
@@ -94,9 +93,7 @@ class TaskWatch:
         _thread.start_new_thread(self._run, ())
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._ending:
             self._is_over.set()
             if self._ends_process:

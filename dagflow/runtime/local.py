@@ -16,7 +16,6 @@ from concurrent.futures import CancelledError, Future, wait
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO
 
 from dagflow.errors import DagflowError, StorageError, TransientStorageError
@@ -274,9 +273,7 @@ class SpoolWriter:
     def __enter__(self) -> SpoolWriter:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if self._file is not None:
             # After an error, written data is useless; the error of the block is the one to report.
             with _disk_errors(self._directory, _STORE) if error is None else contextlib.suppress(OSError):

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping as MappingType
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 from urllib.parse import urlsplit
 
 from dagflow.api.operator import Operator
@@ -116,46 +116,31 @@ class AppReader(HeadReader):
     def _attributes(self, section: Mapping, head: AppHead) -> Attributes:
         self.check_keys(section, ATTRIBUTE_KEYS, "'attributes'")
         signals = SignalReader(self.search_path, self.environment, self.problems)
+
+        def millis(key: str) -> int | None:
+            return self.whole(section.get(key), quoted(key), MAX_WINDOW_MILLIS)
+
         return Attributes(
             checkpoint=head.checkpoint,
-            window_millis=self._millis(section, "window_millis") or 500,
+            window_millis=millis("window_millis") or 500,
             storage=self._storage(section.get("storage")),
             master=head.master,
             spark=head.spark,
-            durability=self._durability(section.get("durability")),
+            durability=self.choice(section.get("durability"), "'durability'", get_args(Durability)) or "process",
             roots=self._roots(self.section(section, "roots")),
             retain_windows=self._retain_windows(section.get("retain_windows")),
-            stall_warning_millis=self._millis(section, "stall_warning_millis") or STALL_WARNING_MILLIS,
-            task_timeout_millis=self._millis(section, "task_timeout_millis"),
+            stall_warning_millis=millis("stall_warning_millis") or STALL_WARNING_MILLIS,
+            task_timeout_millis=millis("task_timeout_millis"),
             alerts=signals.alerts(section),
             lineage=signals.lineage(section),
             traces=signals.traces(section),
-            strict=self._strict(section.get("strict")),
+            strict=self.truth(section.get("strict"), "'strict'") is True,
             runtime=head.runtime,
         )
-
-    def _millis(self, section: Mapping, key: str) -> int | None:
-        node = section.get(key)
-        return None if node is None else self.whole(node, quoted(key), MAX_WINDOW_MILLIS)
-
-    def _durability(self, node: Node | None) -> Durability:
-        if isinstance(node, Scalar) and node.text == "power":
-            return "power"
-        if node is not None and not (isinstance(node, Scalar) and node.text == "process"):
-            self.expected("'durability'", "process or power", node, ["process", "power"])
-        return "process"
-
-    def _strict(self, node: Node | None) -> bool:
-        value = False if node is None else plain(node)
-        if node is not None and not isinstance(value, bool):
-            self.expected("'strict'", "true or false", node, ["true", "false"])
-        return value is True
 
     def _retain_windows(self, node: Node | None) -> int | None:
         if isinstance(node, Scalar) and node.text == "all":
             return None
-        if node is None:
-            return RETAINED_WINDOWS
         return self.whole(node, "'retain_windows'", MAX_RETAINED_WINDOWS) or RETAINED_WINDOWS
 
     def _roots(self, section: Mapping) -> dict[str, str]:
@@ -356,13 +341,14 @@ class SignalReader(NodeReader):
         if section is None:
             return None
         self.check_keys(section, ALERT_KEYS, "'alerts'")
-        way = self._way(section)
-        freshness = section.get("freshness_millis")
-        what = "'freshness_millis' of 'alerts'"
+        way, of = self._way(section), "of 'alerts'"
+        share, size = "a share from 0% to 100%, such as 1%", "a size such as 10GiB"
         return AlertSettings(
-            freshness_millis=None if freshness is None else self.whole(freshness, what, MAX_FRESHNESS_MILLIS),
-            rejects=self._share(section.get("rejects")),
-            backlog_bytes=self._size(section.get("backlog")),
+            self.whole(section.get("freshness_millis"), f"'freshness_millis' {of}", MAX_FRESHNESS_MILLIS),
+            self.parsed(section.get("rejects"), f"'rejects' {of}", share, lambda each: share_of(each.text)),
+            self.parsed(
+                section.get("backlog"), f"'backlog' {of}", size, lambda each: max(parse_size(each.value), 0) or None
+            ),
             webhook=self._target(section, "alerts") if way == "webhook" else None,
             command=self._command(section) if way == "command" else (),
         )
@@ -379,14 +365,11 @@ class SignalReader(NodeReader):
                     place = section.entries[key].key_place
                     self.problems.add(place, f"'{key}' of 'alerts' needs 'on: {WAYS[key == 'command']}'")
             return ""
-        way = self.text(node, "'on' of 'alerts'", "webhook or command")
-        if way is not None and way not in WAYS:
-            self.expected("'on' of 'alerts'", "webhook or command", node, WAYS)
-            return ""
+        way: str = self.choice(node, "'on' of 'alerts'", WAYS) or ""
         unused = [key for key in (("command",) if way == "webhook" else TARGET_KEYS) if key in section.entries]
         for key in unused if way else ():
             self.problems.add(section.entries[key].key_place, f"'{key}' of 'alerts' does not go with 'on: {way}'")
-        return way or ""
+        return way
 
     def _target(self, section: Mapping, what: str) -> HttpTarget | None:
         node = section.get("url")
@@ -424,25 +407,6 @@ class SignalReader(NodeReader):
     def _hide(self, value: str) -> None:
         if len(value) >= SHORTEST_SECRET:
             self.environment.secrets.setdefault(value, HIDDEN)
-
-    def _share(self, node: Node | None) -> float | None:
-        if node is None:
-            return None
-        if isinstance(node, Scalar) and (share := share_of(node.text)) is not None:
-            return share
-        self.expected("'rejects' of 'alerts'", "a share from 0% to 100%, such as 1%", node)
-        return None
-
-    def _size(self, node: Node | None) -> int | None:
-        if node is None:
-            return None
-        try:
-            if isinstance(node, Scalar) and (size := parse_size(node.value)) > 0:
-                return size
-        except ValueError:
-            pass
-        self.expected("'backlog' of 'alerts'", "a size such as 10GiB", node)
-        return None
 
     def _command(self, section: Mapping) -> tuple[str, ...]:
         node = section.get("command")

@@ -140,8 +140,7 @@ class CaseReader(NodeReader):
             dict(self._each(node, "records", path, lambda key, each: self._count(each, f"records of {quoted(key)}"))),
             self._rejected(node.get("rejected"), path),
             None if error is None else Expected(error.place, self.text(error, "'error'") or "", (*path, "error")),
-            self._every(node, "cut"),
-            self._every(node, "kill"),
+            *(self.choice(node.get(key), f"'{key}'", ("every",)) is not None for key in ("cut", "kill")),
         )
 
     def _each(
@@ -213,9 +212,3 @@ class CaseReader(NodeReader):
             return value  # an empty value is what `--update` fills in
         self.expected(what, "a whole number from 0 on", node)
         return None
-
-    def _every(self, node: Mapping, key: str) -> bool:
-        value = node.get(key)
-        if value is not None and plain(value) != "every":
-            self.expected(f"'{key}'", "every", value)
-        return value is not None

@@ -222,13 +222,8 @@ class GraphReader(NodeReader):
             )
 
     def _broadcast(self, stream: Mapping, what: str) -> Place | None:
-        node = stream.get("broadcast")
-        if node is None:
-            return None
-        if not isinstance(node, Scalar) or type(node.value) is not bool:
-            self.expected(f"'broadcast' of {what}", "true or false", node)
-            return None
-        return stream.entries["broadcast"].key_place if node.value else None
+        is_broadcast = self.truth(stream.get("broadcast"), f"'broadcast' of {what}")
+        return stream.entries["broadcast"].key_place if is_broadcast else None
 
     def ends(self, node: Node | None, what: str, direction: Direction, graph: Graph) -> tuple[Endpoint, ...]:
         """One port or a list of them; a port of a module gives those inside that it stands for."""

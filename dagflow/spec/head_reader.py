@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Literal
+from typing import Literal, get_args
 
 from dagflow.frozen import frozen
 from dagflow.spec.problems import Problems, quoted
 from dagflow.spec.spark_master import MASTER_SETTING, MASTERS, is_master
 from dagflow.spec.yaml_parser import parse_file
-from dagflow.spec.yaml_tree import Environment, Mapping, Node, NodeReader, Scalar
+from dagflow.spec.yaml_tree import Environment, Mapping, NodeReader, Scalar
 
 RuntimeChoice = Literal["spark", "auto"]
 
@@ -38,7 +38,8 @@ class HeadReader(NodeReader):
         """An invalid value becomes a problem and gets its default."""
         name = self._name(root)
         checkpoint = self.text(attributes.get("checkpoint"), "'checkpoint'", "a path or URL") or f".dagflow/{name}"
-        master, runtime = self._master(attributes.get("master")), self._runtime(attributes.get("runtime"))
+        master = self.parsed(attributes.get("master"), "'master'", MASTERS, _master) or "local[*]"
+        runtime: RuntimeChoice = self.choice(attributes.get("runtime"), "'runtime'", get_args(RuntimeChoice)) or "spark"
         return AppHead(name, checkpoint, master, self._spark(attributes), runtime)
 
     def _name(self, root: Mapping) -> str:
@@ -50,19 +51,6 @@ class HeadReader(NodeReader):
             self.expected("'name'", "small letters, digits and '-', at most 200", node)
             name = None
         return name or "app"
-
-    def _master(self, node: Node | None) -> str:
-        text = self.text(node, "'master'", MASTERS)
-        if node is not None and text is not None and not is_master(text):
-            self.expected("'master'", MASTERS, node)
-            text = None
-        return text or "local[*]"
-
-    def _runtime(self, node: Node | None) -> RuntimeChoice:
-        text = self.text(node, "'runtime'", "spark or auto")
-        if text is not None and text not in ("spark", "auto") and node is not None:
-            self.expected("'runtime'", "spark or auto", node, ["spark", "auto"])
-        return "auto" if text == "auto" else "spark"
 
     def _spark(self, attributes: Mapping) -> dict[str, str]:
         settings: dict[str, str] = {}
@@ -77,6 +65,10 @@ class HeadReader(NodeReader):
             else:
                 self.expected(f"Spark setting {quoted(key)}", "a single value", node)
         return settings
+
+
+def _master(node: Scalar) -> str | None:
+    return node.text if node.text and node.value is not None and is_master(node.text) else None
 
 
 def read_head(path: str) -> AppHead | None:

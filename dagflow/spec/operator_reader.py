@@ -176,8 +176,7 @@ class OperatorReader(NodeReader):
         by = node.get("by")
         if by is None:
             self.problems.add(node.place, f"{what} has no 'by': the column, or the codec, that gives the key")
-        count = node.get("count")
-        partitions = None if count is None else self.whole(count, f"'count' in {what}", MAX_PARTITIONS)
+        partitions = self.whole(node.get("count"), f"'count' in {what}", MAX_PARTITIONS)
         codec = self._codec(f"'by' in {what}", by)
         return None if codec is None else KeyedPartition(codec, partitions)
 

@@ -7,16 +7,19 @@ never the value.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Mapping as MappingType
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from dagflow.frozen import frozen
 from dagflow.spec.problems import Place, Problems, quoted
 from dagflow.suggestions import did_you_mean
 
 ScalarValue = str | int | float | bool | None
+
+T = TypeVar("T")
 
 
 @frozen
@@ -218,12 +221,38 @@ class NodeReader:
         self.expected(what, expected, node)
         return None
 
-    def whole(self, node: Node, what: str, highest: int) -> int | None:
-        """A whole number from 1 on; None after a problem."""
-        if isinstance(node, Scalar) and type(node.value) is int and 1 <= node.value <= highest:
-            return node.value
-        self.expected(what, f"a whole number from 1 to {highest}", node)
+    def parsed(
+        self, node: Node | None, what: str, expected: str, parse: Callable[[Scalar], T | None], near: Sequence[str] = ()
+    ) -> T | None:
+        """What a single value means; None where there is none, or after a problem: parse() gives None, or raises."""
+        if node is None:
+            return None
+        with suppress(ValueError):
+            if isinstance(node, Scalar) and (value := parse(node)) is not None:
+                return value
+        self.expected(what, expected, node, near)
         return None
+
+    def whole(self, node: Node | None, what: str, highest: int) -> int | None:
+        """A whole number from 1 on; None where there is none, or after a problem."""
+
+        def parse(scalar: Scalar) -> int | None:
+            return scalar.value if type(scalar.value) is int and 1 <= scalar.value <= highest else None
+
+        return self.parsed(node, what, f"a whole number from 1 to {highest}", parse)
+
+    def truth(self, node: Node | None, what: str) -> bool | None:
+        """Whether a value is true; None where there is none, or after a problem."""
+
+        def parse(scalar: Scalar) -> bool | None:
+            return scalar.value if isinstance(scalar.value, bool) else None
+
+        return self.parsed(node, what, "true or false", parse, ("true", "false"))
+
+    def choice(self, node: Node | None, what: str, choices: Sequence[str]) -> Any:
+        """One of some words; None where there is none, or after a problem."""
+        known = {word: word for word in choices}
+        return self.parsed(node, what, " or ".join(choices), lambda scalar: known.get(scalar.text), choices)
 
 
 _REFERENCE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\}|\$\{")

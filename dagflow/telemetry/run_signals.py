@@ -9,7 +9,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from dagflow.errors import DagflowError, RunStoppedError
@@ -108,9 +107,7 @@ class RunSignals:
             self._lineage.started()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         state, by_s = _state_of(self._last, error), time.monotonic() + CLOSE_S
         with contextlib.ExitStack() as ending:
             if self._server is not None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import click
 
 from dagflow.cli import output
-from dagflow.cli.locations import attributes_of, is_app_file, require_no_file_above, size_in_bytes
+from dagflow.cli.locations import attributes_of, is_app_file, locate, size_in_bytes
 from dagflow.cli.shared_options import Seconds, Settings, store_option
 from dagflow.errors import DagflowError
 from dagflow.report.alert_rules import RecentRejects, exceeded_limits, recent_rejects
@@ -16,7 +16,6 @@ from dagflow.report.reading import WAIT_S, read_checkpoint
 from dagflow.spec.app_reader import share_of
 from dagflow.spec.app_spec import AlertSettings
 from dagflow.spec.problems import quoted
-from dagflow.storage.context import StorageContext
 
 
 def _share(context: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
@@ -58,7 +57,9 @@ def command(
     hour. Limits that are not given are those of the app's `alerts`, if an app is given. The figures after the bar are
     in the format of Nagios.
     """
-    location, storage, limits = _subject(settings, checkpoint, app)
+    location, storage = locate(checkpoint, app, settings)
+    given = checkpoint if is_app_file(checkpoint) else app
+    limits = (None if given is None else attributes_of(given, settings).alerts) or AlertSettings()
     limits = replace(
         limits,
         freshness_millis=limits.freshness_millis if max_age is None else int(max_age * 1000),
@@ -90,15 +91,3 @@ def command(
     # Text after a bar is read as figures.
     output.result(settings.redact(line).replace("|", "/") + figures)
     return 1 if reasons else 0
-
-
-def _subject(settings: Settings, checkpoint: str, app: str | None) -> tuple[str, StorageContext, AlertSettings]:
-    given = checkpoint if is_app_file(checkpoint) else app
-    if given is None:
-        require_no_file_above(checkpoint)
-        return checkpoint, StorageContext.default(), AlertSettings()
-    attributes = attributes_of(given, settings)
-    if given is not checkpoint:
-        require_no_file_above(checkpoint)
-    location = attributes.checkpoint if given is checkpoint else checkpoint
-    return location, attributes.storage_context(), attributes.alerts or AlertSettings()

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from pathlib import Path
 
 import click
 
 from dagflow.cli import output
-from dagflow.cli.locations import attributes_of, require_no_file_above, storage_of
+from dagflow.cli.locations import is_app_file, locate
 from dagflow.cli.output import count
 from dagflow.cli.shared_options import Settings, store_option
 from dagflow.engine.window_repair import RepairedWindow, repair
@@ -35,17 +34,14 @@ def command(settings: Settings, checkpoint: str, window_id: int, app: str | None
     are made to fit the table that the app names then. Nothing is lost, and nothing is there twice.
     A window that is planned and not committed is planned again. Windows that need no repair are refused.
     """
-    require_no_file_above(checkpoint)
-    storage = storage_of(app, settings)
-    if Path(checkpoint).is_file():
-        attributes = attributes_of(checkpoint, settings)
-        app, checkpoint, storage = checkpoint, attributes.checkpoint, attributes.storage_context()
+    location, storage = locate(checkpoint, app, settings)
     try:
-        repaired = repair(checkpoint, window_id, storage)
+        repaired = repair(location, window_id, storage)
     except MissingError as error:
         raise click.UsageError(str(error)) from error
     output.note(settings.redact(describe(repaired)))
-    state = read_state(storage.objects(checkpoint))
+    state = read_state(storage.objects(location))
+    app = checkpoint if is_app_file(checkpoint) else app
     output.note(f"    continue with: {command_to_run(app or state.source, is_local=state.is_local)}")
     if as_json:
         output.result(json.dumps(asdict(repaired)))
