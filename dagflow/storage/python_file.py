@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from typing import Protocol
 
+import pyarrow as pa
 from typing_extensions import override
 
 from dagflow.storage.files import ReadableFile
@@ -56,6 +57,11 @@ class PythonFile(io.RawIOBase):
         left = max(0, self._file.size_bytes - self._at)
         # Damaged lengths ask for more than any memory has.
         return super().read(left if size < 0 else min(size, left)) or b""
+
+    def read_buffer(self, size: int) -> pa.Buffer:
+        """Bytes as pyarrow asks for them, which are not copied."""
+        buffer = pa.allocate_buffer(min(size, max(0, self._file.size_bytes - self._at)))
+        return buffer.slice(0, self.readinto(memoryview(buffer)))
 
     @override
     def readall(self) -> bytes:

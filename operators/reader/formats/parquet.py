@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 from typing_extensions import override
 
+from dagflow.late import parquet as pq
 from dagflow.storage.python_file import PythonFile
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource
@@ -41,9 +42,6 @@ class ParquetTable(TableFile):
     """An open Parquet file."""
 
     def __init__(self, source: ByteSource, metadata: Any, units: Sequence[RowUnit] | None) -> None:
-        # Importing it takes a tenth of a second.
-        import pyarrow.parquet as pq
-
         self._bytes = PythonFile(source, is_holder=False)
         self.file = pq.ParquetFile(self._bytes, metadata=metadata)
         self.schema = self.file.schema_arrow
@@ -62,9 +60,6 @@ class ParquetTable(TableFile):
 
     def _repeated_bytes(self, unit: RowUnit, names: Sequence[str] | None) -> int:
         """Bytes that a row may have of dictionaries: the file has a long text once, and every row may have it."""
-        # Imported late, as for the file.
-        import pyarrow.parquet as pq
-
         group = self.file.metadata.row_group(unit.index)
         columns = [group.column(index) for index in range(group.num_columns)]
         repeating = [
