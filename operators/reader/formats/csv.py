@@ -38,7 +38,7 @@ from operators.reader.columns.typing import (
 )
 from operators.reader.formats.base import ByteAccounting, Parsed, PreScanned
 from operators.reader.scanning.charset import Charset, UndecodedRejects, decoded
-from operators.reader.scanning.csv_fields import split_rows, text_of, wrong_rows
+from operators.reader.scanning.csv_fields import MarkedRows, split_rows, text_of
 from operators.reader.scanning.csv_head import (
     COMMENT_OVER_LINES,
     HEADER_REMEDY,
@@ -474,24 +474,23 @@ class Csv(Delimited, PreScanned):
         return without_refused(batch, refused, accounting), np.delete(is_skipped | is_comment, [*refused])
 
     def _split(self, batch: RecordBatch, rejects: ByteAccounting) -> Parsed:
-        names = self._names
-
-        def right() -> RecordBatch:
-            return without_refused(batch, wrong_rows(batch, self._marks, self._dialect, len(names)), rejects)
-
-        def part(rows: RecordBatch) -> pa.Table:
-            table = self._texts(text_of(rows), names)
-            if table.num_rows != len(rows):
-                raise pa.ArrowInvalid("The row is not as the quotes around it say")
-            return table
-
+        names, nulls = self._names, self.null_values or ()
+        rows = MarkedRows.of(batch, self._marks, self._dialect)
         if self.wanted.columns == frozenset() and not self._refusing:
-            counted = right()
+            counted = without_refused(batch, rows.wrong(len(names)), rejects)
             return Parsed(counted, pa.RecordBatch.from_arrays([pa.nulls(len(counted), pa.string())], [names[0]]))
-        try:
-            return Parsed(batch, part(batch).combine_chunks().to_batches()[0])
-        except pa.ArrowInvalid:
-            return parse_columns(right(), part, rejects)
+        made = self.wanted.among(names, self._refusing) or names
+        columns = rows.columns(names, made, nulls)
+        if columns is None and (reasons := rows.wrong(len(names))):
+            batch = without_refused(batch, reasons, rejects)
+            columns = MarkedRows.of(batch, None, self._dialect).columns(names, made, nulls) if len(batch) else None
+        return parse_columns(batch, self._by_arrow, rejects) if columns is None else Parsed(batch, columns)
+
+    def _by_arrow(self, rows: RecordBatch) -> pa.Table:
+        table = self._texts(text_of(rows), self._names)
+        if table.num_rows != len(rows):
+            raise pa.ArrowInvalid("The row is not as the quotes around it say")
+        return table
 
     def _texts(self, data: Any, names: tuple[str, ...] | None) -> pa.Table:
         quote = False if self.quote == "none" else self.quote

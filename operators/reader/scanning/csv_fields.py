@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,10 +10,12 @@ import pyarrow as pa
 import pyarrow.csv as arrow_csv
 
 from dagflow.api.records import RecordBatch
+from dagflow.frozen import frozen
+from dagflow.late import compute as pc
 from dagflow.storage.columns import borders_of
 from operators.reader.scanning.framing import joined
 from operators.reader.scanning.quoting import Dialect, RowMarks
-from operators.reader.scanning.search import BYTE_ORDER_MARK
+from operators.reader.scanning.search import BYTE_ORDER_MARK, Positions
 
 
 def split_rows(
@@ -61,18 +63,45 @@ def split_rows(
     )
 
 
-def wrong_rows(batch: RecordBatch, marks: RowMarks | None, dialect: Dialect, width: int) -> dict[int, str]:
-    """Why each row is refused that has another number of fields than there are columns.
+@frozen
+class MarkedRows:
+    """Rows that lie side by side.
 
-    The marks that were found last are looked at again where the rows are the same bytes.
+    Attributes:
+        borders: Where each row begins among the marked bytes, and where the last one's newline ends.
+        marks: The bytes with a meaning.
     """
-    rows = batch.framed()
-    borders = borders_of(rows).astype(np.int64)
-    if marks is None or not marks.are_of(rows.buffers()[2], int(borders[-1])):
-        marks, borders = RowMarks(np.frombuffer(joined(batch), np.uint8), dialect), borders - borders[0]
-    counts = marks.field_counts(borders)
-    there = f"there are {width} columns"
-    return {row: f"the row has {counts[row]} fields; {there}" for row in np.flatnonzero(counts != width).tolist()}
+
+    borders: Positions
+    marks: RowMarks
+
+    @classmethod
+    def of(cls, batch: RecordBatch, marks: RowMarks | None, dialect: Dialect) -> MarkedRows:
+        """The rows of a batch; the marks that were found last are taken where the rows are the same bytes."""
+        rows = batch.framed()
+        borders = borders_of(rows).astype(np.int64)
+        if marks is None or not marks.are_of(rows.buffers()[2], int(borders[-1])):
+            marks, borders = RowMarks(np.frombuffer(joined(batch), np.uint8), dialect), borders - borders[0]
+        return cls(borders, marks)
+
+    def wrong(self, width: int) -> dict[int, str]:
+        """Why each row is refused that has another number of fields than there are columns."""
+        counts, there = self.marks.field_counts(self.borders), f"there are {width} columns"
+        return {row: f"the row has {counts[row]} fields; {there}" for row in np.flatnonzero(counts != width).tolist()}
+
+    def columns(self, names: Sequence[str], made: Collection[str], null_values: Sequence[str]) -> Any:
+        """The columns to make; None where a row has not as many fields as names, or Arrow must look for them."""
+        if (fields := self.marks.fields(self.borders, len(names))) is None:
+            return None
+        columns = {}
+        for name, (starts, stops) in zip(names, fields, strict=True):
+            if name in made:
+                texts, is_quoted = self.marks.texts(starts, stops)
+                if null_values:
+                    is_word = pc.is_in(texts, value_set=pa.array(null_values, pa.string())).to_numpy(False)
+                    texts = pc.if_else(is_word & ~is_quoted, pa.scalar(None, pa.string()), texts)
+                columns[name] = texts
+        return pa.RecordBatch.from_pydict(columns)
 
 
 def text_of(batch: RecordBatch) -> pa.Buffer:

@@ -408,6 +408,13 @@ def test_words_of_the_app_stand_for_no_value() -> None:
     assert [json.loads(each)["offset"] for each in refused] == [27]
 
 
+def test_the_last_field_of_a_file_is_null_behind_a_quoted_one() -> None:
+    """As in each other row; it was the empty text there, where a part of the file ended."""
+    made = RECORD_FORMATS.make({"type": "csv", "null_values": [""]})
+    content = b'n,t,u\n"1","x",\n"2","y",\n'
+    assert [row["u"] for row in columns_of(made, content, 100)] == [None, None]
+
+
 def test_a_word_that_yaml_reads_as_no_value_wants_quotes() -> None:
     """NULL is what most exports write, and YAML's word for nothing as well."""
     given = {"type": "csv", "null_values": [None, "NA"]}
