@@ -79,7 +79,6 @@ class PreScan(ABC):
 
         Args:
             item: The tuple.
-            storage: Reaches the stores of the app.
 
         Returns:
             A small, picklable result.
@@ -135,7 +134,6 @@ class TupleReader(Capability):
         Args:
             items: Tuples that wait to be read.
             offset: An offset, counted like the offsets of a file's records.
-            storage: Reaches the stores of the app.
 
         Returns:
             The tuples in which records may begin at or after the offset, in the form in which they can be read without
@@ -155,7 +153,6 @@ class TupleReader(Capability):
 
         Args:
             blocks: The tuples of that window that contain them, by id.
-            refused: The records.
             is_tried: Which of them are tried; the others stay refused.
             first_id: The first of 2**RETRY_ID_BITS ids (see dagflow.api.context) that no other tuple of the
                 checkpoint has.
@@ -187,9 +184,6 @@ class SideInput(Capability):
     def side_input_version(self, storage: StorageContext) -> str:
         """Called in the driver before each window is planned: the present version of the data.
 
-        Args:
-            storage: Reaches the stores of the app.
-
         Returns:
             A short text that differs if the data does; it is journaled, and shown.
 
@@ -200,9 +194,6 @@ class SideInput(Capability):
     @abstractmethod
     def read_side_input(self, storage: StorageContext) -> bytes:
         """Called in the driver when the version is a new one.
-
-        Args:
-            storage: Reaches the stores of the app.
 
         Returns:
             The data, in a form that tasks read.
@@ -216,8 +207,6 @@ def read_consistently(operator: SideInput, storage: StorageContext, version: str
     """One version of a side input, which may change during the read.
 
     Args:
-        operator: The operator.
-        storage: Reaches the stores of the app.
         version: Its version before the read.
 
     Returns:
@@ -341,9 +330,7 @@ class Expansion:
         """Parts one behind the other, from port `input` to port `output`.
 
         Args:
-            parts: As for Expansion.
             refusing: The parts whose port `errors` is one of the composite's.
-            codecs: As for Expansion.
         """
         names = list(parts)
         return cls(

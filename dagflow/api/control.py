@@ -137,7 +137,6 @@ class InputOperator(ControlOperator):
 
         Args:
             within_s: Seconds after which to stop, with what was counted by then.
-            storage: Reaches the stores of the app.
 
         Raises:
             DagflowError: The input cannot be looked at.
@@ -153,7 +152,6 @@ class InputOperator(ControlOperator):
 
         Args:
             url: An absolute location.
-            storage: Reaches the stores of the app.
 
         Returns:
             Whether a scan now would take the file, apart from what earlier runs have taken; and a sentence that says
@@ -169,7 +167,6 @@ class InputOperator(ControlOperator):
 
         Args:
             url: An absolute location.
-            storage: Reaches the stores of the app.
             state: The result of snapshot() for the newest planned window.
             state_url: The operator's own directory in the checkpoint; read-only.
 
@@ -203,7 +200,6 @@ class InputOperator(ControlOperator):
         """Called in the driver before a window is committed.
 
         Args:
-            window_id: The window.
             events: The contents of the tasks' OperatorContext.source_events, also about tuples of other operators.
         """
 
@@ -254,7 +250,6 @@ class Grouper(InputOperator):
         """Called where records of a published file are taken out again.
 
         Args:
-            file: The file.
             blocks: The ids of the blocks that lose all of their records.
 
         Returns:

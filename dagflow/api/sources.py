@@ -200,7 +200,6 @@ def block_runs(batch: RecordBatch, first: int, last: int) -> tuple[Numbers, Numb
     """The blocks of some of a batch's records, in the order of these: ids, and how many records in a row are of each.
 
     Args:
-        batch: The batch.
         first: Position of the first record.
         last: One past the position of the last one; if both are equal, all blocks of the batch are given, with 0.
 

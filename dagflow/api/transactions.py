@@ -315,9 +315,6 @@ class TransactionalSink(Capability):
     def transaction_target(self, storage: StorageContext) -> FileTarget | None:
         """Called in the driver, before the first window and before leftovers of earlier runs are finished.
 
-        Args:
-            storage: Reaches the stores of the app.
-
         Returns:
             The target; None if the operator, by its properties, has none. The FileFacts of files that are visible by
             their names, because it is no Target, name no operator.

@@ -103,7 +103,6 @@ class SourceFiles:
         Raises:
             MissingError: There is no such file.
             SourceChangedError: The name has another version, which stays.
-            StorageError: The store refused.
         """
         if difference := expected.difference(self.files.stat(expected.url)):
             raise SourceChangedError(difference, url=redacted(expected.url))
@@ -122,7 +121,6 @@ class SourceFiles:
         """Move a file elsewhere in its store if it is the version that was processed.
 
         Args:
-            expected: The file.
             target: Its new name.
 
         Returns:
@@ -139,7 +137,6 @@ class SourceFiles:
         """The present URLs of files in a directory; empty where the store does not identify files by numbers.
 
         Args:
-            directory: The directory.
             file_ids: The files, see FileStat.
 
         Returns:

@@ -15,7 +15,7 @@ from dagflow.storage.location import redacted
 
 
 class ReadableFile(ABC):
-    """One version of a file, open for reading at any offset.
+    """One version of a file, open for reading at any offset. Each method raises StorageError where the store fails.
 
     Not for use by several threads at once; not picklable.
     """
@@ -47,7 +47,6 @@ class ReadableFile(ABC):
 
         Raises:
             SourceChangedError: The store no longer has this version.
-            StorageError: The store failed.
         """
 
     def close(self) -> None:
@@ -84,7 +83,6 @@ class RangedFile(ReadableFile):
 
         Raises:
             SourceChangedError: The store no longer has this version.
-            StorageError: The store failed.
         """
 
     def fetch(self, start: int, end: int) -> bytes:
@@ -92,7 +90,6 @@ class RangedFile(ReadableFile):
 
         Raises:
             SourceChangedError: The store no longer has this version.
-            StorageError: The store failed.
         """
         data = self.request(start, end)
         if len(data) > end - start:
@@ -119,7 +116,10 @@ class RangedFile(ReadableFile):
 
 
 class Files(ABC):
-    """The files of one kind of store. URLs are absolute, see location.absolute."""
+    """The files of one kind of store. URLs are absolute, see location.absolute.
+
+    Each method raises StorageError where the store fails or refuses.
+    """
 
     batch_bytes: ClassVar[int] = 8 << 20
     """Bytes of small files to load at once; from a remote store a batch is as slow as its last request."""
@@ -138,7 +138,6 @@ class Files(ABC):
         """Open a file, and check that it has the planned version.
 
         Args:
-            url: Its location.
             expected: The planned version, or None for any.
 
         Raises:
@@ -169,11 +168,7 @@ class Files(ABC):
         """
 
     def is_also_directory(self, url: str) -> bool:
-        """Whether there is anything below the name of a file, which only object stores allow.
-
-        Raises:
-            StorageError: The store failed.
-        """
+        """Whether there is anything below the name of a file, which only object stores allow."""
         return False
 
     @abstractmethod
@@ -182,7 +177,6 @@ class Files(ABC):
 
         Raises:
             MissingError: There is no such file; not every object store can report that.
-            StorageError: The store refused.
         """
 
     def require_version(self, expected: FileStat) -> None:
@@ -191,7 +185,6 @@ class Files(ABC):
         Raises:
             MissingError: There is no such file.
             SourceChangedError: The file has another version.
-            StorageError: The store failed.
         """
         require_same_version(expected, self.stat(expected.url))
 
@@ -220,7 +213,6 @@ class Files(ABC):
         """Read files into a buffer, and check that each has the planned version.
 
         Args:
-            files: The files.
             buffer: At least files.buffer_bytes bytes.
             endings: Bytes that a file must end with one of; the first is added after a file that does not, unless it is
                 empty. Empty: any end is allowed.

@@ -100,7 +100,6 @@ def relocated(url: str, directory: str) -> str:
     """The location below a directory that replaces a location: its path from the working directory, or in full.
 
     Args:
-        url: The location.
         directory: An absolute path.
     """
     if not is_local(url):

@@ -17,17 +17,13 @@ _ATTEMPTS = 3
 
 
 class ObjectStore(ABC):
-    """Named objects below one URL.
+    """Named objects below one URL. Each method raises StorageError where the store fails or refuses.
 
     Names are parts joined by "/". Guarantee: an object exists as a whole or not at all, also after a crash, and if
     several writers create one name, one wins. Picklable.
 
-    Args:
-        url: The root of the store; an absolute location.
-        roots: Named roots; objects contain locations below a root by its name.
-
     Attributes:
-        url: The root of the store.
+        url: The root of the store; an absolute location.
         roots: Named roots; objects contain locations below a root by its name.
         required_directory: See require_directory().
     """
@@ -52,7 +48,6 @@ class ObjectStore(ABC):
 
         Raises:
             MissingError: There is no such object.
-            StorageError: The store refused.
         """
 
     @abstractmethod
@@ -62,18 +57,11 @@ class ObjectStore(ABC):
         Args:
             directory: "log/" or the like, or "" for the root.
             after: Only names after this one, which is a full name.
-
-        Raises:
-            StorageError: The store refused.
         """
 
     @abstractmethod
     def delete(self, names: Iterable[str]) -> None:
-        """Remove objects; a missing object is no error.
-
-        Raises:
-            StorageError: The store refused.
-        """
+        """Remove objects; a missing object is no error."""
 
     def require_directory(self, url: str) -> None:
         """Fail from now on instead of creating a directory again that was moved away.
@@ -88,9 +76,6 @@ class ObjectStore(ABC):
 
         A reader finds the old bytes or the new ones; in stores without such a call it may find nothing for a moment, or
         only the first bytes. Only the directory of a created object need exist: no other one is created.
-
-        Raises:
-            StorageError: The store refused.
         """
         self.delete([name])
         self.create(name, data)
@@ -107,9 +92,6 @@ class ObjectStore(ABC):
 
         Returns:
             Why others may still change objects; "" where only users can whom the store admits.
-
-        Raises:
-            StorageError: The store refused.
         """
         return ""
 
@@ -122,7 +104,6 @@ class ObjectStore(ABC):
         Raises:
             AlreadyExistsError: The name has other bytes.
             TransientStorageError: It is not known whether the object is there, or will be.
-            StorageError: The store refused.
         """
         for attempt in range(1, _ATTEMPTS + 1):
             try:

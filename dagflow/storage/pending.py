@@ -81,6 +81,8 @@ class HeldFile:
 class PendingWriter(ABC):
     """A pending file that is being written; used within one task.
 
+    Each method raises StorageError where the store fails.
+
     Args:
         final_url: The name under which it will be published.
         checksum: Whether to compute crc32.
@@ -103,20 +105,13 @@ class PendingWriter(ABC):
 
     @abstractmethod
     def write(self, data: Buffer) -> None:
-        """Append bytes; the buffer may be reused as soon as this returns.
-
-        Raises:
-            StorageError: The store refused them.
-        """
+        """Append bytes; the buffer may be reused as soon as this returns."""
 
     def end(self) -> int:
         """Send the rest without waiting for it; nothing may be written afterwards, and close() waits.
 
         Returns:
             How many bytes are held in memory at most until close(); 0 where close() does all the work.
-
-        Raises:
-            StorageError: The store refused earlier bytes.
         """
         return 0
 
@@ -126,9 +121,6 @@ class PendingWriter(ABC):
 
         Args:
             records: The number of its records.
-
-        Raises:
-            StorageError: The store refused.
         """
 
     @abstractmethod
@@ -137,7 +129,10 @@ class PendingWriter(ABC):
 
 
 class PendingFiles(ABC):
-    """Keeps output of one kind of store invisible, and publishes it. URLs are absolute, see location.absolute."""
+    """Keeps output of one kind of store invisible, and publishes it. URLs are absolute, see location.absolute.
+
+    Each method raises StorageError where the store fails or refuses.
+    """
 
     @abstractmethod
     def open(
@@ -150,9 +145,6 @@ class PendingFiles(ABC):
             tag: The driver's result of pending_tag().
             durability: Which failures the file survives.
             checksum: Whether to compute crc32, which is cheap where isal is installed (checksums.py).
-
-        Raises:
-            StorageError: The store refused.
         """
 
     def open_held(
@@ -160,16 +152,7 @@ class PendingFiles(ABC):
     ) -> PendingWriter:
         """Start a file that any process reads at its pending_url, and that is discarded or swept, but not published.
 
-        Stores whose pending files cannot be read keep it in another form.
-
-        Args:
-            final_url: A name beside which it is kept.
-            tag: As for open().
-            durability: As for open().
-            checksum: As for open().
-
-        Raises:
-            StorageError: The store refused.
+        It is kept beside its final name. Stores whose pending files cannot be read keep it in another form.
         """
         return self.open(final_url, tag=tag, durability=durability, checksum=checksum)
 
@@ -194,18 +177,10 @@ class PendingFiles(ABC):
 
     @abstractmethod
     def is_whole(self, pending: PendingFile) -> bool:
-        """Whether replace() can succeed: the file is complete and waits, or already has its final name.
-
-        Raises:
-            StorageError: The store refused.
-        """
+        """Whether replace() can succeed: the file is complete and waits, or already has its final name."""
 
     def discard(self, pending: PendingFile) -> None:
-        """Remove a pending file that will not be published; a missing one is no error.
-
-        Raises:
-            StorageError: The store refused.
-        """
+        """Remove a pending file that will not be published; a missing one is no error."""
         self.remove(pending.pending_url)
 
     def discard_rivals(self, pending: PendingFile) -> None:
@@ -213,9 +188,6 @@ class PendingFiles(ABC):
 
         To be called after publishing a window that was replayed or whose tasks were retried. Only stores whose
         unfinished uploads do not show their driver need it; elsewhere sweep() finds such leftovers.
-
-        Raises:
-            StorageError: The store refused.
         """
         return
 
@@ -242,9 +214,6 @@ class PendingFiles(ABC):
 
         Returns:
             How many files were removed.
-
-        Raises:
-            StorageError: The store refused.
         """
         # By names, which are unique: a store may have several URLs, and a link may lead to a directory.
         kept = set(map(name_of, keep))
@@ -264,11 +233,7 @@ class PendingFiles(ABC):
         """Remove a file in a hidden directory, and the directory if it is empty; a missing file is no error."""
 
     def sync_names(self, urls: Iterable[str]) -> None:
-        """Make published, replaced or removed names survive a power loss, where that takes a further step.
-
-        Raises:
-            StorageError: The store refused.
-        """
+        """Make published, replaced or removed names survive a power loss, where that takes a further step."""
         return
 
 

@@ -65,7 +65,6 @@ class ReadAhead:
     StorageContext.open_file. For one thread; not picklable.
 
     Args:
-        storage: Reaches the stores.
         budget_bytes: Bytes held and requested at most; one part more where a reader leaves no choice.
     """
 

@@ -92,7 +92,6 @@ def watched_disk(root: str, faults: CrashPoint) -> Iterator[None]:
 
     Args:
         root: An absolute path.
-        faults: The fault.
     """
     watched, entry = _watched(), (root, faults)
     watched.append(entry)
