@@ -30,7 +30,6 @@ from operators.splitter.changes.detection_rules import (
     gone_version,
     in_larger_steps,
     is_other_file,
-    is_rewritten,
     is_tail,
     is_unchanged,
     looks_appended,
@@ -347,19 +346,24 @@ class ChangeDetector:
             if len(noted := np.flatnonzero(is_same & (current != UNKNOWN))):
                 yield replace(files, fingerprints=current.tolist(), is_noted=True).take(noted)
             due += self._select_changed(files, entries, is_same, self._rules, self._clock.now_millis())
-        yield from self._emit_or_hold(due, begun, prints, view)
+        rewritten = {name for name, (prefix, fingerprint) in begun.items() if prints[prefix] != fingerprint}
+        yield from self._emit_or_hold(due, rewritten, prints, view)
 
     def _emit_or_hold(
         self,
         due: list[_NewOrChanged],
-        begun: Mapping[bytes, tuple[FilePrefix, int]],
+        rewritten: set[bytes],
         prints: Mapping[FilePrefix, int],
         view: IndexView | None,
     ) -> Iterator[ListedFiles]:
-        """The files of due that are not held; see _compare_contents() and begun()."""
+        """The files of due that are not held; see _compare_contents().
+
+        Args:
+            rewritten: Names of files that no longer begin with the bytes that were read of them.
+        """
         for files, entry in due:
             name = files.root.index_name(files.keys[0])
-            if entry is not None and is_rewritten(name, begun, prints):
+            if entry is not None and name in rewritten:
                 entry = entry._replace(fate=Fate.REWRITTEN)
             elif entry is not None and (back := self._changed.put_back(files, entry)) is not None:
                 yield back
@@ -404,19 +408,19 @@ class ChangeDetector:
             self._renames.known.add(np.array([entry.identity for _, entry in notes], np.int64))
             step.append(replace(files, notes=notes, discovered_ms=discovered_ms))
         self._remember_emitted(step)
-        return HeldStep(self._fingerprints.complete(step, may_leave_out=False))
+        return HeldStep(step)
 
     def _still_present(self, decisions: Sequence[FileDecision]) -> list[FileDecision]:
-        """The decisions about files that still exist, with the fingerprints that are needed before they are read."""
-        step = [decision.file.files for decision in decisions if not decision.is_read]
-        marked = iter(self._fingerprints.complete(step))
-        present = []
+        """The decisions about files that still exist, with the fingerprints that are needed before they are taken."""
+        step = []
         for decision in decisions:
-            if decision.is_read:
-                present.append(decision)
-            elif len(files := next(marked)):
-                present.append(replace(decision, file=replace(decision.file, files=files)))
-        return present
+            files, version = decision.file.files, decision.version
+            if version is not None and decision.is_read:
+                prints = [] if decision.is_content else [version.entry.fingerprint]
+                files = replace(files, is_noted=True, fingerprints=prints)
+            step.append(files)
+        marked = zip(decisions, self._fingerprints.complete(step), strict=True)
+        return [replace(decision, file=replace(decision.file, files=files)) for decision, files in marked if len(files)]
 
     def _find_read_versions(self, decisions: Sequence[FileDecision]) -> dict[bytes, IndexEntry]:
         """The parts read of versions that are replaced or have moved, by name; for a gone tail, the part before it."""
@@ -449,7 +453,7 @@ class ChangeDetector:
         )
         files, entry = replace(file.files, is_rotated=True), version.entry
         if decision.is_read:
-            return replace(files, is_noted=True, fingerprints=[] if decision.is_content else [entry.fingerprint])
+            return files
         moved = files.continued(moved_from=os.fsdecode(version.path))
         if decision.has_more:
             # A renamed file may still be written to: if its last record waits, a later scan finds it unchanged. A

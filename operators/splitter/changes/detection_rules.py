@@ -196,11 +196,14 @@ class DetectionRules:
         return self.wait_millis != 0
 
 
+def _may_be_same_file(taken: IndexEntry, now: FileVersion) -> bool:
+    # An object store replaces whole objects.
+    return not now.etag and not (taken.identity and now.file_id and taken.identity != now.file_id)
+
+
 def looks_appended(taken: IndexEntry, now: FileVersion) -> bool:
     """Whether a change looks like an append, by names, sizes and times alone."""
-    # An object store replaces whole objects.
-    is_other_file = now.etag or (taken.identity and now.file_id and taken.identity != now.file_id)
-    return not is_other_file and now.size_bytes > taken.size_bytes
+    return _may_be_same_file(taken, now) and now.size_bytes > taken.size_bytes
 
 
 def change_of(taken: IndexEntry, now: FileVersion, fingerprint: int = UNKNOWN) -> Change:
@@ -214,8 +217,7 @@ def change_of(taken: IndexEntry, now: FileVersion, fingerprint: int = UNKNOWN) -
         is_known = taken.size_bytes > 0 and taken.fate is Fate.READ
         is_rewritten = taken.fate is Fate.REWRITTEN or (is_known and UNKNOWN < taken.fingerprint != fingerprint)
         return "replaced" if is_rewritten else "appended"
-    is_same_file = not now.etag and not (taken.identity and now.file_id and taken.identity != now.file_id)
-    return "truncated" if is_same_file and now.size_bytes < taken.size_bytes else "replaced"
+    return "truncated" if _may_be_same_file(taken, now) and now.size_bytes < taken.size_bytes else "replaced"
 
 
 def taken_prefix(files: ListedFiles, entry: IndexEntry) -> FilePrefix:
@@ -405,12 +407,8 @@ class ChangedFiles:
             if entry.fate.is_gone and files.root.is_local and entry.read_until
         }
         parts = self.read_before({name: entry for name, (_, entry) in tails.items()})
-        stats = {name: files.stats[0] for name, (files, _) in tails.items()}
-        return {
-            name: (FilePrefix(tails[name][0].keys[0], entry.size_bytes, stats[name].file_id), entry.fingerprint)
-            for name, entry in parts.items()
-            if entry.fingerprint > UNKNOWN
-        }
+        known = {name: part for name, part in parts.items() if part.fingerprint > UNKNOWN}
+        return {name: (taken_prefix(tails[name][0], part), part.fingerprint) for name, part in known.items()}
 
     def read_before(self, gone: Mapping[bytes, IndexEntry]) -> dict[bytes, IndexEntry]:
         """How far files had been read before a version of them was gone or left out, by name."""
@@ -447,12 +445,6 @@ def gone_version(root: Root, path: bytes, entry: IndexEntry) -> ListedFiles:
     """A version that was taken, and whose file has other bytes now, or is gone: it is listed as left out."""
     version = FileVersion(entry.size_bytes, entry.mtime_ns, "", entry.identity)
     return ListedFiles.single(root, path, version).continued(is_gone=True)
-
-
-def is_rewritten(name: bytes, begun: Mapping[bytes, tuple[FilePrefix, int]], prints: Mapping[FilePrefix, int]) -> bool:
-    """Whether a file no longer begins with the bytes that were read of it; see ChangedFiles.begun()."""
-    prefix, fingerprint = begun.get(name, (None, UNKNOWN))
-    return prefix is not None and prints.get(prefix) != fingerprint
 
 
 _MAX_NAMES = 3

@@ -37,16 +37,12 @@ class NeededFingerprints:
         self._in_tasks = in_tasks
         self._left = left
 
-    def complete(self, step: Sequence[ListedFiles], *, may_leave_out: bool = True) -> list[ListedFiles]:
-        """The files of a step with the fingerprints that they need; no files in the place of those that are left out.
-
-        Args:
-            may_leave_out: Whether files may be left out that a task could not examine.
-        """
+    def complete(self, step: Sequence[ListedFiles]) -> list[ListedFiles]:
+        """The files of a step with the fingerprints that they need; none in the place of those that are left out."""
         needing = ((files, self._rows_to_take(files)) for files in step)
         wanted = [prefix for files, rows in needing if len(rows) for prefix in prefixes_of(files.take(rows))]
         prints = iter(take_fingerprints(wanted, self._in_tasks))
-        return [self._with_prints(files, prints, may_leave_out=may_leave_out) for files in step]
+        return [self._with_prints(files, prints) for files in step]
 
     def _rows_to_take(self, files: ListedFiles) -> npt.NDArray[np.intp]:
         """The files to be fingerprinted before they are read; none of object stores, which replace whole objects.
@@ -59,22 +55,16 @@ class NeededFingerprints:
             return np.arange(len(files))
         return np.flatnonzero(files.size_bytes > self._rules.block_size)
 
-    def _with_prints(self, files: ListedFiles, prints: Iterator[int], *, may_leave_out: bool) -> ListedFiles:
+    def _with_prints(self, files: ListedFiles, prints: Iterator[int]) -> ListedFiles:
         rows = self._rows_to_take(files)
         if not len(rows):
             return files
         column = np.full(len(files), UNKNOWN)
         column[rows] = list(itertools.islice(prints, len(rows)))
         marked = replace(files, fingerprints=column.tolist())
-        lost = self._find_lost(marked, rows) if may_leave_out else set()
-        if not lost:
-            return marked
-        return marked.take(np.array([row for row in range(len(files)) if row not in lost], np.intp))
-
-    def _find_lost(self, files: ListedFiles, rows: npt.NDArray[np.intp]) -> set[int]:
-        """Rows of files that were renamed or truncated before a task could examine them."""
-        unseen = (row for row in rows.tolist() if files.fingerprints[row] == UNKNOWN and files.size_bytes[row] > 0)
-        lost = {row for row in unseen if has_changed(files.keys[row], files.stats[row])}
+        # Files that were renamed or truncated before a task could examine them.
+        unseen = rows[(column[rows] == UNKNOWN) & (files.size_bytes[rows] > 0)].tolist()
+        lost = [row for row in unseen if has_changed(files.keys[row], files.stats[row])]
         for row in lost:
             self._counters[names.FILES_DEFERRED] += not self._left.leave_for_next_scan(files.index_names[row])
-        return lost
+        return marked.take(np.setdiff1d(np.arange(len(files)), lost)) if lost else marked

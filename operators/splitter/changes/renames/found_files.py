@@ -264,7 +264,9 @@ class IndexNotes:
             # The parts read of the path's newest version are stored beside it, and stay.
             is_there = self._known.pop(version.name, version.entry).version == version.entry.version
             return [version.name] if is_there else []
-        is_newest = any(_is_same(version.entry, entry) for entry in self._versions_replaced(path))
+        # Only one of two entries of a version may know that it was found rewritten.
+        replaced = [self._replaced[path], self._read[path]] if path in self._replaced else []
+        is_newest = version.entry.version in [entry.version for entry in replaced]
         if path in self._earlier_names:
             if not is_newest:
                 return []
@@ -290,14 +292,6 @@ class IndexNotes:
         """The names of the parts read of the version that a path holds."""
         return [path + slot for slot in (SHORTER, PART) if slot == SHORTER or path + PART in self._known]
 
-    def _versions_replaced(self, path: bytes) -> list[IndexEntry]:
-        return [self._replaced[path], self._read[path]] if path in self._replaced else []
-
 
 def _path_of(name: bytes) -> bytes:
     return name.partition(EARLIER)[0]
-
-
-def _is_same(entry: IndexEntry, other: IndexEntry) -> bool:
-    """Whether two entries are of one version; only one of them may know that it was found rewritten."""
-    return entry.version == other.version
