@@ -117,7 +117,7 @@ def part_before(app: LogicalPlan, port: PreviewPort, file: str | None) -> Logica
     nodes = {
         name: replace(node, operator=copy.copy(node.operator)) for name, node in app.operators.items() if name in names
     }
-    edges = tuple(edge for edge in app.edges if {edge.source.operator, edge.target.operator} <= names)
+    edges = tuple(edge for edge in app.edges if {*edge.arc} <= names)
     sources = {
         name: node.operator
         for name, node in nodes.items()

@@ -11,7 +11,7 @@ from dagflow.api.refused_records import REJECTS
 from dagflow.api.transactions import targets_of
 from dagflow.errors import PlanError, Problem, own_name
 from dagflow.plan.added_operators import unifier_name
-from dagflow.plan.logical import LogicalPlan
+from dagflow.plan.logical import LogicalPlan, reached
 from dagflow.plan.physical import PhysicalPlan
 
 
@@ -48,7 +48,7 @@ def require_single_use_of_totals(plan: LogicalPlan) -> None:
         )
         for total, span in over.items()
         if span == "all"
-        for name in _below(plan, total)
+        for name in reached(total, plan.arcs)
         if name in over and own_name(name) != own_name(total)
     ]
     if problems:
@@ -65,7 +65,7 @@ def wrong_totals(plan: LogicalPlan) -> Iterator[str]:
     otherwise = "window" if wants_to_follow(plan) else "run"
     for name, span in over.items():
         part = given if isinstance(given := span or otherwise, str) else "time"
-        for sink in _below(plan, name, apart_from=totals):
+        for sink in reached(name, plan.arcs, apart_from=totals):
             if sink not in targets or bool(targets[sink].keys) == (span == "all"):
                 continue
             owner, table = own_name(name), targets[sink].name
@@ -97,12 +97,12 @@ def unused_records(plan: LogicalPlan) -> Iterator[str]:
 
 def has_totals_alone(plan: PhysicalPlan, operators: Mapping[str, Operator], sink: str) -> bool:
     """Whether all that a sink takes are totals over all runs, of which a later one is always the right one."""
-    reached = [sink]
-    for name in reached:
+    passed = [sink]
+    for name in passed:
         if name in plan.control:
             return False
         above = {edge.source.operator for edge in plan.edges_to(name)}
-        reached += sorted(above.difference(reached, (each for each in above if _adds_up(operators.get(each)))))
+        passed += sorted(above.difference(passed, (each for each in above if _adds_up(operators.get(each)))))
     return True
 
 
@@ -131,17 +131,8 @@ def over_text(operator: Accumulator) -> str:
 
 
 def _reaches_an_end(plan: LogicalPlan, name: str, apart_from: Collection[str]) -> bool:
-    reached = [name, *_below(plan, name, apart_from)]
-    return any(not plan.operators[each].operator.output_ports.keys() - {REJECTS} for each in reached)
-
-
-def _below(plan: LogicalPlan, name: str, apart_from: Collection[str] = ()) -> list[str]:
-    """The operators that the output of one reaches, without going through some others."""
-    reached = [name]
-    for operator in reached:
-        below = {edge.target.operator for edge in plan.edges if edge.source.operator == operator}
-        reached += sorted(below.difference(apart_from, reached))
-    return reached[1:]
+    below = reached(name, plan.arcs, apart_from)
+    return any(not plan.operators[each].operator.output_ports.keys() - {REJECTS} for each in below)
 
 
 def _problem(plan: LogicalPlan, name: str) -> Problem:

@@ -39,9 +39,8 @@ def unified(logical: LogicalPlan, without_partition: Collection[str] = ()) -> Lo
     moved: dict[PortRef, PortRef] = {}
     added: list[Edge] = []
     problems: list[Problem] = []
-    arcs = [(edge.source.operator, edge.target.operator) for edge in logical.edges]
     single: set[str] = set()
-    for name in in_topological_order(list(logical.operators), arcs):
+    for name in in_topological_order(list(logical.operators), logical.arcs):
         node = logical.operators[name]
         above = {moved.get(edge.source, edge.source).operator for edge in logical.edges if edge.target.operator == name}
         if node.partition == 1 or (node.partition == "parallel" and above and above <= single):

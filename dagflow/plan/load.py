@@ -286,7 +286,7 @@ class _Wiring:
 
     def check_cycles(self) -> None:
         """Report each cycle once, with its operators in order."""
-        arcs = dict.fromkeys((edge.source.operator, edge.target.operator) for edge in self.edges)
+        arcs = dict.fromkeys(edge.arc for edge in self.edges)
         names = list(self._spec.operators)
         if len(in_topological_order(names, arcs)) == len(names):
             return
@@ -299,7 +299,7 @@ class _Wiring:
             if len(component) == 1 and not graph.has_edge(first, first):
                 continue
             cycle = _cycle_through(first, graph, component)
-            closing = next(edge for edge in self.edges if (edge.source.operator, edge.target.operator) == cycle[-2:])
+            closing = next(edge for edge in self.edges if edge.arc == cycle[-2:])
             place = self._spec.streams[closing.stream].place
             words = " -> ".join(f"'{name}'" for name in cycle)
             self._problems.add(place, f"stream '{closing.stream}' closes a cycle: {words}")

@@ -42,6 +42,14 @@ def in_topological_order(names: Sequence[str], arcs: Iterable[tuple[str, str]]) 
     return ordered
 
 
+def reached(start: str, arcs: Sequence[tuple[str, str]], apart_from: Collection[str] = ()) -> list[str]:
+    """An operator and all that arcs lead to from it without going through some others, the nearest first."""
+    found = [start]
+    for name in found:
+        found += dict.fromkeys(end for begin, end in arcs if begin == name and end not in {*found, *apart_from})
+    return found
+
+
 @frozen
 class Fusion:
     """Which operators share a stage.
@@ -57,7 +65,7 @@ class Fusion:
 
 
 def fuse(names: Sequence[str], edges: Iterable[Edge], control: Collection[str], parallel: Collection[str]) -> Fusion:
-    arcs = [(edge.source.operator, edge.target.operator) for edge in edges]
+    arcs = [edge.arc for edge in edges]
     upstream: dict[str, set[str]] = {name: set() for name in names}
     for source, target in arcs:
         upstream[target].add(source)
@@ -127,6 +135,10 @@ class LogicalPlan:
     def instances(self) -> dict[str, Operator]:
         return {name: node.operator for name, node in self.operators.items()}
 
+    @property
+    def arcs(self) -> list[tuple[str, str]]:
+        return [edge.arc for edge in self.edges]
+
     def written(self, operator: str) -> OperatorSpec:
         """An operator as it was written, or the one that it is a part of; without a place where no file has it."""
         spec = None if self.spec is None else self.spec.written(operator)
@@ -152,7 +164,7 @@ class LogicalPlan:
         for name, node in self.operators.items():
             graph.add_node(name, node=node)
         for edge in self.edges:
-            graph.add_edge(edge.source.operator, edge.target.operator, key=f"{edge.source}>{edge.target}", edge=edge)
+            graph.add_edge(*edge.arc, key=f"{edge.source}>{edge.target}", edge=edge)
         return graph
 
 

@@ -39,6 +39,11 @@ class Edge:
     target: PortRef
     is_broadcast: bool = False
 
+    @property
+    def arc(self) -> tuple[str, str]:
+        """The operators that it joins."""
+        return self.source.operator, self.target.operator
+
 
 @frozen
 class Exchange:

@@ -28,11 +28,10 @@ def stream_columns(
         seen: Columns found in the input itself, which replace those that an operator declares.
     """
     found: dict[PortRef, StreamColumns] = {}
-    arcs = [(edge.source.operator, edge.target.operator) for edge in plan.edges]
     edges_by_target: dict[str, list[Edge]] = {}
     for edge in plan.edges:
         edges_by_target.setdefault(edge.target.operator, []).append(edge)
-    for name in in_topological_order(list(plan.operators), arcs):
+    for name in in_topological_order(list(plan.operators), plan.arcs):
         operator = plan.operators[name].operator
         edges = edges_by_target.get(name, [])
         arriving = [found.get(edge.source) for edge in edges if edge.target.port == "input"]

@@ -24,7 +24,7 @@ from openlineage.client.serde import Serde
 from dagflow.api.columns.column_typing import ColumnTraced
 from dagflow.api.refused_records import REJECTS
 from dagflow.errors import cut_text
-from dagflow.plan.logical import LogicalPlan
+from dagflow.plan.logical import LogicalPlan, reached
 from dagflow.plan.physical import Edge, PortRef
 from dagflow.plan.stream_columns import stream_columns
 from dagflow.report.snapshot import RunSnapshot
@@ -204,11 +204,11 @@ class _Columns:
         self._app = app
         self._locations = locations
         self._known = stream_columns(app, Problems())
-        self._arcs = [(edge.source.operator, edge.target.operator) for edge in app.edges]
+        self._arcs = app.arcs
 
     def read_by(self, splitter: str) -> dict[str, DatasetFacet]:
         """The columns of the records that are read from the files of a splitter."""
-        for name in _reached(splitter, self._arcs):
+        for name in reached(splitter, self._arcs):
             operator = self._app.operators[name].operator
             if is_record_source(operator):
                 for port in operator.output_ports:
@@ -246,7 +246,7 @@ class _Columns:
             port, column = passed.pop()
             operator = self._app.operators[port.operator].operator
             if is_record_source(operator):
-                for name in _reached(port.operator, [(end, begin) for begin, end in self._arcs]):
+                for name in reached(port.operator, [(end, begin) for begin, end in self._arcs]):
                     yield from ((*dataset_name(url), column) for url in self._locations.get(name, ((), ()))[0])
             # Columns of an author's code have no known sources.
             elif isinstance(operator, ColumnTraced):
@@ -259,14 +259,6 @@ class _Columns:
 
     def _into(self, operator: str) -> list[Edge]:
         return [edge for edge in self._app.edges if edge.target.operator == operator]
-
-
-def _reached(start: str, arcs: Sequence[tuple[str, str]]) -> list[str]:
-    """All operators that arcs lead to, the nearest first."""
-    found = [start]
-    for name in found:
-        found += dict.fromkeys(end for begin, end in arcs if begin == name and end not in found)
-    return found
 
 
 def _described(schema: pa.Schema) -> dict[str, DatasetFacet]:

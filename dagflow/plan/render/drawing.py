@@ -125,11 +125,7 @@ def drawing_of(
     own = own_stages({**dict.fromkeys(physical.control, ""), **heads})
     frame = {name: head or name for name, head in own.items()}
     arrows = _own_arrows(logical, arrows_of(physical), frame, heads)
-    steps = [
-        (arrow.edge.source.operator, arrow.edge.target.operator, int(arrow.kind != "control"))
-        for arrow in arrows
-        if arrow.kind != "inside"
-    ]
+    steps = [(*arrow.edge.arc, int(arrow.kind != "control")) for arrow in arrows if arrow.kind != "inside"]
     column_of = columns_of(frame, steps)
     columns = {name: column_of[frame[name]] for name in frame}
     control = [name for name, head in own.items() if not head]

@@ -153,8 +153,7 @@ def _rows(logical: LogicalPlan, drawing: Drawing, redact: Callable[[str], str]) 
 
 def _one_by_one(operators: Sequence[str], arrows: Sequence[Arrow]) -> Iterator[str]:
     """The operators of a frame, each as soon as all its sources are drawn, so that rails are short."""
-    edges = [(arrow.edge.source.operator, arrow.edge.target.operator) for arrow in arrows]
-    inside = [(source, target) for source, target in edges if source in operators and target in operators]
+    inside = [arrow.edge.arc for arrow in arrows if {*arrow.edge.arc} <= {*operators}]
     waiting = {name: sum(target == name for _, target in inside) for name in operators}
     ready = [name for name in reversed(operators) if not waiting[name]]
     while ready:

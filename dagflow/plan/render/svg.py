@@ -85,7 +85,7 @@ def parts_of(drawing: Drawing, is_downward: bool) -> Parts:
 
     return Parts(
         groups=[Group(frame.operators, frame.column, title_room(frame)) for frame in drawing.frames],
-        arrows=[(arrow.edge.source.operator, arrow.edge.target.operator) for arrow in drawing.arrows],
+        arrows=[arrow.edge.arc for arrow in drawing.arrows],
         operators={name: flowing(_box_width(name, text), _BOX_HEIGHT) for name, text in drawing.classes.items()},
         labels=[
             flowing(min(text_width(arrow.short_label, LABEL), MAX_TEXT) + 2 * _LABEL_PAD, _LABEL_HEIGHT)

@@ -87,7 +87,7 @@ class _Graph:
     def to_json(self) -> dict[str, Any]:
         first_parts = {self._own.stage(head): head for head in reversed(self._parts.heads.values())}
         edges = self._shown_edges()
-        between = [(each.source.operator, each.target.operator) for each in self._edges]
+        between = [each.arc for each in self._edges]
         return {
             "bottleneck": self._bottleneck(),
             "windows": len(self._windows),
