@@ -51,29 +51,21 @@ def show(look: Callable[[StopRequest], WhatIf], redact: Redact, *, as_json: bool
 
 def to_json(found: WhatIf) -> dict[str, Any]:
     """What `--json` prints."""
-    return {
-        "windows": found.windows,
-        "changes": found.is_change,
-        "tables": [
-            {"operator": each.operator, "table": each.name, **asdict(each.rows), "rejects": _rejects(each.rejects)}
-            for each in found.outputs
-        ],
-        "rejects": _rejects(found.rejects),
-    }
+    tables = [
+        {"operator": each.operator, "table": each.name, **asdict(each.rows), "rejects": _rejects(each.rejects)}
+        for each in found.outputs
+    ]
+    rejects = _rejects(found.rejects)
+    return {"windows": found.windows, "changes": found.is_change, "tables": tables, "rejects": rejects}
 
 
 def _rejects(found: RowDifferences) -> dict[str, Any]:
     """The refused records that would be accepted, as a comparison of both has them, and those that would be refused."""
     kinds = {"returning": (found.removed, "removed"), "refused": (found.added, "added")}
     return {
-        name: {"count": number, "samples": [_reject(each) for each in found.samples[kind]]}
+        name: {"count": number, "samples": [each.before or each.after for each in found.samples[kind]]}
         for name, (number, kind) in kinds.items()
     }
-
-
-def _reject(change: RowChange) -> dict[str, Any]:
-    row = change.before or change.after or {}
-    return {**{name: row[name] for name in ("file", "offset", "operator", "reason")}, "record": row["raw"]}
 
 
 def _json_value(value: Any) -> Any:
@@ -113,7 +105,8 @@ def _lines_of_output(found: OutputDifferences) -> Iterator[str]:
 
 
 def _change(change: RowChange, keys: Sequence[str]) -> str:
-    place = "" if change.file is None else f"{change.file}:{change.offset}  "
+    offset = "" if change.offset is None else f":{change.offset}"
+    place = "" if change.file is None else f"{change.file}{offset}  "
     before, after = change.before or {}, change.after or {}
     if change.columns:
         same = [f"{name} {after[name]}" for name in keys or [name for name in after if name not in change.columns][:1]]

@@ -21,7 +21,6 @@ from dagflow.execution.task_outputs import OutputBounds
 from dagflow.journal.reader import all_windows, published_urls, read_state
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window, WindowPlan
-from dagflow.late import compute as pc
 from dagflow.plan.accumulators import accumulators, wants_to_follow
 from dagflow.plan.load import logical_plan
 from dagflow.plan.logical import LogicalPlan
@@ -89,13 +88,12 @@ class Output:
                 hint="compare all windows, without --window and --files",
             )
         ids = pa.array([window.plan.window_id for window in windows], pa.int64())
-        return found.where(lambda part: pc.is_in(part.column(column), ids))
+        return found.where(column, ids)
 
     @property
     def identity(self) -> Identity:
         """What makes its rows the same."""
-        origin = self.origin
-        return Identity(self.keys, *(() if origin is None else ((origin.file, origin.offset), (origin.window,))))
+        return Identity(self.keys, self.origin)
 
 
 def outputs_of(app: LogicalPlan) -> list[Output]:

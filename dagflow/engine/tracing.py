@@ -327,7 +327,7 @@ class Tracer:
         apart.run([plan for plan, _ in chosen.values()], [ids for _, ids in chosen.values()])
         made = apart.rows_of(self.operator)
         origins = zip(_ORIGINS, (pa.string(), pa.int64(), pa.int64()), strict=True)
-        return made.with_columns(pa.schema([each for each in origins if each[0] not in made.schema.names])), then
+        return PublishedRows.together([made, PublishedRows(pa.schema([*origins]), tuple)]), then
 
     def _app_of(self, planned: WindowPlan) -> AppThen:
         fingerprint = planned.config_hash

@@ -8,13 +8,13 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
 
 import pyarrow as pa
 
-from dagflow.api.context import Skipped, VersionKey
+from dagflow.api.context import VersionKey
 from dagflow.api.refused_records import REJECTS
 from dagflow.engine.apart import Apart, Output, apart_run, outputs_of, with_rows_kept
 from dagflow.engine.corrections import Superseded
@@ -34,8 +34,7 @@ from dagflow.errors import (
 from dagflow.frozen import frozen
 from dagflow.journal.reader import all_windows, newest_windows, read_state
 from dagflow.journal.state import JournalState
-from dagflow.journal.windows import Window, WindowPlan
-from dagflow.late import compute as pc
+from dagflow.journal.windows import Window
 from dagflow.plan.accumulators import wants_to_follow
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
@@ -100,8 +99,7 @@ def if_replayed(app: LogicalPlan, options: RunOptions, chosen: Collection[int] |
         SourceChangedError: The input of a window is no longer what it was.
         DagflowError: A window fails, or the output does not say which rows are of which window.
     """
-    store, found = _finished(app, options)
-    state = found or JournalState()
+    store, state = _finished(app, options)
     if chosen is None and state.forgotten:
         raise JournalError(
             f"windows up to {state.forgotten} are no longer kept, and cannot run again",
@@ -114,18 +112,24 @@ def if_replayed(app: LogicalPlan, options: RunOptions, chosen: Collection[int] |
     def windows() -> Iterator[Window]:
         return (each for each in all_windows(store, state) if chosen is None or each.plan.window_id in chosen)
 
-    with apart_run(app, options, stop) as apart, apart_run(app, options, stop) as apart_as_it_was:
+    with apart_run(app, options, stop) as apart, apart_run(app, options, stop) as as_it_was:
         apart.run_again(windows())
         _require_read(windows(), apart.windows())
-        was = _AsItWas(apart_as_it_was, state, windows)
-        refused = refused_rows(windows, state.retried), apart.rejects()
-        outputs = []
-        for output in outputs_of(app):
-            after = apart.rows_of(output.operator)
+        has_run = cache(partial(_runs_as_it_was, as_it_was, state, windows))
+
+        def compared(output: Output) -> RowDifferences:
             before = output.rows(store, state) if chosen is None else output.rows_of_windows(windows())
-            rows = was.compared(output, before, after)
-            outputs.append(OutputDifferences(output.operator, output.name, rows, _rejects(*refused, apart, output)))
-        return WhatIf(sum(1 for _ in windows()), outputs, _rejects(*refused, apart))
+            after, by, directory = apart.rows_of(output.operator), output.identity, apart.directory
+            found = differences(before, after, by, directory)
+            if output.keys or {*by.place} <= {*before.schema.names} or found.is_none or not has_run():
+                return found
+            # The app as it was finds out from where the rows are, if it gives the rows that are there.
+            rows = as_it_was.rows_of(output.operator)
+            is_same = differences(before, rows, by, directory).is_none
+            return differences(rows, after, by, directory) if is_same else found
+
+        refused = refused_rows(windows, state.retried), apart.rejects()
+        return _what_if(app, sum(1 for _ in windows()), compared, refused, apart.directory)
 
 
 def if_run(app: LogicalPlan, options: RunOptions, stop: StopRequest) -> WhatIf:
@@ -142,56 +146,79 @@ def if_run(app: LogicalPlan, options: RunOptions, stop: StopRequest) -> WhatIf:
             "an app that follows its input has no end to compare",
             hint="let it end: --set SPLITTER.follow=false, with the name of the splitter",
         )
-    store, state = _finished(app, options)
-    with apart_run(app, options, stop) as apart:
-        if state is not None:
-            _copy(app.attributes.storage_context(), store.url, apart.checkpoint)
+    (store, state), storage = _finished(app, options), app.attributes.storage_context()
+    with apart_run(app, options, stop) as apart, apart_run(app, options, stop) as rest:
+        if state.facts is not None:
+            _copy(storage, store.url, apart.checkpoint)
         # A total that goes is in no table of its own.
         totals = totals_by_output(place(app), app.instances)
         for name in totals:
             apart.app = with_rows_kept(apart.app, name, apart.directory)
         apart.run(None)
-        known = state or JournalState()
-        new = [window for window in apart.windows() if window.plan.window_id > known.last_committed]
-        corrected = _Corrected(app, options, stop, store, known)
-        with corrected.without_old_versions([window.plan for window in new]) as rest:
-            refused = corrected.rejects, apart.rejects(known.last_committed)
-            outputs = []
-            for output in outputs_of(app):
-                there, after, by = output.rows(store, known), apart.rows_of(output.operator), output.identity
-                if rest is None or output.operator in totals:
-                    before = there if output.keys else PublishedRows(there.schema, lambda: ())
-                    by = replace(by, replaces=bool(output.keys))
-                else:
-                    before, by = corrected.rows_in(output), replace(by, has_moved=True)
-                    after = PublishedRows.together([rest.rows_of(output.operator), after])
-                rows = replace(differences(before, after, by, apart.directory), rows=there.count())
-                outputs.append(OutputDifferences(output.operator, output.name, rows, _rejects(*refused, apart, output)))
-            return WhatIf(len(new), outputs, _rejects(*refused, apart))
+        new = [window.plan for window in apart.windows() if window.plan.window_id > state.last_committed]
+        superseded = Superseded(partial(newest_windows, store, state), state.forgotten, storage)
+        lost = [pair for plan in new if plan.corrects for pair in superseded.by(plan, ()).items()]
+        versions = {version: skip for _, own in lost for version, skip in own.items()}
+        urls = sorted({redacted(version[0]) for version in versions})
+        files, refused = list[PendingFile](), refused_rows(lambda: (), ())
+        if lost:
+            rest.options = replace(options, lost=versions)
+            files, windows = _run_again(rest, store, {window_id for window_id, _ in lost})
+            refused = refused_rows(lambda: windows, state.retried).where("file", pa.array(urls, pa.string()))
+
+        def compared(output: Output) -> RowDifferences:
+            there, after, by = output.rows(store, state), apart.rows_of(output.operator), output.identity
+            if not lost or output.operator in totals:
+                before = there if output.keys else PublishedRows(there.schema, tuple)
+                by = replace(by, replaces=bool(output.keys))
+            else:
+                before = output.of_files(files)
+                after = PublishedRows.together([rest.rows_of(output.operator), after])
+                by = replace(by, corrected=urls)
+            return replace(differences(before, after, by, apart.directory), rows=there.count())
+
+        rejects = refused, apart.rejects(state.last_committed)
+        return _what_if(app, len(new), compared, rejects, apart.directory)
 
 
-def _rejects(before: PublishedRows, after: PublishedRows, apart: Apart, output: Output | None = None) -> RowDifferences:
-    """What would change in the refused records of the operators before an output, or of all."""
-    if output is not None:
-        names = pa.array(sorted(_upstream(apart.app, output.operator)), pa.string())
-        before, after = (rows.where(lambda part: pc.is_in(part["operator"], names)) for rows in (before, after))
-    return differences(before, after, Identity(("file", "offset")), apart.directory)
+def _run_again(rest: Apart, store: ObjectStore, ids: Collection[int]) -> tuple[list[PendingFile], list[Window]]:
+    """Run windows without the versions that are lost; return the files that they replace, and all concerned windows."""
+    storage, copy = rest.app.attributes.storage_context(), join(rest.directory, "copy")
+    _copy(storage, store.url, copy)
+    with contextlib.closing(open_journal(rest.app, storage.objects(copy))) as journal:
+        scope = replay_scope(journal, ids, lambda files: {})
+        windows = [journal.window(window_id) for window_id in scope.all]
+    again, lost = [window for window in windows if window.plan.window_id in scope.again], rest.options.lost
+    rest.run_again(again)
+    _require_read(again, rest.windows(), lost)
+    return [file for window in windows for file in replaced_files(window, scope)], windows
 
 
-def _upstream(app: LogicalPlan, operator: str) -> set[str]:
-    """The operators whose records reach another one, not as refused ones."""
-    found, waiting = set[str](), [operator]
-    while waiting:
-        name = waiting.pop()
-        sources = {edge.source for edge in app.edges if edge.target.operator == name}
-        more = {each.operator for each in sources if each.port != REJECTS} - found
-        found |= more
-        waiting += more
-    return found
+def _what_if(
+    app: LogicalPlan,
+    windows: int,
+    compared: Callable[[Output], RowDifferences],
+    refused: tuple[PublishedRows, PublishedRows],
+    directory: str,
+) -> WhatIf:
+    """What changes in each output, and in the refused records: of the operators before it, and of all."""
+    import networkx as nx
+
+    def rejects(before: PublishedRows, after: PublishedRows) -> RowDifferences:
+        return differences(before, after, Identity(("file", "offset")), directory)
+
+    flow = nx.DiGraph((each.source.operator, each.target.operator) for each in app.edges if each.source.port != REJECTS)
+    flow.add_nodes_from(app.operators)
+    outputs = []
+    for output in outputs_of(app):
+        names = pa.array(sorted(nx.ancestors(flow, output.operator)), pa.string())
+        own = rejects(*(rows.where("operator", names) for rows in refused))
+        outputs.append(OutputDifferences(output.operator, output.name, compared(output), own))
+    return WhatIf(windows, outputs, rejects(*refused))
 
 
-def _finished(app: LogicalPlan, options: RunOptions) -> tuple[ObjectStore, JournalState | None]:
-    """The checkpoint of an app and its state, None before the first run; nothing in it waits to be published."""
+def _finished(app: LogicalPlan, options: RunOptions) -> tuple[ObjectStore, JournalState]:
+    """The checkpoint of an app and its state; nothing in it waits to be published."""
     # A table of the comparison would take what that of the app does not.
     found, problems = target_problems(app), Problems()
     stream_columns(app, problems)
@@ -201,7 +228,7 @@ def _finished(app: LogicalPlan, options: RunOptions) -> tuple[ObjectStore, Journ
     try:
         state = read_state(store)
     except MissingJournalError:
-        return store, None
+        return store, JournalState()
     if state.planned or state.intents or state.reprocessing or any(state.held.waiting.values()):
         raise JournalError(
             "an earlier run or replay is not finished: what it will publish is not there yet",
@@ -223,109 +250,27 @@ def _require_read(windows: Iterable[Window], again: Iterable[Window], lost: Coll
             )
 
 
-@dataclass(slots=True)
-class _Corrected:
-    """What corrected and deleted files would take out of the output.
-
-    Attributes:
-        files: The files that would be replaced: those of the windows that have read an earlier version.
-        rejects: The refused records of earlier versions, by place.
-    """
-
-    app: LogicalPlan
-    options: RunOptions
-    stop: StopRequest
-    store: ObjectStore
-    state: JournalState
-    files: list[PendingFile] = field(default_factory=list)
-    rejects: PublishedRows = field(init=False)
-    lost: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.rejects = refused_rows(lambda: (), ())
-
-    def rows_in(self, output: Output) -> PublishedRows:
-        """The rows of an output that would be replaced; all that leave are of the corrected file, if it is one."""
-        rows, origin = output.of_files(self.files), output.origin
-        if origin is None or len(self.lost) > 1 or origin.file in rows.schema.names:
-            return rows
-        return rows.with_columns(pa.schema([(origin.file, pa.string())]), self.lost[0])
-
-    @contextlib.contextmanager
-    def without_old_versions(self, plans: Sequence[WindowPlan]) -> Iterator[Apart | None]:
-        """Where the windows that have read earlier versions have run again without these; None where there are none."""
-        storage = self.app.attributes.storage_context()
-        superseded = Superseded(partial(newest_windows, self.store, self.state), self.state.forgotten, storage)
-        lost: dict[VersionKey, Skipped] = {}
-        ids: set[int] = set()
-        for plan in (plan for plan in plans if plan.corrects):
-            for window_id, versions in superseded.by(plan, ()).items():
-                ids.add(window_id)
-                lost |= versions
-        if not ids:
-            yield None
-            return
-        with apart_run(self.app, replace(self.options, lost=lost), self.stop) as rest:
-            _copy(storage, self.store.url, join(rest.directory, "copy"))
-            copy = storage.objects(join(rest.directory, "copy"))
-            with contextlib.closing(open_journal(self.app, copy)) as journal:
-                scope = replay_scope(journal, ids, lambda files: {})
-                windows = [journal.window(window_id) for window_id in scope.all]
-            self.lost = sorted({version[0] for version in lost})
-            urls = pa.array(map(redacted, self.lost), pa.string())
-            refused = refused_rows(lambda: windows, self.state.retried)
-            self.rejects = refused.where(lambda part: pc.is_in(part["file"], urls))
-            self.files += [file for window in windows for file in replaced_files(window, scope)]
-            again = [window for window in windows if window.plan.window_id in scope.again]
-            rest.run_again(again)
-            _require_read(again, rest.windows(), lost)
-            yield rest
-
-
-@dataclass(slots=True)
-class _AsItWas:
-    """The app as its newest run found it, which finds out from where the rows of a table are that do not say it."""
-
-    apart: Apart
-    state: JournalState
-    windows: Callable[[], Iterable[Window]]
-    _is_run: bool | None = None
-
-    def compared(self, output: Output, before: PublishedRows, after: PublishedRows) -> RowDifferences:
-        """The differences of an output: by file and offset, if that app gives the same rows as there are."""
-        by, origin, directory = output.identity, output.origin, self.apart.directory
-        found = differences(before, after, by, directory)
-        if origin is None or output.keys or {*by.place} <= {*before.schema.names} or found.is_none:
-            return found
-        if not self._has_run():
-            return found
-        rows = self.apart.rows_of(output.operator)
-        is_same = differences(before, rows, Identity(hidden=(*by.place, *by.hidden)), directory).is_none
-        return differences(rows, after, by, directory) if is_same else found
-
-    def _has_run(self) -> bool:
-        """Whether the app could run again on the windows."""
-        if self._is_run is None:
-            file = Path(self.apart.directory, "app.yaml")
-            file.write_text(self.state.text)
-            try:
-                self.apart.app = load_app(file, search_path=search_path_of(self.state.source))
-                self.apart.run_again(self.windows())
-                self._is_run = True
-            except RunStoppedError:
-                raise
-            except DagflowError as error:
-                logger.info("the app as it was does not run again error=%s", error)
-                self._is_run = False
-        return self._is_run
+def _runs_as_it_was(apart: Apart, state: JournalState, windows: Callable[[], Iterable[Window]]) -> bool:
+    """Run the app as its newest run found it; whether it could."""
+    file = Path(apart.directory, "app.yaml")
+    file.write_text(state.text)
+    try:
+        apart.app = load_app(file, search_path=search_path_of(state.source))
+        apart.run_again(windows())
+    except RunStoppedError:
+        raise
+    except DagflowError as error:
+        logger.info("the app as it was does not run again error=%s", error)
+        return False
+    return True
 
 
 def _copy(storage: StorageContext, checkpoint: str, directory: str) -> None:
     """Copy a checkpoint into a directory of this machine."""
     Path(directory).mkdir(parents=True)
     for entry in storage.list_directory(checkpoint):
-        path = join(directory, name_of(entry.url))
+        path = Path(directory, name_of(entry.url))
         if entry.is_directory:
-            _copy(storage, entry.url, path)
+            _copy(storage, entry.url, str(path))
         else:
-            Path(path).write_bytes(content_of(storage, entry.url))
+            path.write_bytes(content_of(storage, entry.url))

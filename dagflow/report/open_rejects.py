@@ -229,13 +229,12 @@ def shown(rejects: Iterator[WindowRejects], choice: RejectChoice, most: int) -> 
             yield ShownReject(file, row["offset"], row["length"], reason, row["raw"], window.window_id)
 
 
-_REFUSED = pa.schema(
-    [(name, pa.string()) for name in ("operator", "file", "reason")] + [("offset", pa.int64()), ("raw", pa.binary())]
-)
+_TEXTS = dict.fromkeys(("operator", "reason"), pa.string())
+_REFUSED = pa.schema({"file": pa.string(), "offset": pa.int64(), **_TEXTS, "record": pa.binary()})
 
 
 def refused_rows(windows: Callable[[], Iterable[Window]], retried: Container[int]) -> PublishedRows:
-    """The refused records of windows, as rows with operator, file, offset, reason and, for a few of them, raw.
+    """The refused records of windows, as rows with file, offset, operator, reason and, for a few of them, record.
 
     Args:
         retried: The windows whose records a later one has taken over.
@@ -252,7 +251,7 @@ def refused_rows(windows: Callable[[], Iterable[Window]], retried: Container[int
                 urls = [redacted(rejects.blocks[block_id].url) for block_id in ids.dictionary.to_pylist()]
                 files = pa.array(urls, pa.string()).take(ids.indices)
                 operators = pa.repeat(rejects.operator, len(table))
-                columns = [operators, files, reasons, table.column("offset"), table.column("raw")]
+                columns = [files, table.column("offset"), operators, reasons, table.column("raw")]
                 yield from pa.table(columns, schema=_REFUSED).combine_chunks().to_batches()
 
     return PublishedRows(_REFUSED, parts)

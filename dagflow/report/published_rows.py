@@ -7,14 +7,15 @@ import io
 import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import reduce
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from dagflow.api.columns.json_values import readable_rows
+from dagflow.api.columns.json_values import readable_value
 from dagflow.frozen import frozen
+from dagflow.late import compute as pc
 from dagflow.late import parquet as pq
 from dagflow.storage.context import StorageContext
 from dagflow.storage.partition_names import column_of
@@ -47,12 +48,8 @@ def partition_values(path: str) -> dict[str, str | None]:
 
 def content_of(storage: StorageContext, url: str) -> bytes:
     """All bytes of a file."""
-    with storage.open_file(url) as file:
-        data = bytearray(file.size_bytes)
-        taken = 0
-        while taken < len(data) and (more := file.read_into(taken, memoryview(data)[taken:])):
-            taken += more
-    return bytes(data)
+    with PythonFile(storage.open_file(url)) as file:
+        return file.read()
 
 
 @frozen
@@ -68,22 +65,14 @@ class PublishedRows:
     parts: Callable[[], Iterable[pa.RecordBatch]]
 
     @classmethod
-    def of(cls, table: pa.Table) -> PublishedRows:
-        return cls(table.schema, table.to_batches)
-
-    @classmethod
     def of_stream(cls, stream: Callable[[], Any]) -> PublishedRows:
         """The rows of an object with Arrow's stream interface, such as Target.rows() returns; None has none."""
 
-        def reader() -> Any:
+        def parts() -> pa.RecordBatchReader:
             found = stream()
-            return pa.table({}) if found is None else pa.RecordBatchReader.from_stream(found)
+            return pa.RecordBatchReader.from_stream(pa.table({}) if found is None else found)
 
-        def parts() -> Iterator[pa.RecordBatch]:
-            found = reader()
-            yield from found.to_batches() if isinstance(found, pa.Table) else found
-
-        return cls(reader().schema, parts)
+        return cls(parts().schema, parts)
 
     @classmethod
     def together(cls, rows: Sequence[PublishedRows]) -> PublishedRows:
@@ -91,20 +80,11 @@ class PublishedRows:
         schema = common_schema([each.schema for each in rows])
         return cls(schema, lambda: (fitted(part, schema) for each in rows for part in each.parts()))
 
-    def where(self, mask: Callable[[pa.RecordBatch], Any]) -> PublishedRows:
-        """The rows for which a mask is true."""
-        return PublishedRows(self.schema, lambda: (part.filter(mask(part)) for part in self.parts()))
-
-    def with_columns(self, columns: pa.Schema, value: str | None = None) -> PublishedRows:
-        """The rows with more columns, which have one value."""
-        schema = pa.schema([*self.schema, *columns])
-
-        def parts() -> Iterator[pa.RecordBatch]:
-            for part in self.parts():
-                more = [pa.repeat(pa.scalar(value, column.type), len(part)) for column in columns]
-                yield pa.RecordBatch.from_arrays([*part.columns, *more], schema=schema)
-
-        return PublishedRows(schema, parts)
+    def where(self, column: str, values: pa.Array) -> PublishedRows:
+        """The rows with one of some values in a column."""
+        return PublishedRows(
+            self.schema, lambda: (part.filter(pc.is_in(part.column(column), values)) for part in self.parts())
+        )
 
     def count(self) -> int:
         return sum(map(len, self.parts()))
@@ -112,44 +92,43 @@ class PublishedRows:
 
 def common_schema(schemas: Iterable[pa.Schema]) -> pa.Schema:
     """The columns of all, each in a type that has the values of all."""
-    kinds: dict[str, list[pa.DataType]] = {}
-    for field in (field for schema in schemas for field in schema):
-        kinds.setdefault(field.name, []).append(field.type)
-    return pa.schema([(name, reduce(_common, own, pa.null())) for name, own in kinds.items()])
+    kinds: dict[str, pa.DataType] = {}
+    for field in itertools.chain.from_iterable(schemas):
+        kinds[field.name] = _common(kinds.get(field.name, pa.null()), field.type)
+    return pa.schema(kinds)
 
 
 def _common(one: pa.DataType, other: pa.DataType) -> pa.DataType:
-    one, other = map(_plain, (one, other))
+    if pa.types.is_dictionary(other):
+        return _common(one, other.value_type)
+    # Arrow lacks functions for some encodings.
+    other = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}.get(other, other)
+    if pa.types.is_nested(one) and pa.types.is_nested(other):
+        return one if one == other else pa.string()
     try:
-        pair = [pa.schema([("", kind)]) for kind in (one, other)]
+        pair = [pa.schema({"": kind}) for kind in (one, other)]
         return pa.unify_schemas(pair, promote_options="permissive").field(0).type
     except pa.ArrowTypeError:
         return pa.string()
 
 
-def _plain(kind: pa.DataType) -> pa.DataType:
-    """The type without an encoding for which Arrow lacks functions."""
-    if pa.types.is_dictionary(kind):
-        return _plain(kind.value_type)
-    return {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}.get(kind, kind)
-
-
 def fitted(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The rows with the columns of a common schema."""
-    columns = []
-    for field in schema:
-        column = rows.column(field.name) if field.name in rows.schema.names else pa.nulls(len(rows), field.type)
-        if column.type != field.type:
-            is_text = pa.types.is_string(field.type) and pa.types.is_nested(column.type)
-            column = texts_of(column) if is_text else column.cast(field.type, safe=False)
-        columns.append(column)
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    def column(field: pa.Field) -> pa.Array:
+        if field.name not in rows.schema.names:
+            return pa.nulls(len(rows), field.type)
+        own = rows.column(field.name)
+        if own.type == field.type:
+            return own
+        return texts_of(own) if pa.types.is_nested(own.type) else own.cast(field.type, safe=False)
+
+    return pa.RecordBatch.from_arrays([*map(column, schema)], schema=schema)
 
 
 def texts_of(column: pa.Array) -> pa.Array:
     """Values as JSON."""
-    rows = readable_rows(pa.table({"v": column}))
-    return pa.array([json.dumps(row["v"], default=str) for row in rows], pa.string())
+    return pa.array([json.dumps(readable_value(value), default=str) for value in column], pa.string())
 
 
 def rows_of_files(storage: StorageContext, directory: str, urls: Sequence[str]) -> PublishedRows:
@@ -158,8 +137,7 @@ def rows_of_files(storage: StorageContext, directory: str, urls: Sequence[str]) 
     def parts(url: str) -> Iterator[pa.RecordBatch]:
         return parts_of_file(storage, url, partition_values(url.removeprefix(directory)))
 
-    schema = common_schema([next(parts(url)).schema for url in urls])
-    return PublishedRows(schema, lambda: (fitted(part, schema) for url in urls for part in parts(url)))
+    return PublishedRows.together([PublishedRows(next(parts(url)).schema, partial(parts, url)) for url in urls])
 
 
 def parts_of_file(storage: StorageContext, url: str, values: Mapping[str, str | None]) -> Iterator[pa.RecordBatch]:
@@ -186,7 +164,6 @@ def parts_of_file(storage: StorageContext, url: str, values: Mapping[str, str | 
 
 def _rows_of(data: bytes, path: str) -> pa.Table:
     if _CSV in Path(path).suffixes[-2:]:
-        header, *rows = [*csv.reader(io.StringIO(data.decode(errors="backslashreplace")))] or [[]]
-        columns = zip(*rows, strict=True) if rows else [()] * len(header)
-        return pa.table({name: pa.array(values, pa.string()) for name, values in zip(header, columns, strict=True)})
+        rows = csv.DictReader(io.StringIO(data.decode(errors="backslashreplace")))
+        return pa.Table.from_pylist([*rows], pa.schema([(name, pa.string()) for name in rows.fieldnames or ()]))
     return pa.table({"line": pa.array(data.splitlines(), pa.binary())})

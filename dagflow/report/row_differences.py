@@ -9,12 +9,12 @@ Source:
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ import pyarrow as pa
 from dagflow.api.capabilities import REMOVED
 from dagflow.api.columns.json_values import readable_rows
 from dagflow.api.partitioning import hashes_of
+from dagflow.api.transactions import RowOrigin
 from dagflow.frozen import frozen
 from dagflow.late import compute as pc
 from dagflow.report.published_rows import PublishedRows, common_schema, fitted, texts_of
@@ -31,20 +32,17 @@ from dagflow.report.published_rows import PublishedRows, common_schema, fitted, 
 SAMPLED = 10
 """Rows of each kind that are shown."""
 
-_SHARES = 256
-"""Parts into which large tables are divided."""
-
 FEW = 1 << 17
-"""Rows that are compared at once."""
+"""Rows that are compared at once; more are divided."""
+
+_MOST_SHARES, _WRITTEN_TOGETHER = 1000, 256
+"""Shares into which a table is divided, and rows of each that are written together."""
 
 _LOOKED_AT = 10_000
 """Rows among which a column is looked for that tells rows apart."""
 
-_WRITTEN_BYTES = 32 << 20
-"""About how many bytes are divided together."""
-
-_ROW = "_dagflow_row"
-"""The number of a row among those of its side."""
+_SHARE = "_dagflow_share"
+_PRIME = (1 << 13) - 1
 
 Indices = npt.NDArray[np.int64]
 
@@ -58,7 +56,7 @@ class RowChange:
         offset: The first byte of its record in the file; None where that is not known.
         before: Its values now; None for an added row.
         after: Its values then; None for a removed row.
-        columns: The columns that change; all of an added or a removed row.
+        columns: The columns that change; none for an added or a removed row.
     """
 
     file: str | None
@@ -98,33 +96,40 @@ class RowDifferences:
 class Identity:
     """What makes a row of one version of a table the same row as one of another version.
 
-    Rows of one identity, such as several that an operator made of one record, are told apart by their order.
-
     Attributes:
-        keys: Columns whose values identify a row; none where rows have no key.
-        place: The columns of the file and the offset of a record; both versions may lack them.
-        hidden: Columns that are not compared.
-        has_moved: Whether a record may have another place in the later version, as in a file that was corrected.
+        keys: Columns of which no two rows have the same values.
+        origin: The columns that say from where a row is; a version may lack them. They are not compared. Rows of one
+            record are told apart by their order.
+        corrected: The files that have other versions in the later version of the table, where records have other
+            places; the rows of the earlier one that do not say their file are of the only one.
         replaces: Whether the later version only has the rows that take the place of those with their keys, the last one
             of each key; the others stay, and one with REMOVED leaves.
     """
 
     keys: Sequence[str] = ()
-    place: Sequence[str] = ()
-    hidden: Sequence[str] = ()
-    has_moved: bool = False
+    origin: RowOrigin | None = None
+    corrected: Sequence[str] = ()
     replaces: bool = False
+
+    @property
+    def place(self) -> list[str]:
+        return [] if self.origin is None else [self.origin.file, self.origin.offset]
+
+    def compared(self, schema: pa.Schema) -> list[str]:
+        """The columns whose values are compared."""
+        window = [] if self.origin is None else [self.origin.window]
+        return [name for name in schema.names if name not in (*self.place, *window, REMOVED)]
 
     def of(self, before: PublishedRows, after: PublishedRows) -> tuple[Sequence[str], str]:
         """The columns that identify a row, and the same in words; none where no column tells rows apart."""
         if self.keys:
             return self.keys, f"by {', '.join(self.keys)}"
-        if self.place and not self.has_moved and set(self.place) <= set(before.schema.names):
+        if self.place and not self.corrected and set(self.place) <= set(before.schema.names):
             return self.place, "by file and offset"
         why = (
-            "records have other places in a corrected file" if self.has_moved else "rows do not say from where they are"
+            "records have other places in a corrected file" if self.corrected else "rows do not say from where they are"
         )
-        if inferred := _distinguishing(before, after, {*self.place, *self.hidden}):
+        if inferred := _distinguishing(before, after, self):
             return [inferred], f"by '{inferred}': {why}"
         return (), f"as a whole, so that a changed row is removed and added: {why}"
 
@@ -136,258 +141,158 @@ def differences(
 
     Args:
         directory: Where rows are kept meanwhile; None for the system's temporary directory.
-        few: The rows of each version that are compared at once; more are divided.
+        few: About how many rows of each version are compared at once.
     """
     ids, words = by.of(before, after)
-    kinds = common_schema([before.schema, after.schema])
-    shares = 1 if all(_are_few(rows, few) for rows in (before, after)) else _SHARES
-    flat = [each.name for each in kinds if not pa.types.is_nested(each.type)]
-    divided_by = ids or [name for name in flat if name not in (*by.place, *by.hidden)]
-    counts, columns = Counter[str](), Counter[str]()
-    samples: dict[str, list[tuple[int, RowChange]]] = {"added": [], "removed": [], "changed": []}
-    with tempfile.TemporaryFile(dir=directory) as first, tempfile.TemporaryFile(dir=directory) as second:
-        one = _Divided(first, before, by.hidden, kinds, divided_by, shares)
-        other = _Divided(second, after, by.hidden, kinds, divided_by, shares)
-        for share in sorted(one.shares | other.shares):
-            part = _Part(one.share(share), other.share(share), kinds, ids, by)
-            found = part.differences(columns)
-            for kind, (number, own) in found.items():
-                counts[kind] += number
-                samples[kind] = heapq.nsmallest(SAMPLED, [*samples[kind], *own], key=lambda each: each[0])
-        rows = one.rows
-    shown = {kind: [change for _, change in own] for kind, own in samples.items()}
-    ordered = {name: columns[name] for name in kinds.names if columns[name]}
+    schema = common_schema([before.schema, after.schema])
+    names, rows = by.compared(schema), before.count()
+    own = [by.compared(side.schema) for side in (before, after)]
+    shares = min(_MOST_SHARES, 1 + max(rows, after.count()) // few)
+    counts, changed = Counter[str](), Counter[str]()
+    samples: dict[str, list[RowChange]] = {"added": [], "removed": [], "changed": []}
+    divided = (_divided(side, schema, ids or names, shares, directory) for side in (before, after))
+    for one, other in zip(*divided, strict=True):
+        both = pa.concat_tables([one, other])
+        kinds, differs = _compared(both, len(one), names, ids or names, by.replaces)
+        changed.update({name: int(mask.sum()) for name, mask in differs.items()})
+        for kind, pair in kinds.items():
+            counts[kind] += max(map(len, pair))
+            samples[kind] += _sampled(both, pair, SAMPLED - len(samples[kind]), own, differs, by)
     keys = [name for name in ids if name not in by.place]
-    return RowDifferences(rows, words, counts["added"], counts["removed"], counts["changed"], keys, ordered, shown)
+    columns = {name: changed[name] for name in names if changed[name]}
+    return RowDifferences(rows, words, counts["added"], counts["removed"], counts["changed"], keys, columns, samples)
 
 
-def _are_few(rows: PublishedRows, few: int) -> bool:
-    return all(number <= few for number in itertools.accumulate(map(len, rows.parts())))
+def _divided(
+    rows: PublishedRows, schema: pa.Schema, ids: Sequence[str], shares: int, directory: str | None
+) -> Iterator[pa.Table]:
+    """The rows in tables, each of which has all rows of its identities in their order."""
+    from pyarrow import dataset
+
+    parts = (fitted(part, schema) for part in rows.parts())
+    if shares == 1:
+        yield pa.Table.from_batches(parts, schema)
+        return
+    homes = (part.append_column(_SHARE, pa.array(_hashes(part, ids) % np.uint64(shares))) for part in parts)
+    written = schema.append(pa.field(_SHARE, pa.uint64()))
+    options = {"format": "ipc", "use_threads": False, "min_rows_per_group": _WRITTEN_TOGETHER}
+    with tempfile.TemporaryDirectory(dir=directory) as folder:
+        dataset.write_dataset(homes, folder, schema=written, partitioning=[_SHARE], **options)
+        for path in (Path(folder, str(share)) for share in range(shares)):
+            yield dataset.dataset(path, format="ipc").to_table() if path.exists() else schema.empty_table()
 
 
-class _Divided:
-    """Rows in a temporary file, in shares, each of which has all rows of its identities in their order."""
-
-    def __init__(
-        self, file: Any, rows: PublishedRows, hidden: Sequence[str], kinds: pa.Schema, ids: Sequence[str], shares: int
-    ) -> None:
-        plain = common_schema([pa.schema([each for each in rows.schema if each.name not in hidden])])
-        self._schema = plain.append(pa.field(_ROW, pa.int64()))
-        self._batches: list[list[int]] = [[] for _ in range(shares)]
-        self.rows = 0
-        options = pa.ipc.IpcWriteOptions(compression="lz4")
-        with pa.ipc.new_file(file, self._schema, options=options) as writer:
-            written = 0
-            for part in _gathered(fitted(each, plain) for each in rows.parts()):
-                numbers = np.arange(self.rows, self.rows + len(part))
-                part = part.append_column(_ROW, pa.array(numbers))
-                self.rows += len(part)
-                homes = _homes(part, kinds, ids, shares)
-                order = np.argsort(homes, kind="stable")
-                ends = np.searchsorted(homes[order], np.arange(shares), side="right").tolist()
-                part = part.take(pa.array(order)) if shares > 1 else part
-                for share, (start, end) in enumerate(itertools.pairwise([0, *ends])):
-                    if end > start:
-                        writer.write_batch(part.slice(start, end - start))
-                        self._batches[share].append(written)
-                        written += 1
-        self._reader = pa.ipc.open_file(file)
-
-    @property
-    def shares(self) -> set[int]:
-        """The shares that have rows."""
-        return {share for share, own in enumerate(self._batches) if own}
-
-    def share(self, number: int) -> pa.Table:
-        return pa.Table.from_batches(map(self._reader.get_batch, self._batches[number]), self._schema)
+def _hashes(rows: pa.RecordBatch, names: Sequence[str]) -> npt.NDArray[np.uint64]:
+    """A hash of some values of each row."""
+    hashes = np.zeros(len(rows), np.uint64)
+    for column in (_comparable(rows.column(name)) for name in names):
+        kind = column.type
+        if pa.types.is_primitive(kind) and not pa.types.is_boolean(kind):
+            own = column.view(f"int{kind.bit_width}").fill_null(0).to_numpy(zero_copy_only=False) % _PRIME
+        else:
+            own = hashes_of(column)
+        hashes = hashes * np.uint64(31) + own.astype(np.uint64)
+    return hashes
 
 
-def _gathered(parts: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in parts of about _WRITTEN_BYTES."""
-    held: list[pa.RecordBatch] = []
-    held_bytes = 0
-    for part in parts:
-        held.append(part)
-        held_bytes += part.nbytes
-        if held_bytes > _WRITTEN_BYTES:
-            yield from pa.Table.from_batches(held).combine_chunks().to_batches()
-            held, held_bytes = [], 0
-    if held:
-        yield from pa.Table.from_batches(held).combine_chunks().to_batches()
-
-
-def _homes(rows: pa.RecordBatch, kinds: pa.Schema, ids: Sequence[str], shares: int) -> Indices:
-    """The share of each row, by the values that are to be compared."""
-    numbers = np.zeros(len(rows), np.uint64)
-    if shares > 1:
-        for name in ids:
-            column = rows.column(name) if name in rows.schema.names else pa.nulls(len(rows), kinds.field(name).type)
-            numbers = numbers * np.uint64(31) + _hashes(_comparable(column, kinds.field(name).type))
-    return (numbers % np.uint64(shares)).astype(np.int64)
-
-
-def _hashes(column: pa.Array) -> npt.NDArray[np.uint64]:
-    if pa.types.is_integer(column.type):
-        numbers: npt.NDArray[np.uint64] = column.fill_null(0).to_numpy(zero_copy_only=False).astype(np.uint64)
-        return (numbers * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)
-    if pa.types.is_temporal(column.type):
-        return _hashes(column.cast(pa.int32() if column.type.bit_width == 32 else pa.int64()))
-    return hashes_of(column).astype(np.uint64)
-
-
-def _comparable(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Values as they are compared: nested ones as JSON, and others in a type that both sides have."""
+def _comparable(column: pa.Array) -> pa.Array:
+    """Values as they are compared: nested ones as JSON, and one zero."""
     if pa.types.is_nested(column.type):
         return texts_of(column)
-    column = column if pa.types.is_nested(kind) or column.type == kind else column.cast(kind, safe=False)
-    return pc.add(column, pa.scalar(0, column.type)) if pa.types.is_floating(column.type) else column  # one zero
+    return pc.add(column, pa.scalar(0, column.type)) if pa.types.is_floating(column.type) else column
 
 
-class _Part:
-    """The rows of some identities, of both versions."""
-
-    def __init__(self, before: pa.Table, after: pa.Table, kinds: pa.Schema, ids: Sequence[str], by: Identity) -> None:
-        self._sides = before, after
-        self._ids, self._by = ids, by
-        self._names = [name for name in kinds.names if name not in (*by.place, *by.hidden, REMOVED)]
-        self._codes = {
-            name: _codes(*(_column(side, name, kinds.field(name).type) for side in self._sides))
-            for name in kinds.names
-            if name not in by.hidden
-        }
-
-    def differences(self, columns: Counter[str]) -> dict[str, tuple[int, list[tuple[int, RowChange]]]]:
-        """The number of changes by kind, and the first of them by the number of their row; counts changed columns."""
-        mine, theirs = self._compared()
-        _, (mine, theirs) = _matched(self._codes, [*self._ids, *self._names], mine, theirs)
-        pairs, (gone, new) = ((mine[:0], theirs[:0]), (mine, theirs))
-        if self._ids:
-            pairs, (gone, new) = _matched(self._codes, self._ids, mine, theirs)
-        differs = {name: self._codes[name][0][pairs[0]] != self._codes[name][1][pairs[1]] for name in self._names}
-        columns.update({name: int(mask.sum()) for name, mask in differs.items()})
-        before, after = (self._rows(0, pairs[0]), self._rows(1, pairs[1]))
-        changed = [
-            (then[_ROW], self._change(was, then, tuple(name for name in self._names if differs[name][row])))
-            for row, (was, then) in enumerate(zip(before, after, strict=True))
-        ]
-        return {
-            "added": (len(new), [(row[_ROW], self._change(None, row)) for row in self._rows(1, new)]),
-            "removed": (len(gone), [(row[_ROW], self._change(row, None)) for row in self._rows(0, gone)]),
-            "changed": (len(pairs[0]), changed),
-        }
-
-    def _compared(self) -> tuple[Indices, Indices]:
-        """The rows of both sides that are compared."""
-        mine, theirs = (np.arange(len(side)) for side in self._sides)
-        if not self._by.replaces:
-            return mine, theirs
-        one, other = _numbers(self._codes, self._ids, mine, theirs)
-        _, last = np.unique(other[::-1], return_index=True)
-        last = np.sort(len(theirs) - 1 - last)
-        if REMOVED in self._codes:
-            is_there = _column(self._sides[1], REMOVED, pa.bool_()).is_null()
-            last = last[is_there.to_numpy(zero_copy_only=False)[last]]
-        return mine[np.isin(one, other)], last
-
-    def _rows(self, side: int, rows: Indices) -> list[dict[str, Any]]:
-        return readable_rows(self._sides[side].take(pa.array(rows[:SAMPLED], pa.int64())))
-
-    def _change(
-        self, was: dict[str, Any] | None, then: dict[str, Any] | None, columns: tuple[str, ...] = ()
-    ) -> RowChange:
-        row, place = then or was or {}, self._by.place
-        file = row.get(place[0]) if place else None
-        left_out = {*place, _ROW, REMOVED}
-        before, after = (
-            None if side is None else {name: value for name, value in side.items() if name not in left_out}
-            for side in (was, then)
-        )
-        return RowChange(file or None, row.get(place[1]) if file else None, before, after, columns)
+def _compared(
+    both: pa.Table, border: int, names: Sequence[str], ids: Sequence[str], replaces: bool
+) -> tuple[dict[str, tuple[Indices, Indices]], dict[str, npt.NDArray[np.bool_]]]:
+    """The rows of both versions by kind of change, and, by column, which of the changed ones differ there."""
+    codes = {name: _codes(both.column(name).combine_chunks()) for name in dict.fromkeys([*ids, *names])}
+    identities, contents = (_numbers(len(both), own) for own in ([codes[name] for name in ids], codes.values()))
+    one, other = np.split(np.arange(len(both)), [border])
+    if replaces:
+        one = one[np.isin(identities[one], identities[other])]
+        other = np.array(sorted(dict(zip(identities[other], other, strict=True)).values()), np.int64)
+        if REMOVED in both.column_names:
+            other = other[both.column(REMOVED).take(other).is_null().to_numpy()]
+    _, _, one, other = _matched(contents, one, other)
+    was, then, gone, new = _matched(identities, one, other)
+    differs = {name: codes[name][was] != codes[name][then] for name in names}
+    return {"added": (new[:0], new), "removed": (gone, gone[:0]), "changed": (was, then)}, differs
 
 
-def _column(rows: pa.Table, name: str, kind: pa.DataType) -> pa.Array:
-    if name not in rows.column_names:
-        return pa.nulls(len(rows), pa.string() if pa.types.is_nested(kind) else kind)
-    return _comparable(rows.column(name).combine_chunks(), kind)
+def _codes(column: pa.Array) -> Indices:
+    """A number for each value: equal ones have equal numbers."""
+    codes: Indices = _comparable(column).dictionary_encode("encode").indices.to_numpy(zero_copy_only=False)
+    return codes.astype(np.int64)
 
 
-def _codes(before: pa.Array, after: pa.Array) -> tuple[Indices, Indices]:
-    """A number for each value of a column: equal ones have equal numbers in both versions."""
-    both = pa.concat_arrays([before, after])
-    codes = both.dictionary_encode("encode").indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-    return codes[: len(before)], codes[len(before) :]
+def _numbers(rows: int, codes: Iterable[Indices]) -> Indices:
+    """A number for each row: rows with equal codes have equal numbers."""
+    numbers = np.zeros(rows, np.int64)
+    for own in codes:
+        numbers = np.unique(numbers * (own.max(initial=0) + 1) + own, return_inverse=True)[1]
+    return numbers
 
 
-def _matched(
-    codes: dict[str, tuple[Indices, Indices]], names: Sequence[str], mine: Indices, theirs: Indices
-) -> tuple[tuple[Indices, Indices], tuple[Indices, Indices]]:
-    """Pairs of rows that are equal in some columns, each row in one pair, and the rows without a partner, in order."""
-    one, other = (_ranked(part, len(mine) + len(theirs)) for part in _numbers(codes, names, mine, theirs))
-    _, first, second = np.intersect1d(one, other, assume_unique=True, return_indices=True)
+def _matched(numbers: Indices, one: Indices, other: Indices) -> tuple[Indices, Indices, Indices, Indices]:
+    """Pairs of rows with equal numbers, each row in one pair, and the rows without a partner, in order."""
+    _, first, second = np.intersect1d(
+        _ranked(numbers[one]), _ranked(numbers[other]), assume_unique=True, return_indices=True
+    )
     order = np.argsort(second)
     first, second = first[order], second[order]
-    return (mine[first], theirs[second]), (np.delete(mine, first), np.delete(theirs, second))
+    return one[first], other[second], np.delete(one, first), np.delete(other, second)
 
 
-def _numbers(
-    codes: dict[str, tuple[Indices, Indices]], names: Sequence[str], mine: Indices, theirs: Indices
-) -> tuple[Indices, Indices]:
-    """A number for each row: rows that are equal in some columns have equal numbers."""
-    both = np.zeros(len(mine) + len(theirs), np.int64)
-    for name in names:
-        own = np.concatenate([codes[name][0][mine], codes[name][1][theirs]])
-        both = np.unique(both * (own.max(initial=0) + 2) + own, return_inverse=True)[1]
-    return both[: len(mine)], both[len(mine) :]
+def _ranked(numbers: Indices) -> Indices:
+    """The numbers, each with its place among those equal to it."""
+    order = np.argsort(numbers, kind="stable")
+    ordered = numbers[order]
+    places = np.empty_like(numbers)
+    places[order] = np.arange(len(order)) - np.searchsorted(ordered, ordered)
+    return (numbers << 32) + places
 
 
-def _ranked(codes: Indices, most: int) -> Indices:
-    """The codes, each with its number among those equal to it."""
-    order = np.argsort(codes, kind="stable")
-    ordered = codes[order]
-    starts = np.r_[True, ordered[1:] != ordered[:-1]] if len(codes) else np.zeros(0, bool)
-    positions = np.arange(len(codes))
-    rank = np.empty(len(codes), np.int64)
-    rank[order] = positions - np.maximum.accumulate(np.where(starts, positions, 0)) if len(codes) else positions
-    found: Indices = codes * (most + 1) + rank
-    return found
+def _sampled(
+    both: pa.Table,
+    pair: tuple[Indices, Indices],
+    most: int,
+    names: Sequence[Sequence[str]],
+    differs: dict[str, npt.NDArray[np.bool_]],
+    by: Identity,
+) -> Iterator[RowChange]:
+    """The first changes of a kind."""
+    sides = (readable_rows(both.take(pa.array(rows[:most]))) for rows in pair)
+    for number, rows in enumerate(itertools.zip_longest(*sides)):
+        file, offset = map((rows[1] or rows[0]).get, by.place or ("", ""))
+        if rows[1] is None and len(by.corrected) == 1:
+            file = file or by.corrected[0]
+        before, after = (row and {name: row[name] for name in own} for row, own in zip(rows, names, strict=True))
+        columns = [name for name, mask in differs.items() if mask[number]] if all(rows) else ()
+        yield RowChange(file or None, offset if file else None, before, after, tuple(columns))
 
 
-def _distinguishing(before: PublishedRows, after: PublishedRows, hidden: set[str]) -> str:
-    """A column that tells rows apart in both versions, and is the same in most of the rows; "" for none.
+def _distinguishing(before: PublishedRows, after: PublishedRows, by: Identity) -> str:
+    """A column that tells rows apart, and is the same in most of the rows of both versions; "" for none.
 
-    Looked for among the first rows of the earlier version.
+    Looked for with the first rows of the earlier version.
     """
-    kinds = common_schema([before.schema, after.schema])
-    first: list[pa.RecordBatch] = []
+    schema, held = common_schema([before.schema, after.schema]), list[pa.RecordBatch]()
     for part in before.parts():
-        first.append(part)
-        if sum(map(len, first)) >= _LOOKED_AT:
+        held.append(fitted(part, schema))
+        if sum(map(len, held)) >= _LOOKED_AT:
             break
-    looked_at = pa.Table.from_batches(first, before.schema).slice(0, _LOOKED_AT)
-    values: dict[str, pa.Array] = {}
-    for name in before.schema.names:
-        if name in after.schema.names and name not in hidden and not pa.types.is_nested(kinds.field(name).type):
-            column = _column(looked_at, name, kinds.field(name).type)
-            if len(column) and len(pc.unique(column)) == len(column):
-                values[name] = column
-    if not values:
-        return ""
-    now, there = _once_among(before, values, kinds)
-    then, shared = _once_among(after, values, kinds)
-    most = max((shared[name] for name in there.keys() & shared), default=0)
-    best = next((name for name in values if name in there and shared.get(name) == most), "")
-    return best if most > len(looked_at) * min(1, then / now) // 2 else ""
-
-
-def _once_among(rows: PublishedRows, values: dict[str, pa.Array], kinds: pa.Schema) -> tuple[int, dict[str, int]]:
-    """How many rows there are, and how many have one of the given values of a column, if each of these occurs once."""
-    count, shared = 0, {name: pa.array([], own.type) for name, own in values.items()}
-    for part in rows.parts():
+    first, count, shared = pa.Table.from_batches(held, schema), 0, Counter[str]()
+    values = {
+        name: _comparable(first.column(name).combine_chunks())
+        for name in by.compared(before.schema)
+        if name in after.schema.names and not pa.types.is_nested(schema.field(name).type)
+    }
+    values = {name: own for name, own in values.items() if len(pc.unique(own)) == len(own)}
+    for part in after.parts() if values else ():
+        part = fitted(part, schema)
         count += len(part)
-        for name, known in [*shared.items()]:
-            column = _comparable(part.column(name), kinds.field(name).type)
-            own = pa.concat_arrays([known, column.filter(pc.is_in(column, values[name]))])
-            shared[name] = own
-            if len(pc.unique(own)) < len(own):
-                del shared[name]
-    return count, {name: len(own) for name, own in shared.items()}
+        masks = {name: pc.is_in(_comparable(part.column(name)), own) for name, own in values.items()}
+        shared.update({name: mask.true_count for name, mask in masks.items()})
+    best = max((shared[name] for name in values if shared[name] <= len(first)), default=0)
+    return next(name for name in values if shared[name] == best) if best > min(len(first), count) // 2 else ""

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from dagflow.cli.main import command_line
 from dagflow.report.published_rows import PublishedRows
-from dagflow.report.row_differences import FEW, SAMPLED, Identity, differences
+from dagflow.report.row_differences import FEW, SAMPLED, Identity, RowDifferences, differences
 from tests.nightly import by_day, examples
 
 APP = """\
@@ -286,6 +286,7 @@ def test_a_corrected_and_a_deleted_file_take_their_rows_along(output: str) -> No
     assert [table[kind] for kind in ("added", "removed", "changed")] == [0, 2, 0] and content() == before
     if output.startswith("table"):
         assert [Path(change["file"]).name for change in table["samples"]["removed"]] == ["2.csv", "2.csv"]
+        assert "in/2.csv  id 5" in command("run", "--diff").stderr
 
 
 def test_rows_with_another_place_in_a_corrected_file_are_the_same() -> None:
@@ -437,20 +438,39 @@ ROWS = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 2)), max_size=S
 
 
 @settings(max_examples=examples(100))
-@given(ROWS, ROWS, st.sampled_from([(), ("k",), ("v",)]), st.sampled_from([0, FEW]))
+@given(ROWS, ROWS, st.sampled_from([(), ("k",), ("v",)]), st.sampled_from([1, FEW]))
 def test_a_table_with_its_differences_is_the_other_one(
     one: list[tuple[str, int]], other: list[tuple[str, int]], keys: tuple[str, ...], few: int
 ) -> None:
     """As multisets of rows, with and without keys, and divided or not; as few as that takes without keys."""
     schema = pa.schema([("k", pa.string()), ("v", pa.int64())])
     before, after = (pa.Table.from_pylist([{"k": k, "v": v} for k, v in each], schema) for each in (one, other))
-    found = differences(PublishedRows.of(before), PublishedRows.of(after), Identity(keys), few=few)
+    found = compared(before, after, Identity(keys), few)
     changed = found.samples["changed"]
     gone = [each.before for each in [*found.samples["removed"], *changed]]
     new = [each.after for each in [*found.samples["added"], *changed]]
     assert Counter(one) - Counter(map(row_of, gone)) + Counter(map(row_of, new)) == Counter(other)
     assert len(gone) == sum((Counter(one) - Counter(other)).values())
     assert all(each.before != each.after and each.columns for each in changed)
+
+
+@settings(max_examples=examples(50))
+@given(ROWS, ROWS, st.sampled_from([1, FEW]))
+def test_the_last_row_of_a_key_takes_the_place_of_the_one_that_is_there(
+    one: list[tuple[str, int]], other: list[tuple[str, int]], few: int
+) -> None:
+    """Also where rows are divided; rows of other keys stay."""
+    schema = pa.schema([("k", pa.string()), ("v", pa.int64())])
+    there, new = dict(one), dict(other)
+    before, after = (
+        pa.Table.from_pylist([{"k": k, "v": v} for k, v in each], schema) for each in (there.items(), other)
+    )
+    found = compared(before, after, Identity(("k",), replaces=True), few)
+    assert {row_of(each.after) for each in found.samples["added"]} == {(k, new[k]) for k in new if k not in there}
+    assert {row_of(each.after) for each in found.samples["changed"]} == {
+        (k, new[k]) for k in new if k in there and there[k] != new[k]
+    }
+    assert not found.removed
 
 
 KINDS = [pa.int8(), pa.uint64(), pa.float64(), pa.string(), pa.large_string(), pa.string_view()]
@@ -461,9 +481,13 @@ KINDS = [pa.int8(), pa.uint64(), pa.float64(), pa.string(), pa.large_string(), p
 def test_equal_values_are_equal_in_every_type(values: list[int | None], one: pa.DataType, other: pa.DataType) -> None:
     """Also where rows are divided by them."""
     before, after = (pa.table({"k": pa.array(values, pa.int64()).cast(kind)}) for kind in (one, other))
-    assert differences(PublishedRows.of(before), PublishedRows.of(after), Identity(("k",)), few=0).is_none
+    assert compared(before, after, Identity(("k",)), few=1).is_none
 
 
 def row_of(row: dict[str, Any] | None) -> tuple[str, int]:
     assert row is not None
     return row["k"], row["v"]
+
+
+def compared(before: pa.Table, after: pa.Table, by: Identity, few: int) -> RowDifferences:
+    return differences(PublishedRows.of_stream(lambda: before), PublishedRows.of_stream(lambda: after), by, few=few)
