@@ -147,13 +147,12 @@ def parts_of_file(storage: StorageContext, url: str, values: Mapping[str, str | 
         values: Columns that the file lacks, each with its value in all rows.
     """
     with storage.open_file(url) as file:
-        beginning = bytearray(min(len(_PARQUET), file.size_bytes))
-        file.read_into(0, memoryview(beginning))
-        if not is_parquet(bytes(beginning)):
+        stream = PythonFile(file, is_holder=False)
+        if not is_parquet(stream.read(len(_PARQUET))):
             table = _rows_of(decompressed(url, content_of(storage, url)), url)
             yield from (pa.RecordBatch.from_pylist([], table.schema), *table.to_batches())
             return
-        with pq.ParquetFile(pa.PythonFile(PythonFile(file, is_holder=False), "r")) as parquet:
+        with pq.ParquetFile(pa.PythonFile(stream, "r")) as parquet:
             missing = {name: value for name, value in values.items() if name not in parquet.schema_arrow.names}
             empty = pa.RecordBatch.from_pylist([], parquet.schema_arrow)
             for part in itertools.chain([empty], parquet.iter_batches()):

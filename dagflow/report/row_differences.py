@@ -282,7 +282,7 @@ def _distinguishing(before: PublishedRows, after: PublishedRows, by: Identity) -
         held.append(fitted(part, schema))
         if sum(map(len, held)) >= _LOOKED_AT:
             break
-    first, count, shared = pa.Table.from_batches(held, schema), 0, Counter[str]()
+    first, count, times = pa.Table.from_batches(held, schema), 0, dict[str, Indices]()
     values = {
         name: _comparable(first.column(name).combine_chunks())
         for name in by.compared(before.schema)
@@ -290,9 +290,11 @@ def _distinguishing(before: PublishedRows, after: PublishedRows, by: Identity) -
     }
     values = {name: own for name, own in values.items() if len(pc.unique(own)) == len(own)}
     for part in after.parts() if values else ():
-        part = fitted(part, schema)
         count += len(part)
-        masks = {name: pc.is_in(_comparable(part.column(name)), own) for name, own in values.items()}
-        shared.update({name: mask.true_count for name, mask in masks.items()})
-    best = max((shared[name] for name in values if shared[name] <= len(first)), default=0)
-    return next(name for name in values if shared[name] == best) if best > min(len(first), count) // 2 else ""
+        part = fitted(part, schema)
+        for name, own in values.items():
+            places = pc.index_in(_comparable(part.column(name)), own).drop_null().to_numpy()
+            times[name] = times.get(name, 0) + np.bincount(places, minlength=len(own))
+    shared = {name: own.sum() for name, own in times.items() if own.max(initial=0) < 2}
+    best = max(shared, key=lambda name: shared[name], default="")
+    return best if best and shared[best] > min(len(first), count) // 2 else ""
