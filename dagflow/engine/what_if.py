@@ -19,7 +19,6 @@ from dagflow.api.refused_records import REJECTS
 from dagflow.engine.apart import Apart, Output, apart_run, outputs_of, with_rows_kept
 from dagflow.engine.corrections import Superseded
 from dagflow.engine.kept_totals import totals_by_output
-from dagflow.engine.preparation import target_problems
 from dagflow.engine.replay_scope import replaced_files, replay_scope, with_retries
 from dagflow.engine.run_setup import RunOptions, open_journal
 from dagflow.engine.stop_request import StopRequest
@@ -220,10 +219,10 @@ def _what_if(
 def _finished(app: LogicalPlan, options: RunOptions) -> tuple[ObjectStore, JournalState]:
     """The checkpoint of an app and its state; nothing in it waits to be published."""
     # A table of the comparison would take what that of the app does not.
-    found, problems = target_problems(app), Problems()
-    stream_columns(app, problems)
-    if found or problems:
-        raise PlanError([*found, *problems.found])
+    outputs_of(app)
+    stream_columns(app, problems := Problems())
+    if problems:
+        raise PlanError(problems.found)
     store = app.attributes.storage_context().objects(absolute(options.checkpoint or app.attributes.checkpoint))
     try:
         state = read_state(store)
