@@ -201,6 +201,7 @@ def _what_if(
     directory: str,
 ) -> WhatIf:
     """What changes in each output, and in the refused records: of the operators before it, and of all."""
+    # Imported late: it takes a tenth of a second, and few commands compare.
     import networkx as nx
 
     def rejects(before: PublishedRows, after: PublishedRows) -> RowDifferences:

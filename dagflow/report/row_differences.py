@@ -167,6 +167,7 @@ def _divided(
     rows: PublishedRows, schema: pa.Schema, ids: Sequence[str], shares: int, directory: str | None
 ) -> Iterator[pa.Table]:
     """The rows in tables, each of which has all rows of its identities in their order."""
+    # Imported late: only large tables are divided.
     from pyarrow import dataset
 
     parts = (fitted(part, schema) for part in rows.parts())
