@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from collections.abc import Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -183,3 +184,12 @@ def imported(kind: str, path: str) -> object:
             f"{kind} '{path}': cannot import {module_name}: {type(error).__name__}: {text_of(error)}{hint}"
         ) from error
     raise ValueError(f"{kind} '{path}': module {module_name} has no '{name}'{did_you_mean(name, vars(module))}")
+
+
+def require_package(what: str, package: str, *extras: str) -> None:
+    """Refuse what needs a package that is not installed, and which extras of dagflow have."""
+    if importlib.util.find_spec(package) is None:
+        raise ValueError(
+            f"{what} needs the package {package.replace('_', '-')}; install it with: pip install "
+            f"'dagflow[{','.join(extras)}]'"
+        )

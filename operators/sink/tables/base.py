@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -296,15 +295,6 @@ class Table(ABC):
                 )
         if self.catalog:
             raise ValueError(f"catalog: {kind} has none; it is for iceberg:NAMESPACE.NAME")
-
-    @staticmethod
-    def require_package(extra: str, package: str) -> None:
-        """Refuse a kind of table whose package is not installed."""
-        if importlib.util.find_spec(package) is None:
-            raise ValueError(
-                f"table: {extra} needs the package {package.replace('_', '-')}; install it with: "
-                f"pip install 'dagflow[{extra}]'"
-            )
 
 
 def table_class(kind: str) -> type[Table]:

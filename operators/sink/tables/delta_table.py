@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from dagflow.storage.location import absolute, redacted, scheme_of
+from operators.format_registry import require_package
 from operators.sink.columns.table_columns import has_fraction
 from operators.sink.tables.base import Table
 from operators.sink.tables.partition_fields import PartitionField
@@ -26,7 +27,7 @@ class DeltaTable(Table):
     def __init__(self, location: str, partition_by: Sequence[str], **options: Any) -> None:
         super().__init__(absolute(location), partition_by, **options)
         self.require_plain("delta")
-        self.require_package("delta", "deltalake")
+        require_package("table: delta", "deltalake", "delta")
         if scheme_of(location) not in ("", "s3", "s3a"):
             raise ValueError(f"table: delta takes a directory of a local disk or of S3, not {redacted(location)}")
 

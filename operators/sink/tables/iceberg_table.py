@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 from collections.abc import Hashable, Mapping, Sequence
@@ -13,6 +12,7 @@ import pyarrow as pa
 
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, is_local, join, redacted, scheme_of
+from operators.format_registry import require_package
 from operators.sink.columns.nested_types import common_type_of_readers
 from operators.sink.columns.table_names import Path, TableNames
 from operators.sink.tables.base import Table
@@ -64,12 +64,9 @@ class IcebergTable(Table):
                     "day(x), hour(x), bucket(16, x) and truncate(4, x)"
                 )
         options = _options(catalog or {})
-        self.require_package("iceberg", "pyiceberg")
-        if options.get("type") == "sql" and importlib.util.find_spec("sqlalchemy") is None:
-            raise ValueError(
-                "catalog: type sql needs the package sqlalchemy; install it with: "
-                "pip install 'dagflow[iceberg,sql-catalog]'"
-            )
+        require_package("table: iceberg", "pyiceberg", "iceberg")
+        if options.get("type") == "sql":
+            require_package("catalog: type sql", "sqlalchemy", "iceberg", "sql-catalog")
         warehouse = options.get("warehouse", "")
         if scheme_of(warehouse) not in SCHEMES:
             raise ValueError(

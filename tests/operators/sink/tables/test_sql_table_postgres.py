@@ -206,7 +206,7 @@ def test_a_server_that_dies_within_a_transaction_has_nothing_of_it(tmp_path: Pat
     target = database.target(tmp_path)
     target.open("w").commit([DecidedWindow(1, "d", tuple(database.files(tmp_path, 1)))])
     state_files = tuple(database.files(tmp_path, 2))
-    with pytest.raises(StorageError, match=r"PostgreSQL refused: .+"), target.session(writes=True) as session:
+    with pytest.raises(StorageError, match=r"PostgreSQL refused: .+"), target.table.session(writes=True) as session:
         session.execute(f'INSERT INTO public."{target.table.path[-1]}" (n) VALUES (99)')
         server.stop("immediate")
     with pytest.raises(StorageError, match=r"PostgreSQL refused: .+"):
@@ -249,8 +249,8 @@ def test_a_transaction_that_is_still_on_its_way_is_waited_for(tmp_path: Path) ->
     target = database.target(tmp_path)
     target.open("w").commit([DecidedWindow(1, "d", tuple(database.files(tmp_path, 1)))])
     before = target.open("w")
-    with target.session(writes=True) as session:
-        mark = 'UPDATE public._dagflow_markers SET "window" = 2 WHERE target = ? AND "window" = 1'
+    with target.table.session(writes=True) as session:
+        mark = 'UPDATE public._dagflow_markers SET "window" = 2 WHERE target = $1 AND "window" = 1'
         session.execute(mark, target.table.path[-1])
         patient = PostgresTable(".".join(target.table.path), ())
         patient.connect_by(f"{database.address}&options=-c%20lock_timeout%3D50ms", str(tmp_path / "staging"))

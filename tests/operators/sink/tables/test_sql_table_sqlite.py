@@ -116,6 +116,15 @@ def test_a_row_that_breaks_a_rule_of_the_database(tmp_path: Path, in_groups: boo
     assert TestSqliteTables().rows(tmp_path) == [] and not list(tmp_path.rglob("part-*"))
 
 
+def test_a_table_takes_the_place_of_one_that_was_renamed(tmp_path: Path) -> None:
+    """As the refusal of --fresh advises: the old one keeps its index of keys, which does not hinder the new one."""
+    database, keyed = TestSqliteTables(), {"table": TestSqliteTables().given(tmp_path), "upsert_by": ["k"]}
+    database.written(tmp_path / "a", columns(k=["a"], n=[1]), **keyed)
+    database.execute(tmp_path, 'ALTER TABLE {} RENAME TO "orders before"')
+    database.written(tmp_path / "b", columns(k=["a"], n=[2]), **keyed)
+    assert database.rows(tmp_path) == [2]
+
+
 def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     """It is left as it is."""
     path = tmp_path / "shop 1%.db"
