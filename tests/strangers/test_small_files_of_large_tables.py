@@ -33,19 +33,20 @@ def read(format: Any, content: bytes) -> tuple[int, list[str]]:
     return count, [Reject.from_bytes(reject).reason for reject in rejects]
 
 
-def workbook(last: str) -> bytes:
-    """A workbook with values in its first cell, in the one below it, and in the one that is given."""
+def workbook(last: str, *others: str) -> bytes:
+    """A workbook with values in one cell and others, by default in its first one and in the one below it."""
     book, out = openpyxl.Workbook(), io.BytesIO()
-    for place in ("A1", "A2", last):
+    for place in (*(others or ("A1", "A2")), last):
         book.active[place] = place
     book.save(out)
     return out.getvalue()
 
 
-@pytest.mark.parametrize("last", ["XFD1048576", "ALL100000"])
-def test_a_sheet_whose_cells_lie_far_apart_is_refused(last: str) -> None:
-    """The library would hold all cells between them, and end the process."""
-    count, (reason,) = read("excel", workbook(last))
+@pytest.mark.parametrize("places", [["XFD1048576"], ["ALL100000"], ["AL1000000", "AL999999"]])
+def test_a_sheet_whose_cells_lie_far_away_is_refused(places: list[str]) -> None:
+    """The library would hold all cells before the last one, and end the process."""
+    count, (reason,) = read("excel", workbook(*places))
+    last = places[0]
     assert count == 0
     assert f"cells from A1 to {last}, more than 33,554,432; clear those that lie far away" in reason
 

@@ -3,74 +3,54 @@
 from __future__ import annotations
 
 import datetime
-import functools
+import itertools
 import posixpath
 import re
+import string
 import xml.etree.ElementTree as ElementTree
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal
 
-import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
 from dagflow.api.properties import Count
-from dagflow.frozen import frozen
+from dagflow.late import LateModule
 from dagflow.storage.python_file import PythonFile
 from operators.files.metadata import BlockMetadata
+from operators.format_registry import require_package
 from operators.reader.byte_source import ByteSource
 from operators.reader.scanning.tabular import RowUnit, TableFile, Tabular, tiled
 
-_RANGE = re.compile(r"([A-Z]{1,3})([0-9]{0,7}):([A-Z]{1,3})([0-9]{0,7})", re.IGNORECASE)
-_LAST_ROW = 1 << 20
+_calamine: Any = LateModule("python_calamine")
+
+_RANGE = re.compile(r"([A-Z]{1,3})([0-9]{0,7}):([A-Z]{1,3})([0-9]{0,7})")
+_LETTERS = ["".join(each) for count in (1, 2, 3) for each in itertools.product(string.ascii_uppercase, repeat=count)]
+_NUMBERS = {letters: number for number, letters in enumerate(_LETTERS)}
 _WHOLE = 10**15
 """Excel keeps 15 digits of a number."""
 
 # A cell with an error, or with a formula and no value, in the XML of a sheet.
-_CELL = rb"<(?:\w+:)?c\b(?=[^>]*\br=\"([A-Z]+)([0-9]+)\")"
-_ERROR = re.compile(_CELL + rb"(?=[^>]*\bt=\"e\")[^>]*>(?:(?!</(?:\w+:)?c>).)*?<(?:\w+:)?v>([^<]*)<", re.DOTALL)
-_NO_VALUE = re.compile(
-    _CELL + rb"[^>]*>\s*<(?:\w+:)?f\b[^>]*?(?:/>|>[^<]*</(?:\w+:)?f>)\s*(?:<(?:\w+:)?v\s*/>\s*)?</(?:\w+:)?c>"
+_WRONG = re.compile(
+    rb"<(?:\w+:)?c\b(?=[^>]*\br=\"([A-Z]+)([0-9]+)\")"
+    rb"(?:(?=[^>]*\bt=\"e\")[^>]*>(?:(?!</(?:\w+:)?c>).)*?<(?:\w+:)?v>([^<]*)<"
+    rb"|[^>]*>\s*<(?:\w+:)?f\b[^>]*?(?:/>|>[^<]*</(?:\w+:)?f>)\s*(?:<(?:\w+:)?v\s*/>\s*)?</(?:\w+:)?c>)",
+    re.DOTALL,
 )
-_FORMULA = re.compile(rb"<(?:\w+:)?f\b")
+_MAY_BE_WRONG = re.compile(rb"<(?:\w+:)?f\b|\bt=\"e\"")
 
 # Places in the XML of a sheet: one behind column AF, or behind the last row; and those of all cells with content.
 _FAR = re.compile(rb"""r=["'](?:[Aa][G-Zg-z]|[B-Zb-z][A-Za-z]|[A-Za-z]{3}|[A-Za-z]+[0-9]{8})""")
 _FILLED = re.compile(rb"""<(?:\w+:)?c\s(?:[^>]*\s)?r=["']([A-Za-z]+)([0-9]+)["'](?:[^>]*[^>/])?>""")
 _MOST_CELLS = 1 << 25
-"""Cells between the first and the last one of a sheet, also empty ones: calamine holds each of them."""
+"""Cells from A1 to the last one of a sheet, also empty ones: calamine gives each of them."""
 
 _MOST_BYTES = 1 << 30
 """Bytes of the parts of a workbook when they are decompressed."""
 
-_MIDNIGHT = functools.partial(datetime.datetime.combine, time=datetime.time())
+_BOOK = ("workbook.xml", "_rels/workbook.xml.rels")
 _RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
-
-
-class Area(NamedTuple):
-    """Cells of a sheet: first and last row and column, from 0."""
-
-    top: int
-    left: int
-    bottom: int
-    right: int
-
-    @classmethod
-    def of(cls, text: str) -> Area:
-        """The cells that Excel names, such as B2:F100 or B:F.
-
-        Raises:
-            ValueError: It names none.
-        """
-        found = _RANGE.fullmatch(text.strip())
-        if found is None:
-            raise ValueError(f"range: {text!r} is none; write B2:F100, or B:F for whole columns")
-        top, bottom = int(found[2] or 1) - 1, int(found[4] or _LAST_ROW) - 1
-        area = cls(top, _number_of(found[1]), bottom, _number_of(found[3]))
-        if area.top > area.bottom or area.left > area.right or area.top < 0:
-            raise ValueError(f"range: {text!r} has no cells")
-        return area
 
 
 class Excel(Tabular):
@@ -112,201 +92,163 @@ class Excel(Tabular):
     def check_properties(self) -> None:
         """Find the range."""
         super().check_properties()
-        _calamine()
-        self._area = None if self.range is None else Area.of(self.range)
+        require_package("it", "python_calamine", "excel")
+        self.area = _area_of(f"A:{_LETTERS[-1]}" if self.range is None else self.range)
 
     def open_table(self, source: ByteSource, block: BlockMetadata, known: Any) -> tuple[TableFile, Any]:
         """Read the workbook, if the block has a sheet of it."""
-        if known is not None and not any(block.start <= unit.start < block.end for unit in known.all_units):
-            return known, known
-        table = WorkbookFile(source, self)
+        table = known if known is not None and not known.units(block) else WorkbookFile(source, self)
         return table, table
 
     def place_of_value(self, row: int, column: str) -> str:
         """The cell, in the workbook that was read last."""
         table: WorkbookFile = self._opened[1]
         unit = next(unit for unit in reversed(table.all_units) if unit.first_row <= row)
-        return table.sheets[unit.index].place(row - unit.first_row, column)
-
-    def sheet_of(self, workbook: Any, name: str, errors: Mapping[tuple[int, int], str]) -> Sheet:
-        """Read a sheet, with the cells that have errors.
-
-        Raises:
-            ValueError: Two columns that are asked for have one name.
-        """
-        found = workbook.get_sheet_by_name(name)
-        cells = found.to_python(skip_empty_area=False)
-        for (top, left), (bottom, right) in (found.merged_cell_ranges or ()) if self.merged == "all" else ():
-            for row in cells[top : bottom + 1]:
-                row[left : right + 1] = [cells[top][left]] * (right + 1 - left)
-        area = self._area or Area(0, 0, _LAST_ROW, len(cells[0]) if cells else 0)
-        null = {"", *self.null_values}
-        rows = [
-            (at, [None if cell in null else cell for cell in row[area.left : area.right + 1]])
-            for at, row in enumerate(cells[area.top : area.bottom + 1], area.top)
-        ]
-        # A cell with an error has no value, and its row is not empty for that.
-        wrong = {at for at, column in errors if area.left <= column <= area.right}
-        filled = [(at, row) for at, row in rows if at in wrong or any(cell is not None for cell in row)]
-        head = next((at for at, _ in filled), 0) + self.header - 1
-        titles = dict(rows).get(head, []) if self.header else []
-        body = [(at, row) for at, row in filled if at > head]
-        columns, named = dict[str, int](), [] if self.header else [*(self.columns or ())]
-        for place in range(max((len(row) for _, row in filled), default=0)):
-            title = titles[place] if place < len(titles) else None
-            # A column without a title and without a value is none.
-            if title is None and all(row[place] is None for _, row in body):
-                continue
-            given = named[place] if place < len(named) else None
-            column = given or (_letters(area.left + place) if title is None else text_of(title).strip())
-            if column in columns and column in (self.columns or [column]):
-                raise ValueError(f"sheet '{name}' has several columns '{column}'")
-            columns.setdefault(column, area.left + place)
-        values = [[row[place - area.left] for place in columns.values()] for _, row in body]
-        return Sheet(name, columns, values, [at for at, _ in body], errors)
+        sheet = table.sheets[unit.index]
+        return sheet.cell(sheet.columns[column], sheet.numbers[row - unit.first_row])
 
 
-@frozen
 class Sheet:
     """A sheet that was read.
 
+    Args:
+        format: The options.
+        found: The sheet, as calamine has it.
+        errors: Its cells that have no value, and why, by row and column from 0.
+
     Attributes:
         columns: The columns of records, each with its number in the sheet, from 0.
-        values: The values of each row that is not empty.
-        numbers: The number of each of these rows in the sheet, from 0.
-        errors: Cells that have no value, and why, by row and column of the sheet.
+        numbers: The number in the sheet of each row that is not empty, from 0.
+        values: The values of each column in these rows, until the workbook has them.
+        reasons: Which of these rows are refused because a cell has no value, and why.
     """
 
-    name: str
-    columns: Mapping[str, int]
-    values: list[list[Any]]
-    numbers: list[int]
-    errors: Mapping[tuple[int, int], str]
+    def __init__(self, format: Excel, found: Any, errors: Mapping[tuple[int, int], str]) -> None:
+        null, (numbers, places) = {"", *format.null_values}, format.area
+        cells = [[None if cell in null else cell for cell in row] for row in found.to_python(skip_empty_area=False)]
+        for (top, left), (bottom, right) in (found.merged_cell_ranges or ()) if format.merged == "all" else ():
+            for row in cells[top : bottom + 1]:
+                row[left : right + 1] = [cells[top][left]] * len(row[left : right + 1])
+        rows = ((at, row[places.start : places.stop]) for at, row in enumerate(cells) if at in numbers)
+        # A cell with an error has no value, and its row is not empty for that.
+        wrong = {at for at, column in errors if column in places}
+        filled = {at: row for at, row in rows if at in wrong or any(cell is not None for cell in row)}
+        head = min(filled, default=0) + format.header - 1
+        body = {at: row for at, row in filled.items() if at > head}
+        blank = [None] * max(map(len, filled.values()), default=0)
+        given = dict(enumerate(() if format.header else format.columns or ()))
+        self.name, self.columns, self.numbers = found.name, dict[str, int](), [*body]
+        for at, title in enumerate(filled.get(head, blank) if format.header else blank):
+            # A column without a title and without a value is none.
+            if title is None and all(row[at] is None for row in body.values()):
+                continue
+            column = given.get(at) or (_LETTERS[places[at]] if title is None else text_of(title).strip())
+            if column in self.columns and column in (format.columns or [column]):
+                raise ValueError(f"sheet '{found.name}' has several columns '{column}'")
+            self.columns.setdefault(column, places[at])
+        self.values = {own: [row[at - places.start] for row in body.values()] for own, at in self.columns.items()}
+        self.reasons = dict[int, str]()
+        for (own, at), (place, number) in itertools.product(self.columns.items(), enumerate(body)) if errors else ():
+            if error := errors.get((number, at)):
+                self.reasons.setdefault(place, f"column '{own}': {error}{self.cell(at, number)}")
 
-    def place(self, row: int, column: str) -> str:
+    def cell(self, column: int, row: int) -> str:
         """What messages call a cell."""
-        return f", in: cell {_letters(self.columns[column])}{self.numbers[row] + 1} of sheet '{self.name}'"
-
-    def reasons(self) -> dict[int, str]:
-        """Why rows with errors are refused."""
-        found: dict[int, str] = {}
-        for name, column in self.columns.items() if self.errors else ():
-            for at, number in enumerate(self.numbers):
-                if error := self.errors.get((number, column)):
-                    found.setdefault(at, f"column '{name}': {error}{self.place(at, name)}")
-        return found
+        return f", in: cell {_LETTERS[column]}{row + 1} of sheet '{self.name}'"
 
 
 class WorkbookFile(TableFile):
     """A workbook that was read; nothing else is needed of its file."""
 
     def __init__(self, source: ByteSource, format: Excel) -> None:
-        _require_modest_parts(source)
-        workbook = _calamine().CalamineWorkbook.from_filelike(PythonFile(source, is_holder=False))
+        archive = _archive(source)
+        workbook = _calamine.load_workbook(PythonFile(source, is_holder=False))
         names = _chosen(workbook.sheet_names, format.sheet)
-        errors = _errors_in(source, names)
-        self.sheets = [format.sheet_of(workbook, name, errors.get(name, {})) for name in names]
-        is_typed = isinstance(format.columns, dict)
-        columns = self.sheets[0].columns
-        self.schema = pa.schema([(name, pa.string() if is_typed else self._type(name)) for name in columns])
-        counts, size = [len(sheet.values) for sheet in self.sheets], source.size_bytes
+        errors = {} if archive is None else _errors_in(archive, names)
+        self.sheets = [Sheet(format, workbook.get_sheet_by_name(name), errors.get(name, {})) for name in names]
+        is_typed, values = isinstance(format.columns, dict), dict[str, list[Any]]()
+        for sheet in self.sheets:
+            for name in self.sheets[0].columns:
+                values.setdefault(name, []).extend(sheet.values.pop(name, [None] * len(sheet.numbers)))
+        self._table = pa.table({name: _array(own, is_text=is_typed) for name, own in values.items()})
+        self.schema = self._table.schema
+        counts, size = [len(sheet.numbers) for sheet in self.sheets], source.size_bytes
         self.all_units = tiled([size * at // len(counts) for at in range(len(counts))], counts, size)
-
-    def _type(self, name: str) -> pa.DataType:
-        """The type that all values of a column have; text where they have several."""
-        sheets = ((sheet, [*sheet.columns].index(name)) for sheet in self.sheets if name in sheet.columns)
-        kinds = {_kind(row[at]) for sheet, at in sheets for row in sheet.values if row[at] is not None}
-        if kinds == {pa.int64(), pa.float64()}:
-            return pa.float64()
-        if kinds == {pa.date32(), pa.timestamp("us")}:
-            return pa.timestamp("us")
-        return kinds.pop() if len(kinds) == 1 else pa.string()
 
     def units(self, block: BlockMetadata) -> Sequence[RowUnit]:
         """The sheets."""
         return [unit for unit in self.all_units if block.start <= unit.start < block.end]
 
-    def reasons(self, unit: RowUnit) -> dict[int, str]:
+    def reasons(self, unit: RowUnit) -> Mapping[int, str]:
         """Why rows with errors are refused."""
-        return self.sheets[unit.index].reasons()
+        return self.sheets[unit.index].reasons
 
     def read(self, unit: RowUnit, names: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
         """The rows of a sheet."""
         sheet = self.sheets[unit.index]
         if [*sheet.columns] != self.schema.names:
             raise ValueError(f"it has the columns {', '.join(sheet.columns)}, unlike the first sheet")
-        yield pa.RecordBatch.from_arrays(
-            [_array([row[at] for row in sheet.values], column.type) for at, column in enumerate(self.schema)],
-            schema=self.schema,
-        )
+        yield from self._table.slice(unit.first_row, unit.rows).to_batches()
 
 
-def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
-    if pa.types.is_string(kind):
-        values = [None if value is None else text_of(value) for value in values]
-    elif pa.types.is_integer(kind):
-        values = [None if value is None else int(value) for value in values]
-    elif pa.types.is_timestamp(kind):
-        values = [_MIDNIGHT(value) if type(value) is datetime.date else value for value in values]
-    return pa.array(values, kind)
+def _array(values: list[Any], *, is_text: bool) -> pa.Array:
+    """Values in the type that all of them have, where numbers without a fraction are whole; as text if they differ."""
+    kinds = {float if kind is int else kind for kind in map(type, values)} - {type(None)}
+    if kinds == {datetime.date, datetime.datetime}:
+        values = [datetime.datetime(*each.timetuple()[:3]) if type(each) is datetime.date else each for each in values]
+    elif is_text or len(kinds) != 1 or datetime.timedelta in kinds:
+        return pa.array([None if value is None else text_of(value) for value in values], pa.string())
+    array = pa.array(values)
+    is_whole = kinds == {float} and all(value is None or _is_whole(value) for value in values)
+    return array.cast(pa.int64()) if is_whole else array
 
 
-def _kind(value: Any) -> pa.DataType:
-    """The type of a value; a number without a fraction is whole."""
-    if isinstance(value, bool):
-        return pa.bool_()
-    if isinstance(value, float):
-        return pa.int64() if value.is_integer() and abs(value) < _WHOLE else pa.float64()
-    if isinstance(value, datetime.datetime):
-        return pa.timestamp("us")
-    known = {datetime.date: pa.date32(), datetime.time: pa.time64("us"), int: pa.int64()}
-    return known.get(type(value), pa.string())
+def _is_whole(value: float) -> bool:
+    return float(value).is_integer() and abs(value) < _WHOLE
 
 
 def text_of(value: Any) -> str:
     """A value as text, from which values of other types are made."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, float):
-        return str(int(value)) if _kind(value) == pa.int64() else repr(value)
-    if isinstance(value, datetime.datetime):
-        return (value.date() if value.time() == datetime.time() else value).isoformat()
-    if isinstance(value, (datetime.date, datetime.time)):
-        return value.isoformat()
-    if isinstance(value, datetime.timedelta):
-        minutes, seconds = divmod(int(value.total_seconds()), 60)
-        return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"
+    match value:
+        case bool():
+            return str(value).lower()
+        case float():
+            return str(int(value)) if _is_whole(value) else repr(value)
+        case datetime.datetime():
+            return value.isoformat().removesuffix("T00:00:00")
+        case datetime.timedelta():
+            minutes, seconds = divmod(int(value.total_seconds()), 60)
+            return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"
     return str(value)
 
 
-def _chosen(names: Sequence[str], sheet: str | int) -> list[str]:
+def _chosen(names: Sequence[str], sheet: str | int) -> Sequence[str]:
     if sheet == "*":
-        return [*names]
-    if isinstance(sheet, int) and sheet <= len(names):
-        return [names[sheet - 1]]
-    if sheet not in names:
+        return names
+    chosen = names[sheet - 1 : sheet] if isinstance(sheet, int) else [name for name in names if name == sheet]
+    if not chosen:
         raise ValueError(f"there is no sheet {sheet!r}; the sheets are {', '.join(names)}")
-    return [str(sheet)]
+    return chosen
 
 
-def _letters(column: int) -> str:
-    """The letters of a column of a sheet."""
-    letters = ""
-    while column >= 0:
-        column, letter = divmod(column, 26)
-        letters, column = chr(ord("A") + letter) + letters, column - 1
-    return letters
+def _area_of(text: str) -> tuple[range, range]:
+    """The rows and the columns that Excel names, such as B2:F100 or B:F.
+
+    Raises:
+        ValueError: It names none.
+    """
+    found = _RANGE.fullmatch(text.strip().upper())
+    if found is None:
+        raise ValueError(f"range: {text!r} is none; write B2:F100, or B:F for whole columns")
+    left, top, right, bottom = found.groups()
+    rows, places = range(int(top or 1) - 1, int(bottom or 1 << 20)), range(_NUMBERS[left], _NUMBERS[right] + 1)
+    if not (rows and places) or rows.start < 0:
+        raise ValueError(f"range: {text!r} has no cells")
+    return rows, places
 
 
-def _number_of(letters: str) -> int:
-    number = 0
-    for letter in letters.upper():
-        number = number * 26 + ord(letter) - ord("A") + 1
-    return number - 1
-
-
-def _require_modest_parts(source: ByteSource) -> None:
-    """Refuse a small archive of large parts, and one that does not tell how large they are.
+def _archive(source: ByteSource) -> zipfile.ZipFile | None:
+    """The archive that a workbook is; None for one of another kind.
 
     Raises:
         ValueError: Its parts are larger than _MOST_BYTES, or other than it tells.
@@ -314,62 +256,43 @@ def _require_modest_parts(source: ByteSource) -> None:
     try:
         archive = zipfile.ZipFile(PythonFile(source, is_holder=False))
     except zipfile.BadZipFile:
-        return  # of another kind
+        return None
     if sum(part.file_size for part in archive.infolist()) > _MOST_BYTES:
         raise ValueError(f"it has more than {_MOST_BYTES >> 20:,} MiB when it is decompressed; save it as CSV")
     if damaged := archive.testzip():
         raise ValueError(f"its part {damaged} is damaged")
+    return archive
 
 
-def _require_modest_sheet(name: str, content: bytes) -> None:
-    """Refuse a sheet whose cells are far from each other, since all between them are held, too.
+def _place_of(match: re.Match[bytes]) -> tuple[int, int]:
+    """Row and column of a cell, from 0; a column that no sheet has is behind all others."""
+    return int(match[2]) - 1, _NUMBERS.get(match[1].decode().upper(), _MOST_CELLS)
+
+
+def _errors_in(archive: zipfile.ZipFile, names: Sequence[str]) -> dict[str, dict[tuple[int, int], str]]:
+    """The cells of an .xlsx file that calamine gives as empty although they show something, by sheet.
 
     Raises:
-        ValueError: Between them are more than _MOST_CELLS.
+        ValueError: A sheet has cells so far from A1 that those between take more memory than others.
     """
-    if not _FAR.search(content):
-        return
-    number = functools.cache(_number_of)
-    places = np.array([(int(match[2]), number(match[1].decode())) for match in _FILLED.finditer(content)] or [(0, 0)])
-    (top, left), (bottom, right) = places.min(axis=0).tolist(), places.max(axis=0).tolist()
-    if (cells := (bottom - top + 1) * (right - left + 1)) > _MOST_CELLS:
-        area = f"from {_letters(left)}{top} to {_letters(right)}{bottom}"
-        raise ValueError(
-            f"sheet '{name}' has {cells:,} cells {area}, more than {_MOST_CELLS:,}; clear those that lie far away, "
-            "or save it as CSV"
-        )
-
-
-def _errors_in(source: ByteSource, names: Sequence[str]) -> dict[str, dict[tuple[int, int], str]]:
-    """The cells of an .xlsx file that calamine gives as empty although they show something, by sheet."""
     try:
-        archive = zipfile.ZipFile(PythonFile(source, is_holder=False))
-        book = ElementTree.fromstring(archive.read("xl/workbook.xml"))
-        relations = ElementTree.fromstring(archive.read("xl/_rels/workbook.xml.rels"))
-    except (zipfile.BadZipFile, KeyError, ElementTree.ParseError):
+        book, links = (ElementTree.fromstring(archive.read(f"xl/{part}")) for part in _BOOK)
+    except (KeyError, ElementTree.ParseError):
         return {}  # of another kind
-    targets = {relation.get("Id"): relation.get("Target", "") for relation in relations}
+    targets = {link.get("Id"): link.get("Target", "") for link in links}
+    parts = {each.get("name"): targets.get(each.get(_RELATION), "") for each in book.iterfind(".//{*}sheet")}
     found: dict[str, dict[tuple[int, int], str]] = {}
-    for sheet in book.iter():
-        path = posixpath.join("/xl", targets.get(sheet.get(_RELATION), ""))[1:]
-        if sheet.tag.endswith("}sheet") and sheet.get("name") in names and path in archive.namelist():
-            content = archive.read(path)
-            _require_modest_sheet(sheet.get("name", ""), content)
-            errors = _ERROR.finditer(content) if b't="e"' in content else ()
-            formulas = _NO_VALUE.finditer(content) if _FORMULA.search(content) else ()
-            cells = [(match, f"{match[3].decode()} is an error") for match in errors]
-            cells += [(match, "the formula has no value, because it was never computed") for match in formulas]
-            places = (((int(match[2]) - 1, _number_of(match[1].decode())), why) for match, why in cells)
-            found[sheet.get("name", "")] = dict(places)
+    for name in names:
+        path = posixpath.join("/xl", parts.get(name, ""))[1:]
+        content = archive.read(path) if path in archive.namelist() else b""
+        filled = [_place_of(match) for match in _FILLED.finditer(content)] if _FAR.search(content) else []
+        row, column = (max(line) for line in zip(*filled or [(0, 0)], strict=True))
+        if (cells := (row + 1) * (column + 1)) > _MOST_CELLS:
+            raise ValueError(
+                f"sheet '{name}' has {cells:,} cells from A1 to {_LETTERS[column]}{row + 1}, more than "
+                f"{_MOST_CELLS:,}; clear those that lie far away, or save it as CSV"
+            )
+        wrong = _WRONG.finditer(content) if _MAY_BE_WRONG.search(content) else ()
+        never = "the formula has no value, because it was never computed"
+        found[name] = {_place_of(match): f"{match[3].decode()} is an error" if match[3] else never for match in wrong}
     return found
-
-
-def _calamine() -> Any:
-    try:
-        # Optional: an extra.
-        import python_calamine
-    except ImportError as error:
-        raise ValueError(
-            "it needs the package python-calamine; install it with: pip install 'dagflow[excel]'"
-        ) from error
-    return python_calamine

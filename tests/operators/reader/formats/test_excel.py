@@ -131,6 +131,13 @@ def test_a_merged_range_has_its_value_once_or_in_all_of_its_cells() -> None:
     assert read(saved(book), merged="all")[0].column("a").to_pylist() == ["x", "x", "x"]
 
 
+def test_a_merged_title_may_be_wider_than_the_columns() -> None:
+    """What lies beyond the last cell is none."""
+    book = workbook(One=[["a", "b"], ["x", 1]])
+    book["One"].merged_cells.add("B1:D1")
+    assert read(saved(book), merged="all")[0].to_pylist() == [{"a": "x", "b": 1}]
+
+
 @pytest.mark.parametrize(
     ("content", "options", "reason"),
     [
