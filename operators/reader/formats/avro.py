@@ -16,8 +16,10 @@ from pydantic import BeforeValidator, Field
 from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.errors import DagflowError, RecordError
 from dagflow.frozen import frozen
+from dagflow.late import LateModule
 from dagflow.storage.python_file import PythonFile
 from operators.files.metadata import BlockMetadata
+from operators.format_registry import require_package
 from operators.reader.byte_source import ByteSource, FileView, SourceEndError, read_exactly
 from operators.reader.columns.avro_types import (
     AvroType,
@@ -31,7 +33,9 @@ from operators.reader.compression.blocks import decompressed
 from operators.reader.formats.base import BATCH_RECORDS, FormatTraits, PreScanned
 from operators.reader.scanning.tabular import BATCH_BYTES, RowUnit, TableFile, Tabular
 
-_MAGIC = b"Obj\x01"
+fastavro: Any = LateModule("fastavro")
+schemas: Any = LateModule("fastavro.schema")
+
 _MARKER_BYTES = 16
 _HEAD_BYTES = 20
 """The number of records and of bytes of a data block, as the longest numbers are written."""
@@ -80,14 +84,14 @@ class Avro(Tabular, PreScanned):
     def check_properties(self) -> None:
         """Read the schema."""
         super().check_properties()
-        fastavro = _fastavro()
+        require_package("it", "fastavro", "avro")
         self._reader_type: AvroType | None = None
         self._reader_schema: Any = None
         if self.reader_schema is None:
             return
         try:
-            parsed = fastavro.parse_schema(self.reader_schema)
-            self._reader_type = AvroType(fastavro.schema.expand_schema(parsed))
+            parsed = schemas.parse_schema(self.reader_schema)
+            self._reader_type = AvroType(schemas.expand_schema(parsed))
             self._reader_schema = stored_schema(parsed, itertools.count())
         except Exception as error:
             raise ValueError(f"reader_schema: {error}") from error
@@ -154,15 +158,6 @@ def _state(rows: int, distance: int) -> int:
     return rows << _DISTANCE_BITS | distance
 
 
-def _fastavro() -> Any:
-    try:
-        # Optional: an extra.
-        import fastavro
-    except ImportError as error:
-        raise ValueError("it needs the package fastavro; install it with: pip install 'dagflow[avro]'") from error
-    return fastavro
-
-
 def _unions_in(schema: Any) -> Iterator[Any]:
     if isinstance(schema, list):
         yield schema
@@ -200,51 +195,31 @@ class AvroHeader:
         Raises:
             Exception: The file has none.
         """
-        file, fastavro = PythonFile(source, is_holder=False), _fastavro()
+        file = PythonFile(source, is_holder=False)
         facts = fastavro.block_reader(file)
         end = file.tell()
         schema = json.loads(facts.metadata["avro.schema"])
-        parsed = fastavro.parse_schema(schema)
+        parsed = schemas.parse_schema(schema)
         require_few_types(parsed)
         marker = read_exactly(source, end - _MARKER_BYTES, end).tobytes()
         bare = stored_schema(schema, itertools.count())
-        codec = facts.metadata.get("avro.codec", "null")
-        parts = {b"avro.schema": json.dumps(bare).encode(), b"avro.codec": b"null"}
-        texts = [text for pair in parts.items() for text in pair]
-        head = b"".join([_MAGIC, _number(len(parts)), *(_number(len(text)) + text for text in texts), b"\0", marker])
-        return cls(head, codec, marker, end, AvroType(fastavro.schema.expand_schema(parsed)), bare)
+        codec, head = facts.metadata.get("avro.codec", "null"), io.BytesIO()
+        fastavro.writer(head, bare, [], sync_marker=marker)
+        return cls(head.getvalue(), codec, marker, end, AvroType(schemas.expand_schema(parsed)), bare)
 
 
 PLAIN_READER = MachineCode("operators.reader.columns.avro_kernels.read_plain")
 """The reader of this process for records of plain values."""
 
 
-def _number(value: int) -> bytes:
-    """A number that is not negative, as Avro writes it."""
-    rest, parts = value << 1, b""
-    while rest > 127:
-        parts += bytes([rest & 127 | 128])
-        rest >>= 7
-    return parts + bytes([rest])
-
-
-def _numbers_in(data: bytes, count: int) -> tuple[list[int], int]:
-    """The first numbers of some bytes, and where they end.
+def _numbers_in(data: bytes) -> tuple[int, int, int]:
+    """The first two numbers of some bytes, and where they end.
 
     Raises:
-        ValueError: There are not as many.
+        Exception: There are none.
     """
-    numbers: list[int] = []
-    value = shift = 0
-    for position, byte in enumerate(data):
-        value |= (byte & 127) << shift
-        shift += 7
-        if byte < 128:
-            numbers.append(value >> 1 ^ -(value & 1))
-            value = shift = 0
-            if len(numbers) == count:
-                return numbers, position + 1
-    raise ValueError("no numbers")
+    file = io.BytesIO(data)
+    return fastavro.schemaless_reader(file, "long"), fastavro.schemaless_reader(file, "long"), file.tell()
 
 
 class AvroWalk:
@@ -289,11 +264,11 @@ class AvroWalk:
         if start >= self._size:
             return RowUnit(0, place, self._size, first_row, 0)
         try:
-            (rows, length), head_bytes = _numbers_in(self.data(start, start + _HEAD_BYTES), 2)
+            rows, length, head_bytes = _numbers_in(self.data(start, start + _HEAD_BYTES))
             end = start + head_bytes + length
             if min(rows, length) >= 0 and self.data(end, end + _MARKER_BYTES) == self._header.marker:
                 return RowUnit(0, place, end + _MARKER_BYTES, first_row, rows)
-        except ValueError:
+        except (EOFError, IndexError):
             pass
         self.unsound.add(place)
         end = next(self.places(start + 1, self._size), self._size)
@@ -322,8 +297,6 @@ class AvroTable(TableFile):
         self._reader_schema = reader_schema
         self.schema = shown.schema
         self._type = shown
-        self._feed = _Feed()
-        self._blocks: Any = None
 
     def units(self, block: BlockMetadata) -> Iterator[RowUnit]:
         """The data blocks, from the place that the state of the block gives; short ones are joined."""
@@ -362,7 +335,7 @@ class AvroTable(TableFile):
         if rows is not None:
             yield rows
             return
-        records = itertools.chain.from_iterable(map(self._records_of, contents, blocks))
+        records = self._records_of(contents, blocks)
         is_record = "value" not in members or members["value"] is not self._type
         while batch := list(itertools.islice(records, BATCH_RECORDS)):
             columns = [
@@ -371,12 +344,15 @@ class AvroTable(TableFile):
             ]
             yield pa.RecordBatch.from_arrays(columns, names=[*(names or members)])
 
-    def _records_of(self, content: bytes, unit: RowUnit) -> Iterator[Any]:
-        blocks, self._blocks = self._blocks or self._new_blocks(), None
-        parts = (_number(unit.rows), _number(len(content)), content, self._header.marker)
-        self._feed.part = io.BytesIO(b"".join(parts))
-        yield from next(blocks)
-        self._blocks = blocks  # of bytes that are damaged, none can be read with the same reader
+    def _records_of(self, contents: Sequence[bytes], blocks: Sequence[RowUnit]) -> Iterator[Any]:
+        file = io.BytesIO()
+        file.write(self._header.head)
+        for content, block in zip(contents, blocks, strict=True):
+            for number in (block.rows, len(content)):
+                fastavro.schemaless_writer(file, "long", number)
+            file.write(content + self._header.marker)
+        file.seek(0)
+        return iter(fastavro.reader(file, self._reader_schema, handle_unicode_errors="surrogateescape"))
 
     def _contents_of(self, units: Sequence[RowUnit]) -> Iterator[bytes]:
         """Data blocks, decompressed.
@@ -387,7 +363,7 @@ class AvroTable(TableFile):
         held_bytes = 0
         for unit in units:
             data = self._walk.data(self._walk.content_start(unit.start), unit.end)
-            (rows, length), start = _numbers_in(data[:_HEAD_BYTES], 2)
+            rows, length, start = _numbers_in(data[:_HEAD_BYTES])
             content, most = data[start : start + length], _MOST_BYTES
             if self._header.codec == "snappy":
                 content = content[:-4]  # its checksum
@@ -400,19 +376,3 @@ class AvroTable(TableFile):
             if held_bytes > BATCH_BYTES and len(units) > 1:
                 raise ValueError(f"they have more than {BATCH_BYTES:,} bytes")
             yield content
-
-    def _new_blocks(self) -> Any:
-        self._feed.part = io.BytesIO(self._header.head)
-        return _fastavro().block_reader(self._feed, self._reader_schema, handle_unicode_errors="surrogateescape")
-
-
-class _Feed:
-    """The bytes that a reader takes next."""
-
-    part = io.BytesIO()
-
-    def read(self, size: int = -1) -> bytes:
-        return self.part.read(size)
-
-    def tell(self) -> int:
-        return self.part.tell()
