@@ -56,6 +56,8 @@ FOLLOWED = {
     "test_a_corrected_file_that_is_counted_twice_is_said",
     "let operators of yours keep batch.origin, or": "runs/test_corrected_totals.py::"
     "test_records_whose_file_is_not_known_are_refused",
+    "let the owner of the table run this, and continue the run: …": "operators/sink/tables/test_sql_table_postgres.py::"
+    "test_a_column_that_the_user_may_not_add_is_named_with_the_statement",
     "name one of them: …": "strangers/test_trace.py::test_what_cannot_be_traced_is_said_with_a_remedy",
     "the columns are …": "strangers/test_trace.py::test_what_cannot_be_traced_is_said_with_a_remedy",
     "rows of other programs are not known": CAUSE,

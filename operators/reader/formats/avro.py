@@ -213,11 +213,7 @@ PLAIN_READER = MachineCode("operators.reader.columns.avro_kernels.read_plain")
 
 
 def _numbers_in(data: bytes) -> tuple[int, int, int]:
-    """The first two numbers of some bytes, and where they end.
-
-    Raises:
-        Exception: There are none.
-    """
+    """The first two numbers of some bytes, and where they end; EOFError or IndexError where they are not whole."""
     file = io.BytesIO(data)
     return fastavro.schemaless_reader(file, "long"), fastavro.schemaless_reader(file, "long"), file.tell()
 
