@@ -101,7 +101,6 @@ class WindowBudget:
     The first tuple of a window is always within the budget, however large.
 
     Attributes:
-        tuples: Number of tuples.
         size_bytes: Sum of the sizes of the tuples.
     """
 

@@ -58,9 +58,6 @@ class InputEstimate:
     """How much input there is to process.
 
     Attributes:
-        files: Number of files.
-        blocks: Number of blocks.
-        bytes: Bytes in them.
         uncut: Files larger than a block that one task must read as a whole, because they are compressed.
         is_partial: Whether there is more, which was not counted for lack of time.
         unreadable: Why a file cannot be read on this machine, judged by its name; "" where all can, as far as known.
@@ -90,8 +87,6 @@ class WindowLimits:
     """How much an input operator emits into one window at most, regardless of its budget; None for no limit.
 
     Attributes:
-        blocks: Number of blocks.
-        files: Number of files.
         size_bytes: Bytes; one block is always allowed.
     """
 

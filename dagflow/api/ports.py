@@ -186,7 +186,6 @@ class EmitterBase:
     """The common part of emitters; see Emitter.
 
     Attributes:
-        port: The output port.
         sinks: Functions that take each item that is sent.
     """
 

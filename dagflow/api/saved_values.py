@@ -27,7 +27,6 @@ class Difference:
     Attributes:
         path: The part, as "counts[3]"; "" for the value itself.
         given: Its original value.
-        restored: Its restored value.
     """
 
     path: str

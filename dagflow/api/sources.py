@@ -29,7 +29,6 @@ class FilePart(Protocol):
     A tuple need not extend this class or SourceRange: an author's own dataclass with these attributes is one.
 
     Attributes:
-        url: The file.
         start: First byte.
         end: One past the last byte.
     """
@@ -43,7 +42,6 @@ class SourceVersion(Protocol):
     """The version of a file that a tuple was planned with.
 
     Attributes:
-        size_bytes: Its size.
         mtime_ns: Its modification time in nanoseconds since 1970; 0 where the store has none.
         etag: The store's own tag of the content; "" where it has none.
         file_id: Inode number, by which a renamed file is found; 0 where unknown.
@@ -59,9 +57,6 @@ class SourceRange(FilePart, Protocol):
     """A tuple that names a part of a version of a file, which a window counts as input.
 
     It may also have an id, a time and an earlier name: see block_id_of, discovered_ms_of and moved_from_of.
-
-    Attributes:
-        version: The version.
     """
 
     version: SourceVersion

@@ -19,7 +19,6 @@ class DecidedWindow:
     """The addition of a window to a target; the journal has it, so it will be made in any case.
 
     Attributes:
-        window_id: The window.
         decision: Distinguishes this decision about the window from any other one.
         files: The files, under their final names.
     """
@@ -57,7 +56,6 @@ class ColumnChange:
     """A change of a target's columns by the files of a window.
 
     Attributes:
-        column: The column.
         before: Its type before; "" for a new column.
         after: Its type with the files.
         cause: The position of the first record that required it, as `file:offset`; "" where that is not known.

@@ -319,11 +319,7 @@ class AppPort:
 
 
 class AppOperator:
-    """An operator of an app, to be connected.
-
-    Attributes:
-        name: Its name in the app.
-    """
+    """An operator of an app, to be connected."""
 
     def __init__(self, app: App, name: str) -> None:
         self._app = app

@@ -58,7 +58,6 @@ class OperatorPreview:
     """The records that one operator took in and emitted.
 
     Attributes:
-        name: The operator.
         taken: Records that it took in; None where it takes none in.
         given: Records that it emitted, by port; only ports of records that lead to the previewed port.
     """

@@ -72,7 +72,6 @@ class PreviewReject:
     """A record that a reader refused.
 
     Attributes:
-        file: The file.
         offset: Its first byte in the content of the file.
         length: How many bytes it has.
         reason: Why it was refused.

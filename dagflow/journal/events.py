@@ -121,7 +121,6 @@ class WindowReplay:
     Attributes:
         intent: Its new intent; without state.
         removed: Files that the window no longer makes, and no other window that is replayed with it.
-        before: The counters of the window before.
         booked_before: What the window had booked into the byte accounting.
         number: The checkpoint's replay that it is part of, counted from 1.
         kept: Files of the intent that are already at their final names, or shown by targets, and stay as they are; and

@@ -259,8 +259,6 @@ class RunningWindow:
     Attributes:
         bytes_read: Bytes that its tasks have read by now.
         bytes: Bytes that it holds.
-        tasks_done: Tasks that have ended.
-        tasks: All its tasks.
         stalls: Its stalled tasks: which, for how long and in what, in words; not in a heartbeat, which has the
             stalls of the whole run.
         operators: What its operators have done by now, by name.

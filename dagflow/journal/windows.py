@@ -183,7 +183,6 @@ class WindowIntent:
 
     Attributes:
         window_id: The window; intents come in the order of windows.
-        files: The files that the window publishes.
         counters: What partitioned operators counted.
         state: State of the operators that depend on results, after the window.
         produced: Where the files come from, in their order.

@@ -38,7 +38,6 @@ class OperatorFigures:
     """Figures of one operator.
 
     Attributes:
-        name: The operator.
         stage: Head of its stage, which decides its partitions; "" in the driver, or where the app is not known.
         ports: Its output ports that carry records, by name.
         counts: Its own counters, by name.
@@ -85,7 +84,6 @@ class HeldGroup:
         windows: How many they are.
         files: The files that hold their records.
         bytes: Bytes of these files.
-        records: Records in them.
         since_ms: When the first window was committed, in milliseconds since 1970.
     """
 
@@ -118,7 +116,6 @@ class DriverReport:
             beaten for a while; "killed": its process is gone and left no final state; "completed", "stopped" or
             "failed".
         beat_age_s: Seconds since its last beat: by its machine's own clock if that is this one, else by those of two.
-        is_same_machine: Whether it is on this machine.
     """
 
     heartbeat: Heartbeat

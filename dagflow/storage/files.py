@@ -328,7 +328,6 @@ class FileStat:
         size_bytes: Its size; 0 for a directory.
         mtime_ns: Its modification time in nanoseconds since 1970; 0 where the store has none.
         etag: The store's own tag of the content; "" where it has none.
-        is_directory: Whether it is a directory.
         fingerprint: For a planned version that may have been appended to since: its head/tail fingerprint, by which the
             first size_bytes are recognised. 0 where none was taken.
         file_id: Inode number, see file_id_of(): a file keeps it when it is appended to or renamed; 0 where unknown.

@@ -25,7 +25,6 @@ class ObjectStore(ABC):
     Attributes:
         url: The root of the store; an absolute location.
         roots: Named roots; objects contain locations below a root by its name.
-        required_directory: See require_directory().
     """
 
     def __init__(self, url: str, roots: Roots = Roots()) -> None:  # noqa: B008  # frozen

@@ -34,7 +34,6 @@ class PendingFile:
     Attributes:
         final_url: The name under which it will be published.
         pending_url: Where its bytes are until then; for an unfinished upload a name that no store shows.
-        size_bytes: Its length.
         records: How many records its writer counted.
         crc32: Checksum of its bytes, or None where none was requested.
         token: Text that an object store needs to complete the upload; "" elsewhere.

@@ -59,7 +59,6 @@ class AppOutputs:
 
     Attributes:
         files: The content of each published file, by its path as the app sees it.
-        snapshot: The figures of the run.
         tables: The rows of each table of a transactional target, by the operator that writes to it.
         output_locations: Where each operator publishes.
         folder: The directory in which the app ran.

@@ -32,7 +32,6 @@ class Outcome:
     Attributes:
         emitted: The emitted items, by output port.
         files: The contents of the files that it wrote, in the order of their names.
-        counters: Its counters.
     """
 
     emitted: dict[str, list[Any]] = field(default_factory=dict)
