@@ -14,7 +14,6 @@ from pydantic import Field
 
 from dagflow.api.properties import Size
 from dagflow.api.records import LINE_FEED, RecordBatch
-from dagflow.frozen import frozen
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource, FileView, encoding_of, read_exactly, size_read_from
 from operators.reader.columns.json_records import JsonRecords
@@ -34,9 +33,7 @@ from operators.reader.scanning.json_structure import (
     JsonPiece,
     effects_of,
     first_text,
-    is_escaped_at,
     next_separator,
-    stretches,
     text_before,
     text_from,
     trimmed,
@@ -49,13 +46,8 @@ _MOST_NAME_BYTES = _PROBE_BYTES = 4 << 10
 _SHOWN_NAMES = 12
 
 
-@frozen
-class ArrayPlace:
-    """Where the members of a file's array begin; or why it has no such array, and what else to do."""
-
-    begin: int = 0
-    problem: str = ""
-    remedy: str = ""
+Place = tuple[int, str, str]
+"""Where the members of a file's array begin; or 0, why it has no such array, and what else to do."""
 
 
 class Json(JsonRecords, PreScanned):
@@ -87,13 +79,13 @@ class Json(JsonRecords, PreScanned):
     def check_properties(self) -> None:
         super().check_properties()
         self._names = self.records.removesuffix("[*]").split(".")[1:]
-        self._place: tuple[object, ArrayPlace] = (None, ArrayPlace())
+        self._place: tuple[object, Place] = (None, (0, "", ""))
 
     def complete_end(self, source: ByteSource) -> None:
         """A longer file is another document."""
 
     def prescan(self, source: ByteSource, block: BlockMetadata) -> tuple[Effect, Effect]:
-        begin = self._array(source, block).begin
+        begin, _, _ = self._array(source, block)
         return effects_of(source, max(block.start, begin), min(block.end, source.size_bytes), begin)
 
     def exit_state(self, entry_state: int, result: Any) -> int:
@@ -115,54 +107,49 @@ class Json(JsonRecords, PreScanned):
         limit = min(block.end, source.size_bytes)
         if block.start >= limit:
             return
-        place = self._array(source, block)
-        if place.problem:
-            accounting.refuse_file(source, block, place.problem, place.remedy)
+        begin, problem, remedy = self._array(source, block)
+        if problem:
+            accounting.refuse_file(source, block, problem, remedy)
             return
         limit = min(limit, source.size_bytes)
-        start = max(block.start, place.begin)
+        start = max(block.start, begin)
         if block.start < start:
             accounting.skip(block.start, min(start, limit) - block.start, "before the array")
         # The block with the array's bracket notices that the file ends behind it.
-        if start < limit or limit == place.begin:
-            reading = _Reading(source, block, accounting, place.begin, start, limit, self)
+        if start < limit or limit == begin:
+            reading = _Reading(source, block, accounting, begin, start, limit, self)
             for batch in reading.batches(Entry.of(block.entry_state)):
                 yield from self.narrow(batch)
 
-    def _array(self, source: ByteSource, block: BlockMetadata) -> ArrayPlace:
+    def _array(self, source: ByteSource, block: BlockMetadata) -> Place:
         file = (block.url, block.version)
         if self._place[0] != file:
             self._place = (file, self._find_array(source))
         return self._place[1]
 
-    def _find_array(self, source: ByteSource) -> ArrayPlace:
+    def _find_array(self, source: ByteSource) -> Place:
         encoding, evidence = encoding_of(source)
         if encoding:
             reason = f"the file is in {encoding.upper()}, {evidence}; convert such files to UTF-8 first, as with iconv"
-            return ArrayPlace(problem=reason)
+            return 0, reason, ""
         mark = len(BYTE_ORDER_MARK)
         position = mark if read_exactly(source, 0, mark).tobytes() == BYTE_ORDER_MARK else 0
         position = text_from(source, position, source.size_bytes)
         where = "$"
         for name in self._names:
-            members = dict[str, int]()
-            if _byte_at(source, position) == b"{":
-                members = _members(source, position, name)
+            members = _members(source, position, name)
             if name not in members:
                 has = f"; it has {', '.join(map(shown, [*members][:_SHOWN_NAMES]))}" if members else ""
-                return ArrayPlace(problem=f"there is no array at {self.records}: {where} has no member {name!r}{has}")
+                return 0, f"there is no array at {self.records}: {where} has no member {name!r}{has}", ""
             position, where = members[name], f"{where}.{name}"
         first = _byte_at(source, position)
         if first == b"[":
-            return ArrayPlace(position + 1)
+            return position + 1, "", ""
         kind = "an object" if first == b"{" else "no array"
         remedy = "; or read files with a JSON value in each line as json_lines, and others as whole_file"
-        if first == b"{":
-            members = _members(source, position)
-            arrays = [name for name, place in members.items() if _byte_at(source, place) == b"["]
-            if arrays:
-                remedy = f"; or name the array, as with records: {where}.{arrays[0]}[*]{remedy}"
-        return ArrayPlace(problem=f"there is no array at {self.records}: {where} is {kind}", remedy=remedy)
+        if arrays := [name for name, at in _members(source, position).items() if _byte_at(source, at) == b"["]:
+            remedy = f"; or name the array, as with records: {where}.{arrays[0]}[*]{remedy}"
+        return 0, f"there is no array at {self.records}: {where} is {kind}", remedy
 
 
 def _byte_at(source: ByteSource, position: int) -> bytes:
@@ -170,13 +157,12 @@ def _byte_at(source: ByteSource, position: int) -> bytes:
 
 
 def _members(source: ByteSource, position: int, wanted: str | None = None) -> dict[str, int]:
-    """Where the values of the first members of an object begin, up to the wanted one."""
+    """Where the values of the first members of an object begin, up to the wanted one; none of another value."""
     found: dict[str, int] = {}
-    is_closed = False
+    is_closed = _byte_at(source, position) != b"{"
     while not is_closed and position < source.size_bytes and (wanted is not None or len(found) < _SHOWN_NAMES):
         begin = text_from(source, position + 1, source.size_bytes)
-        match = _NAME.match(read_exactly(source, begin, begin + _MOST_NAME_BYTES).tobytes())
-        if match:
+        if match := _NAME.match(read_exactly(source, begin, begin + _MOST_NAME_BYTES).tobytes()):
             colon = text_from(source, begin + match.end(), source.size_bytes)
             with suppress(ValueError):
                 name = json.loads(match[0])
@@ -242,16 +228,13 @@ class _Reading:
 
     def _members(self) -> Generator[RecordBatch, None, bool]:
         """Read members from the separator on; returns whether the array ends in what was read."""
-        view, position = FileView(self.source), self.separator
-        chunk, probe = self.format.chunk_bytes, min(self.format.chunk_bytes, _PROBE_BYTES)
-        held, beyond = chunk, probe
+        view, position, chunk = FileView(self.source), self.separator, self.format.chunk_bytes
         while self.separator < self.limit:
-            data = view.move(position, min(position + held, max(position, self.limit) + beyond) + 1)
+            data = view.move(position, min(position + chunk, max(position, self.limit) + _PROBE_BYTES) + 1)
             if self.guesses and (guess := self._guess(view)) is not None:
                 batch, last = guess
                 yield batch
                 self.separator = position = position + last
-                held, beyond = chunk, probe
                 continue
             found, is_closed = JsonPiece.of(data[1:]).separators(0)
             text = position + 1 + first_text(data[1:])
@@ -260,21 +243,19 @@ class _Reading:
                 self.separator = position = position + 1 + int(found[-1])
             elif text > position and text >= self.limit:
                 break
-            elif view.is_at_end:
-                self._refuse_rest(text if text > position else self.separator, text > position)
-                break
-            elif text > position and view.end - text > self.format.max_record:
+            elif text > position:
                 is_closed = yield from self._take_spread(text)
                 position = self.separator
-            elif text > position:
-                held, beyond = 2 * held, 2 * beyond
-                continue
+            elif view.is_at_end:
+                self._pass_to(self.separator)
+                if self.block.start <= self.separator:
+                    self._reject(self.separator, 0, "the file ends within the array: it is cut")
+                break
             else:
                 # The last blank stands for the separator.
                 position = view.end - 1
             if is_closed:
                 return True
-            held, beyond = chunk, probe
         return False
 
     def _guess(self, view: FileView) -> tuple[RecordBatch, int] | None:
@@ -336,8 +317,7 @@ class _Reading:
             self.accounting.reject_all((position + starts[is_empty]).tolist(), raws, reasons)
         is_long = stops - starts > self.format.max_record
         for start, stop in zip(starts[is_long].tolist(), stops[is_long].tolist(), strict=True):
-            self._reject(position + start, stop - start, self._why_long)
-            self.accounting.count_delimiters(1)
+            self._is_long(position + start, position + stop)
         rows = np.flatnonzero(~(is_empty | is_long))
         # With the delimiter of lines, members are parsed like them.
         data[stops[rows]] = LF
@@ -345,35 +325,28 @@ class _Reading:
             part = rows[index : index + BATCH_RECORDS]
             yield frame_apart(view.buffer, starts[part], stops[part] + 1, LINE_FEED, self.block, position)
 
-    @property
-    def _why_long(self) -> str:
-        return f"the member is longer than max_record, {self.format.max_record} bytes"
-
     def _take_spread(self, start: int) -> Generator[RecordBatch, None, bool]:
         """Read a member that is long, or far from its separator; returns whether the array ends there."""
+        self._pass_to(start)
         self.separator, is_closed = next_separator(self.source, start, self.begin, Entry())
         if self.separator >= self.source.size_bytes:
-            self._refuse_rest(start, is_member=True)
-            return False
-        self._pass_to(start)
-        stop = text_before(self.source, self.separator, self.begin)
-        self.covered = stop + 1
-        if stop - start > self.format.max_record:
-            self._reject(start, stop - start, self._why_long)
-            self.accounting.count_delimiters(1)
-        else:
-            yield frame_one(read_exactly(self.source, start, stop).tobytes(), b"\n", self.block, start)
-        return is_closed
-
-    def _refuse_rest(self, start: int, is_member: bool) -> None:
-        """Refuse a member that never ends; or note that the file ends where one might begin."""
-        self._pass_to(start)
-        if is_member:
             reason = "the file ends within the array: it is cut, or this member's brackets or quotes are not closed"
             self._reject(start, self.source.size_bytes - start, reason)
             self.covered = self.source.size_bytes
-        elif self.block.start <= start:
-            self._reject(start, 0, "the file ends within the array: it is cut")
+            return False
+        stop = text_before(self.source, self.separator, self.begin)
+        self.covered = stop + 1
+        if not self._is_long(start, stop):
+            yield frame_one(read_exactly(self.source, start, stop).tobytes(), b"\n", self.block, start)
+        return is_closed
+
+    def _is_long(self, start: int, stop: int) -> bool:
+        """Whether a member is longer than any may be, and was refused."""
+        if stop - start <= self.format.max_record:
+            return False
+        self._reject(start, stop - start, f"the member is longer than max_record, {self.format.max_record} bytes")
+        self.accounting.count_delimiters(1)
+        return True
 
     def _reject(self, start: int, length: int, reason: str) -> None:
         raw = read_exactly(self.source, start, start + min(length, SHOWN_BYTES)).tobytes()
@@ -381,18 +354,11 @@ class _Reading:
 
     def _pass_end(self, position: int, entry: Entry) -> None:
         """Pass over what follows the array, and refuse what follows the document."""
-        end, outside = position, self.format.outside
-        if entry.phase < 2 and entry.depth > outside:
-            end = self.limit
-            is_escaped = is_escaped_at(self.source, position, self.begin)
-            depth = entry.depth
-            for stretch in stretches(self.source, position, self.limit, entry, is_escaped=is_escaped):
-                brackets, levels = stretch.levels(depth)
-                last = np.flatnonzero(levels <= outside)[:1]
-                if len(last):
-                    end = stretch.start + int(brackets[last[0]]) + 1
-                    break
-                depth = int(levels[-1]) if len(levels) else depth
+        depth, end, is_closed = entry.depth - self.format.outside - 1, position, entry.phase >= 2
+        entry = Entry(depth, entry.in_string)
+        while depth >= 0 and not is_closed and end < self.limit:
+            end, is_closed = next_separator(self.source, end, self.begin, entry, self.limit)
+            end, entry = end + 1, Entry()
         other = text_from(self.source, end, self.limit)
         self._pass_to(other)
         if other < min(self.limit, self.source.size_bytes):

@@ -200,20 +200,22 @@ def effects_of(source: ByteSource, start: int, end: int, floor: int) -> tuple[Ef
     return effects
 
 
-def next_separator(source: ByteSource, start: int, floor: int, entry: Entry) -> tuple[int, bool]:
+def next_separator(
+    source: ByteSource, start: int, floor: int, entry: Entry, limit: int | None = None
+) -> tuple[int, bool]:
     """The first comma at level 0 from a position on, or the bracket that closes the level, and whether it is that.
 
-    Where there is none, it is the end of the file.
+    Where there is none, it is the limit, or the end of the file.
     """
-    depth = entry.depth
+    depth, limit = entry.depth, source.size_bytes if limit is None else limit
     is_escaped = is_escaped_at(source, start, floor)
-    for stretch in stretches(source, start, source.size_bytes, entry, is_escaped=is_escaped):
+    for stretch in stretches(source, start, limit, entry, is_escaped=is_escaped):
         separators, is_closed = stretch.separators(depth)
         if len(separators):
             return stretch.start + int(separators[0]), is_closed and len(separators) == 1
         _, levels = stretch.levels(depth)
         depth = int(levels[-1]) if len(levels) else depth
-    return source.size_bytes, False
+    return min(limit, source.size_bytes), False
 
 
 def first_text(data: Bytes) -> int:
