@@ -23,7 +23,6 @@ from operators.format_registry import require_package
 from operators.reader.byte_source import ByteSource, FileView, SourceEndError, read_exactly
 from operators.reader.columns.avro_types import (
     AvroType,
-    alternatives,
     require_few_types,
     require_same_units,
     stored_schema,
@@ -89,13 +88,14 @@ class Avro(Tabular, PreScanned):
         self._reader_schema: Any = None
         if self.reader_schema is None:
             return
+        numbers = itertools.count()
         try:
             parsed = schemas.parse_schema(self.reader_schema)
             self._reader_type = AvroType(schemas.expand_schema(parsed))
-            self._reader_schema = stored_schema(parsed, itertools.count())
+            self._reader_schema = stored_schema(parsed, numbers)
         except Exception as error:
             raise ValueError(f"reader_schema: {error}") from error
-        if any(map(alternatives, _unions_in(parsed))):
+        if next(numbers):
             raise ValueError("reader_schema: unions of several types are only read by the schema of the file")
         if self.columns is None:
             self.traits = replace(self.traits, columns=StreamColumns(self._reader_type.schema))
@@ -135,17 +135,15 @@ class Avro(Tabular, PreScanned):
     def entry_state(self, source: ByteSource, block: BlockMetadata) -> int:
         """Follow the data blocks from the beginning of the file."""
         walk, place, rows = AvroWalk.over(source), 0, 0
-        while walk and place < block.start:
-            unit = walk.unit_at(place, rows)
-            place, rows = unit.end, rows + unit.rows
+        for unit in walk.units(0, block.start) if walk else ():
+            place, rows = unit.end, unit.first_row + unit.rows
         return _state(rows, max(0, place - block.start))
 
     def complete_end(self, source: ByteSource) -> int | None:
         """The end of the last data block that is complete; None before the first one is."""
         walk, place = AvroWalk.over(source), 0
-        while walk and place < source.size_bytes:
-            unit = walk.unit_at(place, 0)
-            if place in walk.unsound and unit.end == source.size_bytes:
+        for unit in walk.units(0, source.size_bytes) if walk else ():
+            if walk and unit.start in walk.unsound and unit.end == source.size_bytes:
                 break
             place = unit.end
         return place or None
@@ -156,16 +154,6 @@ def _state(rows: int, distance: int) -> int:
         text = "it has more than 8 billion records, or a data block of more than 1 GiB"
         raise RecordError(text, url="", offset=0, length=-1)
     return rows << _DISTANCE_BITS | distance
-
-
-def _unions_in(schema: Any) -> Iterator[Any]:
-    if isinstance(schema, list):
-        yield schema
-    inner = schema if isinstance(schema, list) else ()
-    if isinstance(schema, dict):
-        inner = [*(schema[key] for key in ("type", "items", "values") if key in schema), *schema.get("fields", ())]
-    for part in inner:
-        yield from _unions_in(part)
 
 
 @frozen
@@ -270,6 +258,13 @@ class AvroWalk:
         end = next(self.places(start + 1, self._size), self._size)
         return RowUnit(0, place, end, first_row, 1)
 
+    def units(self, place: int, end: int, rows: int = 0) -> Iterator[RowUnit]:
+        """The data blocks from a place to another one, with so many rows before them."""
+        while place < end:
+            unit = self.unit_at(place, rows)
+            yield unit
+            place, rows = unit.end, rows + unit.rows
+
     def places(self, start: int, end: int) -> Iterator[int]:
         """Where data blocks may begin: at the beginning of the file, and behind each marker."""
         if start == 0:
@@ -298,7 +293,7 @@ class AvroTable(TableFile):
         """The data blocks, from the place that the state of the block gives; short ones are joined."""
         rows, distance = divmod(block.entry_state, 1 << _DISTANCE_BITS)
         joined: RowUnit | None = None
-        for unit in self._data_blocks(block.start + distance, rows, block.end):
+        for unit in self._walk.units(block.start + distance, block.end, rows):
             whole = unit if joined is None else replace(joined, end=unit.end, rows=joined.rows + unit.rows)
             is_long = whole.end - whole.start > _JOINED_BYTES or whole.rows > BATCH_RECORDS
             if joined is not None and (is_long or {joined.start, unit.start} & self._walk.unsound):
@@ -308,15 +303,9 @@ class AvroTable(TableFile):
         if joined is not None:
             yield joined
 
-    def _data_blocks(self, place: int, rows: int, end: int) -> Iterator[RowUnit]:
-        while place < end:
-            unit = self._walk.unit_at(place, rows)
-            yield unit
-            place, rows = unit.end, rows + unit.rows
-
     def parts(self, unit: RowUnit) -> Sequence[RowUnit]:
         """The data blocks of a unit of several."""
-        blocks = [*self._data_blocks(unit.start, unit.first_row, unit.end)]
+        blocks = [*self._walk.units(unit.start, unit.end, unit.first_row)]
         return blocks if len(blocks) > 1 else ()
 
     def read(self, unit: RowUnit, names: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
