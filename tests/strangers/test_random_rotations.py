@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections import Counter
 from pathlib import Path
@@ -49,10 +50,16 @@ class RotatedLog:
         append(folder / "in" / "other.log", b"other\n")
         self.logged = [] if self.location == "app.log" else [b"other"]
         self.records: list[bytes] = []
+        # A log from before the first run is read only where a location takes its name.
+        append(self.log.path, b"before\n")
+        self.rotation(self.log.path)
+        for path in self.log.path.parent.rglob("app*"):
+            os.utime(path, (1, 1))
+        names = {path.name for path in self.log.path.parent.glob(self.location or "*")}
+        self.logged += [b"before"] if names - {"app.log", "other.log"} else []
         # A copy is known only if a run has found the log under its name since the copy before.
         self.is_copied = self.is_begun = False
         self.write()
-        # Logs that were rotated before the first run are not read beside the log.
         self.run()
 
     def write(self) -> None:
