@@ -57,8 +57,8 @@ class OnlyLog:
         self._state: Any = None
         self.superseded: list[str] = []
 
-    def run(self) -> list[bytes]:
-        """Read what is new."""
+    def run(self, most_windows: int = 100) -> list[bytes]:
+        """Read what is new; die after so many windows."""
         driver = SplitterDriver(FileSplitterInput(**self.properties), self._services, self._state)
         events: list[Any] = []
         records: list[bytes] = []
@@ -67,6 +67,8 @@ class OnlyLog:
             self.superseded += [block.url for block in window.blocks if block.continuation.supersedes is not None]
             driver.commit(events)
             events = []
+            if not (most_windows := most_windows - 1):
+                break
         self._state = window.state
         return records
 
@@ -204,6 +206,24 @@ def test_a_log_gone_at_a_scan_and_rotated_before_the_next_loses_nothing(
     append(log.path, b"new\n")
     assert sorted(records + log.run()) == [b"first", b"last", b"new", b"other", b"unseen"]
     assert log.superseded == []
+
+
+@pytest.mark.parametrize("rotate", [rename, rename_with_date, compress_at_once, rename_into_directory])
+@pytest.mark.parametrize("windows", [1, 2, 3])
+def test_a_run_that_dies_leaves_no_log_that_none_saw(
+    tmp_path: Path, rotate: Callable[[Path], None], windows: int
+) -> None:
+    """The log itself is taken when those beside it are: it is what tells that they are to be looked for."""
+    log = OnlyLog(tmp_path, max_files_per_window=1, batch_bytes=0)
+    append(log.path, b"first\n")
+    assert log.run() == [b"first"]
+    append(log.path, b"last\n")
+    for line in (b"unseen\n", b"neither\n"):
+        rotate(log.path)
+        append(log.path, line)
+    rotate(log.path)
+    append(log.path, b"new\n")
+    assert sorted(log.run(windows) + log.run()) == [b"last", b"neither", b"new", b"unseen"]
 
 
 @pytest.mark.parametrize("rotate", [rename, compress_at_once])

@@ -394,7 +394,12 @@ class ChangeDetector:
         read = self._find_read_versions(decided)
         index_notes = IndexNotes(decided, read, self._index.find(names_to_know(read)) if read else {})
         discovered_ms = self._clock.now_millis()
-        for decision in sorted(decided, key=lambda decision: decision.answer is not Continuing.CONTINUES):
+
+        def rank(decision: FileDecision) -> tuple[bool, bool]:
+            # A log comes after those beside it: nothing is looked for there once it is taken, as where a run dies then.
+            return decision.answer is not Continuing.CONTINUES, not self._beside.is_beside(decision.file.name)
+
+        for decision in sorted(decided, key=rank):
             files = self._apply(decision)
             entry, version = decision.file.entry, decision.version
             self._moved |= set() if version is None else {version.taken_name}

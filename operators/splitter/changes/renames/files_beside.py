@@ -139,12 +139,12 @@ class FilesBeside:
         for decision in decisions:
             self._read.pop(decision.file.name, None)
         continuing = [decision.file.files for decision in decisions if decision.answer is Continuing.CONTINUES]
-        # When rotated logs were written last, by the names of the logs and the forms of their paths.
-        times = {
-            (origin, _form(files.keys[0])): files.stats[0].mtime_ns
-            for files in [*self._read.values(), *continuing]
-            for origin in self._origins.get(files.index_names[0], ())
-        }
+        # When the oldest rotated logs were written, by the names of the logs and the forms of their paths.
+        times: dict[tuple[bytes, bytes], int] = {}
+        for files in [*self._read.values(), *continuing]:
+            for origin in self._origins.get(files.index_names[0], ()):
+                log, mtime_ns = (origin, _form(files.keys[0])), files.stats[0].mtime_ns
+                times[log] = min(times.get(log, mtime_ns), mtime_ns)
         left = [decision.file.name for decision in decisions if decision.answer in _OPEN]
         undecided = {origin for name in left for origin in self._origins.get(name, ())}
         counting = []
