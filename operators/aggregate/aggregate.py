@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
@@ -25,7 +26,7 @@ from dagflow.metrics.names import REMOVED_TOTALS, REPLACED_TOTALS
 from operators.aggregate.aggregate_base import AggregateBase
 from operators.aggregate.aggregate_calls import COMBINED_BY, Aggregation, combined_schema, kind_of, with_room
 from operators.aggregate.group_runs import bytes_of, concatenated, tables_of
-from operators.aggregate.hash_groups import grouped
+from operators.aggregate.hash_groups import Shares, grouped
 from operators.expressions.expression import Expression
 from operators.expressions.syntax import ColumnName, Node, columns_in
 from operators.expressions.vectors import Bound, Rows, merged, with_equal_keys
@@ -116,12 +117,16 @@ class _Grouped(AggregateBase, KeptByFile):
         parts = [name for name in partial.schema.names if name not in keys]
         partial = with_room(partial.select([*keys, *parts]), parts)
         functions = [(name, COMBINED_BY[kind_of(name)]) for name in parts]
-        schema, batches = partial.schema, partial.to_batches()
-        del partial  # the batches are let go while they are grouped
-        found = grouped(batches, keys, functions)
+        found = grouped(partial, keys, functions)
         found = found.rename_columns([*keys, *parts] if found.schema.names[0] in keys else [*parts, *keys])
         # A sum of decimals has more digits than it needs.
-        return found.select([*keys, *parts]).cast(combined_schema(schema, parts))
+        return found.select([*keys, *parts]).cast(combined_schema(partial.schema, parts))
+
+    def _in_shares(self, keys: list[str], tables: Iterable[pa.Table]) -> pa.Table:
+        shares = Shares(keys, functools.partial(self._combined_by, keys))
+        for table in tables:
+            shares.add(table)
+        return shares.whole()
 
     def finished(self, combined: pa.Table) -> pa.Table:
         # Each key is there once, so no other column decides the order.
@@ -226,14 +231,14 @@ class AggregateTotals(AggregateMerger, KeyedOperator):
 
     def end_window(self) -> None:
         gone = self._without_retracted()
-        if not (self._partial or gone):
+        if not (self._held.rows or gone):
             return
         groups = [self._summands(_groups_of(each), _BEFORE) for each in self._groups]
-        if self._partial:
+        if self._held.rows:
             arrived = self._combined()
             self._groups.append(_segment_of(arrived))
             groups.append(_marked(self._summands(arrived), _TOUCHED))
-        totals = self._combined_by([*self.by], concatenated([*groups, *gone]))
+        totals = self._in_shares([*self.by], [*groups, *gone])
         self._merge(totals)
         touched = totals.filter(pc.is_valid(totals.column(_TOUCHED))).drop_columns([_TOUCHED])
         self._emit_totals(touched)
@@ -285,7 +290,7 @@ class AggregateTotals(AggregateMerger, KeyedOperator):
             self._groups[start:] = [_segment_of(rest)]
 
     def _merged(self, segments: Sequence[Segment]) -> pa.Table:
-        return self.combined(concatenated([*map(_groups_of, segments)]))
+        return self._in_shares(self._group_keys, map(_groups_of, segments))
 
     def split_state(self, state: KeyedSnapshot, partitions: int) -> list[KeyedSnapshot | None]:
         if not state.segments:

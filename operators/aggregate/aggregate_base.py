@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Literal
@@ -16,6 +17,7 @@ from dagflow.api.ports import OutputPort
 from dagflow.api.records import RecordBatch
 from dagflow.late import compute as pc
 from operators.aggregate.group_runs import GroupRuns, bytes_of, concatenated, in_order_of, tables_of
+from operators.aggregate.hash_groups import Shares
 
 _EMITTED_ROWS = 1 << 16
 """Rows of one batch: what carries batches to another stage holds several of them, as bytes too."""
@@ -45,12 +47,13 @@ class AggregateBase(Operator, Accumulator, Unified):
 
     # Without annotations, so that they are no properties.
     compact_rows = 1 << 16
-    """Number of rows at which partial results are combined: memory grows with the results, not with the records."""
-    compact_bytes = 64 << 20
-    """Bytes to wait for before combining again, where combining, most of the work, has not halved the rows. With the
-    result they may be held twice for a moment."""
+    """Rows at which partial results are first combined: memory grows with the results, not with the records. Then they
+    are again when there are four times as many rows; where combining, most of the work, has not halved the rows, only
+    for their bytes."""
+    compact_bytes = 96 << 20
+    """Bytes of rows at which they are combined in any case."""
     held_bytes = 48 << 20
-    """Bytes of groups that are held in memory between two compactions."""
+    """Bytes of groups that are held in memory behind that."""
 
     _is_large = False
     _is_partial = False  # whether another operator combines what this one emits
@@ -73,47 +76,37 @@ class AggregateBase(Operator, Accumulator, Unified):
 
     def begin_window(self, window_id: int) -> None:
         self._runs = GroupRuns(self.keys)
-        self._partial: list[pa.Table] = []
-        self._is_combined = False
-        self._begin_compaction(is_halved=True)
+        self._held = Shares(self.keys, self.combined)
+        self._most_rows, self._most_bytes = self.compact_rows, self.compact_bytes
 
-    def _begin_compaction(self, *, is_halved: bool) -> None:
-        self._rows = sum(map(len, self._partial))
-        self._bytes = sum(table.nbytes for table in self._partial)
-        self._limit = max(self.compact_rows, 2 * self._rows)
-        self._least_bytes = 0 if is_halved else max(self.compact_bytes, self._bytes + self.compact_bytes // 4)
-
-    def add(self, partial: pa.Table, *, is_combined: bool = False) -> None:
-        self._is_combined = is_combined and not self._partial
-        self._partial.append(partial)
-        self._rows += partial.num_rows
-        self._bytes += partial.nbytes
-        # A single result has likely been combined where it comes from.
-        if len(self._partial) > 1 and self._rows > self._limit and self._bytes >= self._least_bytes:
-            before, combined = self._rows, self._combined()
-            is_halved, is_large = 2 * combined.num_rows <= before, combined.nbytes > self.held_bytes
-            del combined
-            if is_large and self.keys:
+    def add(self, partial: pa.Table, *, are_combined: bool = False) -> None:
+        held = self._held
+        held.add(partial, are_combined=are_combined)
+        if not held.are_combined and (held.rows > self._most_rows or held.nbytes > self._most_bytes):
+            before = held.rows
+            self._combine()
+            is_halved = 2 * held.rows <= before
+            if held.nbytes > self.held_bytes and self.keys:
                 self._let_go()
-            self._begin_compaction(is_halved=is_halved)
+            self._most_rows = max(self.compact_rows, 4 * held.rows) if is_halved else sys.maxsize
+            self._most_bytes = max(self.compact_bytes, held.nbytes + self.compact_bytes // 4)
 
     def _let_go(self) -> None:
         """Emit what another operator combines, or else store it as a run."""
-        self._combined()
-        self._is_combined = False
         if self._is_partial:
-            self._emit([self._partial.pop()])
+            self._emit(self._held.take())
         else:
-            self._runs.add(self._partial.pop())
+            self._runs.add(concatenated([*self._held.take()]))
+
+    def _combine(self) -> None:
+        if self._held.are_combined:
+            return
+        self._is_large |= self._held.nbytes >= self.compact_bytes // 2
+        self._held.combine()
 
     def _combined(self) -> pa.Table:
-        if not self._is_combined:
-            # Nothing else refers to the rows, so that they can be let go while they are combined.
-            self._partial = [self.combined(self._taken())]
-            self._is_combined = True
-            self._is_large |= self._bytes >= self.compact_bytes // 2
-            self._release_unused()
-        return self._partial[0]
+        self._combine()
+        return self._held.whole()
 
     def _release_unused(self) -> None:
         # Otherwise Arrow's allocator keeps what was freed, and the next task of the process adds to it.
@@ -121,23 +114,19 @@ class AggregateBase(Operator, Accumulator, Unified):
             pa.default_memory_pool().release_unused()
 
     def teardown(self) -> None:
-        self._partial = []
+        self._held = Shares(self.keys, self.combined)
         self._release_unused()
-
-    def _taken(self) -> pa.Table:
-        tables, self._partial = self._partial, []
-        return concatenated(tables)
 
     def end_window(self) -> None:
         self._emit(map(self.result, self._all_combined()))
 
     def _all_combined(self) -> Iterator[pa.Table]:
         """All groups, in tables whose keys follow each other."""
-        if self._runs and self._partial:
+        if self._runs and self._held.rows:
             self._let_go()
         if self._runs:
             yield from self._runs.merged(self.combined)
-        elif self._partial:
+        elif self._held.rows:
             yield self._combined()
 
     def _emit(self, tables: Iterable[pa.Table]) -> None:
@@ -150,10 +139,10 @@ class AggregateBase(Operator, Accumulator, Unified):
         if rest:
             self._runs.add_tables(tables_of(pa.BufferReader(part)))
         else:
-            self.add(first, is_combined=True)
+            self.add(first, are_combined=True)
 
     def take_part(self) -> bytes | None:
-        if not self._partial and not self._runs:
+        if not self._held.rows and not self._runs:
             return None
         # The tables of several runs are a run in turn, so they must be in order.
         is_run, tables = len(self._runs) > 0, self._all_combined()

@@ -49,7 +49,7 @@ class CountBy(AggregateBase, ColumnTraced):
         return self.by
 
     def combined(self, partial: pa.Table) -> pa.Table:
-        summed = grouped(partial.to_batches(), self.by, [(COUNT, "sum")])
+        summed = grouped(partial, self.by, [(COUNT, "sum")])
         return summed.rename_columns([*self.by, COUNT]).select([*self.by, COUNT])
 
     def result(self, combined: pa.Table) -> pa.Table:
@@ -64,8 +64,8 @@ class CountBy(AggregateBase, ColumnTraced):
         elif len(batch):
             require_columns(arrived, self.by)
             keys = with_equal_keys(arrived.select(self.by), self.by)
-            counted = grouped(keys.to_batches(), self.by, [([], "count_all")])
-            self.add(counted.rename_columns([*self.by, COUNT]), is_combined=True)
+            counted = grouped(keys, self.by, [([], "count_all")])
+            self.add(counted.rename_columns([*self.by, COUNT]), are_combined=True)
 
     def columns_at(self, port: str, arriving: StreamColumns | None) -> StreamColumns | None:
         if arriving is None:

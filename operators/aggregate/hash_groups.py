@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -10,11 +10,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dagflow.late import compute as pc
+from operators.aggregate.group_runs import concatenated
 
 _FEW_ROWS = 1 << 18
-"""A table of fewer rows is grouped as a whole: its groups fit into the cache."""
-
-_SAMPLE_ROWS = 1 << 16
+"""Fewer rows are not divided: their groups fit into the cache."""
 
 _SHARE_BITS = 5
 """The rows of many groups are grouped in 32 shares; with more of them, dividing costs what smaller tables gain."""
@@ -23,38 +22,100 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)
 """The golden ratio in 64 bits: multiplied by it, neighbouring numbers differ in their first bits."""
 
 
-def grouped(
-    batches: list[pa.RecordBatch], keys: Sequence[str], functions: Sequence[tuple[list[str] | str, str]]
-) -> pa.Table:
-    """One row for each group, in an order that depends on the rows alone.
+class Shares:
+    """Rows of groups, which are combined again and again while more of them come.
 
     A hash table of a million groups costs several times as much a row as a small one, because each access misses the
-    cache. Rows of many groups are therefore divided by a hash of their keys, and each share is grouped on its own.
+    cache. Rows of many groups are therefore divided once, by a hash of their keys, and each share is combined on its
+    own, so that next to nothing is held twice.
 
     Args:
-        batches: Rows whose equal keys have equal bits; they are let go one by one, so that no row is held twice.
+        keys: The columns of the keys, whose equal values have equal bits; without any, all rows are one group.
+        combined: Makes one row of those with equal keys.
+
+    Attributes:
+        rows: How many there are.
+        nbytes: The bytes of their values.
+        are_combined: Whether each group has one row.
+    """
+
+    def __init__(self, keys: Sequence[str], combined: Callable[[pa.Table], pa.Table]) -> None:
+        self._keys, self._combined = list(keys), combined
+        self._shares: list[list[pa.Table]] = [[]]
+        self._types: list[pa.DataType] = []
+        self.rows = self.nbytes = 0
+        self.are_combined = True
+
+    def add(self, table: pa.Table, *, are_combined: bool = False) -> None:
+        """Add rows; are_combined says that each group among them has one row."""
+        types = [table.schema.field(name).type for name in self._keys]
+        if types != self._types:
+            # Equal values of other types have other hashes. They are divided again, in a type for all of them.
+            self._shares, self._types = [[*self._tables()]], types
+        self.are_combined = are_combined and not self.rows
+        self.rows += table.num_rows
+        self.nbytes += table.nbytes
+        if len(self._shares) == 1:
+            self._shares[0].append(table)
+        else:
+            self._divide([table])
+
+    def combine(self) -> None:
+        """Let each group have one row."""
+        if self.are_combined:
+            return
+        if self._keys and len(self._shares) == 1 and self.rows >= _FEW_ROWS:
+            rows, self._shares = concatenated(self._shares.pop()), [[] for _ in range(1 << _SHARE_BITS)]
+            self._types = [rows.schema.field(name).type for name in self._keys]
+            batches = rows.to_batches()[::-1]
+            del rows  # the batches are let go one by one
+            while batches:
+                self._divide([pa.Table.from_batches([batches.pop()])])
+        for share in filter(None, self._shares):
+            share[:] = [self._combined(concatenated(share))]
+        held = [table for share in self._shares for table in share]
+        self.rows, self.nbytes = sum(map(len, held)), sum(table.nbytes for table in held)
+        self.are_combined = True
+
+    def take(self) -> Iterator[pa.Table]:
+        """The groups, which are let go one share after the other."""
+        self.combine()
+        self.rows = self.nbytes = 0
+        yield from self._tables()
+
+    def whole(self) -> pa.Table:
+        """The groups in one table; there is at least one."""
+        self.combine()
+        if len(self._shares) > 1 or len(self._shares[0]) > 1:
+            return concatenated([table for share in self._shares for table in share])
+        return self._shares[0][0]
+
+    def _tables(self) -> Iterator[pa.Table]:
+        for share in self._shares:
+            while share:
+                yield share.pop(0)
+
+    def _divide(self, tables: Sequence[pa.Table]) -> None:
+        for batch in (batch for table in tables for batch in table.to_batches()):
+            share_by_row = _shares([batch.column(name) for name in self._keys])
+            order = np.argsort(share_by_row, kind="stable")
+            borders = np.searchsorted(share_by_row[order], np.arange(len(self._shares) + 1))
+            divided = pa.Table.from_batches([batch.take(pa.array(order))])
+            for share, (start, end) in zip(self._shares, pairwise(borders.tolist()), strict=True):
+                if start < end:
+                    share.append(divided.slice(start, end - start))
+
+
+def grouped(table: pa.Table, keys: Sequence[str], functions: Sequence[tuple[list[str] | str, str]]) -> pa.Table:
+    """One row for each group, in the order of their first rows.
+
+    Args:
+        table: Rows whose equal keys have equal bits.
         keys: The columns of the keys; without any, all rows are one group.
         functions: Arrow's aggregations, each a column and a function.
     """
-    if not keys or sum(map(len, batches)) < _FEW_ROWS or _has_few_groups(batches, keys):
-        return _grouped(pa.Table.from_batches(batches), keys, functions)
-    shares: list[list[pa.RecordBatch]] = [[] for _ in range(1 << _SHARE_BITS)]
-    batches.reverse()
-    while batches:
-        batch = batches.pop()
-        share_by_row = _shares([batch.column(name) for name in keys])
-        order = np.argsort(share_by_row, kind="stable")
-        borders = np.searchsorted(share_by_row[order], np.arange(len(shares) + 1))
-        divided = batch.take(pa.array(order))
-        for share, (start, end) in zip(shares, pairwise(borders.tolist()), strict=True):
-            share.append(divided.slice(start, end - start))
     # Arrow groups a few large pieces faster than many small ones.
-    return pa.concat_tables(
-        _grouped(pa.Table.from_batches(shares.pop()).combine_chunks(), keys, functions) for _ in range(len(shares))
-    )
-
-
-def _grouped(table: pa.Table, keys: Sequence[str], functions: Sequence[tuple[list[str] | str, str]]) -> pa.Table:
+    table = table.combine_chunks()
     kind = table.schema.field(keys[0]).type if len(keys) == 1 else None
     is_wide = kind is not None and pa.types.is_primitive(kind) and kind.bit_width == 64
     if is_wide:
@@ -77,11 +138,6 @@ def _folded(key: pa.Array, kind: pa.DataType) -> pa.Array:
     words = np.frombuffer(key.buffers()[1], np.uint64)[key.offset :][: len(key)]
     mask = pc.is_null(key).to_numpy(zero_copy_only=False) if key.null_count else None
     return pa.array((words ^ (words >> np.uint64(32))).view(np.int64), mask=mask).view(kind)
-
-
-def _has_few_groups(batches: Sequence[pa.RecordBatch], keys: Sequence[str]) -> bool:
-    sample = pa.Table.from_batches(batches).select(keys).slice(0, _SAMPLE_ROWS)
-    return 2 * len(_grouped(sample, keys, [])) < len(sample)
 
 
 def _shares(keys: Sequence[pa.Array]) -> npt.NDArray[np.uint8]:

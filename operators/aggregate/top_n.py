@@ -64,9 +64,8 @@ class TopN(AggregateBase, ColumnTraced):
             require_columns(arrived, [name for name, _ in self._order])
             self.add(arrived)
 
-    def add(self, partial: pa.Table, *, is_combined: bool = False) -> None:
-        super().add(self._candidates(partial, self._partial[0]) if self._partial else partial)
-        self._partial = [self._combined()]
+    def add(self, partial: pa.Table, *, are_combined: bool = False) -> None:
+        super().add(self._candidates(partial, self._combined()) if self._held.rows else partial)
 
     def _candidates(self, arrived: pa.Table, best: pa.Table) -> pa.Table:
         """Select the rows that are no worse than the last of the best: most are worse, and need not be sorted in."""

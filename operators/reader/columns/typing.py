@@ -99,17 +99,17 @@ def valid_text(batch: RecordBatch, rejects: ByteAccounting) -> RecordBatch:
 
 
 def _is_text(records: pa.BinaryArray) -> bool:
-    """Whether all are UTF-8: they are together, and none begins within a character."""
+    """Whether all are UTF-8 together, and none begins within a character; may be false where there are empty ones."""
     borders, content = borders_of(records), records.buffers()[2]
-    if not len(borders) or content is None:
+    if content is None:
         return True
     whole = pa.Array.from_buffers(pa.binary(), 1, [None, pa.py_buffer(borders[[0, -1]]), content])
     try:
         whole.cast(pa.string())
     except pa.ArrowInvalid:
         return False
-    starts = borders[:-1][borders[:-1] < borders[-1]]
-    return not ((np.frombuffer(content, np.uint8)[starts] & 0xC0) == 0x80).any()
+    data = np.frombuffer(content, np.uint8, int(borders[-1]))
+    return not (len(data) and ((data.take(borders[:-1], mode="clip") & 0xC0) == 0x80).any())
 
 
 def why_not_text(charset: str, error: UnicodeDecodeError, what: str) -> str:
@@ -242,7 +242,8 @@ def without_words(texts: Any, words: Collection[str]) -> Any:
 
 
 def _has_empty(texts: Any) -> bool:
-    return bool((np.diff(borders_of(texts)) == 0).any())
+    borders = borders_of(texts)
+    return bool((borders[1:] == borders[:-1]).any())
 
 
 def in_records(reasons: Mapping[int, str], batch: RecordBatch) -> dict[int, str]:

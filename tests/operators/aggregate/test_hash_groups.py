@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.aggregate.hash_groups import _folded, _shares, grouped
+from operators.aggregate.hash_groups import Shares, _folded, _shares, grouped
 
 ROWS = 300_000
 NUMBERS = np.random.default_rng(1).integers(0, ROWS // 2, ROWS)
@@ -33,20 +34,52 @@ KEYS: dict[str, list[Any]] = {
 }
 
 
+def combined(rows: pa.Table) -> pa.Table:
+    """One row for each group: keys, a sum and a minimum."""
+    names = rows.schema.names
+    found = grouped(rows, names[:-2], [("sum", "sum"), ("min", "min")])
+    return found.rename_columns([name.removesuffix("_sum").removesuffix("_min") for name in found.schema.names])
+
+
 @pytest.mark.parametrize("name", KEYS)
 def test_groups_in_shares_are_those_of_one_table(name: str) -> None:
-    """Each once, with all of its rows, from batches of any length."""
+    """Each once, with all of its rows, from batches of any length that come before and after rows are divided."""
     names = [f"key {number}" for number in range(len(KEYS[name]))]
-    table = pa.table([*KEYS[name], pa.array(np.arange(ROWS))], [*names, "n"])
-    table = pa.concat_tables([table.slice(0, 7), table.slice(7, 100_000), table.slice(100_007)])
-    functions = [("n", "sum"), ("n", "min")]
-    found = grouped(table.to_batches(), names, functions)
+    numbers = pa.array(np.arange(ROWS))
+    table = pa.table([*KEYS[name], numbers, numbers], [*names, "sum", "min"])
+    shares = Shares(names, combined)
+    for start, end in ((0, 7), (7, 290_000), (290_000, ROWS)):
+        shares.add(table.slice(start, end - start))
+        shares.combine()
+    found = shares.whole()
+    assert shares.rows == len(found)
     # Arrow's own hash of doubles is slow.
     plain = [key.cast(pa.string()) if pa.types.is_floating(key.type) else key for key in table.select(names).columns]
-    wanted = pa.table([*plain, table["n"]], [*names, "n"]).group_by(names, use_threads=False).aggregate(functions)
+    wanted = combined(pa.table([*plain, numbers, numbers], table.schema.names))
     assert len(found) == len(wanted) > ROWS // 5
     # The first row of a group belongs to no other group, so that it stands for the keys, of which some are NaN.
-    assert found.sort_by("n_min").select(["n_min", "n_sum"]).equals(wanted.sort_by("n_min").select(["n_min", "n_sum"]))
+    assert found.sort_by("min").select(["min", "sum"]).equals(wanted.sort_by("min").select(["min", "sum"]))
+
+
+def test_keys_of_several_types_are_divided_in_one() -> None:
+    """A negative number of 32 bits has other bits than the same one of 64."""
+    keys = pa.array(NUMBERS - ROWS // 4)
+    shares = Shares(["key"], combined)
+    for kind in (pa.int32(), pa.int64(), pa.int32()):
+        shares.add(pa.table([keys.cast(kind), keys, keys], ["key", "sum", "min"]))
+        shares.combine()
+    found = shares.whole().sort_by("key")
+    assert found["key"].to_pylist() == sorted(set(keys.to_pylist()))
+    assert pc.sum(found["sum"]) == pa.scalar(3 * int(keys.to_numpy().sum()))
+
+
+def test_what_is_taken_is_gone() -> None:
+    """Other rows may come then."""
+    shares = Shares(["key"], combined)
+    for number in (1, 2):
+        shares.add(pa.table({"key": [number], "sum": [number], "min": [number]}))
+        assert [table.to_pylist() for table in shares.take()] == [[{"key": number, "sum": number, "min": number}]]
+        assert (shares.rows, shares.nbytes, [*shares.take()]) == (0, 0, [])
 
 
 @given(st.lists(st.binary(max_size=12), min_size=1, max_size=8), st.integers(0, 7))
@@ -69,7 +102,7 @@ def test_folded_values_are_unfolded_again(kind: pa.DataType) -> None:
 def test_a_few_rows_are_grouped_in_the_order_of_their_first_rows() -> None:
     """As Arrow gives them."""
     table = pa.table({"k": ["b", "a", "b"], "x": [Decimal(1), Decimal(2), Decimal(3)]})
-    assert grouped(table.to_batches(), ["k"], [("x", "max")]).to_pylist() == [
+    assert grouped(table, ["k"], [("x", "max")]).to_pylist() == [
         {"k": "b", "x_max": Decimal(3)},
         {"k": "a", "x_max": Decimal(2)},
     ]
