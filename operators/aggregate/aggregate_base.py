@@ -97,6 +97,7 @@ class AggregateBase(Operator, Accumulator, Unified):
             self._emit(self._held.take())
         else:
             self._runs.add(concatenated([*self._held.take()]))
+        self._release_unused()
 
     def _combine(self) -> None:
         if self._held.are_combined:

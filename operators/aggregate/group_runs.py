@@ -73,7 +73,7 @@ def bytes_of(tables: Iterable[pa.Table]) -> bytes:
     """Tables as a checkpoint holds them."""
     # A buffer that grows would be held twice.
     with tempfile.TemporaryFile() as file:
-        _write(file, tables, "lz4")
+        _write(file, tables, "zstd")
         file.seek(0)
         return file.read()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +16,9 @@ _FEW_ROWS = 1 << 18
 
 _SHARE_BITS = 5
 """The rows of many groups are grouped in 32 shares; with more of them, dividing costs what smaller tables gain."""
+
+_DIVIDED_BATCHES = 16
+"""Batches whose parts are put together: Arrow groups a few large pieces faster than many small ones."""
 
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 """The golden ratio in 64 bits: multiplied by it, neighbouring numbers differ in their first bits."""
@@ -42,6 +44,7 @@ class Shares:
     def __init__(self, keys: Sequence[str], combined: Callable[[pa.Table], pa.Table]) -> None:
         self._keys, self._combined = list(keys), combined
         self._shares: list[list[pa.Table]] = [[]]
+        self._divided: list[tuple[pa.Table, list[int]]] = []
         self._types: list[pa.DataType] = []
         self.rows = self.nbytes = 0
         self.are_combined = True
@@ -71,6 +74,7 @@ class Shares:
             del rows  # the batches are let go one by one
             while batches:
                 self._divide([pa.Table.from_batches([batches.pop()])])
+        self._settle()
         for share in filter(None, self._shares):
             share[:] = [self._combined(concatenated(share))]
         held = [table for share in self._shares for table in share]
@@ -91,6 +95,7 @@ class Shares:
         return self._shares[0][0]
 
     def _tables(self) -> Iterator[pa.Table]:
+        self._settle()
         for share in self._shares:
             while share:
                 yield share.pop(0)
@@ -100,10 +105,16 @@ class Shares:
             share_by_row = _shares([batch.column(name) for name in self._keys])
             order = np.argsort(share_by_row, kind="stable")
             borders = np.searchsorted(share_by_row[order], np.arange(len(self._shares) + 1))
-            divided = pa.Table.from_batches([batch.take(pa.array(order))])
-            for share, (start, end) in zip(self._shares, pairwise(borders.tolist()), strict=True):
-                if start < end:
-                    share.append(divided.slice(start, end - start))
+            self._divided.append((pa.Table.from_batches([batch.take(pa.array(order))]), borders.tolist()))
+            if len(self._divided) >= _DIVIDED_BATCHES:
+                self._settle()
+
+    def _settle(self) -> None:
+        """Give each share its rows of divided batches: parts of a batch would hold all of it."""
+        for index, share in enumerate(self._shares if self._divided else ()):
+            parts = [rows.slice(borders[index], borders[index + 1] - borders[index]) for rows, borders in self._divided]
+            share.append(concatenated(parts).combine_chunks())
+        self._divided = []
 
 
 def grouped(table: pa.Table, keys: Sequence[str], functions: Sequence[tuple[list[str] | str, str]]) -> pa.Table:
@@ -114,8 +125,6 @@ def grouped(table: pa.Table, keys: Sequence[str], functions: Sequence[tuple[list
         keys: The columns of the keys; without any, all rows are one group.
         functions: Arrow's aggregations, each a column and a function.
     """
-    # Arrow groups a few large pieces faster than many small ones.
-    table = table.combine_chunks()
     kind = table.schema.field(keys[0]).type if len(keys) == 1 else None
     is_wide = kind is not None and pa.types.is_primitive(kind) and kind.bit_width == 64
     if is_wide:
