@@ -316,7 +316,7 @@ class ChangeDetector:
         rows = np.flatnonzero(unchanged & ~entries.waits & is_read & ~is_known & (files.size_bytes > 0))
         if len(rows):
             rows = rows[~self._pending.are_pending(files.take(rows).index_names)]
-        rows = np.union1d(rows, np.flatnonzero(is_other & is_read & is_known))
+        rows = np.sort(np.concatenate([rows, np.flatnonzero(is_other & is_read & is_known)]))
         if len(rows):
             yield files.take(rows), entries.take(rows)
 
