@@ -8,8 +8,9 @@ import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import click
 
@@ -181,6 +182,12 @@ def place(url: str, offset: int = -1) -> str:
     here = os.path.join(os.getcwd(), "")
     name = url[len(here) :] if url.startswith(here) else url
     return f"{name}:{offset}" if offset >= 0 else name
+
+
+def version_text(part: Any) -> str:
+    """The version of a file that something with mtime_ns and etag is of."""
+    modified = datetime.fromtimestamp(part.mtime_ns / 1e9, UTC).isoformat(timespec="milliseconds")
+    return f"etag {part.etag}" if part.etag else f"modified {modified}"
 
 
 def _usage(error: click.ClickException) -> str:

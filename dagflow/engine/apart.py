@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -124,8 +124,8 @@ class Apart:
     def checkpoint(self) -> str:
         return join(self.directory, "journal")
 
-    def run(self, again: Sequence[WindowPlan] | None, blocks: Sequence[Collection[int]] = ()) -> None:
-        """Run the app on windows, or on some of their blocks, or on new input; its output is added to that so far.
+    def run(self, again: Sequence[WindowPlan] | None) -> None:
+        """Run the app on windows, or on new input; its output is added to that so far.
 
         Raises:
             RunStoppedError: The comparison was asked to stop.
@@ -137,7 +137,7 @@ class Apart:
             if operator.over is None and wants_to_follow(self.app):
                 operator.over = "window"
         inside = replace(bounds, directory=self.directory)
-        options = replace(self.options, checkpoint=self.checkpoint, again=again, blocks=blocks)
+        options = replace(self.options, checkpoint=self.checkpoint, again=again)
         options = replace(options, output_bounds=inside, is_apart=True)
         if run(plan, options, stop=self.stop).state == "stopped":
             raise RunStoppedError("the comparison was asked to stop; nothing was changed")

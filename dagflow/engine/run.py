@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
 from dagflow.api.context import WindowBudget
-from dagflow.api.ports import unbatched
-from dagflow.api.sources import UNKNOWN_BLOCK, block_id_of
 from dagflow.engine.control_graph import ControlGraph, Emission, index_operators
 from dagflow.engine.corrections import require_correctable
 from dagflow.engine.driver import Driver
@@ -141,7 +138,7 @@ def _drive(parts: Assembly, control: ControlGraph, signals: RunSignals) -> RunSn
     if options.rejects is not None:
         source = RejectRetry(control, app, store, lambda: journal.state, options.rejects, parts.held)
     elif options.again is not None:
-        source = RepeatedWindows(control, parts.codec, options.again, options.blocks)
+        source = RepeatedWindows(control, parts.codec, options.again)
     driver = Driver(parts, control, source, signals)
     journal.note_operators(app.operators)
     if options.reads_new_input:
@@ -231,32 +228,20 @@ class RepeatedWindows:
 
     Windows that only publish or merge what others have left are left out: the run publishes and merges by itself. So
     are those that have read refused records again, because the windows of these records read them.
-
-    Args:
-        blocks: For each window the blocks that are read, by id; empty where all are.
     """
 
-    def __init__(
-        self,
-        control: ControlGraph,
-        codec: WindowCodec,
-        windows: Sequence[WindowPlan],
-        blocks: Sequence[Collection[int]] = (),
-    ) -> None:
+    def __init__(self, control: ControlGraph, codec: WindowCodec, windows: Sequence[WindowPlan]) -> None:
         self._control = control
         self._codec = codec
-        chosen = itertools.zip_longest(windows, blocks)
-        self._left = iter([(window, ids) for window, ids in chosen if not window.retries])
+        self._left = iter([window for window in windows if not window.retries])
         self.operator_index = control.operator_index
 
     def emit(self, window_id: int) -> Emission | None:
-        for window, ids in self._left:
+        for window in self._left:
             mergers = {merger_name(name) for name in window.takes}
             inputs = {name: each for name, each in window.inputs.items() if name.rpartition(".")[0] not in mergers}
             if inputs:
                 tuples = self._codec.emission_of(replace(window, inputs=inputs)).tuples
-                if ids is not None:
-                    tuples = {port: _chosen(items, ids) for port, items in tuples.items()}
                 return Emission(WindowPlan(window_id, emitted_ms=now_ms(), keeps_states=True), tuples, is_complete=True)
         return None
 
@@ -273,8 +258,3 @@ class RepeatedWindows:
 
     def scan_now(self) -> None:
         """Do nothing: there is no input to scan."""
-
-
-def _chosen(items: Sequence[Any], ids: Collection[int]) -> list[Any]:
-    """The tuples that are one of some blocks, or no block at all; those of batches by themselves."""
-    return [each for each in unbatched(items) if block_id_of(each) in (UNKNOWN_BLOCK, *ids)]

@@ -79,7 +79,6 @@ class RunOptions:
         output_bounds: The only location where the run may publish, with one worker; None for any. See limited_run.
         rejects: Which refused records are read again, in place of new input; None for new input.
         again: Windows of another checkpoint whose input is read, in place of new input; None for new input.
-        blocks: For each of them the blocks that are read, by id; empty where all are.
         lost: Versions of files that are left out of all windows.
         is_apart: Whether the checkpoint is a copy, whose windows so far have published elsewhere: that stays as it is.
         server: The process that forks those of tasks, where it was started ahead; None for a new one.
@@ -106,7 +105,6 @@ class RunOptions:
     output_bounds: OutputBounds | None = None
     rejects: RejectChoice | None = None
     again: Sequence[WindowPlan] | None = None
-    blocks: Sequence[Collection[int]] = ()
     lost: Mapping[VersionKey, Skipped] = field(default_factory=dict)
     is_apart: bool = False
     metrics: MetricsAddress | None = None

@@ -7,133 +7,169 @@ these, in a directory of its own and with origins, and gives the row with file a
 from __future__ import annotations
 
 import importlib
-import sys
+import itertools
+import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pydantic import ValidationError
 
 from dagflow.api.columns.json_values import readable_rows
+from dagflow.api.context import OperatorContext
 from dagflow.api.ports import unbatched
-from dagflow.api.sources import block_id_of, is_gone, is_source_range
+from dagflow.api.records import RecordBatch
+from dagflow.api.sources import UNKNOWN_BLOCK, FileSources, block_id_of, is_gone, is_source_range
 from dagflow.api.transactions import ReplayableState, TransactionalSink
-from dagflow.engine.apart import Apart, Output, apart_run, outputs_of, with_rows_kept
+from dagflow.engine.apart import Output, apart_run, with_rows_kept
 from dagflow.engine.corrections import sources_of, version_key_of
-from dagflow.engine.kept_totals import is_by_file
-from dagflow.engine.partial_replay import works_record_by_record
 from dagflow.engine.publishers import writer_of
-from dagflow.engine.row_search import equal_rows, may_have, rows_where, select_of, with_texts
+from dagflow.engine.replay_scope import groups_merged_by
 from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import DagflowError, MissingError, own_name
 from dagflow.frozen import frozen
-from dagflow.journal.planned_tuples import planned_tuples
+from dagflow.journal.planned_tuples import encode_tuples, planned_tuples
 from dagflow.journal.reader import all_windows, newest_windows, read_journal
-from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window, WindowPlan
 from dagflow.late import compute as pc
 from dagflow.plan.accumulators import accumulators
 from dagflow.plan.load import load_app, logical_plan
-from dagflow.plan.logical import LogicalPlan
-from dagflow.plan.placement import PlacedApp
+from dagflow.plan.logical import LogicalPlan, reached
 from dagflow.report.open_rejects import refused_rows
-from dagflow.report.published_rows import PublishedRows, partition_values, parts_of_file
-from dagflow.report.traced_rows import AppThen, Source, Trace, TracedRow
-from dagflow.spec.class_lookup import LIBRARY, search_path_of
+from dagflow.report.published_rows import partition_values, parts_of_file
+from dagflow.spec.class_lookup import LIBRARY, OPERATOR, find_class, search_path_of
 from dagflow.storage.files import FileStat
 from dagflow.storage.location import absolute, redacted
-from dagflow.storage.objects import ObjectStore
-from dagflow.storage.pending import PendingFile
+from dagflow.storage.pending import FileFacts, PendingFile
 
 MOST_FILES = 50
 """Files of a result that are tried one by one, at most, to find out which of them have a part in it."""
+
+_ANY_FILE = "which of these files have a part in the row is not known"
 
 _LONGEST_DELIMITER = 64
 """Bytes behind a record, at most, that count as its own."""
 
 _FILE, _OFFSET, _WINDOW = "_dagflow_file", "_dagflow_offset", "_dagflow_window"
-_ORIGINS = (_FILE, _OFFSET, _WINDOW)
-
 _DATA_FILE = "_dagflow_data_file"
 
-_RESULT = "a result of several records; --where traces a row of it"
+Row = dict[str, Any]
+Rows = list[Row]
+
+
+@frozen
+class AppThen:
+    """The app that planned a window: whether the newest run had the same, and its YAML, "" where that is not kept."""
+
+    file: str
+    fingerprint: str
+    is_newest: bool
+    text: str
+
+
+@frozen
+class Source:
+    """A block of a version of a file, [start, end), and a record in it.
+
+    Attributes:
+        state: "read", or "corrected" where a later version has taken its place.
+        offset: The first byte of the record; None where it is not about one record.
+        record_end: One past its last byte, without its delimiter; None where that is not known.
+        record: Its bytes, or values by column where its format has rows; None where it cannot be read any more.
+        problem: Why it cannot be read; "" where it can.
+    """
+
+    file: str
+    size_bytes: int
+    mtime_ns: int
+    etag: str
+    window: int
+    state: str
+    start: int
+    end: int
+    app: AppThen
+    offset: int | None = None
+    record_end: int | None = None
+    record: Any = None
+    problem: str = ""
+
+
+@frozen
+class TracedRow:
+    """A row of an output: the records or the files that it is from, the data files that have it, and a note."""
+
+    values: dict[str, Any]
+    sources: Sequence[Source]
+    is_of_record: bool
+    files: Sequence[str]
+    note: str = ""
+
+
+@frozen
+class Trace:
+    """The first rows of an output, and how many there are; of bytes also the versions of their file, and a refusal."""
+
+    table: str
+    version: str
+    count: int
+    rows: Sequence[TracedRow]
+    sources: Sequence[Source] = ()
+    refused: str = ""
 
 
 @frozen
 class _Block:
     plan: WindowPlan
-    tuple: Any
-    is_corrected: bool
-
-    @property
-    def id(self) -> int:
-        return block_id_of(self.tuple)
+    reader: str
+    id: int
+    part: Any
+    source: Source
 
 
 @dataclass
 class Tracer:
-    """Follows rows and bytes of one output.
-
-    Args:
-        operator: The operator that writes the output.
-
-    Raises:
-        DagflowError: The journal cannot be read.
-    """
+    """Follows rows and bytes of one output, by the journal of its app."""
 
     app: LogicalPlan
     options: RunOptions
-    operator: str
+    output: Output
     stop: StopRequest
-    store: ObjectStore = field(init=False)
-    state: JournalState = field(init=False)
-    output: Output = field(init=False)
 
     def __post_init__(self) -> None:
         checkpoint = absolute(self.options.checkpoint or self.app.attributes.checkpoint)
-        self.storage = self.app.attributes.storage_context()
-        self.store, self.state = read_journal(self.storage, checkpoint)
-        self.output = next(each for each in outputs_of(self.app) if each.operator == self.operator)
+        self.store, self.state = read_journal(self.output.storage, checkpoint)
+        self.windows = partial(all_windows, self.store, self.state)
+        totals = accumulators(self.app.instances).items()
+        self.totals = {name: each for name, each in totals if self.output.operator in reached(name, self.app.arcs)}
+        self.specs = {} if self.app.spec is None else self.app.spec.operators
+        receipt = self.state.receipts.get(self.output.operator)
+        self.version = "" if receipt is None else receipt.version
 
     def of_rows(self, where: str, most: int) -> Trace:
-        """The rows for which a condition is true, each with what it is from.
-
-        Args:
-            where: An expression.
-            most: How many rows are followed.
+        """The first rows for which a condition is true, each with what it is from.
 
         Raises:
             DagflowError: No row is so, or the condition cannot be computed.
         """
-        there, files = self._matching(where, most)
-        if not there:
-            last = self.state.forgotten
-            raise DagflowError(
-                f"{self.output.name} has no row for which this is true: {where}",
-                hint="rows of other programs are not known"
-                + (f"; nor are those of windows up to {last}, which the journal does not keep" if last else ""),
-            )
-        found: list[TracedRow | None] = [None] * len(there)
-        is_narrow = self._is_narrow
-        for blocks in self._inputs_of(files):
-            left = [number for number, row in enumerate(found) if row is None]
-            with apart_run(self.app, self.options, self.stop) as apart:
-                made, then = self._made(apart, blocks)
-                known = equal_rows(made, [_values(there[number]) for number in left])
-            for number, own in zip(left, known, strict=True):
-                if own or files:
-                    found[number] = self._traced(there[number], own, then, blocks, is_narrow)
-            if None not in found:
-                break
-        unknown = "the app as it was does not give this row again"
-        rows = [
-            TracedRow(_values(row), [], False, (), unknown) if traced is None else traced
-            for row, traced in zip(there, found, strict=True)
-        ]
-        return Trace(self.output.name, self._version(), rows, self._count)
+        rows, count = _first(where, most, self._published(where))
+        if not rows and self.output.target is not None:
+            # Another program has made the data file that has it.
+            parts = self.output.rows(self.store, self.state).parts()
+            rows, count = _first(where, most, zip(itertools.repeat(""), parts))
+        if not rows:
+            others = "rows of other programs are not known"
+            if self.state.forgotten:
+                others += f"; nor are those of windows up to {self.state.forgotten}, which the journal does not keep"
+            raise DagflowError(f"{self.output.name} has no row for which this is true: {where}", hint=others)
+        groups = itertools.groupby(rows, lambda row: row[_DATA_FILE])
+        traced = [row for url, group in groups for row in self._traced(url, [*group])]
+        return Trace(self.output.name, self.version, count, traced)
 
     def of_bytes(self, url: str, offset: int, most: int) -> Trace:
         """The rows that the record at a byte of a file became.
@@ -141,360 +177,277 @@ class Tracer:
         Raises:
             DagflowError: No window has read the byte.
         """
-        own = [each for each in _blocks_of(self._windows()) if redacted(each.tuple.url) == redacted(url)]
-        if not own:
-            raise DagflowError(
-                f"no window has read {redacted(url)}",
-                hint="`dagflow status APP --files '*'` shows the files that were read",
-            )
-        # Of compressed files the content is longer than the file.
-        with_byte = [each for each in own if each.tuple.start <= offset < each.tuple.end]
-        chosen = with_byte or [each for each in own if not each.tuple.start]
-        sources = [self._record_at(each, offset) for each in chosen]
-        now = [each for each in sources if each.state == "read"] or sources
-        if all(each.record is None and not each.problem for each in now):
+        chosen = _blocks_at(self._blocks(self.windows(), ("read", "corrected")), redacted(url), offset)
+        if not chosen:
+            hint = "`dagflow status APP --files '*'` shows the files that were read"
+            raise DagflowError(f"no window has read {redacted(url)}", hint=hint)
+        sources = [self._record_at(block, offset) for block in chosen]
+        now = [source for source in sources if source.state == "read"] or sources
+        if all(source.record is None and not source.problem for source in now):
             raise DagflowError(f"no record of {redacted(url)} has byte {offset:,}")
         refused, rows = "", list[TracedRow]()
         for block, source in zip(chosen, sources, strict=True):
-            if not (block.is_corrected or source.offset is None):
-                refused = self._refusal(block, source.offset) or refused
-                rows += self._rows_of(block, source)
-        return Trace(self.output.name, self._version(), rows[:most], len(rows), sources, refused)
+            if source.state == "read" and source.offset is not None:
+                refusals = refused_rows([next(self.windows(source.window))].__iter__, ()).parts()
+                (found,) = _equal_rows(refusals, [{"file": source.file, "offset": source.offset}])
+                refused = found[0]["reason"] if found else refused
+                made = ((redacted(file.final_url), own) for _, file, own in self._files() if own is not None)
+                files = [url for url, own in made if block.id in own.ids()]
+                place = {} if self.totals else {_FILE: block.part.url, _OFFSET: source.offset}
+                (own_rows,) = _equal_rows(self._made([[block]]), [place])
+                note = "a result of several records; --where traces a row of it"
+                results = [TracedRow({}, [source], False, files, note)] if own_rows else []
+                rows += results if self.totals else [TracedRow(_shown(row), [source], True, files) for row in own_rows]
+        return Trace(self.output.name, self.version, len(rows), rows[:most], sources, "" if rows else refused)
 
-    def _rows_of(self, block: _Block, source: Source) -> Iterator[TracedRow]:
-        """The rows that a record has become; one without values where it is part of results."""
-        files = self._files_with({block.id})
-        is_made = has_origins = False
-        with apart_run(self.app, self.options, self.stop) as apart:
-            made, _ = self._made(apart, [block])
-            for part in made.parts():
-                is_made = is_made or len(part) > 0
-                has_origins = has_origins or part[_FILE].null_count < len(part)
-                is_own = pc.and_(pc.equal(part[_FILE], block.tuple.url), pc.equal(part[_OFFSET], source.offset))
-                for row in readable_rows(part.filter(is_own)):
-                    yield TracedRow(_values(row), [source], True, files)
-        if is_made and not has_origins:
-            yield TracedRow({}, [source], False, files, _RESULT)
-
-    def _refusal(self, block: _Block, offset: int | None) -> str:
-        """Why the window of a block has refused a record; "" where it has not."""
-        window = next(all_windows(self.store, self.state, block.plan.window_id))
-        for part in refused_rows(lambda: (window,), ()).parts():
-            is_it = pc.and_(pc.equal(part["file"], redacted(block.tuple.url)), pc.equal(part["offset"], offset))
-            for reason in part["reason"].filter(is_it).to_pylist():
-                return str(reason)
-        return ""
-
-    def _windows(self) -> Iterator[Window]:
-        return all_windows(self.store, self.state)
-
-    def _version(self) -> str:
-        receipt = self.state.receipts.get(self.operator)
-        return "" if receipt is None else receipt.version
-
-    def _matching(self, where: str, most: int) -> tuple[list[dict[str, Any]], set[str]]:
-        """The first rows of the output, and their data files; no files where the journal does not know them."""
-        target, condition = self.output.target, select_of(where).wanted_rows().condition
-        all_files = (file for window in self._windows() if window.intent for file in window.intent.files)
-        own = [file for file in all_files if self._is_own(file) and (condition is None or may_have(file, condition))]
-        if target is not None:
-            state = target.open(writer_of(self.state, self.operator))
-            if self.output.keys or not isinstance(state, ReplayableState) or not self._is_there(own[:1]):
-                return self._first(where, most, [("", self._rows_there())]), set()
-            gone = {file.final_url for file in state.missing(own)}
-            own = [file for file in own if file.final_url not in gone and self._is_there([file])]
-        rows = self._first(where, most, ((file.final_url, self._parts_of(file)) for file in own))
-        if not rows and target is not None:
-            # Another program has made the data file that has it.
-            return self._first(where, most, [("", self._rows_there())]), set()
-        return rows, {row[_DATA_FILE] for row in rows}
-
-    def _rows_there(self) -> Iterator[pa.Table]:
-        assert self.output.target is not None
-        for part in PublishedRows.of_stream(self.output.target.rows).parts():
-            yield pa.Table.from_batches([part])
-
-    def _first(self, where: str, most: int, files: Iterable[tuple[str, Iterable[pa.Table]]]) -> list[dict[str, Any]]:
-        """The first rows for which a condition is true, each with its data file; counts all of them."""
-        rows: list[dict[str, Any]] = []
-        self._count = 0
-        for url, parts in files:
-            for found in (rows_where(part, where) for part in parts):
-                self._count += len(found)
-                if len(found) and len(rows) < most:
-                    shown = readable_rows(found.slice(0, most - len(rows)))
-                    rows += [{**row, _DATA_FILE: url} if url else row for row in shown]
-        return rows
-
-    def _is_there(self, files: Sequence[PendingFile]) -> bool:
-        """Whether data files are where they were written: a database takes their rows, and they are removed."""
-        try:
-            return all(self.storage.stat(file.final_url) for file in files)
-        except MissingError:
-            return False
-
-    def _is_own(self, file: PendingFile) -> bool:
-        if file.target:
-            return file.target == self.operator
-        return any(file.final_url.startswith(f"{location}/") for location in self.output.locations)
-
-    def _parts_of(self, file: PendingFile) -> Iterator[pa.Table]:
-        """The rows of a data file, in parts."""
-        values = {} if file.facts is None else file.facts.partition
-        values = values or partition_values(file.final_url.removeprefix(self.output.locations[0]))
-        named = {name: value for name, value in values.items() if name.isidentifier()}
-        for part in parts_of_file(self.storage, file.final_url, named):
-            yield with_texts(pa.Table.from_batches([part]))
-
-    @property
-    def _is_narrow(self) -> bool:
-        """Whether blocks alone give the same records as in their windows."""
-        placed = PlacedApp.of(self.app, self.storage)
-        has_totals = any(map(is_by_file, placed.operators.values()))
-        return works_record_by_record(placed.plan, placed.operators) and not has_totals
-
-    def _inputs_of(self, files: Collection[str]) -> Iterator[list[_Block]]:
-        """The blocks that data files have records of; without files those of windows, the newest first, more and more.
-
-        Yields:
-            Blocks to run again together.
-        """
-        if not files:
-            yield from self._newest_first()
-            return
-        ids: set[int] = set()
-        whole: set[int] = set()
-        for window in self._windows():
-            for file, sources in sources_of(window.intent) if window.intent is not None else ():
-                if file.final_url in files and sources is not None:
-                    ids |= {each for each, n in zip(sources.ids(), sources.counts, strict=True) if n}
-                elif file.final_url in files:
-                    whole |= set(range(self._first_of(window.plan), window.plan.window_id + 1))
-        is_narrow = self._is_narrow
-        found: list[_Block] = []
-        for window in self._windows():
-            blocks = [each for each in _blocks_of([window]) if not each.is_corrected]
-            named = [each for each in blocks if each.id in ids or window.plan.window_id in whole]
-            found += named if is_narrow or not named else blocks
-        yield found
-
-    def _newest_first(self) -> Iterator[list[_Block]]:
-        """The blocks of windows: of all together where results are of many, otherwise twice as many each time."""
-        most = sys.maxsize if accumulators(self.app.instances) else 1
-        held: list[_Block] = []
-        windows = 0
-        for window in newest_windows(self.store, self.state):
-            held[:0] = [each for each in _blocks_of([window]) if not each.is_corrected]
-            windows += 1
-            if windows == most:
-                yield held
-                held, windows, most = [], 0, 2 * most
-        if held:
-            yield held
-
-    def _first_of(self, planned: WindowPlan) -> int:
-        """The first window whose records may be in what a window has published."""
-        if any(each.over == "all" for each in accumulators(self.app.instances).values()):
-            return 1
-        first, before, ends = planned.window_id, 0, list[int]()
-        for plan in (window.plan for window in self._windows()):
-            if plan.window_id <= planned.window_id:
-                before = max(plan.takes.values()) if plan.takes and plan.window_id < planned.window_id else before
-                ends += [plan.window_id] if plan.closes else []
-        first = before + 1 if planned.takes else first
-        if any(end >= first for end in ends):
-            first = max((end for end in ends if end < first), default=0) + 1
-        return first
-
-    def _files_with(self, ids: Collection[int]) -> list[str]:
-        """The data files with records of blocks, as far as that is known."""
-        found = (pair for window in self._windows() if window.intent for pair in sources_of(window.intent))
-        return [
-            redacted(file.final_url)
-            for file, sources in found
-            if self._is_own(file) and sources is not None and not set(sources.ids()).isdisjoint(ids)
-        ]
-
-    def _made(self, apart: Apart, blocks: Sequence[_Block]) -> tuple[PublishedRows, AppThen | None]:
-        """The rows that the app makes of blocks, with their origins: the app of the newest of their windows."""
-        chosen: dict[int, tuple[WindowPlan, set[int]]] = {}
-        for block in blocks:
-            chosen.setdefault(block.plan.window_id, (block.plan, set()))[1].add(block.id)
-        then = self._app_of(blocks[-1].plan) if blocks else None
-        apart.app = app = self._loaded(then, apart.directory)
-        if not isinstance(app.instances[self.operator], TransactionalSink):
-            apart.app = with_rows_kept(app, self.operator, apart.directory)
-        apart.run([plan for plan, _ in chosen.values()], [ids for _, ids in chosen.values()])
-        made = apart.rows_of(self.operator)
-        origins = zip(_ORIGINS, (pa.string(), pa.int64(), pa.int64()), strict=True)
-        return PublishedRows.together([made, PublishedRows(pa.schema([*origins]), tuple)]), then
-
-    def _app_of(self, planned: WindowPlan) -> AppThen:
-        fingerprint = planned.config_hash
+    def _blocks(self, windows: Iterable[Window], states: Sequence[str] = ("read",)) -> Iterator[_Block]:
+        """The blocks that windows have read, newest window last."""
         newest = "" if self.state.facts is None else self.state.facts.fingerprint
-        text = self.state.apps.get(fingerprint, "")
-        return AppThen(self.state.source, fingerprint, fingerprint == newest, text)
+        for window in windows:
+            plan, skipped = window.plan, () if window.intent is None else window.intent.skipped
+            causes = {(each.version, each.start): each.cause for each in skipped}
+            text = self.state.apps.get(plan.config_hash, "")
+            then = AppThen(self.state.source, plan.config_hash, plan.config_hash == newest, text)
+            for port, _, item in planned_tuples(plan):
+                for part in filter(is_source_range, unbatched((item,))):
+                    version = version_key_of(part)
+                    state = causes.get((version, part.start), "read")
+                    if state in states and not is_gone(part):
+                        facts = redacted(version[0]), *version[1:], plan.window_id, state, part.start, part.end
+                        yield _Block(plan, port.partition(".")[0], block_id_of(part), part, Source(*facts, then))
 
-    def _loaded(self, then: AppThen | None, directory: str) -> LogicalPlan:
-        """The app as it was, if it is not as it is now; today's where it does not load any more."""
-        if then is None or not then.text:
-            return self.app
-        file = Path(directory, "app.yaml")
-        file.write_text(then.text)
-        try:
-            return load_app(file, search_path=search_path_of(self.state.source))
-        except DagflowError:
-            return self.app
+    def _files(self) -> Iterator[tuple[WindowPlan, PendingFile, FileSources | None]]:
+        """The data files of the output, each with the window that has made it, and its sources where it has any."""
+        below = tuple(f"{location}/" for location in self.output.locations)
+        for window in self.windows():
+            for file, sources in sources_of(window.intent) if window.intent is not None else ():
+                if file.target == self.output.operator or (not file.target and file.final_url.startswith(below)):
+                    yield window.plan, file, sources
 
-    def _traced(
-        self,
-        row: dict[str, Any],
-        known: Sequence[dict[str, Any]],
-        then: AppThen | None,
-        blocks: Sequence[_Block],
-        is_narrow: bool,
-    ) -> TracedRow:
-        """A row with its sources.
+    def _published(self, where: str) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """The rows of data files that are as they were written, as far as a condition may be true of them."""
+        condition, target = _select_of(where).wanted_rows().condition, self.output.target
+        files = [file for _, file, _ in self._files()]
+        if condition is not None:
+            files = [file for file in files if file.facts is None or condition.may_hold(*_bounds(file.facts))]
+        if target is not None:
+            state = target.open(writer_of(self.state, self.output.operator))
+            if self.output.keys or not isinstance(state, ReplayableState):
+                return
+            gone = {file.final_url for file in state.missing(files)}
+            files = [file for file in files if file.final_url not in gone]
+        for file in files:
+            values = file.facts.partition if file.facts is not None else {}
+            values = values or partition_values(file.final_url.removeprefix(self.output.locations[0]))
+            named = {name: value for name, value in values.items() if name.isidentifier()}
+            # A database takes the rows of its files, and these are removed.
+            with suppress(MissingError):
+                parts = parts_of_file(self.output.storage, file.final_url, named)
+                yield from ((file.final_url, _with_texts(part)) for part in parts)
 
-        Args:
-            known: The made rows that equal it.
-            blocks: The blocks that they are made of.
+    def _traced(self, url: str, rows: Rows) -> list[TracedRow]:
+        """The rows of one data file, "" where it is not known, each with what it is from."""
+        files, found, parts = [redacted(url)] if url else [], dict[int, TracedRow](), list[list[_Block]]()
+        for parts in self._behind(url):
+            left = {number: row for number, row in enumerate(rows) if number not in found}
+            found |= self._found_in(parts, left)
+            if len(found) == len(rows):
+                break
+        note = "the app as it was does not give this row again"
+        note += ": its inputs are those of its windows" if url else ""
+        unknown = TracedRow({}, _files_of(parts) if url else [], False, files, note)
+        traced = (found.get(number) or replace(unknown, values=_shown(row)) for number, row in enumerate(rows))
+        return [replace(row, files=files) for row in traced]
+
+    def _behind(self, url: str) -> Iterator[list[list[_Block]]]:
+        """The blocks that the rows of a data file may be from, in parts.
+
+        Where the file is not known, the blocks of the newest windows come first, then those of twice as many each time.
         """
-        values = _values(row)
-        origins = dict.fromkeys((each[_FILE], each[_OFFSET]) for each in known if each[_FILE])
-        if row.get(_FILE) and row.get(_OFFSET) is not None:
-            origins = dict.fromkeys([(row[_FILE], row[_OFFSET])])
-        names = [redacted(row[_DATA_FILE])] if _DATA_FILE in row else []
-        if origins:
-            own = [
-                self._record_at(block, offset) for url, offset in origins for block in _blocks_at(blocks, url, offset)
-            ]
-            note = "several records give such a row" if len(origins) > 1 else ""
-            return TracedRow(values, own, True, names, note)
-        taken = {block.tuple.url: block for block in blocks}
-        note = "" if known else "the app as it was does not give this row again: its inputs are those of its windows"
-        if known and not is_narrow:
-            taken, note = self._with_part_in(values, blocks, then)
-        return TracedRow(values, [self._source(block) for block in taken.values()], False, names, note)
-
-    def _with_part_in(
-        self, values: dict[str, Any], blocks: Sequence[_Block], then: AppThen | None
-    ) -> tuple[dict[str, _Block], str]:
-        """The files with records of the groups of a result: each is a window of its own in a run apart."""
-        files: dict[str, list[_Block]] = defaultdict(list)
-        for block in blocks:
-            files[block.tuple.url].append(block)
-        everything = {url: own[0] for url, own in files.items()}
-        specs = {} if self.app.spec is None else self.app.spec.operators
-        groups = [name for each in specs.values() for name in _names(each.properties.get("by", ()))]
-        keys = [name for name in dict.fromkeys([*self.output.keys, *groups]) if name in values]
-        if not keys or len(files) > MOST_FILES:
-            return everything, "which of these files have a part in the row is not known"
-        with apart_run(self.app, self.options, self.stop) as apart:
-            app = with_rows_kept(self._loaded(then, apart.directory), self.operator, apart.directory)
-            apart.app = _by_window(app)
-            owners: list[tuple[str, WindowPlan, set[int]]] = []
-            for url, own in files.items():
-                plans = {block.plan.window_id: block.plan for block in own}
-                for number, plan in plans.items():
-                    owners.append((url, plan, {each.id for each in own if each.plan.window_id == number}))
-            apart.run([plan for _, plan, _ in owners], [ids for _, _, ids in owners])
-            (rows,) = equal_rows(apart.rows_of(self.operator), [{name: values[name] for name in keys}])
-        numbers = {row.get(_WINDOW) for row in rows}
-        found = {owner[0] for number, owner in enumerate(owners, 1) if number in numbers}
-        return ({url: block for url, block in everything.items() if url in found}, "") if found else (everything, "")
-
-    def _source(self, block: _Block) -> Source:
-        part, version = block.tuple, block.tuple.version
-        return Source(
-            redacted(part.url),
-            version.size_bytes,
-            version.mtime_ns,
-            version.etag,
-            block.plan.window_id,
-            "corrected" if block.is_corrected else "read",
-            part.start,
-            part.end,
-            self._app_of(block.plan),
+        plan, sources = next(
+            ((plan, sources) for plan, file, sources in self._files() if file.final_url == url),
+            (WindowPlan(self.state.last_planned), None),
         )
+        if self.totals:
+            plans = [window.plan for window in self.windows() if window.plan.window_id <= plan.window_id]
+            merged = (group.first for group in groups_merged_by(plans) if group.merged_by == plan.window_id)
+            first, ends = min(merged, default=plan.window_id), [each.window_id for each in plans if each.closes]
+            if first <= max(ends, default=0):
+                first = max((end for end in ends if end < first), default=0) + 1
+            if not url or any(each.over == "all" for each in self.totals.values()):
+                first = 1
+            by_file: dict[tuple[int, str], list[_Block]] = defaultdict(list)
+            for block in self._blocks(each for each in self.windows(first) if each.plan.window_id <= plan.window_id):
+                by_file[block.plan.window_id, block.part.url].append(block)
+            yield [*by_file.values()]
+        elif sources is not None:
+            ids = {block_id for block_id, records in zip(sources.ids(), sources.counts, strict=True) if records}
+            parts = ([*self._blocks([window])] for window in self.windows())
+            whole = [blocks for blocks in parts if any(block.id in ids for block in blocks)]
+            yield [[block for block in blocks if block.id in ids] for blocks in whole]
+            yield whole
+        else:
+            newest, most = newest_windows(self.store, self.state, plan.window_id + 1), 1
+            while held := [*itertools.islice(newest, most)]:
+                yield [blocks for window in reversed(held) if (blocks := [*self._blocks([window])])]
+                most *= 2
+
+    def _found_in(self, parts: list[list[_Block]], rows: Mapping[int, Row]) -> dict[int, TracedRow]:
+        """Rows with what they are from among some blocks, without those that the app does not give of these.
+
+        A result is looked for by its keys, in a run with a window for each file, where results are of single windows.
+        """
+        traced, everything = dict[int, TracedRow](), _files_of(parts)
+        keys = {name for row in rows.values() for name in row} - {_WINDOW, _DATA_FILE}
+        if self.totals:
+            groups = [spec.properties.get("by", ()) for spec in self.specs.values()]
+            keys &= {*self.output.keys}.union(*([by] if isinstance(by, str) else by for by in groups))
+        is_open = bool(self.totals) and (not keys or len(everything) > MOST_FILES)
+        made = () if is_open or not parts else self._made(parts)
+        known = _equal_rows(made, [{name: row[name] for name in keys & {*row}} for row in rows.values()])
+        for (number, row), equal in zip(rows.items(), known, strict=True):
+            places = dict.fromkeys((each[_FILE], each[_OFFSET]) for each in equal if each.get(_FILE))
+            at = ((block, at) for url, at in places for block in _blocks_at(itertools.chain(*parts), redacted(url), at))
+            windows = sorted({each[_WINDOW] for each in equal if each.get(_WINDOW)})
+            sources = [self._record_at(block, offset) for block, offset in at]
+            sources = sources or _files_of(parts[number - 1] for number in windows) or everything
+            note = "several records give such a row" if len(places) > 1 else "" if equal else _ANY_FILE
+            if equal or self.totals:
+                traced[number] = TracedRow(_shown(row), sources, bool(places), [], note)
+        return traced
+
+    def _made(self, parts: Sequence[Sequence[_Block]]) -> Iterator[pa.RecordBatch]:
+        """The rows that the app of the newest block, or today's if it does not load, makes of blocks, with origins."""
+        app, operator, text = self.app, self.output.operator, parts[-1][0].source.app.text
+        with apart_run(self.app, self.options, self.stop) as apart:
+            file = Path(apart.directory, "app.yaml")
+            file.write_text(text)
+            with suppress(DagflowError):
+                app = load_app(file, search_path=search_path_of(self.state.source)) if text else app
+            if self.totals or not isinstance(app.instances[operator], TransactionalSink):
+                app = with_rows_kept(app, operator, apart.directory)
+            apart.app = _by_window(app) if self.totals else app
+            apart.run([*map(_plan_of, parts)])
+            yield from apart.rows_of(operator).parts()
 
     def _record_at(self, block: _Block, offset: int) -> Source:
         """The record of a block that has a byte."""
-        source, part = self._source(block), block.tuple
-        version = part.version
-        stat = FileStat(part.url, version.size_bytes, version.mtime_ns, version.etag, file_id=version.file_id)
+        source, part, at, record = block.source, block.part, -1, None
+        stat = FileStat(*version_key_of(part), file_id=part.version.file_id)
         try:
-            if not self.storage.backend(part.url).files.has_version(stat):
+            if not self.output.storage.backend(part.url).files.has_version(stat):
                 return replace(source, problem="this version of the file is not there any more")
-            before: tuple[int, Any] | None = None
-            is_last = True
-            for at, record in self._records(block):
-                if at > offset:
-                    is_last = False
+            format = self.specs[block.reader].properties.get("format") if block.reader in self.specs else None
+            if format is None:
+                raise ValueError(f"operator '{own_name(block.reader)}' has no format")
+            if isinstance(format, Mapping):
+                # Not parsed, so that a refused record does not end the search.
+                format = {name: value for name, value in format.items() if name != "columns"}
+            for start, content in importlib.import_module(LIBRARY).read_block(part.url, part.start, part.end, format):
+                if start > offset:
                     break
-                before = at, record
+                at, record = start, content
+            else:
+                length = len(record) + _LONGEST_DELIMITER if isinstance(record, bytes) else 0
+                at = at if offset <= at + length else -1
         except (DagflowError, ValueError, ImportError) as error:
             return replace(source, problem=f"it cannot be read by itself: {error}", offset=offset)
-        if before is None:
-            return source
-        at, record = before
         end = at + len(record) if isinstance(record, bytes) else None
-        if is_last and offset > (at if end is None else end + _LONGEST_DELIMITER):
-            return source
-        return replace(source, offset=at, record=record, record_end=end)
-
-    def _records(self, block: _Block) -> Iterator[tuple[int, Any]]:
-        part = block.tuple
-        reader = next(name for name in self.app.operators if self._reads(name, block))
-        spec = self.app.spec.operators.get(reader) if self.app.spec is not None else None
-        if spec is None or "format" not in spec.properties:
-            raise ValueError(f"operator '{own_name(reader)}' has no format")
-        read_block = importlib.import_module(LIBRARY).read_block
-        format = spec.properties["format"]
-        if isinstance(format, Mapping):
-            # Not parsed, so that a refused record does not end the search.
-            format = {name: value for name, value in format.items() if name != "columns"}
-        yield from read_block(part.url, part.start, part.end, format)
-
-    def _reads(self, name: str, block: _Block) -> bool:
-        return any(
-            port.partition(".")[0] == name and block.id in {block_id_of(each) for each in unbatched((item,))}
-            for port, _, item in planned_tuples(block.plan)
-        )
+        return replace(source, offset=at, record=record, record_end=end) if at >= 0 else source
 
 
-def _blocks_at(blocks: Sequence[_Block], url: str, offset: int) -> Iterable[_Block]:
-    own = [each for each in blocks if redacted(each.tuple.url) == redacted(url)]
-    return [each for each in own if each.tuple.start <= offset < each.tuple.end] or own[:1]
+def _first(where: str, most: int, parts: Iterable[tuple[str, pa.RecordBatch]]) -> tuple[Rows, int]:
+    """The first rows for which an expression is true, each with its data file, and how many there are."""
+    select, kept = _select_of(where), list[pa.RecordBatch]()
+    select.output.connect(lambda batch: kept.append(batch.to_arrow()))
+    select.setup(OperatorContext(connected=frozenset({"output"})))
+    rows, count = Rows(), 0
+    for url, part in parts:
+        try:
+            select.take(RecordBatch(part))
+        except (ValueError, LookupError, pa.ArrowException, DagflowError) as error:
+            raise DagflowError(f"--where: {error}", hint=f"the columns are {', '.join(part.schema.names)}") from error
+        found = kept.pop()
+        count += len(found)
+        rows += [{**row, _DATA_FILE: url} for row in readable_rows(found[: most - len(rows)])]
+    return rows, count
 
 
-def _blocks_of(windows: Iterable[Window]) -> Iterator[_Block]:
-    """The blocks that windows have read, newest window last."""
-    for window in windows:
-        skipped = () if window.intent is None else window.intent.skipped
-        corrected = {(each.version, each.start) for each in skipped if each.cause == "corrected"}
-        left_out = {(each.version, each.start) for each in skipped if each.cause != "corrected"}
-        for _, _, item in planned_tuples(window.plan):
-            for part in filter(is_source_range, unbatched((item,))):
-                place = version_key_of(part), part.start
-                if place not in left_out and not is_gone(part):
-                    yield _Block(window.plan, part, place in corrected)
+def _blocks_at(blocks: Iterable[_Block], file: str, offset: int) -> list[_Block]:
+    """The blocks with a byte of a file; of compressed files, whose content is longer, the first ones."""
+    own = [block for block in blocks if block.source.file == file]
+    with_byte = [block for block in own if block.part.start <= offset < block.part.end]
+    return with_byte or [block for block in own if not block.part.start]
+
+
+def _files_of(parts: Iterable[Iterable[_Block]]) -> list[Source]:
+    return [*{block.part.url: block.source for block in itertools.chain(*parts)}.values()]
+
+
+def _plan_of(blocks: Sequence[_Block]) -> WindowPlan:
+    """The plan of a window that reads some of its blocks; refused records are read again all together."""
+    plan, ids = replace(blocks[0].plan, retries=[]), {UNKNOWN_BLOCK, *(block.id for block in blocks)}
+    inputs = {}
+    for port, group in itertools.groupby(planned_tuples(plan), lambda planned: planned[0]):
+        items = [each for _, _, item in group for each in unbatched((item,)) if block_id_of(each) in ids]
+        if items and not blocks[0].plan.retries:
+            inputs[port] = replace(plan.inputs[port], tuples=encode_tuples(type(items[0]), items), lengths=None)
+    return replace(plan, inputs=inputs) if inputs else plan
 
 
 def _by_window(app: LogicalPlan) -> LogicalPlan:
     """The app with results of single windows."""
-    specs = {} if app.spec is None else app.spec.operators
-    spans = {
-        name: replace(specs[name], properties={**specs[name].properties, "over": "window"})
-        for name in map(own_name, accumulators(app.instances))
-        if name in specs
-    }
-    return app if app.spec is None else logical_plan(replace(app.spec, operators={**specs, **spans}))
+    assert app.spec is not None
+    specs = dict(app.spec.operators)
+    for name in {*map(own_name, accumulators(app.instances))} & {*specs}:
+        specs[name] = replace(specs[name], properties={**specs[name].properties, "over": "window"})
+    return logical_plan(replace(app.spec, operators=specs))
 
 
-def _values(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if name not in (*_ORIGINS, _DATA_FILE)}
+def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name not in (_FILE, _OFFSET, _WINDOW, _DATA_FILE)}
 
 
-def _names(value: Any) -> Sequence[str]:
-    return [value] if isinstance(value, str) else [each for each in value if isinstance(each, str)]
+def _select_of(where: str) -> Any:
+    select: Any = find_class("Select", (), OPERATOR)
+    try:
+        return select(where=where)
+    except ValidationError as error:
+        raise DagflowError(f"--where: {error.errors()[0]['msg'].removeprefix('Value error, ')}") from error
+
+
+def _bounds(facts: FileFacts) -> list[pa.RecordBatch]:
+    """The least and the greatest numbers in the columns of a data file."""
+    return [
+        pa.RecordBatch.from_pylist([{name: value for name, value in side.items() if type(value) in (int, float)}])
+        for side in (facts.least, facts.greatest)
+    ]
+
+
+def _with_texts(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows with text in place of bytes; lines are called as raw records are, or are the members of JSON."""
+    columns = dict(zip(rows.schema.names, rows.columns, strict=True))
+    for name, column in columns.items():
+        if column.type in (pa.binary(), pa.large_binary()):
+            texts = [None if each is None else each.decode(errors="backslashreplace") for each in column.to_pylist()]
+            columns[name] = pa.array(texts, pa.string())
+    if [*columns] == ["line"]:
+        with suppress(ValueError, AttributeError, pa.ArrowException):
+            return pa.RecordBatch.from_pylist([json.loads(line) for line in columns["line"].to_pylist()])
+        columns = {"record": columns["line"]}
+    return pa.record_batch(columns)
+
+
+def _equal_rows(parts: Iterable[pa.RecordBatch], wanted: Rows) -> list[Rows]:
+    """For each of some rows, given by values, the rows that have these values; a partition's may be text in one."""
+    found: list[Rows] = [[] for _ in wanted]
+    for part in map(_with_texts, parts):
+        for field in part.schema:
+            # What Arrow can tell apart need not become objects of Python.
+            known = [row[field.name] for row in wanted if type(row.get(field.name)) is int]
+            if len(known) == len(wanted) and pa.array(known).type == field.type:
+                part = part.filter(pc.is_in(part[field.name], pa.array(known)))
+        for row, (own, values) in itertools.product(readable_rows(part), [*zip(found, wanted, strict=True)]):
+            if all(name in row and (row[name] == each or str(row[name]) == str(each)) for name, each in values.items()):
+                own.append(row)
+    return found

@@ -102,6 +102,12 @@ OUTPUTS = {
         "iceberg:shop.orders",
         "id = ID",
     ),
+    "partitioned": (
+        "table: iceberg:shop.orders\n    partition_by: bucket(4, id)\n"
+        "    catalog: {type: sql, uri: 'sqlite:///c.db', warehouse: out/wh}",
+        "iceberg:shop.orders",
+        "id = ID",
+    ),
     "upsert": ("table: delta:out/orders\n    upsert_by: id", "delta:out/orders", "id = ID"),
     "sqlite": ("table: 'sqlite:c.db#orders'", "'sqlite:c.db#orders'", "id = ID"),
     "metadata": ("table: delta:out/orders\n    metadata_columns: [file, offset]", "out/orders", "id = ID"),
@@ -146,6 +152,20 @@ def test_bytes_without_a_row_say_why() -> None:
     assert "its rows were taken out again" in dagflow("trace out/orders in/1.csv:12").output
 
 
+def test_a_record_that_was_refused_at_first_leads_to_its_row_and_back() -> None:
+    """A replay of rejects has read it again, and none of the records beside it."""
+    app = APP.replace("OUTPUT", "table: delta:out/orders")
+    run(app)
+    mended = "qty: string, shop: string}}\n  - select: {qty: \"cast(replace(qty, 'x', '9') as int64)\"}"
+    Path("app.yaml").write_text(app.replace("qty: int64, shop: string}}", mended))
+    assert dagflow("rejects app.yaml replay --local --workers 1").exit_code == 0
+    (row,) = traced('out/orders --where "id = 3"')["rows"]
+    assert places(row) == [("1.csv", 24, "3,x,c", 3)] and row["is_of_record"]
+    for offset, number in ((24, 3), (12, 1)):
+        found = traced(f"out/orders in/1.csv:{offset}")
+        assert [row["values"]["id"] for row in found["rows"]] == [number] and not found["refused"]
+
+
 def test_a_row_in_a_file_that_another_program_has_made_is_traced() -> None:
     """The windows say what it is from, the newest first."""
     run(APP.replace("OUTPUT", "table: delta:out/orders"))
@@ -184,6 +204,9 @@ def test_the_row_of_an_aggregate_leads_to_the_files_with_its_group(over: str, pr
     run(TOTALS.replace("OVER", over).replace("PROPERTIES", properties))
     (row,) = traced("out/totals --where \"shop = 'c' and total >= 100\"")["rows"]
     assert [name for name, *_ in places(row)] == (["2.csv", "4.csv"] if "all" in over else ["4.csv"])
+    rows = traced("out/totals --where \"shop = 'c'\"")["rows"]
+    own = {tuple(name for name, *_ in places(row)) for row in rows}
+    assert own == ({("2.csv", "4.csv")} if "all" in over else {("2.csv",), ("4.csv",)})
     assert "a result of several records" in dagflow("trace out/totals in/2.csv:20").output
 
 

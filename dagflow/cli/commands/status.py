@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
 import click
 
 from dagflow.cli import output
 from dagflow.cli.locations import journal_required, locate
-from dagflow.cli.output import brief, clock, count, definitions, duration, on_one_line, part, size
+from dagflow.cli.output import brief, clock, count, definitions, duration, on_one_line, part, size, version_text
 from dagflow.cli.render import concern_lines, described_range, left_out_lines, waiting_lines
 from dagflow.cli.shared_options import Settings, store_option
 from dagflow.errors import own_name
@@ -137,7 +136,7 @@ def _describe_files(files: Sequence[TrackedFile]) -> str:
         windows = f"{'window' if len(file.windows) == 1 else 'windows'} {', '.join(map(str, file.windows))}"
         lines += [
             on_one_line(redacted(file.part.url)),
-            f"    {file.ranges.state}: {amount}, {_version(file.part)}",
+            f"    {file.ranges.state}: {amount}, {version_text(file.part)}",
             f"    {windows}",
         ]
         lines += [f"    -> {on_one_line(url)}" for url in file.outputs]
@@ -165,12 +164,7 @@ def _describe_window(manifest: WindowManifest) -> str:
 
 def _range(source: InputRange) -> str:
     extent = f"[{source.start}, {source.end}) of {count(source.size_bytes, 'byte')}"
-    return f" {on_one_line(redacted(source.url))} {extent}, {_version(source)}"
-
-
-def _version(part: InputRange) -> str:
-    modified = datetime.fromtimestamp(part.mtime_ns / 1e9, UTC).isoformat(timespec="milliseconds")
-    return f"etag {part.etag}" if part.etag else f"modified {modified}"
+    return f" {on_one_line(redacted(source.url))} {extent}, {version_text(source)}"
 
 
 def _running_rows(progress: RunProgress) -> list[tuple[str, str]]:
