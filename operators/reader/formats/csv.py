@@ -38,7 +38,7 @@ from operators.reader.columns.typing import (
 )
 from operators.reader.formats.base import ByteAccounting, Parsed, PreScanned
 from operators.reader.scanning.charset import Charset, UndecodedRejects, decoded
-from operators.reader.scanning.csv_fields import MarkedRows, split_rows, text_of
+from operators.reader.scanning.csv_fields import MarkedRows, of_rows, split_rows, text_of
 from operators.reader.scanning.csv_head import (
     COMMENT_OVER_LINES,
     HEADER_REMEDY,
@@ -85,6 +85,8 @@ class Csv(Delimited, PreScanned):
     wide_remedy = "name its encoding, as encoding: {}"
     # Each part costs dozens of calls of Arrow: larger ones take a fifth less time.
     chunk_bytes = 4 << 20
+    # From so many bytes of a row for each field that is made on, it takes less time to cut these than to parse all.
+    field_bytes = 16
 
     delimiter: Annotated[Character, Field(description="separator of fields")] = ","
     quote: Annotated[
@@ -221,10 +223,8 @@ class Csv(Delimited, PreScanned):
         if self._narrow is None or self._narrow[0] is not source:
             is_declared = self._declared.unit != BYTE
             is_open = is_declared or self.encoding is None
-            self._narrow = (
-                source,
-                NarrowSource.of(source, self._declared if is_declared else None) if is_open else None,
-            )
+            found = NarrowSource.of(source, self._declared if is_declared else None) if is_open else None
+            self._narrow = source, found
         narrow = self._narrow[1]
         self._charset = self._declared if narrow is None else narrow.charset
         return narrow
@@ -347,9 +347,9 @@ class Csv(Delimited, PreScanned):
         if self.trailer is not None:
             return None
         narrow = self._narrow_of(source)
-        if narrow is not None:
-            return narrow.complete_end(self.last_stop(narrow, min(self.begin(narrow), narrow.size_bytes)))
-        return self.last_stop(source, min(self.begin(source), source.size_bytes))
+        read = source if narrow is None else narrow
+        end = self.last_stop(read, min(self.begin(read), read.size_bytes))
+        return end if narrow is None else narrow.complete_end(end)
 
     def end_of_record(self, source: GrowingSource, position: int) -> int | None:
         """The end of the row that begins at position, or None if the file so far does not decide it."""
@@ -480,17 +480,17 @@ class Csv(Delimited, PreScanned):
             counted = without_refused(batch, rows.wrong(len(names)), rejects)
             return Parsed(counted, pa.RecordBatch.from_arrays([pa.nulls(len(counted), pa.string())], [names[0]]))
         made = self.wanted.among(names, self._refusing) or names
-        columns = rows.columns(names, made, nulls)
-        if columns is None and (reasons := rows.wrong(len(names))):
-            batch = without_refused(batch, reasons, rejects)
-            columns = MarkedRows.of(batch, None, self._dialect).columns(names, made, nulls) if len(batch) else None
-        return parse_columns(batch, self._by_arrow, rejects) if columns is None else Parsed(batch, columns)
+        is_long = rows.length() >= self.field_bytes * len(made) * len(batch)
+        if is_long and (columns := rows.columns(names, made, nulls)) is not None:
+            return Parsed(batch, columns)
+        try:
+            return Parsed(batch, self._by_arrow(batch).combine_chunks().to_batches()[0])
+        except pa.ArrowInvalid:
+            right = without_refused(batch, rows.wrong(len(names)), rejects)
+            return parse_columns(right, self._by_arrow, rejects)
 
     def _by_arrow(self, rows: RecordBatch) -> pa.Table:
-        table = self._texts(text_of(rows), self._names)
-        if table.num_rows != len(rows):
-            raise pa.ArrowInvalid("The row is not as the quotes around it say")
-        return table
+        return of_rows(self._texts(text_of(rows, self._dialect), self._names), rows)
 
     def _texts(self, data: Any, names: tuple[str, ...] | None) -> pa.Table:
         quote = False if self.quote == "none" else self.quote

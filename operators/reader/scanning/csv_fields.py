@@ -89,6 +89,10 @@ class MarkedRows:
         counts, there = self.marks.field_counts(self.borders), f"there are {width} columns"
         return {row: f"the row has {counts[row]} fields; {there}" for row in np.flatnonzero(counts != width).tolist()}
 
+    def length(self) -> int:
+        """The bytes of all rows."""
+        return int(self.borders[-1] - self.borders[0])
+
     def columns(self, names: Sequence[str], made: Collection[str], null_values: Sequence[str]) -> Any:
         """The columns to make; None where a row has not as many fields as names, or Arrow must look for them."""
         if (fields := self.marks.fields(self.borders, len(names))) is None:
@@ -104,12 +108,23 @@ class MarkedRows:
         return pa.RecordBatch.from_pydict(columns)
 
 
-def text_of(batch: RecordBatch) -> pa.Buffer:
-    """Rows side by side, without the newline behind the last.
+def text_of(batch: RecordBatch, dialect: Dialect) -> pa.Buffer:
+    """Rows side by side; without the newline behind the last where it belongs to a field, as it may not be in the file.
 
-    This newline may not be in the file, and belongs to the last field where that row was cut inside quotes or ends in
-    an escape.
+    Arrow takes an empty field that no newline ends for a quoted one, behind a quoted one.
     """
-    text = joined(batch)
+    text, borders = joined(batch), borders_of(batch.framed())
+    row = np.frombuffer(text, np.uint8)[borders[-2] - borders[0] :]
     last = batch.delimiters.select(np.array([len(batch) - 1]))
-    return text.slice(0, len(text) - int(np.sum(last.lengths())))
+    return text.slice(0, len(text) - int(np.sum(last.lengths())) * RowMarks(row, dialect).is_literal(len(row) - 1))
+
+
+def of_rows(table: pa.Table, rows: RecordBatch) -> pa.Table:
+    """A table that has a row for each one.
+
+    Raises:
+        pyarrow.ArrowInvalid: It has others.
+    """
+    if table.num_rows != len(rows):
+        raise pa.ArrowInvalid("The row is not as the quotes around it say")
+    return table

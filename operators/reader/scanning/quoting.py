@@ -99,10 +99,9 @@ class RowMarks:
             None where rows have other numbers of fields, quotes are within text, or bytes are escaped.
         """
         first, last = int(borders[0]), int(borders[-1])
-        is_open = (int(self.literal[(last - 1) >> 6]) >> ((last - 1) & 63)) & 1
         found = positions_in(self._at(self._dialect.delimiter) & ~self.literal)
         found = found[slice(*np.searchsorted(found, (first, last)))]
-        if self.quoting is not None or is_open or len(found) != (len(borders) - 1) * (width - 1):
+        if self.quoting is not None or self.is_literal(last - 1) or len(found) != (len(borders) - 1) * (width - 1):
             return None
         inner = found.reshape(len(borders) - 1, -1).T
         if width > 1 and not ((inner[0] >= borders[:-1]) & (inner[-1] < borders[1:])).all():
@@ -111,6 +110,10 @@ class RowMarks:
         if contains(self._data, CR):
             stops -= (self._data[stops - 1] == CR) & (stops > borders[:-1])
         return [*zip([borders[:-1], *(inner + 1)], [*inner, stops], strict=True)]
+
+    def is_literal(self, position: int) -> bool:
+        """Whether a byte is inside of quotes, or escaped."""
+        return bool(int(self.literal[position >> 6]) >> (position & 63) & 1)
 
     def texts(self, starts: Positions, stops: Positions) -> tuple[pa.StringArray, npt.NDArray[np.bool_]]:
         """The texts of fields without their quotes, and which of them had some."""
