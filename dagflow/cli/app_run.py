@@ -20,7 +20,7 @@ from dagflow.cli.progress import display_for, logging_to
 from dagflow.cli.render import warning
 from dagflow.cli.run_log import RunLog, attached, error_fields, json_line, open_run_log
 from dagflow.cli.shared_options import Redact, RunRequest, Settings
-from dagflow.cli.shown_differences import local_only, show
+from dagflow.cli.shown_differences import show
 from dagflow.cli.signals import on_driver_thread, stop_on_signals
 from dagflow.engine.limited_run import limited_run
 from dagflow.engine.live_run import app_url_of
@@ -125,11 +125,8 @@ def _concluded(
 def if_app_ran(settings: Settings, asked: RunRequest) -> int:
     """Show what the next run of an app would change."""
     logical = load(asked.app, settings, asked.overrides)
-    given = RunOptions(asked.checkpoint, asked.master, asked.conf, workers=asked.workers, take_over=asked.take_over)
-    options = local_only(given)
-    return show(
-        lambda stop: if_run(logical, options, stop), settings.redact, as_json=asked.as_json, is_quiet=asked.quiet
-    )
+    options = RunOptions(asked.checkpoint, asked.master, asked.conf, workers=asked.workers, take_over=asked.take_over)
+    return show(partial(if_run, logical), options, settings.redact, as_json=asked.as_json, is_quiet=asked.quiet)
 
 
 def _as_json(app: str, redact: Redact, text: str, error: BaseException | None) -> str:

@@ -27,21 +27,24 @@ _STOPPING = "stopping: nothing is changed; a second signal (Ctrl-C) stops at onc
 _MOST_CHARACTERS = 100
 
 
-def local_only(options: RunOptions) -> RunOptions:
-    """The options of a comparison, which runs in processes of this machine.
+def show(
+    look: Callable[[RunOptions, StopRequest], WhatIf],
+    options: RunOptions,
+    redact: Redact,
+    *,
+    as_json: bool,
+    is_quiet: bool = False,
+) -> int:
+    """Compare in processes of this machine, print what would change, and return the exit code.
 
     Raises:
         UsageError: The options are those of a run on Spark.
     """
     if options.master is not None or options.conf or options.take_over:
         raise click.UsageError("--diff runs as with --local, and takes none of --master, --conf and --take-over")
-    return replace(options, workers=options.workers or usable_cores())
-
-
-def show(look: Callable[[StopRequest], WhatIf], redact: Redact, *, as_json: bool, is_quiet: bool = False) -> int:
-    """Compare, print what would change, and return the exit code."""
+    options = replace(options, workers=options.workers or usable_cores())
     with stop_requested_by_signals(_STOPPING) as stop:
-        found = on_driver_thread(lambda: look(stop))
+        found = on_driver_thread(lambda: look(options, stop))
     for line in () if is_quiet else lines_of(found):
         output.note(redact(line))
     if as_json:

@@ -36,7 +36,7 @@ from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window
 from dagflow.plan.accumulators import wants_to_follow
 from dagflow.plan.load import load_app
-from dagflow.plan.logical import LogicalPlan
+from dagflow.plan.logical import LogicalPlan, reached
 from dagflow.plan.placement import place
 from dagflow.plan.stream_columns import stream_columns
 from dagflow.report.open_rejects import refused_rows
@@ -201,17 +201,14 @@ def _what_if(
     directory: str,
 ) -> WhatIf:
     """What changes in each output, and in the refused records: of the operators before it, and of all."""
-    # Imported late: it takes a tenth of a second, and few commands compare.
-    import networkx as nx
 
     def rejects(before: PublishedRows, after: PublishedRows) -> RowDifferences:
         return differences(before, after, Identity(("file", "offset")), directory)
 
-    flow = nx.DiGraph((each.source.operator, each.target.operator) for each in app.edges if each.source.port != REJECTS)
-    flow.add_nodes_from(app.operators)
+    arcs = [edge.arc[::-1] for edge in app.edges if edge.source.port != REJECTS]
     outputs = []
     for output in outputs_of(app):
-        names = pa.array(sorted(nx.ancestors(flow, output.operator)), pa.string())
+        names = pa.array(reached(output.operator, arcs)[1:], pa.string())
         own = rejects(*(rows.where("operator", names) for rows in refused))
         outputs.append(OutputDifferences(output.operator, output.name, compared(output), own))
     return WhatIf(windows, outputs, rejects(*refused))

@@ -23,7 +23,7 @@ from dagflow.cli.shared_options import (
     set_option,
     take_over_option,
 )
-from dagflow.cli.shown_differences import local_only, show
+from dagflow.cli.shown_differences import show
 from dagflow.cli.signals import on_driver_thread, stop_requested_by_signals
 from dagflow.engine.replayer import ReplayedWindow
 from dagflow.engine.run_setup import RunOptions
@@ -130,17 +130,18 @@ def command(
             chosen = windows_of(windows, checkpoint, storage)
         else:
             chosen = list(matching_windows(checkpoint, pattern, storage))
+    options = RunOptions(checkpoint=checkpoint, **run)
     if is_diff:
         those = chosen if windows or pattern is not None else None
-        options = local_only(RunOptions(checkpoint=checkpoint, **run))
-        return show(lambda stop: if_replayed(logical, options, those, stop), settings.redact, as_json=as_json)
+        return show(
+            lambda local, stop: if_replayed(logical, local, those, stop), options, settings.redact, as_json=as_json
+        )
     replayed: list[ReplayedWindow] = []
 
     def note(text: str) -> None:
         output.note(settings.redact(text))
 
     if chosen:
-        options = RunOptions(checkpoint=checkpoint, **run)
         with stop_requested_by_signals(STOPPING) as stop:
             replayed = on_driver_thread(lambda: replay_windows(logical, options, chosen, stop, notice=note, lost=lost))
         for window in replayed:
