@@ -24,6 +24,7 @@ from dagflow.storage.python_file import PythonFile
 _CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 _PARQUET = b"PAR1"
 _CSV = ".csv"
+_INTEGERS = pa.decimal128(20)
 
 
 def decompressed(path: str, data: bytes) -> bytes:
@@ -105,6 +106,8 @@ def _common(one: pa.DataType, other: pa.DataType) -> pa.DataType:
     other = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}.get(other, other)
     if pa.types.is_nested(one) and pa.types.is_nested(other):
         return one if one == other else pa.string()
+    if pa.types.is_decimal(one) or pa.types.is_decimal(other):
+        one, other = (_INTEGERS if pa.types.is_integer(kind) else kind for kind in (one, other))
     try:
         pair = [pa.schema({"": kind}) for kind in (one, other)]
         return pa.unify_schemas(pair, promote_options="permissive").field(0).type

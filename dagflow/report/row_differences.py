@@ -200,7 +200,7 @@ def _comparable(column: pa.Array) -> pa.Array:
     """Values as they are compared: nested ones as JSON, and one zero."""
     if pa.types.is_nested(column.type):
         return texts_of(column)
-    return pc.add(column, pa.scalar(0, column.type)) if pa.types.is_floating(column.type) else column
+    return pc.add(column.cast(pa.float64()), 0.0) if pa.types.is_floating(column.type) else column
 
 
 def _compared(

@@ -484,6 +484,25 @@ def test_equal_values_are_equal_in_every_type(values: list[int | None], one: pa.
     assert compared(before, after, Identity(("k",)), few=1).is_none
 
 
+OTHER_TYPES = {
+    "decimal": (pa.array([1, None], pa.decimal128(5, 2)), pa.array([1, None], pa.int64()), 0),
+    "wide": (pa.array([1, None], pa.decimal128(5, 2)), pa.array([2**63, None], pa.uint64()), 1),
+    "half": (pa.array([0.0, 1.0], pa.float16()), pa.array([-0.0, 1.0], pa.float16()), 0),
+    "nothing": (pa.nulls(2), pa.array([[1], None]), 1),
+    "member": (pa.array([{"x": 1}, None]), pa.array([{"x": 1, "y": 2}, None]), 1),
+}
+
+
+@pytest.mark.parametrize("few", [1, FEW])
+@pytest.mark.parametrize("case", OTHER_TYPES)
+def test_a_column_with_another_type_is_compared_by_its_values(case: str, few: int) -> None:
+    """Also a decimal with a whole number, and members with nothing."""
+    one, other, changed = OTHER_TYPES[case]
+    before, after = (pa.table({"k": [1, 2], "v": column}) for column in (one, other))
+    found = compared(before, after, Identity(("k",)), few)
+    assert (found.added, found.removed, found.changed) == (0, 0, changed)
+
+
 def row_of(row: dict[str, Any] | None) -> tuple[str, int]:
     assert row is not None
     return row["k"], row["v"]
