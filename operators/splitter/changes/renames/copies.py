@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from dagflow.errors import DagflowError
@@ -82,60 +82,58 @@ class LeftFiles:
         return True
 
 
-class Copies:
-    """Files beside others whose bytes they have: copies, which may be in progress.
+def copy_graces(
+    files: Sequence[FoundFile], beginnings: Beginnings, copies: Container[bytes]
+) -> Iterator[tuple[FoundFile, float]]:
+    """Files that may be copies of others in progress, and how many seconds they must stay unchanged.
 
     Args:
         files: The files; they continue no version that was taken.
+        copies: The names of those that have all bytes of a version whose file still has them.
     """
+    pairs = [(file, original) for file in files for original in _files_before(file)]
+    compressed = [pair for pair in pairs if pair[0].is_compressed]
+    beginnings.fetch_contents(ContentPrefix(file.path, original.size_bytes) for file, original in compressed)
+    beginnings.fetch(prefix for pair in pairs for prefix in _prefixes(*pair, beginnings))
+    shares: dict[int, list[float]] = {}
+    for file, original in pairs:
+        if (share := _share(file, original, beginnings)) is not None:
+            shares.setdefault(id(file), []).append(share)
+    for file in files:
+        parts = shares.get(id(file), [])
+        if parts or file.name in copies:
+            yield file, INCOMPLETE_GRACE_S if min(parts, default=1) < 1 else COPY_GRACE_S
 
-    def __init__(self, files: Sequence[FoundFile], beginnings: Beginnings) -> None:
-        self._beginnings = beginnings
-        self._others = {id(file): list(_files_before(file)) for file in files}
-        pairs = [(file, original) for file in files for original in self._others[id(file)]]
-        compressed = [pair for pair in pairs if pair[0].is_compressed]
-        beginnings.fetch_contents(ContentPrefix(file.path, original.size_bytes) for file, original in compressed)
-        beginnings.fetch(prefix for pair in pairs for prefix in self._prefixes(*pair))
 
-    def grace_s(self, file: FoundFile, *, is_copy: bool) -> float:
-        """How many seconds a file must stay unchanged; 0 if it is no copy.
+def _prefixes(file: FoundFile, original: FilePrefix, beginnings: Beginnings) -> Iterator[FilePrefix]:
+    """The bytes to compare in a file and in another one, of which it may be a copy."""
+    size_bytes = _size_within(file, original, beginnings)
+    if size_bytes is not None:
+        yield original._replace(size_bytes=size_bytes)
+        if not file.is_compressed:
+            yield file.prefix(size_bytes)
 
-        Args:
-            is_copy: Whether it has all bytes of a version whose file still has them.
-        """
-        shares = [self._share(file, original) for original in self._others[id(file)]]
-        if any(share is not None and share < 1 for share in shares):
-            return INCOMPLETE_GRACE_S
-        return COPY_GRACE_S if is_copy or 1 in shares else 0.0
 
-    def _prefixes(self, file: FoundFile, original: FilePrefix) -> Iterator[FilePrefix]:
-        """The bytes to compare in a file and in another one, of which it may be a copy."""
-        size_bytes = self._size_within(file, original)
-        if size_bytes is not None:
-            yield original._replace(size_bytes=size_bytes)
-            if not file.is_compressed:
-                yield file.prefix(size_bytes)
+def _size_within(file: FoundFile, original: FilePrefix, beginnings: Beginnings) -> int | None:
+    """The size of a file, or of its decompressed content; None if that is larger than another file."""
+    if file.is_compressed:
+        content = beginnings.content(ContentPrefix(file.path, original.size_bytes))
+        return None if content.has_more else content.size_bytes
+    size_bytes = file.stat.size_bytes
+    return size_bytes if size_bytes <= original.size_bytes else None
 
-    def _size_within(self, file: FoundFile, original: FilePrefix) -> int | None:
-        """The size of a file, or of its decompressed content; None if that is larger than another file."""
-        if file.is_compressed:
-            content = self._beginnings.content(ContentPrefix(file.path, original.size_bytes))
-            return None if content.has_more else content.size_bytes
-        size_bytes = file.stat.size_bytes
-        return size_bytes if size_bytes <= original.size_bytes else None
 
-    def _share(self, file: FoundFile, original: FilePrefix) -> float | None:
-        """Which share of another file a file has, from its beginning on; None if it has other bytes."""
-        size_bytes = self._size_within(file, original)
-        if size_bytes is None:
-            return None
-        if file.is_compressed:
-            fingerprint = self._beginnings.content(ContentPrefix(file.path, original.size_bytes)).fingerprint
-        else:
-            fingerprint = self._beginnings.fingerprint(file.prefix(size_bytes))
-        if size_bytes and self._beginnings.fingerprint(original._replace(size_bytes=size_bytes)) != fingerprint:
-            return None
-        return size_bytes / original.size_bytes if original.size_bytes else 1
+def _share(file: FoundFile, original: FilePrefix, beginnings: Beginnings) -> float | None:
+    """Which share of another file a file has, from its beginning on; None if it has other bytes."""
+    if (size_bytes := _size_within(file, original, beginnings)) is None:
+        return None
+    if file.is_compressed:
+        fingerprint = beginnings.content(ContentPrefix(file.path, original.size_bytes)).fingerprint
+    else:
+        fingerprint = beginnings.fingerprint(file.prefix(size_bytes))
+    if size_bytes and beginnings.fingerprint(original._replace(size_bytes=size_bytes)) != fingerprint:
+        return None
+    return size_bytes / original.size_bytes if original.size_bytes else 1
 
 
 def _files_before(file: FoundFile) -> Iterator[FilePrefix]:

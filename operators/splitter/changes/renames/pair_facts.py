@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 from dagflow.storage.fingerprint import UNKNOWN, file_id_of
@@ -17,8 +17,11 @@ from operators.splitter.changes.renames.found_files import (
     stat_behind_links,
 )
 from operators.splitter.index.entries import IndexEntry
-from operators.splitter.index.fingerprinting import FilePrefix, InTasks
+from operators.splitter.index.fingerprinting import FilePrefix
 from operators.splitter.index.pending_fingerprints import PendingFingerprints
+
+AreRecent = Callable[[Sequence[int]], set[int]]
+"""The inodes among some that this scan has emitted."""
 
 
 class KnownVersions:
@@ -34,10 +37,12 @@ class KnownVersions:
         copies: Names of files that begin with a version whose own file still has it.
     """
 
-    def __init__(self, pending: PendingFingerprints, left: LeftFiles, in_tasks: InTasks | None) -> None:
+    def __init__(
+        self, pending: PendingFingerprints, left: LeftFiles, beginnings: Beginnings, are_recent: AreRecent
+    ) -> None:
         self.pending = pending
         self.left = left
-        self.beginnings = Beginnings(in_tasks)
+        self.beginnings = beginnings
         self.by_name: dict[bytes, list[TakenVersion]] = {}
         self.by_inode: dict[int, VersionsOfInode] = {}
         self.seen_now: set[int] = set()
@@ -45,21 +50,18 @@ class KnownVersions:
         self.moved: set[bytes] = set()
         self.copies: set[bytes] = set()
         self._uncommitted = pending.in_flight()
+        self._are_recent = are_recent
 
-    def add_by_name(self, versions: Mapping[bytes, Sequence[TakenVersion]], seen_now: set[int]) -> None:
-        """Add versions by the names of the files that may continue them, and the inodes that this scan has emitted."""
-        for name, others in versions.items():
+    def add(
+        self, by_name: Mapping[bytes, Sequence[TakenVersion]], by_inode: Mapping[int, Sequence[TakenVersion]]
+    ) -> None:
+        """Add versions by the names of the files that may continue them, and by their inodes, in the order to try."""
+        for name, others in by_name.items():
             self.by_name.setdefault(name, []).extend(others)
-        self.seen_now |= seen_now
-        self._add_in_flight(versions.values())
-
-    def set_by_inode(self, versions: Mapping[int, Sequence[TakenVersion]]) -> None:
-        """Set the versions by their inodes, in the order in which they are tried."""
-        self.by_inode = {inode: VersionsOfInode(inode, others) for inode, others in versions.items()}
-        self._add_in_flight(versions.values())
-
-    def _add_in_flight(self, versions: Iterable[Sequence[TakenVersion]]) -> None:
-        self.in_flight |= self._uncommitted.among(version.taken_name for others in versions for version in others)
+        self.by_inode |= {inode: VersionsOfInode(inode, others) for inode, others in by_inode.items()}
+        added = [version for others in (*by_name.values(), *by_inode.values()) for version in others]
+        self.in_flight |= self._uncommitted.among(version.taken_name for version in added)
+        self.seen_now |= self._are_recent([version.entry.identity for version in added])
 
     def fetch(self, files: Sequence[FoundFile]) -> None:
         """Request bytes that will be looked at together: many files may have moved, and a request may be a job."""

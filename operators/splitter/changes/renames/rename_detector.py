@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from dagflow.storage.roots import Roots
 from operators.files.rotation_names import earlier_paths, farther_paths, rotated
 from operators.splitter.changes.renames.cases import NAME_CASES, PAIR_CASES, Continuing, decide
-from operators.splitter.changes.renames.copies import Copies, LeftFiles
+from operators.splitter.changes.renames.copies import Beginnings, LeftFiles, copy_graces
 from operators.splitter.changes.renames.found_files import FileDecision, FoundFile, TakenVersion
 from operators.splitter.changes.renames.pair_facts import KnownVersions, OwnName, Pair
 from operators.splitter.index.entries import EARLIER, PART, SHORTER, SLOTS, IndexEntry
@@ -91,12 +91,10 @@ class RenameDetector:
         files, self.held = self.held, []
         if not files:
             return []
-        known = KnownVersions(self._pending, self.left, self._in_tasks)
+        known = KnownVersions(self._pending, self.left, Beginnings(self._in_tasks), self.known.are_recent)
         emitted = self.known.are_recent([file.stat.file_id for file in files])
         steady = [file for file in files if self.left.was_left_often(file.name) or file.is_still_there(emitted)]
-        by_name = self._find_by_name(steady)
-        known.add_by_name(by_name, self._find_recent(by_name))
-        known.set_by_inode(self._find_by_inode(steady))
+        known.add(self._find_by_name(steady), self._find_by_inode(steady))
         known.fetch(steady)
         # If several files begin with a version, for example one that is only a header, the oldest is the version's
         # file.
@@ -126,10 +124,8 @@ class RenameDetector:
         self, files: Sequence[FoundFile], known: KnownVersions, decisions: dict[int, FileDecision]
     ) -> None:
         """Leave files for later scans that may be copies in progress."""
-        copies = Copies(files, known.beginnings)
-        for file in files:
-            grace_s = copies.grace_s(file, is_copy=file.name in known.copies)
-            if grace_s and self.left.leave_new_copy(file, grace_s):
+        for file, grace_s in copy_graces(files, known.beginnings, known.copies):
+            if self.left.leave_new_copy(file, grace_s):
                 decisions[id(file)] = FileDecision(file, Continuing.LATER)
 
     def _decide(
@@ -178,12 +174,8 @@ class RenameDetector:
             for file in files
         }
         if any(may_be.values()):
-            known.add_by_name(may_be, self._find_recent(may_be))
+            known.add(may_be, {})
             known.fetch(files)
-
-    def _find_recent(self, versions: Mapping[bytes, Sequence[TakenVersion]]) -> set[int]:
-        inodes = [version.entry.identity for others in versions.values() for version in others]
-        return self.known.are_recent(inodes) if inodes else set()
 
     def _without_read_parts(self, entries: dict[bytes, IndexEntry]) -> dict[bytes, IndexEntry]:
         """Entries without the parts of versions that were read to the end after all."""
