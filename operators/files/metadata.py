@@ -287,17 +287,10 @@ def _row(first: BlockMetadata, last: BlockMetadata) -> list[Any]:
 
 def _continues(last: BlockMetadata, block: BlockMetadata, length: int) -> bool:
     """Whether block is the next one after last, in a row whose blocks have the given length."""
-    return (
-        block.url == last.url
-        and block.version == last.version
-        and block.start == last.end
-        and last.size_bytes == length
-        and block.block_id == last.block_id + 1
-        and block.previous_block_id == last.block_id
-        and not last.is_last
-        and (block.entry_state, block.discovered_ms) == (last.entry_state, last.discovered_ms)
-        and block.continuation == last.continuation
-    )
+    if last.is_last or last.size_bytes != length or block.previous_block_id != last.block_id:
+        return False
+    following = replace(last, block_id=last.block_id + 1, previous_block_id=last.block_id, start=last.end)
+    return block == replace(following, end=block.end, is_last=block.is_last)
 
 
 class Fate(IntEnum):

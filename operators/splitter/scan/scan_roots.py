@@ -60,9 +60,9 @@ class Root:
         return self.lister.is_local
 
     @property
-    def first_key(self) -> bytes:
-        """No path below the root sorts before this key."""
-        return self.base if self.kind == "file" else below(self.base)
+    def first_name(self) -> bytes:
+        """No path below the root sorts before this one, by their names in the index."""
+        return self.index_name(self.base if self.kind == "file" else below(self.base))
 
     def index_name(self, key: bytes) -> bytes:
         """The key's name in the index: below a named root it begins with the root's name, so that the tree can move."""

@@ -94,7 +94,7 @@ class Scanner:
                     raise
                 self._notices.say("location does not exist yet, waiting for it", os.fsencode(redacted(location)))
         # The outermost of nested locations comes first, and determines the relative path of common files.
-        return sorted(roots, key=_first_name)
+        return sorted(roots, key=lambda root: root.first_name)
 
     def read_whole(self, directories: Iterable[bytes]) -> set[bytes]:
         """The directories in which, and below which, every file with an ordinary name is read."""
@@ -126,7 +126,7 @@ class Scanner:
         last = b""
         while heads or pending:
             # A root is opened when its first path may be next: a thousand roots have one listing in memory.
-            while pending and (not heads or _first_name(pending[-1]) <= heads[0][0]):
+            while pending and (not heads or pending[-1].first_name <= heads[0][0]):
                 walk = walk_below(pending.pop())
                 opened += 1
                 if (files := next(walk, None)) is not None:
@@ -134,8 +134,9 @@ class Scanner:
             if not heads:
                 continue
             first, order, files, walk = heads[0]
-            others = [head[0] for head in heads[1:3]] + [_first_name(root) for root in pending[-1:]]
-            count = _count_before(files.index_names, min(others)) if others else len(files)
+            others = [head[0] for head in heads[1:3]] + [root.first_name for root in pending[-1:]]
+            # At least one name comes before the next one of another walk.
+            count = max(1, bisect.bisect_left(files.index_names, min(others))) if others else len(files)
             start = int(first == last)
             if (at := self._first_archive(files, start, count)) is not None:
                 # The members come where the archive stands, which ends the part before it.
@@ -232,15 +233,6 @@ class Scanner:
         if not files.root.is_local and files.stats.has_unmarked:
             self._notices.say(NO_MARKS, os.fsencode(redacted(files.root.named)))
         return files
-
-
-def _first_name(root: Root) -> bytes:
-    return root.index_name(root.first_key)
-
-
-def _count_before(names: list[bytes], bound: bytes) -> int:
-    """How many of the sorted names, at least one, come before the next name of another walk."""
-    return len(names) if names[-1] < bound else max(1, bisect.bisect_left(names, bound))
 
 
 MAX_DIRECTORIES = 512

@@ -298,7 +298,8 @@ class OwnNames:
     @cached_property
     def _real_bases(self) -> list[tuple[Root, bytes]]:
         """The roots that are no links themselves, with their bases."""
-        return [(root, _with_real_parent(root.base)) for root in self._roots if not os.path.islink(root.base)]
+        bases = ((root, os.path.split(root.base)) for root in self._roots if not os.path.islink(root.base))
+        return [(root, os.path.join(os.path.realpath(directory), name)) for root, (directory, name) in bases]
 
     @cached_property
     def _unlinked(self) -> list[Root]:
@@ -309,7 +310,8 @@ class OwnNames:
         if not root.is_local or (real := os.path.realpath(root.base)) == root.base:
             return None
         beside = below(real)
-        others = [root for root in self._unlinked if _is_one_in_other(below(root.base), beside)]
+        bases = [(root, below(root.base)) for root in self._unlinked]
+        others = [root for root, base in bases if base.startswith(beside) or beside.startswith(base)]
         return OwnNames(others, self._selection) if others else None
 
     def reads(self, path: bytes) -> bool:
@@ -343,12 +345,3 @@ class OwnNames:
             return states is EVERYTHING and self._selection.recursive
         states, is_ignored = filter.reached(states, names[-1]) if states else (states, True)
         return not is_ignored and filter.is_selected(states)
-
-
-def _is_one_in_other(one: bytes, other: bytes) -> bool:
-    return one.startswith(other) or other.startswith(one)
-
-
-def _with_real_parent(path: bytes) -> bytes:
-    directory, name = os.path.split(path)
-    return os.path.join(os.path.realpath(directory), name)
