@@ -21,12 +21,7 @@ from dagflow.storage.python_file import PythonFile
 from operators.files.metadata import BlockMetadata
 from operators.format_registry import require_package
 from operators.reader.byte_source import ByteSource, FileView, SourceEndError, read_exactly
-from operators.reader.columns.avro_types import (
-    AvroType,
-    require_few_types,
-    require_same_units,
-    stored_schema,
-)
+from operators.reader.columns.avro_types import AvroType, require_few_types, require_same_units, stored_schema
 from operators.reader.columns.machine_code import MachineCode
 from operators.reader.compression.blocks import decompressed
 from operators.reader.formats.base import BATCH_RECORDS, FormatTraits, PreScanned

@@ -18,14 +18,7 @@ from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource, FileView, encoding_of, read_exactly, size_read_from
 from operators.reader.columns.json_records import JsonRecords
 from operators.reader.columns.typing import shown
-from operators.reader.formats.base import (
-    BATCH_RECORDS,
-    SHOWN_BYTES,
-    Binary,
-    ByteAccounting,
-    FormatTraits,
-    PreScanned,
-)
+from operators.reader.formats.base import BATCH_RECORDS, SHOWN_BYTES, Binary, ByteAccounting, FormatTraits, PreScanned
 from operators.reader.scanning.framing import frame_apart, frame_one
 from operators.reader.scanning.json_structure import (
     Effect,
