@@ -91,7 +91,7 @@ class SqlSession:
 
     def add(self, path: tuple[str, ...], rows: pa.RecordBatchReader, *, is_temporary: bool = False) -> None:
         """Append rows to a table."""
-        schema = {"db_schema_name": path[-2]} if len(path) > 1 else {}
+        self.statement, schema = "", {"db_schema_name": path[-2]} if len(path) > 1 else {}
         self.cursor.adbc_ingest(path[-1], rows, mode="append", temporary=is_temporary, **schema)
 
     def found(self, query: str) -> pa.RecordBatchReader:

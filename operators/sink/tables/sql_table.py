@@ -377,7 +377,7 @@ class _StagedEncoder(ChunkedEncoder):
         try:
             with self._table.session(writes=True) as session:
                 if not self._nulls:
-                    numbers = [f"{ROW} bigserial"] if self._table.upsert_by else []
+                    numbers = [f"{ROW} bigserial"] if self._format._origin.keys else []
                     mark = [f"{REMOVED} boolean"] if numbers and REMOVED not in self._schema.names else []
                     session.make(self._path, self._schema, *numbers, *mark)
                 session.add(self._path, rows.to_reader())

@@ -105,6 +105,25 @@ class TestUpsertingPostgresTarget(Postgres):
     keys = ("n",)
 
 
+class Rekeyed(Postgres):
+    """Files of rows with keys, for a table whose app has lost them meanwhile."""
+
+    keys = ("n",)
+
+    def table(self, root: Path) -> DatabaseTable:
+        table = super().table(root)
+        table.replace_by(())
+        return table
+
+
+def test_rows_have_the_keys_of_their_files(tmp_path: Path) -> None:
+    """They may have waited in a group while the app changed."""
+    for window in (1, 2):
+        files = (*Rekeyed().files(tmp_path, 1), *Rekeyed().files(tmp_path, window))
+        Rekeyed().target(tmp_path).open("w").commit([DecidedWindow(window, "d", files)])
+    assert Rekeyed().rows(tmp_path) == Rekeyed().rows_of([1, 2])
+
+
 class Attempted(Postgres):
     """Files of tasks of the writer `w`."""
 
