@@ -54,6 +54,8 @@ FOLLOWED = {
     "give … a `checkpoint` of its own": f"{CHECKPOINTS}test_two_apps_on_one_checkpoint_run_when_one_has_its_own",
     "let on_change say supersede, with which totals are kept by file": "strangers/test_totals_over_runs.py::"
     "test_a_corrected_file_that_is_counted_twice_is_said",
+    "run the app once as it was when it read them": "strangers/test_corrections_behind_retries.py::"
+    "test_totals_follow_what_is_refused_otherwise_now_or_say_so",
     "let operators of yours keep batch.origin, or": "runs/test_corrected_totals.py::"
     "test_records_whose_file_is_not_known_are_refused",
     "let the owner of the table run this, and continue the run: …": "operators/sink/tables/test_sql_table_postgres.py::"

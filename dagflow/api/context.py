@@ -175,11 +175,17 @@ UNKNOWN_SUM = 1 << 62
 """Booked in OperatorContext.accounting under a key whose sum is unknown, because a part of it was left out."""
 
 
-Cause = Literal["unreadable", "superseded", "deleted", "corrected", "spared"]
+Cause = Literal["unreadable", "superseded", "deleted", "corrected"]
 """Why a range was left out; see Skipped."""
 
 VersionKey = tuple[str, int, int, str]
 """A version of a file: its URL, size, modification time and etag."""
+
+
+def version_key_of(item: Any) -> VersionKey:
+    """The version of the file of a tuple that is a SourceRange."""
+    version = item.version
+    return item.url, version.size_bytes, version.mtime_ns, version.etag
 
 
 @frozen
@@ -192,8 +198,7 @@ class Skipped:
         end: One past the last byte of the range in the planned version.
         reason: Why it was left out, in words.
         cause: "unreadable" where the version cannot be read; "superseded" where the file has another version, "deleted"
-            where the file does not exist; "corrected" where its records were taken out of the output again; "spared",
-            which is never journaled, where a part of a window runs again that has none of it.
+            where the file does not exist; "corrected" where its records were taken out of the output again.
         size_bytes: Size of the version.
         mtime_ns: Its modification time, in nanoseconds since 1970; 0 where the store has no times.
         etag: The store's tag of it, or "".
@@ -216,6 +221,13 @@ class Skipped:
     has_other_bytes: bool = False
     lost_start: int = -1
     lost_end: int = -1
+
+    @classmethod
+    def of(cls, item: Any, reason: str, cause: Cause = "corrected", **lost: Any) -> Skipped:
+        """The part of a tuple that is a SourceRange; with more attributes where not just this part is missing."""
+        url, size_bytes, mtime_ns, etag = version_key_of(item)
+        version = size_bytes, mtime_ns, etag, item.version.file_id
+        return cls(url, item.start, item.end, reason, cause, *version, **lost)
 
     @property
     def lost_bytes(self) -> int:

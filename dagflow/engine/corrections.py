@@ -7,9 +7,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from dagflow.api.context import Skipped, VersionKey
+from dagflow.api.context import Skipped, VersionKey, version_key_of
 from dagflow.api.control import ControlOperator
-from dagflow.api.ports import unbatched
 from dagflow.api.sources import (
     FileSources,
     SourceRange,
@@ -18,18 +17,18 @@ from dagflow.api.sources import (
     decode_sources,
     is_first_part,
     is_gone,
-    is_source_range,
     moved_from_of,
     supersedes_of,
     version_facts_of,
 )
 from dagflow.engine.repeatable import why_not_replayed
-from dagflow.engine.replay_scope import groups_merged_by
 from dagflow.errors import JournalError, PlanError, Problem, own_name
 from dagflow.execution.messages import TaskResult
-from dagflow.journal.planned_tuples import planned_tuples
+from dagflow.journal.planned_tuples import source_ranges
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Correction, Window, WindowIntent, WindowPlan
+from dagflow.metrics.counters import Counters
+from dagflow.metrics.names import SUPERSEDED_RECORDS, SUPERSEDING_RECORDS
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.placement import PlacedApp
 from dagflow.report.concerns import OldRows
@@ -91,21 +90,14 @@ class _Lineage:
         """Whether the version is empty, so that it has no records."""
         return self.version is not None and not self.version[0]
 
-    def found_in(self, parts: Sequence[SourceRange], has_moved: Callable[[SourceRange], bool]) -> list[SourceRange]:
-        """The parts among those of a window that belong to it.
-
-        Args:
-            has_moved: Whether a part with another name may be of the version, because its file was renamed since.
-        """
+    def found_in(self, parts: Sequence[SourceRange], storage: StorageContext) -> list[SourceRange]:
+        """The parts among those of a window that belong to it; it may have been renamed since."""
         if self.version is None:
             before = [each for each in parts if self._is_before(each) and not is_gone(each)]
             self.version = version_facts_of(before[-1]) if before else None
             self.names |= {each.url for each in before[-1:]}
-        return [
-            each
-            for each in parts
-            if version_facts_of(each) == self.version and (each.url in self.names or has_moved(each))
-        ]
+        own = [each for each in parts if version_facts_of(each) == self.version]
+        return [each for each in own if each.url in self.names] or [each for each in own if _has_moved(each, storage)]
 
     def _is_before(self, part: SourceRange) -> bool:
         later = self.continued
@@ -133,6 +125,15 @@ class _Lineage:
             self.version, self.continued = None, first
 
 
+def _has_moved(part: SourceRange, storage: StorageContext) -> bool:
+    """Whether a part was read of an inode that its name does not have any more: a hard link still has it."""
+    version = part.version
+    if not version.file_id:
+        return False
+    stat = FileStat(part.url, version.size_bytes, version.mtime_ns, version.etag, file_id=version.file_id)
+    return not storage.backend(part.url).files.has_version(stat)
+
+
 class Superseded:
     """Finds the windows that have read what corrected files replace.
 
@@ -142,7 +143,7 @@ class Superseded:
     """
 
     def __init__(self, windows: Callable[[int], Iterable[Window]], forgotten: int, storage: StorageContext) -> None:
-        self._windows = windows
+        self.windows = windows
         self._forgotten = forgotten
         self._storage = storage
 
@@ -156,23 +157,18 @@ class Superseded:
         Raises:
             JournalError: The journal does not keep a window that has read an earlier version.
         """
-        versions = {
-            block.url: version
-            for block in source_ranges(planned)
-            if (version := supersedes_of(block)) is not None and block.url not in left_out
+        lineages = {
+            part.url: _Lineage(version, {part.url})
+            for part in source_ranges(planned)
+            if (version := supersedes_of(part)) is not None and part.url not in left_out
         }
-        lineages = {url: _Lineage(version, {url}) for url, version in versions.items()}
         lost: dict[int, dict[VersionKey, Skipped]] = defaultdict(dict)
-        self._look(lineages, planned.window_id, lost, lambda part: False)
-        # A file that was only renamed has no part under its new name, and a version that was ignored has none at all:
-        # it has taken the place of the one that was read before.
-        renamed = {url: _Lineage(versions[url], {url}) for url, each in lineages.items() if not each.is_done}
-        lineages |= renamed
-        self._look(renamed, planned.window_id, lost, self._has_moved)
-        passed_over = {url: each for url, each in renamed.items() if not (each.is_found or each.is_of_nothing)}
+        self._look(lineages, planned.window_id, lost)
+        # A version that was ignored is in no window: it has taken the place of the one that was read before.
+        passed_over = {url: each for url, each in lineages.items() if not (each.is_found or each.is_of_nothing)}
         for each in passed_over.values():
             each.version = None
-        self._look(passed_over, planned.window_id, lost, lambda part: False)
+        self._look(passed_over, planned.window_id, lost)
         for url, each in sorted(lineages.items()):
             if not (each.is_done or each.is_of_nothing) and (each.is_found or self._forgotten):
                 why = f"the windows up to {self._forgotten} are no longer kept" if self._forgotten else "its first part"
@@ -187,24 +183,18 @@ class Superseded:
         """What windows have published of versions that later ones have superseded, and read beside them."""
         lineages: dict[str, _Lineage] = {}
         lost: dict[int, dict[VersionKey, Skipped]] = defaultdict(dict)
-        for window in self._windows(0):
+        for window in self.windows(0):
             parts = list(source_ranges(window.plan))
-            self._look_in(window, parts, lineages, lost, lambda part: False)
+            self._look_in(window, parts, lineages, lost)
             for part in [] if window.plan.corrects else parts:
                 version = supersedes_of(part)
                 if version is not None and part.url not in lineages:
                     lineages[part.url] = _Lineage(version, {part.url})
         return lost
 
-    def _look(
-        self,
-        lineages: Mapping[str, _Lineage],
-        before: int,
-        lost: dict[int, dict[VersionKey, Skipped]],
-        has_moved: Callable[[SourceRange], bool],
-    ) -> None:
-        for window in self._windows(before) if lineages else ():
-            self._look_in(window, list(source_ranges(window.plan)), lineages, lost, has_moved)
+    def _look(self, lineages: Mapping[str, _Lineage], before: int, lost: dict[int, dict[VersionKey, Skipped]]) -> None:
+        for window in self.windows(before) if lineages else ():
+            self._look_in(window, list(source_ranges(window.plan)), lineages, lost)
             if all(each.is_done for each in lineages.values()):
                 return
 
@@ -214,31 +204,21 @@ class Superseded:
         parts: Sequence[SourceRange],
         lineages: Mapping[str, _Lineage],
         lost: dict[int, dict[VersionKey, Skipped]],
-        has_moved: Callable[[SourceRange], bool],
     ) -> None:
         if window.intent is None:
             return
         left_out = {(each.version, each.start) for each in window.intent.skipped}
         for url, lineage in lineages.items():
-            if lineage.is_done or not (found := lineage.found_in(parts, has_moved)):
+            if lineage.is_done or not (found := lineage.found_in(parts, self._storage)):
                 continue
             read = [each for each in found if (version_key_of(each), each.start) not in left_out]
-            lost_here = lost[window.plan.window_id] if read else {}
             why = f"{redacted(url)} was corrected or deleted later"
-            lost_here.update((version_key_of(each), _correction(each, why)) for each in read)
+            if read:
+                lost[window.plan.window_id].update((version_key_of(each), Skipped.of(each, why)) for each in read)
             # The window that has refused records is older than the one that has read them again.
-            if window.plan.retries:
-                continue
-            # A version that was left out has taken the place of nothing.
-            lineage.follow(found, has_replaced=bool(read) and window.plan.corrects)
-
-    def _has_moved(self, part: SourceRange) -> bool:
-        """Whether a part was read of an inode that its name does not have any more: a hard link still has it."""
-        version = part.version
-        if not version.file_id:
-            return False
-        stat = FileStat(part.url, version.size_bytes, version.mtime_ns, version.etag, file_id=version.file_id)
-        return not self._storage.backend(part.url).files.has_version(stat)
+            if not window.plan.retries:
+                # A version that was left out has taken the place of nothing.
+                lineage.follow(found, has_replaced=bool(read) and window.plan.corrects)
 
 
 def left_out_in(results: Iterable[TaskResult]) -> set[str]:
@@ -249,96 +229,56 @@ def left_out_in(results: Iterable[TaskResult]) -> set[str]:
 _MOST_NAMED = 3
 
 
-def corrections_in(
-    planned: WindowPlan,
-    files: Iterable[PendingFile],
-    records: tuple[Mapping[str, int], Mapping[str, int]],
-    outputs: Sequence[str],
-    totals: tuple[Mapping[str, int], Mapping[str, int]],
-) -> list[Correction]:
-    """What a window changes in each output that loses records or gets some.
-
-    Args:
-        files: The files of the window.
-        records: The records in each output before and after, of the windows that lose some.
-        totals: The totals that leave each output, and those that come in.
-    """
-    named = {block.url: block for block in source_ranges(planned) if supersedes_of(block) is not None}
-    urls = sorted(map(redacted, named))
-    deleted = sum(map(is_gone, named.values()))
-    before, after = records
-    out, added = map(Counter, totals)
-    for file in files:
-        added[output_of(file, outputs)] += file.records
-    return [
-        Correction(
-            planned.window_id,
-            urls[:_MOST_NAMED],
-            len(urls),
-            output,
-            before.get(output, 0) - after.get(output, 0) + out[output],
-            added[output],
-            deleted=deleted,
-        )
-        for output in sorted({*before, *after, *out, *added})
-        if before.get(output, 0) != after.get(output, 0) or out[output] or added[output]
-    ]
-
-
 def corrections_of(
-    window_id: int, lost: Lost, records: tuple[Mapping[str, int], Mapping[str, int]]
+    window_id: int, files: Collection[str], out: Counter[str], added: Counter[str], deleted: int
 ) -> list[Correction]:
-    """What a replay changes in each output that loses records of earlier versions, beside which later ones were read.
-
-    Args:
-        records: The records in each output before and after, of the windows that lose some.
-    """
-    urls, (before, after) = urls_of(lost), records
+    """What is changed in each output that loses records or gets some; see Replayer.corrections()."""
+    urls = sorted(map(redacted, files))
     return [
-        Correction(window_id, urls[:_MOST_NAMED], len(urls), output, before[output] - after.get(output, 0), 0)
-        for output in sorted(before)
+        Correction(window_id, urls[:_MOST_NAMED], len(urls), each, out[each], added[each], deleted=deleted)
+        for each in sorted(out | added)
     ]
 
 
-def urls_of(lost: Lost) -> list[str]:
-    return sorted({redacted(version[0]) for own in lost.values() for version in own})
+def counters_of(corrections: Iterable[Correction], operators: Collection[str]) -> Counters:
+    """Corrections as the operators of an app count them."""
+    changed = {each.output: each for each in corrections if each.output in operators}
+    return Counters.of_counts(
+        {name: {SUPERSEDED_RECORDS: it.rows_out, SUPERSEDING_RECORDS: it.rows_in} for name, it in changed.items()}
+    )
 
 
-def old_rows(
-    windows: Callable[[int], Iterable[Window]], lost: Lost, state: JournalState, command: str, obstacle: str = ""
-) -> list[OldRows]:
-    """What outputs have of versions of files, output by output.
+def urls_of(lost: Lost) -> set[str]:
+    return {version[0] for own in lost.values() for version in own}
+
+
+def old_rows(superseded: Superseded, state: JournalState, command: str, obstacle: str = "") -> list[OldRows]:
+    """What outputs have of versions of files that others were read beside, output by output.
 
     Args:
-        windows: The committed windows, as for Superseded.
-        lost: The versions, as Superseded.in_output() finds them.
         command: The command that takes the rows out; "" for none.
         obstacle: Why there is none.
     """
-    if not lost:
+    if not (lost := superseded.in_output()):
         return []
-    urls = urls_of(lost)
-    ids: set[int] = set()
-    takers: list[WindowPlan] = []
-    rows, unknown, keyed = Counter[str](), set[str](), set[str]()
-    for window in windows(0):
+
+    def concerned() -> Iterator[Window]:
         # Windows that merge rows of others come after these.
+        return itertools.takewhile(lambda window: window.plan.window_id >= min(lost), superseded.windows(0))
+
+    urls, ids = sorted(map(redacted, urls_of(lost))), set[int]()
+    for window in concerned():
         own = lost.get(window.plan.window_id, {})
         ids |= {block_id_of(part) for part in source_ranges(window.plan) if version_key_of(part) in own}
-        takers += [window.plan] if window.plan.takes else []
-    # What a window has published has rows of the groups that it has merged, too.
-    members = {each: {each} for each in lost}
-    for group in groups_merged_by(reversed(takers)):
-        members.setdefault(group.merged_by, set()).update(each for each in lost if group.first <= each <= group.last)
-    for window in windows(0):
+    rows, unknown, keyed = Counter[str](), set[str](), set[str]()
+    for window in concerned():
         for file, sources in sources_of(window.intent) if window.intent is not None else ():
             output = output_of(file, state.outputs)
             keyed |= {output} if file.facts is not None and file.facts.keys else set()
-            if sources is not None:
-                own_rows = sum(n for each, n in zip(sources.ids(), sources.counts, strict=True) if each in ids)
-                rows.update({output: own_rows} if own_rows else {})
-            elif members.get(window.plan.window_id):
+            if sources is None:
                 unknown.add(output)
+            elif own_rows := sum(n for each, n in zip(sources.ids(), sources.counts, strict=True) if each in ids):
+                rows[output] += own_rows
     places = {name: receipt.place for name, receipt in state.receipts.items()}
     return [
         OldRows(
@@ -362,36 +302,12 @@ def sources_of(intent: WindowIntent) -> Iterator[tuple[PendingFile, FileSources 
     yield from ((file, None) for file in files)
 
 
-def source_ranges(planned: WindowPlan) -> Iterator[SourceRange]:
-    for _, _, item in planned_tuples(planned):
-        yield from filter(is_source_range, unbatched((item,)))
-
-
-def version_key_of(part: SourceRange) -> VersionKey:
-    return part.url, part.version.size_bytes, part.version.mtime_ns, part.version.etag
-
-
 def lost_parts(window: Window, versions: Mapping[VersionKey, Skipped]) -> list[Skipped]:
     """The parts of versions of files that a window has read."""
     left_out = {(each.version, each.start) for each in window.intent.skipped} if window.intent is not None else ()
     parts = ((version_key_of(part), part) for part in source_ranges(window.plan))
     return [
-        _correction(part, versions[key].reason)
+        Skipped.of(part, versions[key].reason)
         for key, part in parts
         if key in versions and (key, part.start) not in left_out
     ]
-
-
-def _correction(part: SourceRange, reason: str) -> Skipped:
-    version = part.version
-    return Skipped(
-        part.url,
-        part.start,
-        part.end,
-        reason,
-        "corrected",
-        version.size_bytes,
-        version.mtime_ns,
-        version.etag,
-        version.file_id,
-    )

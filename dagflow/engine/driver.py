@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import wait
 from dataclasses import replace
 
+from dagflow.api.sources import is_gone, supersedes_of
 from dagflow.api.transactions import TargetDecision
 from dagflow.engine.byte_sums import require_bytes_add_up
 from dagflow.engine.control_graph import ControlGraph
-from dagflow.engine.corrections import BESIDE, Superseded, corrections_in, left_out_in, old_rows
+from dagflow.engine.corrections import BESIDE, Superseded, left_out_in, old_rows
 from dagflow.engine.driver_memory import FreeMemory
 from dagflow.engine.estimate import InputCount
 from dagflow.engine.kept_totals import totals_changed, without_totals
@@ -34,6 +35,7 @@ from dagflow.errors import DagflowError, JournalError, RunStoppedError
 from dagflow.execution.messages import TaskResult
 from dagflow.journal.events import WindowReplay
 from dagflow.journal.heartbeat import RunState
+from dagflow.journal.planned_tuples import source_ranges
 from dagflow.journal.windows import Correction, Window, WindowPlan
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.report.statistics import RunStatistics
@@ -99,12 +101,11 @@ class Driver(WindowLoop):
         journal = self._journal
         if not done.has_read_again or self._options.is_apart:
             return done
-        lost = Superseded(journal.newest_windows, journal.state.forgotten, self._app.storage).in_output()
+        superseded = Superseded(journal.newest_windows, journal.state.forgotten, self._app.storage)
         obstacle = why_not_replayed(self._app)
         command = "" if obstacle is not None else f"{self._options.replay_command} --superseded"
         why = "" if obstacle is None else f"{obstacle.message}; {obstacle.hint}"
-        rows = old_rows(journal.newest_windows, lost, journal.state, command, why)
-        return replace(done, old_rows=tuple(rows))
+        return replace(done, old_rows=tuple(old_rows(superseded, journal.state, command, why)))
 
     def _report_progress(self) -> None:
         snapshot = self.snapshot()
@@ -294,8 +295,9 @@ class Driver(WindowLoop):
         scope = replay_scope(journal, lost, parts.publication.beside, parts.totals)
         replayer = Replayer(parts.for_replay(), scope, self._stop, self._watch, lost, planned.window_id, beside)
         replays = replayer.run_again()
-        changed = totals_changed(results, parts.totals)
-        return replays, corrections_in(planned, beside, replayer.records(), journal.state.outputs, changed)
+        files = {part.url: part for part in source_ranges(planned) if supersedes_of(part) is not None}
+        deleted = sum(map(is_gone, files.values()))
+        return replays, replayer.corrections(planned.window_id, files, totals_changed(results, parts.totals), deleted)
 
     def _finish_in_grace(self) -> None:
         """Commit the windows that finish soon, and leave the rest planned."""

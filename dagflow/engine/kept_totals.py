@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
+
+import pyarrow as pa
 
 from dagflow.api.capabilities import KeptByFile
 from dagflow.api.operator import Operator
@@ -12,10 +14,14 @@ from dagflow.api.transactions import Target
 from dagflow.engine.operator_state import is_stateful
 from dagflow.errors import JournalError, own_name
 from dagflow.execution.messages import TaskResult
+from dagflow.journal.windows import Window
+from dagflow.late import compute as pc
 from dagflow.metrics.counters import Counters
 from dagflow.metrics.names import REMOVED_TOTALS, REPLACED_TOTALS
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.plan.placement import PlacedApp
+from dagflow.report.open_rejects import refused_rows
+from dagflow.storage.location import redacted
 from dagflow.storage.pending import PendingFile
 
 
@@ -51,6 +57,33 @@ def why_not_by_file(app: PlacedApp, targets: Mapping[str, Target]) -> JournalErr
                 f"operator '{own_name(others[0])}', which could not be taken out"
             )
     return None
+
+
+def require_as_counted(
+    before: Iterable[Window], after: Iterable[Window], retried: Container[int], lost: Iterable[str]
+) -> None:
+    """Refuse to run windows again for a correction, where the app refuses other records now than those not in totals.
+
+    Args:
+        before: The windows as they were.
+        after: The same windows as they would be.
+        retried: The windows whose refused records others have read again.
+        lost: The files whose records leave.
+    """
+    urls, place = pa.array(map(redacted, lost), pa.string()), ["file", "offset", "operator"]
+    were, are = (
+        pa.Table.from_batches(rows.where(lambda part: pc.invert(pc.is_in(part["file"], urls))).parts(), rows.schema)
+        .select(place)
+        .sort_by([(name, "ascending") for name in place])
+        for rows in (refused_rows(lambda: before, retried), refused_rows(lambda: after, ()))
+    )
+    if not were.equals(are):
+        raise JournalError(
+            f"the app refuses {len(are):,} records now of files that were not corrected, and had refused {len(were):,}:"
+            " totals that are kept by file would not follow",
+            hint="run the app once as it was when it read them, which makes the correction; then change it, and read "
+            "the refused records again with dagflow rejects replay",
+        )
 
 
 def without_totals(results: Sequence[TaskResult], outputs: Iterable[str]) -> tuple[list[TaskResult], list[PendingFile]]:

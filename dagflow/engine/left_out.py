@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 
-from dagflow.api.context import MovedRange, Skipped, VersionKey, WaitingEnd
-from dagflow.api.ports import unbatched
-from dagflow.api.sources import SourceRange, is_source_range, moved_from_of
+from dagflow.api.context import MovedRange, Skipped, VersionKey, WaitingEnd, version_key_of
+from dagflow.api.sources import SourceRange, moved_from_of
 from dagflow.errors import StorageError
 from dagflow.execution.messages import TaskResult
 from dagflow.journal.journal import Journal
-from dagflow.journal.planned_tuples import planned_tuples
+from dagflow.journal.planned_tuples import source_ranges
 from dagflow.journal.saved_state import LeftOut
 from dagflow.journal.windows import WindowIntent, WindowPlan
 from dagflow.storage.context import StorageContext
@@ -148,10 +147,8 @@ def ended(waiting: Sequence[WaitingEnd], planned: WindowPlan) -> list[WaitingEnd
     if not waiting:
         return []
     read: set[str | int] = set()
-    for _, _, item in planned_tuples(planned):
-        for block in unbatched((item,)):
-            if is_source_range(block):
-                read |= {block.url, moved_from_of(block) or block.url, block.version.file_id}
+    for part in source_ranges(planned):
+        read |= {part.url, moved_from_of(part) or part.url, part.version.file_id}
     read.discard(0)
     return [end for end in waiting if end.url in read or end.file_id in read]
 
@@ -197,14 +194,10 @@ def _read_under_their_names(left_out: LeftOut, planned: WindowPlan, skipped: Seq
         return []
     again = {(each.version, each.start) for each in skipped}
     read: dict[str, list[SourceRange]] = {}
-    for _, _, item in planned_tuples(planned):
-        for block in unbatched((item,)):
-            if not is_source_range(block):
-                continue
-            url, version = block.url, block.version
-            if ((url, version.size_bytes, version.mtime_ns, version.etag), block.start) not in again:
-                for name in {url, moved_from_of(block) or url}:
-                    read.setdefault(name, []).append(block)
+    for block in source_ranges(planned):
+        if (version_key_of(block), block.start) not in again:
+            for name in {block.url, moved_from_of(block) or block.url}:
+                read.setdefault(name, []).append(block)
     return [each for each in left_out.newest if any(_is_read_by(each, block) for block in read.get(each.url, ()))]
 
 

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from types import MappingProxyType
 
 from dagflow.api.context import Skipped
 from dagflow.api.control import Grouper
-from dagflow.api.sources import block_id_of
 from dagflow.api.transactions import TargetDecision
 from dagflow.engine.control_graph import Emission
-from dagflow.engine.corrections import Lost, corrections_of, lost_parts, source_ranges, version_key_of
+from dagflow.engine.corrections import Lost, corrections_of, counters_of, lost_parts, urls_of
 from dagflow.engine.driver_watch import DriverWatch
-from dagflow.engine.kept_totals import without_totals
+from dagflow.engine.kept_totals import require_as_counted, without_totals
 from dagflow.engine.left_out import as_left_out_before, gone_before_replay, recovered_by_replay
 from dagflow.engine.partial_replay import (
     PartialReplay,
-    ReadWindow,
     chosen_files,
     partial_replay,
-    rewriting_replay,
     unbooked,
     works_record_by_record,
 )
@@ -48,7 +45,7 @@ from dagflow.frozen import frozen
 from dagflow.journal.events import WindowReplay
 from dagflow.journal.journal import now_ms
 from dagflow.journal.saved_state import ControlState
-from dagflow.journal.windows import ProducedFiles, Window, WindowIntent, WindowPlan
+from dagflow.journal.windows import Correction, ProducedFiles, Window, WindowIntent, WindowPlan
 from dagflow.metrics.counters import Counters
 from dagflow.plan.physical import PortRef, holder_of, merger_name
 from dagflow.plan.placement import PlacedApp
@@ -193,15 +190,8 @@ class Replayer(WindowLoop):
         self._before = {window_id: self._published(window_id) for window_id in scope.all}
         self._part = self._partial(app) if lost and scope.again else None
         if self._part is not None:
-            concerned = self._part.concerned
-            merged = {
-                at: names
-                for at, names in scope.merged.items()
-                if any(file.final_url in concerned for file in self._before[at].files)
-            }
-            if self._part.rewriting is not None:
-                merged = {at: frozenset() for at in lost.keys() - self._part.again}
-            self._scope = ReplayScope(self._part.again, merged)
+            jobs = self._part.jobs.keys()
+            self._scope = ReplayScope(frozenset(jobs), dict.fromkeys(lost.keys() - jobs, frozenset()))
         # The windows that had refused the records give them, so that those that have read them again give none.
         self._emptied = {at for at in self._scope.again if self._before[at].planned.retries}
         self._left = deque(sorted(self._scope.again - self._emptied))
@@ -211,8 +201,11 @@ class Replayer(WindowLoop):
         """Run windows again, then replace the files of all of them; raises as run_again() does."""
         events = self.run_again()
         if self._lost:
-            made = corrections_of(events[-1].intent.window_id, self._lost, self.records())
-            events[-1] = replace(events[-1], corrections=made)
+            last = events[-1].intent
+            made = self.corrections(last.window_id, urls_of(self._lost))
+            counters = last.counters.copy()
+            counters.add(counters_of(made, self._operators))
+            events[-1] = replace(events[-1], corrections=made, intent=replace(last, counters=counters))
         with self._watch.doing("the commit of the replay"):
             self._journal.append(*events)
             finish_replay(self._journal, self._storage, self._operators)
@@ -236,8 +229,12 @@ class Replayer(WindowLoop):
             if self._stop.is_requested:
                 raise RunStoppedError("the replay was asked to stop; nothing was replaced")
             for window_id in self._scope.merged.keys() - self._scope.again | self._emptied:
-                self._reruns[window_id] = self._merged(self._before[window_id])
+                self._reruns[window_id] = self._changed(self._before[window_id])
             reruns = [self._reruns[window_id] for window_id in self._scope.all]
+            if self._totals and self._part is None:
+                before = [Window(each.planned, each.intent) for each in self._before.values()]
+                after = [Window(each.published.planned, each.intent) for each in reruns]
+                require_as_counted(before, after, self._journal.state.retried, urls_of(self._lost))
             new = self._made
             taken = {url for window in self._before.values() for url in window.urls}
             _require_free(self._storage, {file.final_url for file in new} - taken)
@@ -261,15 +258,30 @@ class Replayer(WindowLoop):
             replaced += [file for file in before.files if file.target and file.final_url not in kept]
         self._publication.require_shown(replaced)
 
-    def records(self) -> tuple[Counter[str], Counter[str]]:
-        """The records of the windows before, and as they would be published, by output; asked for before that is."""
+    def corrections(
+        self,
+        window_id: int,
+        files: Collection[str],
+        totals: tuple[Counter[str], Counter[str]] | None = None,
+        deleted: int = 0,
+    ) -> list[Correction]:
+        """What the windows, and that with the later versions, change in outputs; asked for before it is published.
+
+        Args:
+            window_id: The window that the corrections are of.
+            files: The files that were corrected or deleted.
+            totals: By output, how many totals leave, and how many come in.
+            deleted: How many of the files are gone.
+        """
         before, after = Counter[str](), Counter[str]()
+        out, added = totals or (Counter(), Counter())
         for rerun in self._reruns.values():
             self._count(before, rerun.published.files)
             self._count(after, rerun.intent.files)
         for waiting in self._journal.state.held.waiting.values():
             self._count(before, [held.file for held in waiting if held.window_id in self._scope.again])
-        return before, after
+        self._count(added, self._beside)
+        return corrections_of(window_id, files, out + (before - after), added + (after - before), deleted)
 
     def _count(self, counts: Counter[str], files: Iterable[PendingFile]) -> None:
         for file in files:
@@ -298,25 +310,15 @@ class Replayer(WindowLoop):
         return _Published(planned, unfinished.intent, shown.files, shown.produced, unfinished.intent.files)
 
     def _partial(self, app: PlacedApp) -> PartialReplay | None:
-        """The part of the windows that runs again where these lose versions; None for all of them."""
-        windows = {
-            at: ReadWindow(
-                [(block_id_of(part), version_key_of(part)) for part in source_ranges(each.planned)], each.intent
-            )
-            for at, each in self._before.items()
-        }
-        is_plain = not any(each.lost or each.planned.retries for each in self._before.values())
-        if not (is_plain and works_record_by_record(app.plan, app.operators)):
+        """The data files that are made anew where windows lose versions; None where the windows run again."""
+        windows = {at: Window(each.planned, each.intent) for at, each in self._before.items()}
+        waiting, unfinished = self._journal.state.held.waiting, self._journal.state.reprocessing
+        held = {each.window_id for name, own in waiting.items() if name not in self._totals for each in own}
+        is_plain = windows.keys().isdisjoint(unfinished) and not any(each.plan.retries for each in windows.values())
+        if not (is_plain and held.isdisjoint(self._lost) and works_record_by_record(app.plan, app.operators)):
             return None
-        waiting = (
-            each for name, own in self._journal.state.held.waiting.items() if name not in self._totals for each in own
-        )
-        held = {each.window_id for each in waiting}
         groupers = {holder_of(name): each for name, each in app.operators.items() if isinstance(each, Grouper)}
-        scope, totals = self._scope, self._totals
-        rewriting = rewriting_replay(windows, self._lost, held, totals, scope.beside, groupers, self._is_there)
-        waiting_here = held & set(windows)
-        return rewriting or partial_replay(windows, self._lost, scope.again, waiting_here, totals, scope.beside)
+        return partial_replay(windows, self._lost, self._totals, self._scope.beside, groupers, self._is_there)
 
     def _is_there(self, file: PendingFile) -> bool:
         """Whether a data file can be read, also one that is no longer part of its table."""
@@ -331,9 +333,8 @@ class Replayer(WindowLoop):
         if not self._left:
             return None
         planned = self._before[self._left.popleft()].planned
-        if self._part is not None and self._part.rewriting is not None:
-            jobs = self._part.rewriting[planned.window_id].items()
-            tuples = {PortRef(merger, "jobs"): own for merger, own in jobs}
+        if self._part is not None:
+            tuples = {PortRef(merger, "jobs"): own for merger, own in self._part.jobs[planned.window_id].items()}
             return self._codec.plan_of(Emission(replace(planned, inputs={}), tuples), self._counts)
         mergers = {merger_name(name) for name in planned.takes}
         own = {name: given for name, given in planned.inputs.items() if name.rpartition(".")[0] not in mergers}
@@ -351,8 +352,6 @@ class Replayer(WindowLoop):
     def _submit(self, planned: WindowPlan) -> None:
         gone = gone_before_replay(self._before[planned.window_id].intent.skipped, self._storage)
         gone |= self._lost.get(planned.window_id, {})
-        if self._part is not None:
-            gone |= self._part.spared.get(planned.window_id, {})
         self._in_flight.append(self._runner.submit(planned, gone))
 
     def _require_success(self, planned: WindowPlan, results: Sequence[TaskResult]) -> None:
@@ -370,49 +369,46 @@ class Replayer(WindowLoop):
         before = self._before[planned.window_id]
         results, totals = without_totals(results, self._totals)
         discard_all(self._storage, totals)
-        files, produced = self._kept(before)
-        still = self._still_waiting(planned.window_id)
-        kept = frozenset([*(file.final_url for file in files), *still])
         # The columns of a target change without a word in the journal.
         counted = {operator: replace(each, changes=()) for operator, each in decisions.items()}
         did = intent_of(planned, self._plan, results, decisions=counted)
-        if self._part is not None:
-            lost = self._lost_parts(before)
-            self._reruns[planned.window_id] = _Rerun(before, self._part.intent(before.intent, did, lost), kept)
-            return
-        intent = replace(
-            did,
-            files=[*files, *did.files],
-            produced=[*produced, *did.produced],
-            held=[file for file in before.intent.held if file.final_url in still],
-            skipped=as_left_out_before(before.intent.skipped, did.skipped),
-            recovered=recovered_by_replay(self._journal.state.left_out, before.intent, did.skipped),
-        )
-        self._reruns[planned.window_id] = _Rerun(before, intent, kept)
+        self._reruns[planned.window_id] = self._changed(before, did)
 
-    def _merged(self, window: _Published) -> _Rerun:
-        """A window that does not run again, and loses the files of groups that do, or everything."""
+    def _changed(self, window: _Published, did: WindowIntent | None = None) -> _Rerun:
+        """A window that ran again, or that only loses files.
+
+        Args:
+            did: What it did now; if only data files were made anew, no more than that.
+        """
+        before, lost = window.intent, self._lost_parts(window)
         files, produced = self._kept(window)
-        lost = self._lost_parts(window)
-        intent = replace(
-            window.intent,
-            files=files,
-            produced=produced,
-            skipped=[*window.intent.skipped, *lost],
-            accounting=unbooked(window.intent.accounting, lost),
-            recovered=[],
-            started_ms=0,
-            finished_ms=0,
-        )
-        if window.planned.window_id in self._emptied:
+        made = did or WindowIntent(before.window_id)
+        still = self._still_waiting(before.window_id)
+        if did is not None and self._part is None:
+            intent = replace(
+                did,
+                held=[file for file in before.held if file.final_url in still],
+                skipped=as_left_out_before(before.skipped, did.skipped),
+                recovered=recovered_by_replay(self._journal.state.left_out, before, did.skipped),
+            )
+        else:
+            # What it has counted stays, since the part that is lost is not known by itself.
+            intent = replace(
+                before,
+                skipped=[*before.skipped, *lost],
+                accounting=unbooked(before.accounting, lost),
+                recovered=[],
+                started_ms=made.started_ms,
+                finished_ms=made.finished_ms,
+            )
+        if before.window_id in self._emptied:
             intent = replace(intent, refused=[], accounting={}, counters=Counters())
-        still = self._still_waiting(window.planned.window_id)
+        intent = replace(intent, files=[*files, *made.files], produced=[*produced, *made.produced])
         return _Rerun(window, intent, frozenset([*(file.final_url for file in files), *still]))
 
     def _still_waiting(self, window_id: int) -> set[str]:
         """The files that a window has held back, and that still wait to be merged as they are."""
-        is_read_again = self._part is None or self._part.rewriting is None
-        runs_again = is_read_again and window_id in self._scope.again
+        runs_again = self._part is None and window_id in self._scope.again
         return {
             held.file.final_url
             for name, own in self._journal.state.held.waiting.items()
@@ -426,12 +422,13 @@ class Replayer(WindowLoop):
 
     def _kept(self, window: _Published) -> tuple[list[PendingFile], list[ProducedFiles]]:
         """The files of a window that stay, and where they come from."""
-        if self._part is not None:
-            return self._part.kept(window.intent)
-        is_replaced = self._scope.replaces(window.planned)
-        return chosen_files(
-            window.files, window.produced, lambda part, file: file.target in self._totals or not is_replaced(part)
-        )
+        made_anew, is_replaced = self._part, self._scope.replaces(window.planned)
+
+        def stays(part: ProducedFiles, file: PendingFile) -> bool:
+            is_gone = is_replaced(part) if made_anew is None else file.final_url in made_anew.concerned
+            return file.target in self._totals or not is_gone
+
+        return chosen_files(window.files, window.produced, stays)
 
 
 def _failure_of(results: Sequence[TaskResult], window: _Published) -> DagflowError | None:

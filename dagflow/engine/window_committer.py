@@ -9,10 +9,10 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from dagflow.api.operator import defines
-from dagflow.api.ports import unbatched
-from dagflow.api.sources import encode_sources, is_first_part, is_source_range
+from dagflow.api.sources import encode_sources, is_first_part
 from dagflow.api.transactions import TargetDecision
 from dagflow.engine.control_graph import ControlGraph, ControlResult
+from dagflow.engine.corrections import counters_of
 from dagflow.engine.left_out import ended, log_left_out, recovered
 from dagflow.engine.publication import finish_replay
 from dagflow.engine.run_setup import Assembly
@@ -22,11 +22,10 @@ from dagflow.execution.failures import located
 from dagflow.execution.messages import TaskResult
 from dagflow.journal.events import WindowReplay
 from dagflow.journal.journal import now_ms
-from dagflow.journal.planned_tuples import planned_tuples
+from dagflow.journal.planned_tuples import source_ranges
 from dagflow.journal.saved_state import KEPT_ENDS, CommittedState, SavedState
 from dagflow.journal.windows import Correction, ProducedFiles, RefusedPart, Window, WindowIntent, WindowPlan
 from dagflow.metrics.counters import Counters
-from dagflow.metrics.names import SUPERSEDED_RECORDS, SUPERSEDING_RECORDS
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.report.open_rejects import RejectChoice, rejects_of, shown
 from dagflow.storage.location import redacted
@@ -107,10 +106,7 @@ class WindowCommitter:
         self._publication.check([*files, *did.held])
         log_left_out(window_id, did.skipped)
         did.counters.add(counted)
-        superseded = {
-            each.output: {SUPERSEDED_RECORDS: each.rows_out, SUPERSEDING_RECORDS: each.rows_in} for each in corrections
-        }
-        did.counters.add(Counters.of_counts({name: superseded[name] for name in superseded.keys() & self._operators}))
+        did.counters.add(counters_of(corrections, self._operators))
         self._check_limits(Window(planned, did), planned.counters, did.counters)
         intent = replace(
             did,
@@ -218,9 +214,8 @@ def _advise_of_duplicates(error: DagflowError, planned: WindowPlan) -> None:
     """Let an error about a record explain what happens if its file is corrected after a part of it was published."""
     if not isinstance(error, RecordError):
         return
-    items = (block for _, _, item in planned_tuples(planned) for block in unbatched((item,)))
-    blocks = [each for each in items if is_source_range(each) and redacted(each.url) == error.url]
-    if blocks and not any(map(is_first_part, blocks)):
+    parts = [each for each in source_ranges(planned) if redacted(each.url) == error.url]
+    if parts and not any(map(is_first_part, parts)):
         error.advise(
             hint="if this file is changed or replaced, it is read again from its beginning, and what earlier windows "
             f"have published of it is there twice; to have it once, {START_OVER}"

@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, replace
 from operator import itemgetter
 
-from dagflow.api.ports import unbatched
-from dagflow.api.sources import SourceVersion, is_source_range
+from dagflow.api.sources import SourceVersion
 from dagflow.engine.repeatable import remover_of, why_not_read_again
 from dagflow.engine.run_gate import RunGate
 from dagflow.engine.stop_request import StopRequest
@@ -16,7 +15,7 @@ from dagflow.errors import ANOTHER_TABLE, DagflowError, JournalError, LostOutput
 from dagflow.frozen import frozen
 from dagflow.journal.events import Repair
 from dagflow.journal.journal import Journal
-from dagflow.journal.planned_tuples import planned_tuples
+from dagflow.journal.planned_tuples import source_ranges
 from dagflow.journal.reader import read_journal, read_state
 from dagflow.journal.retention import JournalRetention
 from dagflow.journal.state import JournalState
@@ -171,8 +170,7 @@ def _examined(state: JournalState, window_id: int, checkpoint: str, storage: Sto
 
 def _require_input(state: JournalState, window_id: int, storage: StorageContext, url: str) -> None:
     """Refuse a window whose input is gone: its files are all that is left of the records."""
-    given = (block for _, _, item in planned_tuples(state.committing[window_id]) for block in unbatched((item,)))
-    sources = {block.url: block.version for block in given if is_source_range(block)}
+    sources = {part.url: part.version for part in source_ranges(state.committing[window_id])}
     for source, version in sorted(sources.items(), key=itemgetter(0)):
         if why := why_gone(source, version, storage):
             raise JournalError(

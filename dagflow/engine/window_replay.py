@@ -117,10 +117,9 @@ def superseded_in(checkpoint: str, storage: StorageContext) -> Lost:
 def with_old_rows(summary: RunSnapshot, checkpoint: str, storage: StorageContext) -> RunSnapshot:
     """The snapshot of all runs, with what they have left of versions that they have read others of."""
     store, state = read_journal(storage, absolute(checkpoint))
-    windows = partial(newest_windows, store, state)
+    superseded = Superseded(partial(newest_windows, store, state), state.forgotten, storage)
     command = shlex.join(["dagflow", "replay", redacted(checkpoint), "--superseded"])
-    lost = Superseded(windows, state.forgotten, storage).in_output()
-    return replace(summary, old_rows=tuple(old_rows(windows, lost, state, command)))
+    return replace(summary, old_rows=tuple(old_rows(superseded, state, command)))
 
 
 def replay_windows(

@@ -11,8 +11,9 @@ from typing import Any
 
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
-from dagflow.api.ports import TupleBatch
+from dagflow.api.ports import TupleBatch, unbatched
 from dagflow.api.saved_values import RowTable, RowTuple, require_version, unknown_tuples
+from dagflow.api.sources import SourceRange, is_source_range
 from dagflow.errors import ANOTHER_CHECKPOINT, JournalError, text_of
 from dagflow.journal.frames import compressed, decompressed
 from dagflow.journal.windows import WindowPlan
@@ -133,6 +134,17 @@ def planned_tuples(planned: WindowPlan) -> Iterator[tuple[str, int | None, Any]]
             continue
         for partition, part in enumerate(cut(items, port_tuples.lengths)):
             yield from ((port, partition, item) for item in part)
+
+
+def planned_blocks(planned: WindowPlan) -> Iterator[tuple[str, int | None, Any]]:
+    """As planned_tuples(), with those of tuple batches one by one."""
+    for port, partition, item in planned_tuples(planned):
+        yield from ((port, partition, block) for block in unbatched((item,)))
+
+
+def source_ranges(planned: WindowPlan) -> Iterator[SourceRange]:
+    """The parts of versions of files in a plan."""
+    return (block for _, _, block in planned_blocks(planned) if is_source_range(block))
 
 
 def _imported(name: str) -> type | None:

@@ -8,11 +8,10 @@ from dataclasses import asdict, astuple, dataclass, field, replace
 from typing import Any, Literal
 
 from dagflow.api.context import Skipped, VersionKey
-from dagflow.api.ports import unbatched
 from dagflow.api.sources import block_id_of, decode_sources, discovered_ms_of, is_source_range
 from dagflow.errors import own_name
 from dagflow.frozen import frozen
-from dagflow.journal.planned_tuples import planned_tuples
+from dagflow.journal.planned_tuples import planned_blocks
 from dagflow.journal.reader import all_windows, committed_windows, read_journal, read_state, read_window
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window, WindowIntent, WindowPlan
@@ -240,23 +239,22 @@ def manifest_of(window: Window) -> WindowManifest:
 
 
 def inputs_of(plan: WindowPlan) -> Iterator[tuple[int, InputRange]]:
-    for port, partition, item in planned_tuples(plan):
-        for block in unbatched((item,)):
-            # Tuples of any class that name a range of a file's version are inputs; others have no part in a manifest.
-            if is_source_range(block):
-                found = InputRange(
-                    url=block.url,
-                    size_bytes=block.version.size_bytes,
-                    mtime_ns=block.version.mtime_ns,
-                    etag=block.version.etag,
-                    start=block.start,
-                    end=block.end,
-                    blocks=1,
-                    port=port,
-                    partition=partition,
-                    discovered_ms=discovered_ms_of(block),
-                )
-                yield block_id_of(block), found
+    for port, partition, block in planned_blocks(plan):
+        # Tuples of any class that name a range of a file's version are inputs; others have no part in a manifest.
+        if is_source_range(block):
+            found = InputRange(
+                url=block.url,
+                size_bytes=block.version.size_bytes,
+                mtime_ns=block.version.mtime_ns,
+                etag=block.version.etag,
+                start=block.start,
+                end=block.end,
+                blocks=1,
+                port=port,
+                partition=partition,
+                discovered_ms=discovered_ms_of(block),
+            )
+            yield block_id_of(block), found
 
 
 def tracked_files(checkpoint: str, pattern: str, storage: StorageContext) -> list[TrackedFile]:

@@ -12,12 +12,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dagflow.api.ports import TupleBatch
 from dagflow.api.refused_records import RefusedRecords, blocks_in
 from dagflow.api.sources import block_id_of, is_source_range
 from dagflow.errors import JournalError, own_name
 from dagflow.frozen import frozen
-from dagflow.journal.planned_tuples import planned_tuples
+from dagflow.journal.planned_tuples import planned_blocks, source_ranges
 from dagflow.journal.reader import committed_windows, read_journal, read_state
 from dagflow.journal.windows import Window
 from dagflow.late import compute as pc
@@ -110,17 +109,12 @@ def _last_beginnings(store: ObjectStore) -> dict[str, _Beginning]:
     begun: dict[str, _Beginning] = {}
     for window in committed_windows(store):
         has_refused = window.intent is not None and bool(window.intent.refused)
-        for _, _, item in planned_tuples(window.plan) if has_refused or begun else ():
-            for block in _blocks_of(item):
-                if not is_source_range(block) or block.start or not (has_refused or block.url in begun):
-                    continue
-                if block.url not in begun or begun[block.url].version != block.version:
-                    begun[block.url] = _Beginning(block.version, window.plan.window_id)
+        for part in source_ranges(window.plan) if has_refused or begun else ():
+            if part.start or not (has_refused or part.url in begun):
+                continue
+            if part.url not in begun or begun[part.url].version != part.version:
+                begun[part.url] = _Beginning(part.version, window.plan.window_id)
     return begun
-
-
-def _blocks_of(item: Any) -> Iterable[Any]:
-    return item.members() if isinstance(item, TupleBatch) else (item,)
 
 
 def rejects_in(store: ObjectStore) -> Iterator[WindowRejects]:
@@ -138,12 +132,11 @@ def rejects_of(window: Window) -> Iterator[WindowRejects]:
     for operator, own in parts.items():
         ids = set().union(*map(blocks_in, own))
         port, blocks = "", {}
-        for name, _, item in planned_tuples(window.plan):
+        for name, _, block in planned_blocks(window.plan):
             # Operators behind a reader refuse records of the blocks that it took.
-            if name.partition(".")[0] == operator or operator not in takers:
-                for block in _blocks_of(item):
-                    if block_id_of(block) in ids:
-                        port, blocks[block.block_id] = name, block
+            is_own = name.partition(".")[0] == operator or operator not in takers
+            if is_own and block_id_of(block) in ids:
+                port, blocks[block.block_id] = name, block
         if blocks.keys() != ids:
             raise JournalError(
                 f"window {window.plan.window_id} has refused records of operator '{own_name(operator)}' in blocks "

@@ -11,7 +11,15 @@ from typing import Literal
 
 import numpy as np
 
-from dagflow.api.context import UNKNOWN_SUM, Cause, MovedRange, OperatorContext, Skipped, VersionKey, WaitingEnd
+from dagflow.api.context import (
+    UNKNOWN_SUM,
+    Cause,
+    MovedRange,
+    OperatorContext,
+    Skipped,
+    WaitingEnd,
+    version_key_of,
+)
 from dagflow.api.records import LINE_FEED, Origin, RecordBatch
 from dagflow.api.sources import accounting_key
 from dagflow.errors import (
@@ -138,7 +146,7 @@ class BlockProcessor:
         self, block: BlockMetadata, accounting: ByteAccounting, fingerprint: FileFingerprints | ReadPart | None
     ) -> None:
         if not block.is_last or (block.start and not block.continuation.resumes):
-            self.context.read_in_part.add(version_key(block))
+            self.context.read_in_part.add(version_key_of(block))
         events = self.context.source_events
         if fingerprint is not None and events is not None:
             if isinstance(fingerprint, ReadPart) and events and fingerprint.goes_on_behind(events[-1]):
@@ -166,7 +174,7 @@ class BlockProcessor:
         self.accounting.withdraw(accounting)
         self.errors.leave_out(block, error)
         # The window runs again, without the version: some of its records were emitted.
-        self.context.read_in_part.add(version_key(block))
+        self.context.read_in_part.add(version_key_of(block))
 
 
 def no_records(block: BlockMetadata) -> RecordBatch:
@@ -288,13 +296,13 @@ class ErrorPolicy:
 
     def _leave_out_gone(self, block: BlockMetadata, error: GoneError) -> None:
         # A replay leaves out what its window has left out, whatever the app's setting is today.
-        if not self._skips_gone and version_key(block) not in self._context.gone:
+        if not self._skips_gone and version_key_of(block) not in self._context.gone:
             if not error.hint:
                 error.hint = _HINT
             raise error
         is_later = block.start > 0 and not block.continuation.resumes
         is_in_content = is_later and expected_compression(block, self._compression) is not None
-        was_gone = block.continuation.is_gone or version_key(block) in self._context.gone
+        was_gone = block.continuation.is_gone or version_key_of(block) in self._context.gone
         if is_in_content and not (_has_content(block) or was_gone):
             return
         self._leave_out(block, error, "deleted" if isinstance(error, MissingError) else "superseded")
@@ -307,19 +315,17 @@ class ErrorPolicy:
     def left_out_before(self, block: BlockMetadata) -> bool:
         """Leave out a block if an earlier attempt at the window found its version gone; returns whether it did."""
         if block.continuation.is_gone and block.continuation.supersedes is not None:
-            self._context.skipped.append(skipped_by_correction(block, "its file was deleted"))
+            self._context.skipped.append(Skipped.of(block, "its file was deleted"))
             return True
         if block.continuation.is_gone:
             text = "the version was already gone when the bytes before these were to be read"
             self._leave_out_gone(block, SourceChangedError(text, url=redacted(block.url), has_other_bytes=True))
             return True
-        known = self._context.gone.get(version_key(block)) if self._context.gone else None
+        known = self._context.gone.get(version_key_of(block)) if self._context.gone else None
         if known is None:
             return False
-        if known.cause == "spared":
-            return True
         if known.cause == "corrected":
-            self._context.skipped.append(skipped_by_correction(block, known.reason))
+            self._context.skipped.append(Skipped.of(block, known.reason))
             return True
         text = known.reason.partition(": ")[2]
         error: GoneError = SourceChangedError(text, url=redacted(known.url), has_other_bytes=known.has_other_bytes)
@@ -329,27 +335,16 @@ class ErrorPolicy:
         return True
 
     def _leave_out(self, block: BlockMetadata, error: DagflowError, cause: Cause) -> None:
-        context, version = self._context, block.version
-        if not version.size_bytes:
+        context = self._context
+        if not block.version.size_bytes:
             return  # nothing is missing of a file that was empty
         lost_start, lost_end = owned_range(block, expected_compression(block, self._compression))
         if block.closes:
             lost_start = block.continuation.tail_start
             context.counters[RESUMED_BYTES] += lost_end - lost_start
-        skipped = Skipped(
-            url=block.url,
-            start=block.start,
-            end=block.end,
-            reason=_reason(error),
-            cause=cause,
-            size_bytes=version.size_bytes,
-            mtime_ns=version.mtime_ns,
-            etag=version.etag,
-            file_id=version.file_id,
-            has_other_bytes=isinstance(error, SourceChangedError) and error.has_other_bytes,
-            lost_start=lost_start,
-            lost_end=lost_end,
-        )
+        has_other_bytes = isinstance(error, SourceChangedError) and error.has_other_bytes
+        lost = {"lost_start": lost_start, "lost_end": lost_end, "has_other_bytes": has_other_bytes}
+        skipped = Skipped.of(block, _reason(error), cause, **lost)
         context.counters[SKIPPED_BYTES] += skipped.lost_bytes
         context.counters[LEFT_OUT_BYTES] += skipped.lost_bytes
         if block.start or not block.is_last:
@@ -373,18 +368,6 @@ def _has_content(block: BlockMetadata) -> bool:
     """Whether records may begin in a later block of a compressed file; in a file that is not cut, the first has all."""
     part = block.continuation.decompressed
     return part is not None and part.start < part.end
-
-
-def version_key(block: BlockMetadata) -> VersionKey:
-    version = block.version
-    return block.url, version.size_bytes, version.mtime_ns, version.etag
-
-
-def skipped_by_correction(block: BlockMetadata, reason: str) -> Skipped:
-    """A block of a version whose records have left the output."""
-    version = block.version
-    facts = version.size_bytes, version.mtime_ns, version.etag, version.file_id
-    return Skipped(block.url, block.start, block.end, reason, "corrected", *facts)
 
 
 def _reason(error: DagflowError) -> str:

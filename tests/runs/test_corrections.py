@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import itertools
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,14 +18,13 @@ from deltalake import DeltaTable, write_deltalake
 from dagflow import Operator
 from dagflow.cli.render import summary
 from dagflow.engine import publishers
-from dagflow.engine.corrections import correction_problems, corrections_in
+from dagflow.engine.corrections import correction_problems, corrections_of
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.window_replay import replay_windows, superseded_in, with_old_rows
 from dagflow.errors import DagflowError, PlanError, ReplacedFilesGoneError
 from dagflow.execution.messages import WindowJob
 from dagflow.journal.reader import read_state
-from dagflow.journal.windows import WindowPlan
 from dagflow.plan.added_operators import grouped
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.manifest import tracked_files, window_manifest
@@ -458,7 +458,7 @@ def test_a_run_counts_the_old_rows_that_stay_beside_new_ones(tmp_path: Path, kin
 
 def test_an_output_that_a_correction_leaves_as_it_is_is_not_named() -> None:
     """As that of refused records, where the corrected file had none."""
-    assert corrections_in(WindowPlan(2), [], ({"refused": 2}, {"refused": 2}), [], ({}, {})) == []
+    assert corrections_of(2, ["a"], Counter(refused=2) - Counter(refused=2), Counter(), 0) == []
 
 
 def test_old_rows_behind_an_aggregate_are_not_counted(tmp_path: Path) -> None:

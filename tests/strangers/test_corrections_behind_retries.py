@@ -39,6 +39,11 @@ steps:
     {more}
 rejects: {root}/bad
 """
+TOTALS = """\
+  - aggregate: {{n: count(*)}}
+    by: qty
+    over: all
+  - table:"""
 TABLES = {
     "delta": ("delta:{root}/out", ""),
     "parquet": ("parquet:{root}/out", ""),
@@ -51,8 +56,8 @@ ROWS = "id,qty\n{0}1,5\n{0}2,600\n{0}3,7\n"
 class RetriedApp:
     """An app that accepts what it has refused before, from two files in one window."""
 
-    def __init__(self, root: Path, kind: str, more: str = "") -> None:
-        self.root = root
+    def __init__(self, root: Path, kind: str, more: str = "", app: str = APP) -> None:
+        self.root, self.app = root, app
         self.table, self.more = (text.format(root=root) for text in TABLES[kind])
         self.more = more or self.more
         (root / "in").mkdir(parents=True)
@@ -71,7 +76,7 @@ class RetriedApp:
 
     def write(self, qty: str) -> None:
         """The app with a type of its column."""
-        text = APP.format(root=self.root, qty=qty, table=self.table, more=self.more)
+        text = self.app.format(root=self.root, qty=qty, table=self.table, more=self.more)
         (self.root / "app.yaml").write_text(text)
 
     def run(self, rejects: RejectChoice | None = None) -> None:
@@ -88,11 +93,15 @@ class RetriedApp:
         found = grouped(open_rejects(str(self.root / "journal"), StorageContext.default()), RejectChoice())
         return sum(group.records for group in found)
 
+    def rows(self, columns: str) -> list[tuple[int, ...]]:
+        """What some columns of the database have."""
+        with contextlib.closing(sqlite3.connect(self.root / "out.db")) as database:
+            return database.execute(f"SELECT {columns} FROM t ORDER BY {columns}").fetchall()
+
     def ids(self) -> list[int]:
         """What the table has."""
         if self.table.startswith("sqlite"):
-            with contextlib.closing(sqlite3.connect(self.root / "out.db")) as database:
-                return [number for (number,) in database.execute("SELECT id FROM t ORDER BY id")]
+            return [number for (number,) in self.rows("id")]
         batches = lookup_source(self.table, {}, {}).batches(StorageContext.default(), ["id"])
         return sorted(number for batch in batches for number in batch.column("id").to_pylist())
 
@@ -199,3 +208,28 @@ def test_windows_of_refused_records_run_together_or_say_what_is_gone() -> None:
     obstacle = why_not_alone(windows[0].plan, state)
     assert obstacle is not None
     assert "window 5 has read refused records of window 1 again, which is no longer kept" in obstacle.message
+
+
+def test_totals_follow_what_is_refused_otherwise_now_or_say_so(tmp_path: Path) -> None:
+    """Totals by file have what they had of other files; the app as it was makes the correction, as advised."""
+    app = RetriedApp(tmp_path / "made", "sqlite", "upsert_by: qty", APP.replace("  - table:", TOTALS))
+    app.put("a", "id,qty\n1,5\n2,600\n")
+    app.write("int8")
+    with pytest.raises(JournalError, match="refuses 1 records now of files that were not corrected, and had refused 0"):
+        app.run()
+    app.write("int32")
+    app.run()
+    assert app.rows("qty, n") == [(5, 2), (7, 1), (600, 2)]
+    app.write("int8")
+    app.put("c", "id,qty\n3,600\n4,5\n")
+    app.put("d", "id,qty\n3,600\n4,5\n")
+    app.run()
+    app.put("c", "id,qty\n4,5\n")
+    app.write("int32")
+    with pytest.raises(JournalError, match="refuses 0 records now of files that were not corrected, and had refused 1"):
+        app.run()
+    app.write("int8")
+    app.run()
+    app.write("int32")
+    app.run(RejectChoice())
+    assert (app.rows("qty, n"), app.refused()) == ([(5, 4), (7, 1), (600, 3)], 0)
