@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -12,7 +12,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction, WriterProperties
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
-from dagflow.api.transactions import DecidedReplay, DecidedWindow, ReplayableState, Target, TargetState
+from dagflow.api.transactions import DecidedReplay, DecidedWindow, Target, TargetState
 from dagflow.errors import ANOTHER_TABLE, DagflowError, StorageError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.files import FileStat
@@ -23,7 +23,7 @@ from operators.sink.columns.table_columns import schema_of_text
 from operators.sink.tables.base import Table, TableReader
 from operators.sink.tables.delta_log import CONFIGURATION, DeltaLog, columns_of, refusals, require_writable, rows_of
 from operators.sink.tables.delta_merges import LoggedFile, history_of, unmerging
-from operators.sink.tables.merges import Merge, not_merged
+from operators.sink.tables.merges import Merge, MergedState, not_merged
 from operators.sink.tables.partition_fields import PartitionField
 from operators.sink.tables.table_files import TableShape, has_bounds, newest_rows, remove
 from operators.sink.tables.table_target import TableTarget, facts_of_file, merged_columns, require_decided_for
@@ -99,7 +99,7 @@ _HISTORY = 200
 """Number of versions in which the decision of a window is looked for: it is asked for right after a crash."""
 
 
-class DeltaState(ReplayableState):
+class DeltaState(MergedState[LoggedFile]):
     """A version of a table, or none yet."""
 
     def __init__(self, log: DeltaLog, writer: str, handle: DeltaTable | None) -> None:
@@ -199,36 +199,22 @@ class DeltaState(ReplayableState):
         self._require_unmoved()
         return 0 if self._handle is None else self._handle.transaction_version(replays_of(self._writer)) or 0
 
-    def missing(self, files: Sequence[PendingFile]) -> list[PendingFile]:
+    def not_shown(self, files: Sequence[PendingFile]) -> tuple[list[PendingFile], list[Merge[LoggedFile]]]:
         if self._handle is None:
-            return list(files)
+            return list(files), []
         with refusals(self._table):
-            gone, merges = self._merged(self._handle, files)
-        return not_merged(gone, merges, files)
-
-    def beside(self, files: Sequence[PendingFile]) -> Mapping[str, Collection[str]]:
-        if self._handle is None:
-            return {}
-        with refusals(self._table):
-            _, merges = self._merged(self._handle, files)
-        return {name: each.gone for each in merges for name in each.before}
-
-    def _merged(
-        self, handle: DeltaTable, files: Sequence[PendingFile]
-    ) -> tuple[list[PendingFile], list[Merge[LoggedFile]]]:
-        """The files among some that the table does not show, and what other programs have merged them to."""
-        gone = missing_in(self._table, handle, files)
-        return gone, history_of(self._log, handle).merges_of([name_of(file.final_url) for file in gone])
+            gone = missing_in(self._table, self._handle, files)
+            return gone, history_of(self._log, self._handle).merges_of([name_of(file.final_url) for file in gone])
 
     def replace(self, replay: DecidedReplay) -> None:
         table, window = self._table, replay.window
         self._require_unmoved()
         handle, columns = self._ready(replay.files)
         with refusals(table):
-            had = handle.transaction_version(replays_of(self._writer)) or 0
-            gone, merges = self._merged(handle, replay.removed)
+            now = DeltaState(self._log, self._writer, handle)
+            gone, merges = now.not_shown(replay.removed)
             # The version after the one that was read has new columns.
-            has_moved = handle.version() > self._version + 1 or had >= replay.number
+            has_moved = now._version > self._version + 1 or now.replays >= replay.number
             if has_moved or not_merged(gone, merges, replay.removed):
                 raise StorageError("another program has changed it meanwhile", url=table.name)
             shown = [file for file in replay.removed if file not in gone]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
 import pyarrow as pa
@@ -14,7 +14,7 @@ from pyiceberg.table import Table as Handle
 from pyiceberg.table import TableProperties, Transaction
 from pyiceberg.table.metadata import SUPPORTED_TABLE_FORMAT_VERSION
 
-from dagflow.api.transactions import DecidedReplay, DecidedWindow, ReplayableState, Target, TargetState
+from dagflow.api.transactions import DecidedReplay, DecidedWindow, Target, TargetState
 from dagflow.errors import DagflowError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, is_local, join, name_of, redacted, scheme_of
@@ -39,7 +39,7 @@ from operators.sink.tables.iceberg_files import (
 )
 from operators.sink.tables.iceberg_table import DATA, SCHEMES, IcebergTable
 from operators.sink.tables.iceberg_upserts import WholeScan, replace_files, upsert
-from operators.sink.tables.merges import Merge, not_merged
+from operators.sink.tables.merges import Merge, MergedState
 from operators.sink.tables.partition_fields import IDENTITY, PartitionField, taken_by_partition
 from operators.sink.tables.table_files import TableShape, newest_rows, remove
 from operators.sink.tables.table_target import (
@@ -173,7 +173,7 @@ class IcebergTarget(TableTarget, Target):
         return None if handle is None else handle.scan().to_arrow_batch_reader()
 
 
-class IcebergState(ReplayableState):
+class IcebergState(MergedState[DataFile]):
     """A table at one moment, or none yet."""
 
     def __init__(
@@ -237,35 +237,25 @@ class IcebergState(ReplayableState):
     def replays(self) -> int:
         return int(self._property("replay") or 0)
 
-    def missing(self, files: Sequence[PendingFile]) -> list[PendingFile]:
-        if self._handle is None:
-            return list(files)
-        with refusals(self._table):
-            shown, merges = self._merged(self._handle, files)
-        return not_merged([file for file in files if name_of(file.final_url) not in shown], merges, files)
+    def _shown(self, files: Sequence[PendingFile]) -> dict[str, DataFile]:
+        names = {name_of(file.final_url) for file in files}
+        return {} if self._handle is None else shown_files(self._table.name, self._handle, names)
 
-    def beside(self, files: Sequence[PendingFile]) -> Mapping[str, Collection[str]]:
-        if self._handle is None:
-            return {}
+    def not_shown(self, files: Sequence[PendingFile]) -> tuple[list[PendingFile], list[Merge[DataFile]]]:
         with refusals(self._table):
-            _, merges = self._merged(self._handle, files)
-        return {name: each.gone for each in merges for name in each.before}
-
-    def _merged(
-        self, handle: Handle, files: Sequence[PendingFile]
-    ) -> tuple[dict[str, DataFile], list[Merge[DataFile]]]:
-        """The files among some that the table shows, and what other programs have merged the others to."""
-        names = {name_of(file.final_url): file for file in files}
-        shown = shown_files(self._table.name, handle, names)
-        return shown, history_of(handle).merges_of(name for name in names if name not in shown)
+            shown = self._shown(files)
+            gone = [file for file in files if name_of(file.final_url) not in shown]
+            history = None if self._handle is None else history_of(self._handle)
+            return gone, history.merges_of(name_of(file.final_url) for file in gone) if history is not None else []
 
     def replace(self, replay: DecidedReplay) -> None:
         with refusals(self._table):
             transaction = self._transaction(replay.files)
             marks = {"replay": str(replay.number)} | ({} if replay.window is None else _marks_of(replay.window))
             summary = self._mark(transaction, marks)
-            shown, merges = ({}, []) if self._handle is None else self._merged(self._handle, replay.removed)
-            removed = [*shown.values(), *(file for each in merges for file in each.after.values())]
+            _, merges = self.not_shown(replay.removed)
+            merged = (file for each in merges for file in each.after.values())
+            removed = [*self._shown(replay.removed).values(), *merged]
             replace_files(transaction, removed, _data_files(transaction, replay.files), summary)
             transaction.commit_transaction()
 

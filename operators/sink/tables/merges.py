@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
+from dagflow.api.transactions import ReplayableState
 from dagflow.frozen import frozen
 from dagflow.storage.location import name_of
 from dagflow.storage.pending import PendingFile
@@ -43,16 +45,24 @@ class Merge(Generic[F]):
 def not_merged(
     files: Iterable[PendingFile], merges: Sequence[Merge[F]], replaced: Iterable[PendingFile]
 ) -> list[PendingFile]:
-    """The files whose rows cannot leave a table that does not show them.
-
-    Args:
-        files: The files.
-        merges: What they were merged to.
-        replaced: All files that are to be replaced together.
-    """
+    """Those of some files that a table does not show whose rows cannot leave it, if others are replaced with them."""
     names = {name_of(file.final_url) for file in replaced}
     kept = {name for each in merges if each.gone <= names for name in each.before}
     return [file for file in files if name_of(file.final_url) not in kept]
+
+
+class MergedState(ReplayableState, Generic[F]):
+    """A table at one moment, whose files other programs may have merged."""
+
+    @abstractmethod
+    def not_shown(self, files: Sequence[PendingFile]) -> tuple[list[PendingFile], list[Merge[F]]]:
+        """The files among some that the table does not show, and what other programs have merged them to."""
+
+    def missing(self, files: Sequence[PendingFile]) -> list[PendingFile]:
+        return not_merged(*self.not_shown(files), files)
+
+    def beside(self, files: Sequence[PendingFile]) -> Mapping[str, Collection[str]]:
+        return {name: each.gone for each in self.not_shown(files)[1] for name in each.before}
 
 
 class MergeHistory(Generic[F]):
