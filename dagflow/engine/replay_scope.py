@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import field, replace
 
+from dagflow.engine.partial_replay import chosen_files
 from dagflow.engine.window_repair import unpublished
 from dagflow.errors import JournalError
 from dagflow.frozen import frozen
 from dagflow.journal.journal import Journal
-from dagflow.journal.windows import ProducedFiles, Window, WindowPlan
+from dagflow.journal.windows import ProducedFiles, Window, WindowIntent, WindowPlan
 from dagflow.plan.physical import merger_name
 from dagflow.storage.location import name_of
 from dagflow.storage.pending import PendingFile
@@ -44,12 +45,8 @@ class ReplayScope:
 
 def replaced_files(window: Window, scope: ReplayScope) -> list[PendingFile]:
     """The files of a window that a replay replaces."""
-    if window.intent is None:
-        return []
-    files = iter(window.intent.files)
-    own = [(each, list(itertools.islice(files, each.files))) for each in window.intent.produced]
-    is_replaced = scope.replaces(window.plan)
-    return [file for each, made in own if is_replaced(each) for file in made]
+    is_replaced, intent = scope.replaces(window.plan), window.intent or WindowIntent(window.plan.window_id)
+    return chosen_files(intent.files, intent.produced, lambda part, file: is_replaced(part))[0]
 
 
 @frozen
@@ -75,11 +72,11 @@ def replay_scope(
         apart_from: Operators whose files and groups stay as they are; windows with no others do not run again.
 
     Raises:
-        JournalError: As for with_their_groups(); or files of a target are concerned that is not the app's any more.
+        JournalError: As for _with_their_groups(); or files of a target are concerned that is not the app's any more.
     """
     ids = set(chosen)
     while True:
-        scope = with_their_groups(journal, ids, apart_from)
+        scope = _with_their_groups(journal, ids, apart_from)
         intents = [journal.window(window_id).intent for window_id in scope.all]
         files = [file for intent in intents if intent is not None for file in intent.files]
         others = beside(file for file in files if file.target and file.target not in apart_from)
@@ -113,7 +110,7 @@ def _has_made(window: Window, names: Collection[str]) -> bool:
     return window.intent is not None and any(name_of(file.final_url) in names for file in window.intent.files)
 
 
-def with_their_groups(journal: Journal, chosen: Iterable[int], apart_from: Collection[str] = ()) -> ReplayScope:
+def _with_their_groups(journal: Journal, chosen: Iterable[int], apart_from: Collection[str] = ()) -> ReplayScope:
     """Windows with all others of their groups: a file of a group has rows of all of its windows.
 
     Args:
@@ -131,9 +128,12 @@ def with_their_groups(journal: Journal, chosen: Iterable[int], apart_from: Colle
     groups, holders = _groups(journal, apart_from)
     merged: dict[int, set[str]] = defaultdict(set)
     waiting = sorted(ids)
+    # Their rows are decided for a table, and may not be there yet; others may wait.
+    taken = [held for own in journal.state.held.taken.values() for files in own.values() for held in files]
     while waiting:
         window_id = waiting.pop()
-        _require_done(journal, window_id, apart_from)
+        if any(each.window_id == window_id for each in taken):
+            raise unpublished(f"the group of window {window_id}", journal.state, journal.url)
         for group in groups:
             is_member = window_id in holders and group.first <= window_id <= group.last
             # Files that a merging window holds back itself are part of the next group.
@@ -154,31 +154,19 @@ def _has_others(window: Window, outputs: Collection[str]) -> bool:
     return intent is None or bool(intent.refused) or any(f.target not in outputs for f in [*intent.files, *intent.held])
 
 
-def groups_merged_by(takers: Iterable[WindowPlan]) -> Iterator[MergedGroup]:
-    """The groups that windows have merged; the windows in their order."""
-    newest: dict[str, int] = defaultdict(int)
-    for planned in takers:
-        for operator, last in planned.takes.items():
-            yield MergedGroup(operator, newest[operator] + 1, last, planned.window_id)
-            newest[operator] = last
-
-
 def _groups(journal: Journal, apart_from: Collection[str]) -> tuple[list[MergedGroup], set[int]]:
     """All groups that were merged, and the windows that have held files back."""
-    takers: list[WindowPlan] = []
+    groups: list[MergedGroup] = []
     holders: set[int] = set()
+    newest: dict[str, int] = defaultdict(int)
     for window in journal.windows():
+        window_id = window.plan.window_id
         if window.intent is not None and any(file.target not in apart_from for file in window.intent.held):
-            holders.add(window.plan.window_id)
-        takers += [window.plan] if window.plan.takes else []
-    return [group for group in groups_merged_by(takers) if group.operator not in apart_from], holders
-
-
-def _require_done(journal: Journal, window_id: int, apart_from: Collection[str]) -> None:
-    """Refuse a window whose rows are decided for a table, and may not be there yet; others may wait."""
-    taken = journal.state.held.taken.values()
-    if any(each.window_id == window_id for by_operator in taken for files in by_operator.values() for each in files):
-        raise unpublished(f"the group of window {window_id}", journal.state, journal.url)
+            holders.add(window_id)
+        for operator, last in window.plan.takes.items():
+            groups += [] if operator in apart_from else [MergedGroup(operator, newest[operator] + 1, last, window_id)]
+            newest[operator] = last
+    return groups, holders
 
 
 def _require_kept(journal: Journal, group: MergedGroup, window_id: int) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, S
 from dataclasses import replace
 from types import MappingProxyType
 
-from dagflow.api.context import Skipped
 from dagflow.api.control import Grouper
 from dagflow.api.transactions import TargetDecision
 from dagflow.engine.control_graph import Emission
@@ -278,8 +277,9 @@ class Replayer(WindowLoop):
         for rerun in self._reruns.values():
             self._count(before, rerun.published.files)
             self._count(after, rerun.intent.files)
-        for waiting in self._journal.state.held.waiting.values():
-            self._count(before, [held.file for held in waiting if held.window_id in self._scope.again])
+            waiting = (held for own in self._journal.state.held.waiting.values() for held in own)
+            mine = (held.file for held in waiting if held.window_id == rerun.intent.window_id)
+            self._count(before, (file for file in mine if file.final_url not in rerun.kept))
         self._count(added, self._beside)
         return corrections_of(window_id, files, out + (before - after), added + (after - before), deleted)
 
@@ -380,8 +380,8 @@ class Replayer(WindowLoop):
         Args:
             did: What it did now; if only data files were made anew, no more than that.
         """
-        before, lost = window.intent, self._lost_parts(window)
-        files, produced = self._kept(window)
+        before, (files, produced) = window.intent, self._kept(window)
+        lost = lost_parts(Window(window.planned, before), self._lost.get(before.window_id, {}))
         made = did or WindowIntent(before.window_id)
         still = self._still_waiting(before.window_id)
         if did is not None and self._part is None:
@@ -416,9 +416,6 @@ class Replayer(WindowLoop):
             for held in own
             if held.window_id == window_id
         }
-
-    def _lost_parts(self, window: _Published) -> list[Skipped]:
-        return lost_parts(Window(window.planned, window.intent), self._lost.get(window.planned.window_id, {}))
 
     def _kept(self, window: _Published) -> tuple[list[PendingFile], list[ProducedFiles]]:
         """The files of a window that stay, and where they come from."""
@@ -475,22 +472,10 @@ def _require_free(storage: StorageContext, urls: set[str]) -> None:
 
 def _file_changes(old: Sequence[PendingFile], new: Sequence[PendingFile]) -> Iterator[FileChange]:
     """What happened to each file, in the order of their names."""
-    before = {file.final_url: file for file in old}
-    after = {file.final_url: file for file in new}
+    before, after = ({file.final_url: file for file in files} for files in (old, new))
+    none = PendingFile("", "", 0, 0)
     for url in sorted({*before, *after}):
-        was, now = before.get(url), after.get(url)
-        yield FileChange(
-            redacted(url),
-            _change(was, now),
-            was.records if was else 0,
-            now.records if now else 0,
-            was.size_bytes if was else 0,
-            now.size_bytes if now else 0,
-        )
-
-
-def _change(was: PendingFile | None, now: PendingFile | None) -> str:
-    if was is None or now is None:
-        return "added" if was is None else "removed"
-    is_same = (was.size_bytes, was.crc32) == (now.size_bytes, now.crc32) and now.crc32 is not None
-    return "unchanged" if is_same else "replaced"
+        was, now = before.get(url, none), after.get(url, none)
+        is_same = (was.size_bytes, was.crc32) == (now.size_bytes, now.crc32) and now.crc32 is not None
+        change = "added" if was is none else "removed" if now is none else "unchanged" if is_same else "replaced"
+        yield FileChange(redacted(url), change, was.records, now.records, was.size_bytes, now.size_bytes)
