@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dagflow.api.context import Skipped, VersionKey, version_key_of
@@ -25,6 +25,7 @@ from dagflow.engine.repeatable import why_not_replayed
 from dagflow.errors import JournalError, PlanError, Problem, own_name
 from dagflow.execution.messages import TaskResult
 from dagflow.journal.planned_tuples import source_ranges
+from dagflow.journal.reader import newest_windows
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Correction, Window, WindowIntent, WindowPlan
 from dagflow.metrics.counters import Counters
@@ -35,6 +36,7 @@ from dagflow.report.concerns import OldRows
 from dagflow.storage.context import StorageContext
 from dagflow.storage.files import FileStat
 from dagflow.storage.location import name_of, redacted
+from dagflow.storage.objects import ObjectStore
 from dagflow.storage.pending import PendingFile, output_of
 
 BESIDE = (
@@ -135,17 +137,14 @@ def _has_moved(part: SourceRange, storage: StorageContext) -> bool:
 
 
 class Superseded:
-    """Finds the windows that have read what corrected files replace.
+    """Finds the windows of a journal that have read what corrected files replace."""
 
-    Args:
-        windows: The committed windows, the newest first, from before a given one on.
-        forgotten: The newest window that the journal does not keep any more.
-    """
+    def __init__(self, store: ObjectStore, state: JournalState, storage: StorageContext) -> None:
+        self._store, self.state, self._storage = store, state, storage
 
-    def __init__(self, windows: Callable[[int], Iterable[Window]], forgotten: int, storage: StorageContext) -> None:
-        self.windows = windows
-        self._forgotten = forgotten
-        self._storage = storage
+    def windows(self, before: int = 0) -> Iterator[Window]:
+        """The windows before one, the newest first."""
+        return newest_windows(self._store, self.state, before)
 
     def by(self, planned: WindowPlan, left_out: Collection[str]) -> Lost:
         """What earlier windows lose because of a window.
@@ -169,13 +168,14 @@ class Superseded:
         for each in passed_over.values():
             each.version = None
         self._look(passed_over, planned.window_id, lost)
+        forgotten = self.state.forgotten
         for url, each in sorted(lineages.items()):
-            if not (each.is_done or each.is_of_nothing) and (each.is_found or self._forgotten):
-                why = f"the windows up to {self._forgotten} are no longer kept" if self._forgotten else "its first part"
+            if not (each.is_done or each.is_of_nothing) and (each.is_found or forgotten):
+                why = f"the windows up to {forgotten} are no longer kept" if forgotten else "its first part"
                 raise JournalError(
                     f"{redacted(url)} was corrected, and which rows its earlier version gave is not known: {why}"
-                    + ("" if self._forgotten else " is in no window under a name that it had"),
-                    hint="attributes: {retain_windows: all} keeps those to come for ever" if self._forgotten else "",
+                    + ("" if forgotten else " is in no window under a name that it had"),
+                    hint="attributes: {retain_windows: all} keeps those to come for ever" if forgotten else "",
                 )
         return lost
 
@@ -183,7 +183,7 @@ class Superseded:
         """What windows have published of versions that later ones have superseded, and read beside them."""
         lineages: dict[str, _Lineage] = {}
         lost: dict[int, dict[VersionKey, Skipped]] = defaultdict(dict)
-        for window in self.windows(0):
+        for window in self.windows():
             parts = list(source_ranges(window.plan))
             self._look_in(window, parts, lineages, lost)
             for part in [] if window.plan.corrects else parts:
@@ -252,7 +252,7 @@ def urls_of(lost: Lost) -> set[str]:
     return {version[0] for own in lost.values() for version in own}
 
 
-def old_rows(superseded: Superseded, state: JournalState, command: str, obstacle: str = "") -> list[OldRows]:
+def old_rows(superseded: Superseded, command: str, obstacle: str = "") -> tuple[OldRows, ...]:
     """What outputs have of versions of files that others were read beside, output by output.
 
     Args:
@@ -260,11 +260,12 @@ def old_rows(superseded: Superseded, state: JournalState, command: str, obstacle
         obstacle: Why there is none.
     """
     if not (lost := superseded.in_output()):
-        return []
+        return ()
+    state = superseded.state
 
     def concerned() -> Iterator[Window]:
         # Windows that merge rows of others come after these.
-        return itertools.takewhile(lambda window: window.plan.window_id >= min(lost), superseded.windows(0))
+        return itertools.takewhile(lambda window: window.plan.window_id >= min(lost), superseded.windows())
 
     urls, ids = sorted(map(redacted, urls_of(lost))), set[int]()
     for window in concerned():
@@ -280,7 +281,7 @@ def old_rows(superseded: Superseded, state: JournalState, command: str, obstacle
             elif own_rows := sum(n for each, n in zip(sources.ids(), sources.counts, strict=True) if each in ids):
                 rows[output] += own_rows
     places = {name: receipt.place for name, receipt in state.receipts.items()}
-    return [
+    return tuple(
         OldRows(
             urls[:_MOST_NAMED],
             len(urls),
@@ -291,7 +292,7 @@ def old_rows(superseded: Superseded, state: JournalState, command: str, obstacle
             each in keyed,
         )
         for each in sorted({*rows, *unknown})
-    ]
+    )
 
 
 def sources_of(intent: WindowIntent) -> Iterator[tuple[PendingFile, FileSources | None]]:

@@ -98,14 +98,13 @@ class Driver(WindowLoop):
 
     def _with_old_rows(self, done: RunSnapshot) -> RunSnapshot:
         """The end of a run, with what it has left of versions that it has read others of."""
-        journal = self._journal
         if not done.has_read_again or self._options.is_apart:
             return done
-        superseded = Superseded(journal.newest_windows, journal.state.forgotten, self._app.storage)
+        superseded = Superseded(self._parts.store, self._journal.state, self._app.storage)
         obstacle = why_not_replayed(self._app)
         command = "" if obstacle is not None else f"{self._options.replay_command} --superseded"
         why = "" if obstacle is None else f"{obstacle.message}; {obstacle.hint}"
-        return replace(done, old_rows=tuple(old_rows(superseded, journal.state, command, why)))
+        return replace(done, old_rows=old_rows(superseded, command, why))
 
     def _report_progress(self) -> None:
         snapshot = self.snapshot()
@@ -286,8 +285,7 @@ class Driver(WindowLoop):
             return [], []
         parts, journal = self._parts, self._journal
         journal.flush()  # only what is known to be published can be replaced
-        superseded = Superseded(journal.newest_windows, journal.state.forgotten, self._app.storage)
-        lost = superseded.by(planned, left_out_in(results))
+        lost = Superseded(parts.store, journal.state, self._app.storage).by(planned, left_out_in(results))
         if not lost:
             return [], []
         others, _ = without_totals(results, parts.totals)

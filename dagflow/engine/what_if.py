@@ -31,7 +31,7 @@ from dagflow.errors import (
     SourceChangedError,
 )
 from dagflow.frozen import frozen
-from dagflow.journal.reader import all_windows, newest_windows, read_state
+from dagflow.journal.reader import all_windows, read_state
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window
 from dagflow.plan.accumulators import wants_to_follow
@@ -155,7 +155,7 @@ def if_run(app: LogicalPlan, options: RunOptions, stop: StopRequest) -> WhatIf:
             apart.app = with_rows_kept(apart.app, name, apart.directory)
         apart.run(None)
         new = [window.plan for window in apart.windows() if window.plan.window_id > state.last_committed]
-        superseded = Superseded(partial(newest_windows, store, state), state.forgotten, storage)
+        superseded = Superseded(store, state, storage)
         lost = [pair for plan in new if plan.corrects for pair in superseded.by(plan, ()).items()]
         versions = {version: skip for _, own in lost for version, skip in own.items()}
         urls = sorted({redacted(version[0]) for version in versions})

@@ -27,7 +27,7 @@ from dagflow.engine.stop_request import StopRequest
 from dagflow.engine.window_repair import unpublished, why_not_published
 from dagflow.errors import JournalError, MissingJournalError
 from dagflow.journal.journal import Journal
-from dagflow.journal.reader import find_window, newest_windows, read_journal, read_state
+from dagflow.journal.reader import find_window, read_journal, read_state
 from dagflow.journal.state import JournalState
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.placement import PlacedApp
@@ -110,16 +110,14 @@ def windows_of(ranges: Iterable[range], checkpoint: str, storage: StorageContext
 def superseded_in(checkpoint: str, storage: StorageContext) -> Lost:
     """The versions that windows have published, and that later ones have read other versions of beside them."""
     store = storage.objects(absolute(checkpoint))
-    state = _state_of(store)
-    return Superseded(partial(newest_windows, store, state), state.forgotten, storage).in_output()
+    return Superseded(store, _state_of(store), storage).in_output()
 
 
 def with_old_rows(summary: RunSnapshot, checkpoint: str, storage: StorageContext) -> RunSnapshot:
     """The snapshot of all runs, with what they have left of versions that they have read others of."""
     store, state = read_journal(storage, absolute(checkpoint))
-    superseded = Superseded(partial(newest_windows, store, state), state.forgotten, storage)
     command = shlex.join(["dagflow", "replay", redacted(checkpoint), "--superseded"])
-    return replace(summary, old_rows=tuple(old_rows(superseded, state, command)))
+    return replace(summary, old_rows=old_rows(Superseded(store, state, storage), command))
 
 
 def replay_windows(

@@ -142,8 +142,7 @@ class WindowRunner:
         """The versions of files that leave the totals of all windows because of one."""
         if not (planned.corrects and self._parts.totals) or self._parts.is_replay:
             return frozenset()
-        journal = self._parts.journal
-        lost = Superseded(journal.newest_windows, journal.state.forgotten, self._storage).by(planned, left_out)
+        lost = Superseded(self._parts.store, self._parts.journal.state, self._storage).by(planned, left_out)
         return frozenset(version for versions in lost.values() for version in versions)
 
     def rerun_to_fit_targets(

@@ -233,10 +233,6 @@ class Journal:
         """All committed windows that are kept, from window_id on, in their order."""
         return all_windows(self._store, self.state, window_id)
 
-    def newest_windows(self, before: int) -> Iterator[Window]:
-        """The windows before one, the newest first."""
-        return newest_windows(self._store, self.state, before)
-
     def mark_done(
         self,
         window_id: int,

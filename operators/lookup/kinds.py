@@ -195,10 +195,10 @@ class TableSource(LookupSource):
         return self._table.is_near
 
     def version(self, storage: StorageContext) -> str:
-        return self._reader(storage).version()
+        return self._reader(storage).version
 
     def columns(self, storage: StorageContext) -> pa.Schema:
-        return self._reader(storage).columns()
+        return self._reader(storage).columns
 
     def batches(self, storage: StorageContext, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         return self._reader(storage).batches(names)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Protocol, cast
 
@@ -13,6 +13,7 @@ from dagflow.api.columns.column_typing import type_name
 from dagflow.api.context import OperatorContext
 from dagflow.api.records import RecordBatch
 from dagflow.errors import DagflowError
+from dagflow.frozen import frozen
 from dagflow.plugins import plugin_path
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import is_local
@@ -38,20 +39,19 @@ class DataFiles(Protocol):
     def end_window(self) -> None: ...
 
 
-class TableReader(ABC):
-    """One version of a table, which stays the same for this object."""
+@frozen
+class TableReader:
+    """One version of a table, which stays the same for this object.
 
-    @abstractmethod
-    def version(self) -> str:
-        """A text that differs for each state of the table."""
+    Attributes:
+        version: A text that differs for each state of the table.
+        columns: The columns of the version.
+        batches: Gives the rows of the version, with some columns.
+    """
 
-    @abstractmethod
-    def columns(self) -> pa.Schema:
-        """The columns of the version."""
-
-    @abstractmethod
-    def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The rows of the version, with the given columns."""
+    version: str
+    columns: pa.Schema
+    batches: Callable[[Sequence[str]], Iterator[pa.RecordBatch]]
 
 
 class Table(ABC):

@@ -56,7 +56,19 @@ class DeltaTarget(TableTarget, Target):
         return TableShape(self.table.location, columns_of(handle), partition_by)
 
     def reader(self) -> TableReader:
-        return DeltaReader(self._log)
+        log = self._log
+        with refusals(self.table):
+            if not DeltaTable.is_deltatable(self.table.location, log.options()):
+                raise DagflowError(
+                    f"{self.name} is not there", hint="check the path: something must have written to it"
+                )
+            handle = DeltaTable(self.table.location, storage_options=log.options())
+
+        def batches(names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+            with refusals(self.table):
+                yield from rows_of(handle, names)
+
+        return TableReader(f"version {handle.version()} of {handle.metadata().id}", columns_of(handle), batches)
 
     def open(self, writer: str) -> TargetState:
         handle = self._handle = self._newest()
@@ -401,31 +413,3 @@ def upsert(
 
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
-
-
-class DeltaReader(TableReader):
-    """The newest version of a table, which stays the same for this object.
-
-    Raises:
-        DagflowError: The table does not exist.
-        StorageError: The table cannot be read.
-    """
-
-    def __init__(self, log: DeltaLog) -> None:
-        self._table = table = log.table
-        with refusals(table):
-            if not DeltaTable.is_deltatable(table.location, log.options()):
-                raise DagflowError(
-                    f"{table.name} is not there", hint="check the path: something must have written to it"
-                )
-            self._handle = DeltaTable(table.location, storage_options=log.options())
-
-    def version(self) -> str:
-        return f"version {self._handle.version()} of {self._handle.metadata().id}"
-
-    def columns(self) -> pa.Schema:
-        return columns_of(self._handle)
-
-    def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        with refusals(self._table):
-            yield from rows_of(self._handle, names)

@@ -137,7 +137,17 @@ class IcebergTarget(TableTarget, Target):
         handle = None if self.table.has_no_catalog else self._catalog.load()
         if handle is None:
             raise DagflowError(f"{self.name} is not in its catalog", hint="check namespace and name")
-        return IcebergReader(self.table, handle)
+        there, snapshot = handle, handle.current_snapshot()
+        taken = f"snapshot {snapshot.snapshot_id}" if snapshot is not None else "no snapshot"
+
+        def batches(names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+            with refusals(self.table):
+                scan = there.scan(selected_fields=tuple(names))
+                read = WholeScan(there.metadata, there.io, scan.projection())
+                yield from read.to_table(scan.plan_files()).select(list(names)).to_batches()
+
+        version = f"{taken}, schema {handle.schema().schema_id} of {handle.metadata.table_uuid}"
+        return TableReader(version, columns_of(handle.schema()), batches)
 
     def open(self, writer: str) -> TargetState:
         self._handle = self._catalog.load()
@@ -355,25 +365,3 @@ def _data_files(transaction: Transaction, files: Sequence[PendingFile]) -> Itera
 def _url(like: str, url: str) -> str:
     """A location as a table at another one names it: a path gets the scheme that the other one has."""
     return f"file://{url}" if like.startswith("file:") and is_local(url) else url
-
-
-class IcebergReader(TableReader):
-    """The current snapshot of a table, which stays the same for this object."""
-
-    def __init__(self, table: IcebergTable, handle: Handle) -> None:
-        self._table = table
-        self._handle = handle
-
-    def version(self) -> str:
-        snapshot = self._handle.current_snapshot()
-        taken = f"snapshot {snapshot.snapshot_id}" if snapshot is not None else "no snapshot"
-        return f"{taken}, schema {self._handle.schema().schema_id} of {self._handle.metadata.table_uuid}"
-
-    def columns(self) -> pa.Schema:
-        return columns_of(self._handle.schema())
-
-    def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        with refusals(self._table):
-            scan = self._handle.scan(selected_fields=tuple(names))
-            read = WholeScan(self._handle.metadata, self._handle.io, scan.projection())
-            yield from read.to_table(scan.plan_files()).select(list(names)).to_batches()

@@ -215,35 +215,19 @@ def _shares(pieces: Sequence[tuple[str, Piece]], target_bytes: int) -> Iterator[
         if piece[1].begins or not units:
             units.append([])
         units[-1].append(piece)
-    size_bytes = _data_bytes(pieces)
+    size_bytes = max(_data_bytes(pieces), 1)
     share_bytes = size_bytes / max(1, round(size_bytes / target_bytes))
-    share: list[tuple[str, Piece]] = []
-    taken = 0
-    for unit in units:
-        unit_bytes = _data_bytes(unit)
-        is_long = unit_bytes >= 1.5 * share_bytes
-        if share and (is_long or taken + unit_bytes / 2 > share_bytes):
-            yield share
-            share, taken = [], 0
-        if is_long:
-            yield from _parts(unit, round(unit_bytes / share_bytes))
-        else:
-            share += unit
-            taken += unit_bytes
-    if share:
-        yield share
-
-
-def _parts(pieces: Sequence[tuple[str, Piece]], count: int) -> Iterator[list[tuple[str, Piece]]]:
-    """Pieces in parts of about equal length, in order; none is empty."""
-    parts: list[list[tuple[str, Piece]]] = [[] for _ in range(count)]
-    position, total = 0, _data_bytes(pieces)
-    for piece in pieces:
-        # By its middle: the part that takes a piece has more than half of it.
-        middle = position + piece[1].data_bytes // 2
-        parts[min(middle * count // max(total, 1), count - 1)].append(piece)
-        position += piece[1].data_bytes
-    return filter(None, parts)
+    for is_long, run in itertools.groupby(units, lambda unit: _data_bytes(unit) >= 1.5 * share_bytes):
+        for parts in ([[piece] for piece in unit] for unit in run) if is_long else [[*run]]:
+            position, total = 0, max(sum(map(_data_bytes, parts)), 1)
+            count = max(1, round(total / share_bytes))
+            shares: list[list[tuple[str, Piece]]] = [[] for _ in range(count)]
+            for part in parts:
+                # By its middle: the share that takes a part has more than half of it.
+                middle = position + _data_bytes(part) // 2
+                shares[min(middle * count // total, count - 1)] += part
+                position += _data_bytes(part)
+            yield from filter(None, shares)
 
 
 def _by_fragment(pieces: Sequence[tuple[str, Piece]]) -> tuple[tuple[str, tuple[Place, ...]], ...]:
