@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import field, replace
 
-from dagflow.engine.partial_replay import chosen_files
+from dagflow.engine.corrections import chosen_files
 from dagflow.engine.window_repair import unpublished
 from dagflow.errors import JournalError
 from dagflow.frozen import frozen

@@ -10,17 +10,21 @@ from types import MappingProxyType
 from dagflow.api.control import Grouper
 from dagflow.api.transactions import TargetDecision
 from dagflow.engine.control_graph import Emission
-from dagflow.engine.corrections import Lost, corrections_of, counters_of, lost_parts, urls_of
+from dagflow.engine.corrections import (
+    Lost,
+    PartialReplay,
+    chosen_files,
+    corrections_of,
+    counters_of,
+    lost_parts,
+    partial_replay,
+    unbooked,
+    urls_of,
+    works_record_by_record,
+)
 from dagflow.engine.driver_watch import DriverWatch
 from dagflow.engine.kept_totals import require_as_counted, without_totals
 from dagflow.engine.left_out import as_left_out_before, gone_before_replay, recovered_by_replay
-from dagflow.engine.partial_replay import (
-    PartialReplay,
-    chosen_files,
-    partial_replay,
-    unbooked,
-    works_record_by_record,
-)
 from dagflow.engine.publication import finish_replay
 from dagflow.engine.repeatable import why_not_alone
 from dagflow.engine.replay_scope import ReplayScope
