@@ -259,12 +259,11 @@ class TargetPublisher(Publisher):
         """What has to be replaced with files, see ReplayableState.beside()."""
         return self._replayable_state().beside(files)
 
-    def require_shown(self, files: Sequence[PendingFile]) -> None:
+    def require_shown(
+        self, files: Sequence[PendingFile], state: ReplayableState | None = None, so: str = "nothing was replaced"
+    ) -> None:
         """Refuse to replace files that the target does not show any more."""
-        self._require_shown(self._replayable_state(), files, "nothing was replaced")
-
-    def _require_shown(self, state: ReplayableState, files: Sequence[PendingFile], so: str) -> None:
-        if gone := state.missing(files):
+        if gone := (state or self._replayable_state()).missing(files):
             raise ReplacedFilesGoneError(
                 f"it does not show {len(gone)} of the files any more that would be replaced, such as "
                 f"{redacted(gone[0].final_url)}: another program has changed or removed them; {so}",
@@ -286,7 +285,7 @@ class TargetPublisher(Publisher):
         def has_replay(state: ReplayableState) -> bool:
             if state.replays >= replay.number:
                 return True
-            self._require_shown(state, replay.removed, "it has none of the files that the replay has made")
+            self.require_shown(replay.removed, state, "it has none of the files that the replay has made")
             return False
 
         def replace(state: ReplayableState) -> None:
