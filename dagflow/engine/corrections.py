@@ -377,7 +377,7 @@ def partial_replay(
     apart_from: Collection[str],
     beside: Mapping[str, Collection[str]],
     groupers: Mapping[str, Grouper],
-    is_there: Callable[[PendingFile], bool],
+    storage: StorageContext,
 ) -> PartialReplay | None:
     """The part of windows that is made anew where these lose versions; None where all of them have to run again.
 
@@ -389,7 +389,6 @@ def partial_replay(
         apart_from: Targets whose files stay.
         beside: The names of the files that are made anew with others, by the names of these.
         groupers: What gives the jobs, by target.
-        is_there: Whether a file can be read.
     """
     blocks: set[int] = set()
     for at, own in lost.items():
@@ -413,7 +412,9 @@ def partial_replay(
     leaving = dict.fromkeys(filter(made.__contains__, others), ()) | leaving
     jobs: dict[int, dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
     for at, file, ids in ((*made[name], ids) for name, ids in sorted(leaving.items())):
-        job = groupers[file.target].rewriting(file, ids) if is_there(file) else None
+        # It may not be part of its table any more.
+        is_there = name_of(file.final_url) not in beside or storage.has(file.final_url, file.size_bytes)
+        job = groupers[file.target].rewriting(file, ids) if is_there else None
         if job is None:
             return None
         jobs[at][merger_name(file.target)].append(job)

@@ -207,10 +207,8 @@ def _require_sources(store: ObjectStore, storage: StorageContext) -> None:
 
     def is_there(source: tuple[str, int]) -> bool:
         url, end = source
-        try:
-            return storage.stat(url).size_bytes >= end
-        except MissingError:
-            return False
+        found = storage.find(url)
+        return found is not None and found.size_bytes >= end
 
     with ThreadPoolExecutor(_LOOKS_AT_ONCE) as pool:
         for window in committed_windows(store):

@@ -38,7 +38,6 @@ from dagflow.engine.window_repair import unpublished
 from dagflow.engine.window_runner import InFlight, WindowRunner
 from dagflow.errors import (
     DagflowError,
-    MissingError,
     RunStoppedError,
     SourceChangedError,
     StorageError,
@@ -53,7 +52,7 @@ from dagflow.metrics.counters import Counters
 from dagflow.plan.physical import PortRef, holder_of, merger_name
 from dagflow.plan.placement import PlacedApp
 from dagflow.storage.context import StorageContext
-from dagflow.storage.location import name_of, redacted
+from dagflow.storage.location import redacted
 from dagflow.storage.pending import FileFacts, PendingFile, output_of
 from dagflow.storage.publishing import discard_all
 
@@ -322,16 +321,7 @@ class Replayer(WindowLoop):
         if not (is_plain and held.isdisjoint(self._lost) and works_record_by_record(app.plan, app.operators)):
             return None
         groupers = {holder_of(name): each for name, each in app.operators.items() if isinstance(each, Grouper)}
-        return partial_replay(windows, self._lost, self._totals, self._scope.beside, groupers, self._is_there)
-
-    def _is_there(self, file: PendingFile) -> bool:
-        """Whether a data file can be read, also one that is no longer part of its table."""
-        if name_of(file.final_url) not in self._scope.beside:
-            return True
-        try:
-            return self._storage.stat(file.final_url).size_bytes == file.size_bytes
-        except MissingError:
-            return False
+        return partial_replay(windows, self._lost, self._totals, self._scope.beside, groupers, self._storage)
 
     def _next_window(self) -> WindowPlan | None:
         if not self._left:
@@ -463,15 +453,12 @@ def _failure_of(results: Sequence[TaskResult], window: _Published) -> DagflowErr
 def _require_free(storage: StorageContext, urls: set[str]) -> None:
     """Refuse names that another window or another program has taken."""
     for url in sorted(urls):
-        try:
-            storage.stat(url)
-        except MissingError:
-            continue
-        raise StorageError(
-            "a window would publish under a name that another window or another program has taken",
-            url=redacted(url),
-            hint="publish into another directory, or under other names",
-        )
+        if storage.find(url) is not None:
+            raise StorageError(
+                "a window would publish under a name that another window or another program has taken",
+                url=redacted(url),
+                hint="publish into another directory, or under other names",
+            )
 
 
 def _file_changes(old: Sequence[PendingFile], new: Sequence[PendingFile]) -> Iterator[FileChange]:

@@ -22,7 +22,6 @@ from dagflow.journal.state import JournalState
 from dagflow.storage.context import StorageContext
 from dagflow.storage.files import FileStat
 from dagflow.storage.location import absolute, redacted
-from dagflow.storage.pending import PendingFile
 from dagflow.storage.publishing import find_lost
 from dagflow.storage.roots import require_located
 from dagflow.suggestions import command_to_replay, command_to_run
@@ -71,19 +70,13 @@ def advise_replay(error: DagflowError, state: JournalState, checkpoint: str, sto
         # A replay is refused: the rows that it adds would replace newer rows.
         error.advise(hint=f"put it back, or start over: {ANOTHER_TABLE}")
     elif of_error:
-        gone = [held for held in waiting if held in of_error or not _is_there(held.file, storage)]
+        pairs = ((held, held.file) for held in waiting)
+        gone = [held for held, own in pairs if held in of_error or not storage.has(own.pending_url, own.size_bytes)]
         rows, windows = sum(held.file.records for held in gone), {held.window_id for held in gone}
         error.advise(
             hint=f"put it back; or read the input of all rows that are gone again, {rows:,} in all: "
             + command_to_replay(redacted(checkpoint), windows, is_local=state.is_local)
         )
-
-
-def _is_there(file: PendingFile, storage: StorageContext) -> bool:
-    try:
-        return storage.stat(file.pending_url).size_bytes == file.size_bytes
-    except MissingError:
-        return False
 
 
 def why_not_published(state: JournalState, windows: Iterable[int], checkpoint: str) -> JournalError | None:
@@ -184,9 +177,7 @@ def _require_input(state: JournalState, window_id: int, storage: StorageContext,
 def why_gone(url: str, version: SourceVersion, storage: StorageContext) -> str:
     """Why a version of a file cannot be read any more, as a clause about it; "" if it can, or was appended to."""
     planned = FileStat(url, version.size_bytes, version.mtime_ns, version.etag, file_id=version.file_id)
-    try:
-        now = storage.stat(url)
-    except MissingError:
+    if (now := storage.find(url)) is None:
         return "is gone"
     has_grown = planned.file_id == now.file_id != 0 and planned.size_bytes < now.size_bytes
     difference = "" if has_grown else planned.difference(now)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dagflow.errors import StorageError
+from dagflow.errors import MissingError, StorageError
 from dagflow.storage.base import Backend
 from dagflow.storage.files import FileStat, ReadableFile
 from dagflow.storage.location import absolute, archive_of, is_local, scheme_of
@@ -67,6 +67,18 @@ class StorageContext:
     def stat(self, url: str) -> FileStat:
         """The file or directory at a location; symbolic links are followed."""
         return self.backend(url).files.stat(absolute(url))
+
+    def find(self, url: str) -> FileStat | None:
+        """As stat(); None where there is nothing."""
+        try:
+            return self.stat(url)
+        except MissingError:
+            return None
+
+    def has(self, url: str, size_bytes: int) -> bool:
+        """Whether there is a file of this length."""
+        found = self.find(url)
+        return found is not None and found.size_bytes == size_bytes
 
     def is_also_directory(self, url: str) -> bool:
         """Whether there is anything below the name of a file; see Files.is_also_directory."""

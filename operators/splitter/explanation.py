@@ -77,11 +77,7 @@ class InputExplanation:
     def _namesake(self, root: Root, key: bytes) -> str:
         """A file of the same name in a location: a name without its directory means that one."""
         url = root.lister.url(below(root.base) + key.rpartition(b"/")[2])
-        try:
-            self._storage.stat(url)
-        except MissingError:
-            return ""
-        return f"; {redacted(url)} does: ask for that"
+        return f"; {redacted(url)} does: ask for that" if self._storage.find(url) is not None else ""
 
     def _refusal(self, root: Root, path: bytes) -> tuple[int, str] | None:
         """The part of a file's path that is skipped, and the reason."""
@@ -112,9 +108,7 @@ class InputExplanation:
         """Why a file with a selected name is not taken: it does not exist, or is not complete."""
         depth = 1 + key.count(b"/")
         url = root.lister.url(key)
-        try:
-            now = self._storage.stat(url)
-        except MissingError:
+        if (now := self._storage.find(url)) is None:
             return depth, "its name would be selected, and there is no such file now"
         if now.is_directory:
             return depth, "it is a directory, whose files are taken one by one"

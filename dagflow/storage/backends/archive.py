@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from dagflow.errors import MissingError, StorageError
+from dagflow.errors import StorageError
 from dagflow.storage.archives import Member, Unpacked, members_of, open_member, unpacked_tar
 from dagflow.storage.base import Backend
 from dagflow.storage.files import Files, FileStat, ReadableFile, require_same_version
@@ -112,12 +112,9 @@ class ArchiveFiles(Files):
     def _find(self, url: str) -> tuple[FileStat, Member] | None:
         """The archive and the member with a name; None if there is no such member."""
         place, name = archive_of(url) or (url, "")
-        try:
-            archive = self._storage.stat(place)
-        except MissingError:
-            return None
-        member = None if archive.is_directory else self.directory(archive).get(name)
-        return None if member is None else (archive, member)
+        archive = self._storage.find(place)
+        member = None if archive is None or archive.is_directory else self.directory(archive).get(name)
+        return None if archive is None or member is None else (archive, member)
 
     def _open_archive(self, archive: FileStat) -> ReadableFile:
         """The bytes of an archive: of a tar archive without its compression, of an archive in another one all."""

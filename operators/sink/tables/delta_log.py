@@ -99,10 +99,7 @@ class DeltaLog:
         Raises:
             StorageError: The store failed.
         """
-        try:
-            return self.storage.stat(self.path(version))
-        except MissingError:
-            return None
+        return self.storage.find(self.path(version))
 
     def path(self, version: int) -> str:
         return join(self.table.location, f"{LOG}/{version:020}.json")

@@ -55,12 +55,8 @@ def history_of(log: DeltaLog, handle: DeltaTable) -> MergeHistory[LoggedFile]:
     since_ms = (time.time() - _kept_s(handle)) * 1000
 
     def can_be_shown(file: LoggedFile) -> bool:
-        try:
-            stat = log.storage.stat(join(log.table.location, file.path))
-        except MissingError:
-            return False
         # A file that the table does not keep any longer may be gone at any moment.
-        return stat.size_bytes == file.size_bytes and file.removed_ms > since_ms
+        return file.removed_ms > since_ms and log.storage.has(join(log.table.location, file.path), file.size_bytes)
 
     return MergeHistory(_versions(log, handle.version()), can_be_shown)
 

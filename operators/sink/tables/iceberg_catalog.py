@@ -19,7 +19,7 @@ from pyiceberg.table import Table as Handle
 from pyiceberg.typedef import Identifier
 from typing_extensions import override
 
-from dagflow.errors import DagflowError, MissingError, StorageError
+from dagflow.errors import DagflowError, StorageError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import is_local, name_of, parent
 from dagflow.storage.python_file import PythonFile
@@ -149,11 +149,7 @@ class _Stored:
         return self._storage.stat(self.location).size_bytes
 
     def exists(self) -> bool:
-        try:
-            self._storage.stat(self.location)
-        except MissingError:
-            return False
-        return True
+        return self._storage.find(self.location) is not None
 
 
 class _StoredFile(_Stored, InputFile):

@@ -45,7 +45,7 @@ class Merge(Generic[F]):
 def not_merged(
     files: Iterable[PendingFile], merges: Sequence[Merge[F]], replaced: Iterable[PendingFile]
 ) -> list[PendingFile]:
-    """Those of some files that a table does not show whose rows cannot leave it, if others are replaced with them."""
+    """The files whose rows cannot leave a table that does not show them, if others are replaced with them."""
     names = {name_of(file.final_url) for file in replaced}
     kept = {name for each in merges if each.gone <= names for name in each.before}
     return [file for file in files if name_of(file.final_url) not in kept]

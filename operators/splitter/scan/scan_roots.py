@@ -214,18 +214,13 @@ class RemoteLister(Lister):
         yield Entries(names, ListedStats.of(stats))
 
     def stat(self, path: bytes) -> FileVersion | None:
-        try:
-            now = self._storage.stat(self.url(path))
-        except MissingError:
+        if (now := self._storage.find(self.url(path))) is None:
             logger.warning("gone, left out url=%s", redacted(self.url(path)))
-            return None
-        return None if now.is_directory else FileVersion(now.size_bytes, now.mtime_ns, now.etag)
+        return None if now is None or now.is_directory else FileVersion(now.size_bytes, now.mtime_ns, now.etag)
 
     def kind(self, path: bytes) -> Kind | None:
-        try:
-            return "directory" if self._storage.stat(self.url(path)).is_directory else "file"
-        except MissingError:
-            return None
+        now = self._storage.find(self.url(path))
+        return None if now is None else "directory" if now.is_directory else "file"
 
     def is_also_directory(self, path: bytes) -> bool:
         return self._storage.is_also_directory(self.url(path))
