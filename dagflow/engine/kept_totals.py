@@ -71,11 +71,11 @@ def require_as_counted(
         lost: The files whose records leave.
     """
     urls, place = pa.array(map(redacted, lost), pa.string()), ["file", "offset", "operator"]
+    refused = (refused_rows(lambda: before, retried), refused_rows(lambda: after, ()))
+    tables = (pa.Table.from_batches(rows.parts(), rows.schema).select(place) for rows in refused)
     were, are = (
-        pa.Table.from_batches(rows.where(lambda part: pc.invert(pc.is_in(part["file"], urls))).parts(), rows.schema)
-        .select(place)
-        .sort_by([(name, "ascending") for name in place])
-        for rows in (refused_rows(lambda: before, retried), refused_rows(lambda: after, ()))
+        table.filter(pc.invert(pc.is_in(table["file"], urls))).sort_by([(name, "ascending") for name in place])
+        for table in tables
     )
     if not were.equals(are):
         raise JournalError(
