@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import field, replace
 
 from dagflow.engine.corrections import chosen_files
@@ -154,19 +154,24 @@ def _has_others(window: Window, outputs: Collection[str]) -> bool:
     return intent is None or bool(intent.refused) or any(f.target not in outputs for f in [*intent.files, *intent.held])
 
 
+def groups_merged_by(takers: Iterable[WindowPlan]) -> Iterator[MergedGroup]:
+    """The groups that windows have merged; the windows in their order."""
+    newest: dict[str, int] = defaultdict(int)
+    for planned in takers:
+        for operator, last in planned.takes.items():
+            yield MergedGroup(operator, newest[operator] + 1, last, planned.window_id)
+            newest[operator] = last
+
+
 def _groups(journal: Journal, apart_from: Collection[str]) -> tuple[list[MergedGroup], set[int]]:
     """All groups that were merged, and the windows that have held files back."""
-    groups: list[MergedGroup] = []
+    takers: list[WindowPlan] = []
     holders: set[int] = set()
-    newest: dict[str, int] = defaultdict(int)
     for window in journal.windows():
-        window_id = window.plan.window_id
         if window.intent is not None and any(file.target not in apart_from for file in window.intent.held):
-            holders.add(window_id)
-        for operator, last in window.plan.takes.items():
-            groups += [] if operator in apart_from else [MergedGroup(operator, newest[operator] + 1, last, window_id)]
-            newest[operator] = last
-    return groups, holders
+            holders.add(window.plan.window_id)
+        takers += [window.plan] if window.plan.takes else []
+    return [group for group in groups_merged_by(takers) if group.operator not in apart_from], holders
 
 
 def _require_kept(journal: Journal, group: MergedGroup, window_id: int) -> None:

@@ -21,13 +21,13 @@ import pyarrow as pa
 from pydantic import ValidationError
 
 from dagflow.api.columns.json_values import readable_rows
-from dagflow.api.context import OperatorContext
+from dagflow.api.context import OperatorContext, version_key_of
 from dagflow.api.ports import unbatched
 from dagflow.api.records import RecordBatch
 from dagflow.api.sources import UNKNOWN_BLOCK, FileSources, block_id_of, is_gone, is_source_range
 from dagflow.api.transactions import ReplayableState, TransactionalSink
 from dagflow.engine.apart import Output, apart_run, with_rows_kept
-from dagflow.engine.corrections import sources_of, version_key_of
+from dagflow.engine.corrections import sources_of
 from dagflow.engine.publishers import writer_of
 from dagflow.engine.replay_scope import groups_merged_by
 from dagflow.engine.run_setup import RunOptions
