@@ -284,8 +284,8 @@ class Tracer:
             ids = {block_id for block_id, records in zip(sources.ids(), sources.counts, strict=True) if records}
             parts = ([*self._blocks([window])] for window in self.windows())
             whole = [blocks for blocks in parts if any(block.id in ids for block in blocks)]
-            yield [[block for block in blocks if block.id in ids] for blocks in whole]
-            yield whole
+            named = [[block for block in blocks if block.id in ids] for blocks in whole]
+            yield from [named, whole] if named != whole else [named]
         else:
             newest, most = newest_windows(self.store, self.state, plan.window_id + 1), 1
             while held := [*itertools.islice(newest, most)]:
@@ -317,13 +317,14 @@ class Tracer:
         return traced
 
     def _made(self, parts: Sequence[Sequence[_Block]]) -> Iterator[pa.RecordBatch]:
-        """The rows that the app of the newest block, or today's if it does not load, makes of blocks, with origins."""
+        """The rows that the app of the newest block, or today's if that has no such output, makes of blocks."""
         app, operator, text = self.app, self.output.operator, parts[-1][0].source.app.text
         with apart_run(self.app, self.options, self.stop) as apart:
             file = Path(apart.directory, "app.yaml")
             file.write_text(text)
             with suppress(DagflowError):
-                app = load_app(file, search_path=search_path_of(self.state.source)) if text else app
+                then = load_app(file, search_path=search_path_of(self.state.source)) if text else app
+                app = then if operator in then.instances else app
             if self.totals or not isinstance(app.instances[operator], TransactionalSink):
                 app = with_rows_kept(app, operator, apart.directory)
             apart.app = _by_window(app) if self.totals else app

@@ -237,6 +237,14 @@ def test_the_app_of_a_row_is_that_which_planned_its_window() -> None:
     assert "which has changed since" in dagflow('trace out/orders --where "id = 6"').output
 
 
+def test_a_table_whose_writer_has_another_name_since_is_traced() -> None:
+    """By the app as it is now, both ways."""
+    app = APP.replace("OUTPUT", "table: delta:out/orders")
+    run(app)
+    Path("app.yaml").write_text(app.replace("out/orders", "out/orders\n    name: orders"))
+    assert places(traced('out/orders --where "id = 6"')["rows"][0]) == [("2.csv", 18, "6,7,b", 1)]
+
+
 def test_what_cannot_be_traced_is_said_with_a_remedy() -> None:
     """An unknown column, table, file and byte; a condition that is none; and the remedies work."""
     run(APP.replace("OUTPUT", "table: delta:out/orders"))

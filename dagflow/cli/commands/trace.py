@@ -104,9 +104,8 @@ def _app_that_writes(table: str, load_app: Callable[[str], LogicalPlan]) -> Logi
                 logical = load_app(str(path))
                 if any(_is(each, table) for each in outputs_of(logical)):
                     return logical
-    raise click.UsageError(
-        f"no app in {os.getcwd()}, or in a directory below it, writes {table}: name the app with --app"
-    )
+    here = os.getcwd()
+    raise click.UsageError(f"no app in {here}, or in a directory below it, writes {table}: name the app with --app")
 
 
 def _is(found: Output, table: str) -> bool:
