@@ -263,10 +263,8 @@ class _Reading:
             return None
         border = match[0]
         ends = positions_of(data[: 1 - len(border)] == ord("}"))
-        are_borders = np.logical_and.reduce(
-            [data[index:].take(ends) == border[index] for index in range(1, len(border))]
-        )
-        ends = ends if are_borders.all() else ends[are_borders]
+        for index in range(1, len(border)):
+            ends = ends[data[ends + index] == border[index]]
         starts = np.append(first, ends + len(border) - 1)[:-1]
         count = min(int(np.searchsorted(starts, self.limit - view.start)), BATCH_RECORDS)
         starts, stops = starts[:count], ends[:count] + 1
