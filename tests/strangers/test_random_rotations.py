@@ -97,7 +97,7 @@ class RotatedLog:
 
 def test_each_line_is_read_once(tmp_path: Path) -> None:
     """Lines of logs that no run has seen under their names, too, and last lines without a delimiter."""
-    for seed in seeds(20):
+    for seed in seeds(12):
         history = RotatedLog(tmp_path / f"{seed}", random.Random(seed))
         for _ in range(12):
             history.dice.choice([history.write, history.write, history.rotate, history.run, history.run])()

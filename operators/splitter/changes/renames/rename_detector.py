@@ -99,34 +99,28 @@ class RenameDetector:
         # If several files begin with a version, for example one that is only a header, the oldest is the version's
         # file.
         steady.sort(key=lambda file: file.stat.mtime_ns)
-        decisions = self._decisions(steady, known.versions_of, known)
-        self._leave_copies([file for file in steady if id(file) not in decisions], known, decisions)
-        strangers = [file for file in steady if id(file) not in decisions and farther_paths(file.path)]
-        if strangers:
+        decisions = self._examine(steady, known.versions_of, known)
+        if strangers := [file for file in steady if id(file) not in decisions and farther_paths(file.path)]:
             self._look_farther(strangers, known)
-            decisions |= self._decisions(strangers, known.named_before, known)
-            self._leave_copies([file for file in strangers if id(file) not in decisions], known, decisions)
+            decisions |= self._examine(strangers, known.named_before, known)
         # Whether a file was replaced, or moved, is known when all others have been examined.
         is_steady = set(map(id, steady))
         return [self._decide(file, decisions.get(id(file)), known, is_there=id(file) in is_steady) for file in files]
 
-    def _decisions(
+    def _examine(
         self,
         files: Sequence[FoundFile],
         versions_of: Callable[[FoundFile], Iterable[Pair]],
         known: KnownVersions,
     ) -> dict[int, FileDecision]:
+        """What files are that continue versions, or are left for later scans, as copies in progress are."""
         decisions = {id(file): decision for file in files if (decision := _decision(versions_of(file), known))}
         self.awaits_reports |= any(decision.answer is Continuing.LATER for decision in decisions.values())
-        return decisions
-
-    def _leave_copies(
-        self, files: Sequence[FoundFile], known: KnownVersions, decisions: dict[int, FileDecision]
-    ) -> None:
-        """Leave files for later scans that may be copies in progress."""
-        for file, grace_s in copy_graces(files, known.beginnings, known.copies):
+        strangers = [file for file in files if id(file) not in decisions]
+        for file, grace_s in copy_graces(strangers, known.beginnings, known.copies):
             if self.left.leave_new_copy(file, grace_s):
                 decisions[id(file)] = FileDecision(file, Continuing.LATER)
+        return decisions
 
     def _decide(
         self, file: FoundFile, decision: FileDecision | None, known: KnownVersions, *, is_there: bool
