@@ -50,8 +50,9 @@ class AggregateBase(Operator, Accumulator, Unified):
     """Rows at which partial results are first combined: memory grows with the results, not with the records. Then they
     are again when there are four times as many rows; where combining, most of the work, has not halved the rows, only
     for their bytes."""
-    compact_bytes = 96 << 20
-    """Bytes of rows at which they are combined in any case."""
+    compact_bytes = 64 << 20
+    """Bytes of rows at which they are combined in any case; half as many again where nothing is sorted, which takes a
+    copy."""
     held_bytes = 48 << 20
     """Bytes of groups that are held in memory behind that."""
 
@@ -77,7 +78,11 @@ class AggregateBase(Operator, Accumulator, Unified):
     def begin_window(self, window_id: int) -> None:
         self._runs = GroupRuns(self.keys)
         self._held = Shares(self.keys, self.combined)
-        self._most_rows, self._most_bytes = self.compact_rows, self.compact_bytes
+        self._most_rows, self._most_bytes = self.compact_rows, self._room
+
+    @property
+    def _room(self) -> int:
+        return self.compact_bytes * 3 // 2 if self._is_partial else self.compact_bytes
 
     def add(self, partial: pa.Table, *, are_combined: bool = False) -> None:
         held = self._held
@@ -89,7 +94,7 @@ class AggregateBase(Operator, Accumulator, Unified):
             if held.nbytes > self.held_bytes and self.keys:
                 self._let_go()
             self._most_rows = max(self.compact_rows, 4 * held.rows) if is_halved else sys.maxsize
-            self._most_bytes = max(self.compact_bytes, held.nbytes + self.compact_bytes // 4)
+            self._most_bytes = max(self._room, held.nbytes + self.compact_bytes // 4)
 
     def _let_go(self) -> None:
         """Emit what another operator combines, or else store it as a run."""
