@@ -60,12 +60,11 @@ class AvroType:
         self.convert: Convert | None = None
         facts = schema if isinstance(schema, dict) else {"type": schema}
         kind, logical = facts["type"], facts.get("logicalType", "")
-        if isinstance(kind, dict):
-            self._take(AvroType(kind))
-        elif kept := alternatives(kind):
+        if kept := alternatives(kind):
             self._struct({f"member{at}": AvroType(each) for at, each in enumerate(kept)})
-        elif isinstance(kind, list):
-            self._take(AvroType(_widest([each for each in kind if name_of(each) != "null"])))
+        elif isinstance(kind, (dict, list)):
+            inner = AvroType(_widest(kind) if isinstance(kind, list) else kind)
+            self.arrow, self.stored, self.convert = inner.arrow, inner.stored, inner.convert
         elif kind in ("record", "error"):
             self.members = {field["name"]: AvroType(field["type"]) for field in facts["fields"]}
             self._struct(self.members)
@@ -102,9 +101,6 @@ class AvroType:
             # The bytes as they are: the rows that have no text are found by them.
             parts = [None if value is None else value.encode("utf-8", "surrogateescape") for value in values]
             return pa.array(parts, pa.binary()).view(pa.string())
-
-    def _take(self, inner: AvroType) -> None:
-        self.arrow, self.stored, self.convert = inner.arrow, inner.stored, inner.convert
 
     def _list(self, inner: AvroType) -> None:
         if _is_empty(inner.arrow):
@@ -191,8 +187,9 @@ def alternatives(schema: Any) -> list[Any]:
     return [] if len(kept) < 2 or all(each in _NUMBERS for each in kept) else kept
 
 
-def _widest(branches: list[Any]) -> Any:
-    """The type of a union of numbers, or of a single type."""
+def _widest(union: list[Any]) -> Any:
+    """The type of a union of numbers, or of a single type, and null."""
+    branches = [each for each in union if name_of(each) != "null"]
     if len(branches) < 2:
         return branches[0] if branches else "null"
     is_lossy = "float" in branches and {"int", "long"} & {*branches}
