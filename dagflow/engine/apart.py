@@ -6,6 +6,7 @@ import contextlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import pyarrow as pa
 
@@ -150,8 +151,11 @@ class Apart:
             skipped = window.intent.skipped if window.intent else ()
             lost |= {skip.version: skip for skip in skipped if skip.cause == "corrected"}
         self.options = replace(self.options, lost=lost)
-        for part in _up_to_results(plans):
-            self.run(part)
+        # A window that publishes results over several windows takes in all before it.
+        ends = [number for number, plan in enumerate(plans, 1) if plan.closes]
+        for start, end in pairwise([0, *ends, len(plans)]):
+            if start < end:
+                self.run(plans[start:end])
 
     def windows(self) -> Iterator[Window]:
         return all_windows(*self._opened())
@@ -189,15 +193,3 @@ def with_rows_kept(app: LogicalPlan, operator: str, directory: str) -> LogicalPl
     spec = app.spec.operators[operator]
     changed = replace(spec, class_name="TableWriter", operator_class=writer, properties=properties)
     return logical_plan(replace(app.spec, operators={**app.spec.operators, operator: changed}))
-
-
-def _up_to_results(plans: Sequence[WindowPlan]) -> Iterator[list[WindowPlan]]:
-    """The windows in parts, each of which ends with a window that publishes results over several windows."""
-    part: list[WindowPlan] = []
-    for plan in plans:
-        part.append(plan)
-        if plan.closes:
-            yield part
-            part = []
-    if part:
-        yield part

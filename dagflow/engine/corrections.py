@@ -10,7 +10,7 @@ from typing import Any
 
 from dagflow.api.context import Skipped, VersionKey, version_key_of
 from dagflow.api.control import ControlOperator, Grouper
-from dagflow.api.operator import Operator, defines
+from dagflow.api.operator import defines
 from dagflow.api.sources import (
     FileSources,
     SourceRange,
@@ -37,7 +37,7 @@ from dagflow.journal.windows import Correction, ProducedFiles, Window, WindowInt
 from dagflow.metrics.counters import Counters
 from dagflow.metrics.names import SUPERSEDED_RECORDS, SUPERSEDING_RECORDS
 from dagflow.plan.logical import LogicalPlan
-from dagflow.plan.physical import PhysicalPlan, merger_name
+from dagflow.plan.physical import holder_of, merger_name
 from dagflow.plan.placement import PlacedApp
 from dagflow.report.concerns import OldRows
 from dagflow.storage.context import StorageContext
@@ -321,7 +321,7 @@ def lost_parts(window: Window, versions: Mapping[VersionKey, Skipped]) -> list[S
     ]
 
 
-def works_record_by_record(plan: PhysicalPlan, operators: Mapping[str, Operator]) -> bool:
+def _works_record_by_record(app: PlacedApp) -> bool:
     """Whether what an app makes of a record depends on no other one, as far as its operators show.
 
     Totals that are kept by file do not count: no file that is made anew has any.
@@ -331,7 +331,7 @@ def works_record_by_record(plan: PhysicalPlan, operators: Mapping[str, Operator]
         or is_by_file(operator)
         or not any(port.carries_records for port in operator.input_ports.values())
         or not (defines(operator, "begin_window") or defines(operator, "end_window"))
-        for operator in (operators[name] for stage in plan.stages for name in stage.operators)
+        for operator in (app.operators[name] for stage in app.plan.stages for name in stage.operators)
     )
 
 
@@ -372,12 +372,11 @@ class PartialReplay:
 
 
 def partial_replay(
+    app: PlacedApp,
     windows: Mapping[int, Window],
     lost: Mapping[int, Collection[VersionKey]],
     apart_from: Collection[str],
     beside: Mapping[str, Collection[str]],
-    groupers: Mapping[str, Grouper],
-    storage: StorageContext,
 ) -> PartialReplay | None:
     """The part of windows that is made anew where these lose versions; None where all of them have to run again.
 
@@ -388,8 +387,10 @@ def partial_replay(
         windows: All windows that have made or merged files with rows of these.
         apart_from: Targets whose files stay.
         beside: The names of the files that are made anew with others, by the names of these.
-        groupers: What gives the jobs, by target.
     """
+    if not _works_record_by_record(app):
+        return None
+    groupers = {holder_of(name): each for name, each in app.operators.items() if isinstance(each, Grouper)}
     blocks: set[int] = set()
     for at, own in lost.items():
         intent = windows[at].intent
@@ -413,7 +414,7 @@ def partial_replay(
     jobs: dict[int, dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
     for at, file, ids in ((*made[name], ids) for name, ids in sorted(leaving.items())):
         # It may not be part of its table any more.
-        is_there = name_of(file.final_url) not in beside or storage.has(file.final_url, file.size_bytes)
+        is_there = name_of(file.final_url) not in beside or app.storage.has(file.final_url, file.size_bytes)
         job = groupers[file.target].rewriting(file, ids) if is_there else None
         if job is None:
             return None

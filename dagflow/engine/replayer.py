@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, S
 from dataclasses import replace
 from types import MappingProxyType
 
-from dagflow.api.control import Grouper
 from dagflow.api.transactions import TargetDecision
 from dagflow.engine.control_graph import Emission
 from dagflow.engine.corrections import (
@@ -20,7 +19,6 @@ from dagflow.engine.corrections import (
     partial_replay,
     unbooked,
     urls_of,
-    works_record_by_record,
 )
 from dagflow.engine.driver_watch import DriverWatch
 from dagflow.engine.kept_totals import require_as_counted, without_totals
@@ -49,7 +47,7 @@ from dagflow.journal.journal import now_ms
 from dagflow.journal.saved_state import ControlState
 from dagflow.journal.windows import Correction, ProducedFiles, Window, WindowIntent, WindowPlan
 from dagflow.metrics.counters import Counters
-from dagflow.plan.physical import PortRef, holder_of, merger_name
+from dagflow.plan.physical import PortRef, merger_name
 from dagflow.plan.placement import PlacedApp
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
@@ -318,10 +316,9 @@ class Replayer(WindowLoop):
         waiting, unfinished = self._journal.state.held.waiting, self._journal.state.reprocessing
         held = {each.window_id for name, own in waiting.items() if name not in self._totals for each in own}
         is_plain = windows.keys().isdisjoint(unfinished) and not any(each.plan.retries for each in windows.values())
-        if not (is_plain and held.isdisjoint(self._lost) and works_record_by_record(app.plan, app.operators)):
+        if not (is_plain and held.isdisjoint(self._lost)):
             return None
-        groupers = {holder_of(name): each for name, each in app.operators.items() if isinstance(each, Grouper)}
-        return partial_replay(windows, self._lost, self._totals, self._scope.beside, groupers, self._storage)
+        return partial_replay(app, windows, self._lost, self._totals, self._scope.beside)
 
     def _next_window(self) -> WindowPlan | None:
         if not self._left:
