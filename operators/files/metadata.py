@@ -276,7 +276,7 @@ class BlockMetadata(RowTuple):
 
 def _row(first: BlockMetadata, last: BlockMetadata) -> list[Any]:
     """The _BlockRow, in plain values, of the blocks from one to another of the same file."""
-    row: list[Any] = [first.url, first.version, first.block_id, first.start, first.size_bytes]
+    row: list[Any] = [first.url, [*first.version], first.block_id, first.start, first.size_bytes]
     row += [last.block_id - first.block_id + 1, last.end, last.is_last]
     row += [first.previous_block_id, first.entry_state, first.discovered_ms]
     if first.continuation == NO_CONTINUATION:
