@@ -157,9 +157,11 @@ class Tracer:
         Raises:
             DagflowError: No row is so, or the condition cannot be computed.
         """
-        rows, count = _first(where, most, self._published(where))
-        if not rows and self.output.target is not None:
-            # Another program has made the data file that has it.
+        rows, count, target = Rows(), 0, self.output.target
+        # Databases remove files whose rows they have taken, and other programs those that they have written anew.
+        with suppress(*([] if target is None else [MissingError])):
+            rows, count = _first(where, most, self._published(where))
+        if not rows and target is not None:
             parts = self.output.rows(self.store, self.state).parts()
             rows, count = _first(where, most, zip(itertools.repeat(""), parts))
         if not rows:
@@ -225,25 +227,21 @@ class Tracer:
                     yield window.plan, file, sources
 
     def _published(self, where: str) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """The rows of data files that are as they were written, as far as a condition may be true of them."""
+        """The rows of data files for which a condition may be true; none if another program has changed one of them."""
         condition, target = _select_of(where).wanted_rows().condition, self.output.target
         files = [file for _, file, _ in self._files()]
         if condition is not None:
             files = [file for file in files if file.facts is None or condition.may_hold(*_bounds(file.facts))]
         if target is not None:
             state = target.open(writer_of(self.state, self.output.operator))
-            if self.output.keys or not isinstance(state, ReplayableState):
+            if self.output.keys or not isinstance(state, ReplayableState) or state.missing(files):
                 return
-            gone = {file.final_url for file in state.missing(files)}
-            files = [file for file in files if file.final_url not in gone]
         for file in files:
             values = file.facts.partition if file.facts is not None else {}
             values = values or partition_values(file.final_url.removeprefix(self.output.locations[0]))
             named = {name: value for name, value in values.items() if name.isidentifier()}
-            # A database takes the rows of its files, and these are removed.
-            with suppress(MissingError):
-                parts = parts_of_file(self.output.storage, file.final_url, named)
-                yield from ((file.final_url, _with_texts(part)) for part in parts)
+            parts = parts_of_file(self.output.storage, file.final_url, named)
+            yield from ((file.final_url, _with_texts(part)) for part in parts)
 
     def _traced(self, url: str, rows: Rows) -> list[TracedRow]:
         """The rows of one data file, "" where it is not known, each with what it is from."""

@@ -174,8 +174,12 @@ def test_a_row_in_a_file_that_another_program_has_made_is_traced() -> None:
     deltalake.DeltaTable("out/orders").optimize.compact()
     (row,) = traced('out/orders --where "id = 6"')["rows"]
     assert places(row) == [("2.csv", 18, "6,7,b", 1)]
+    deltalake.DeltaTable("out/orders").vacuum(0, dry_run=False, enforce_retention_duration=False)
+    put("5.csv", "11,1,a\n")
+    run(APP.replace("OUTPUT", "table: delta:out/orders"))
     found = traced('out/orders --where "qty > 0" -n 2')
-    assert (len(found["rows"]), found["count"]) == (2, 8)
+    assert (len(found["rows"]), found["count"]) == (2, 9)
+    assert all(row["is_of_record"] for row in found["rows"])
 
 
 SUPERSEDE = "- files: in\n    on_change: {replaced: supersede, truncated: supersede, deleted: retract}"
