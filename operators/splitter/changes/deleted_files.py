@@ -11,7 +11,6 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from dagflow.errors import MissingError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
 from operators.files.metadata import SupersededVersion
@@ -119,8 +118,4 @@ class GoneFiles:
         return self._storage.roots.expand(os.fsdecode(name))
 
     def _is_there(self, url: str) -> bool:
-        try:
-            self._storage.stat(url)
-        except MissingError:
-            return False
-        return True
+        return self._storage.find(url) is not None
