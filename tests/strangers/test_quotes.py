@@ -67,6 +67,11 @@ def test_quotes_in_other_text_and_doubled_ones_are_no_strays(row: bytes) -> None
     assert (len(rows), reasons) == (1, [])
 
 
+def test_the_only_quote_of_a_file_takes_no_row_with_it() -> None:
+    """It stands in other text, and nothing behind it shows that it opens no field."""
+    assert read(b'1,5" pipe\n2,x\n3,y\n') == ([["1", '5" pipe'], ["2", "x"], ["3", "y"]], [])
+
+
 def test_without_quoting_each_line_is_a_row() -> None:
     """As MySQL and psql export tabs; an escape still takes the newline behind it."""
     content = b'1\t"hello\n2\tworld"\n3\t5" x "6"\n"\t\n4\ta\\\nb\n'
