@@ -17,7 +17,7 @@ from dagflow.engine.preparation import LocationCollector, prepare_operator
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.stop_request import StopRequest
-from dagflow.errors import DagflowError, RunStoppedError
+from dagflow.errors import DagflowError, RunStoppedError, own_name
 from dagflow.execution.task_outputs import OutputBounds
 from dagflow.journal.reader import all_windows, published_urls, read_state
 from dagflow.journal.state import JournalState
@@ -184,12 +184,17 @@ def apart_run(app: LogicalPlan, options: RunOptions, stop: StopRequest) -> Itera
         yield Apart(app, options, stop, str(scratch.path))
 
 
-def with_rows_kept(app: LogicalPlan, operator: str, directory: str) -> LogicalPlan:
-    """The app with Parquet files in place of an output: its rows say where they are from, and none replaces another."""
+def with_rows_kept(app: LogicalPlan, operator: str, directory: str, totals: Iterable[str] = ()) -> LogicalPlan:
+    """The app with Parquet files in place of an output: its rows say where they are from, and none replaces another.
+
+    Args:
+        totals: Operators whose results are to be of single windows.
+    """
     if app.spec is None:
         return app
     properties = {"table": f"parquet:{directory}/kept/{operator}", "metadata_columns": ["file", "offset", "window"]}
-    writer = find_class("TableWriter", (), OPERATOR)
-    spec = app.spec.operators[operator]
-    changed = replace(spec, class_name="TableWriter", operator_class=writer, properties=properties)
-    return logical_plan(replace(app.spec, operators={**app.spec.operators, operator: changed}))
+    writer, specs = find_class("TableWriter", (), OPERATOR), dict(app.spec.operators)
+    specs[operator] = replace(specs[operator], class_name="TableWriter", operator_class=writer, properties=properties)
+    for name in {*map(own_name, totals)} & {*specs}:
+        specs[name] = replace(specs[name], properties={**specs[name].properties, "over": "window"})
+    return logical_plan(replace(app.spec, operators=specs))

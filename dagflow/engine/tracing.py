@@ -39,7 +39,7 @@ from dagflow.journal.reader import all_windows, newest_windows, read_journal
 from dagflow.journal.windows import Window, WindowPlan
 from dagflow.late import compute as pc
 from dagflow.plan.accumulators import accumulators
-from dagflow.plan.load import load_app, logical_plan
+from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan, reached
 from dagflow.report.open_rejects import refused_rows
 from dagflow.report.published_rows import partition_values, parts_of_file
@@ -51,16 +51,12 @@ from dagflow.storage.pending import FileFacts, PendingFile
 MOST_FILES = 50
 """Files of a result that are tried one by one, at most, to find out which of them have a part in it."""
 
-_ANY_FILE = "which of these files have a part in the row is not known"
-
 _LONGEST_DELIMITER = 64
 """Bytes behind a record, at most, that count as its own."""
 
-_FILE, _OFFSET, _WINDOW = "_dagflow_file", "_dagflow_offset", "_dagflow_window"
-_DATA_FILE = "_dagflow_data_file"
+_FILE, _OFFSET, _WINDOW, _DATA_FILE = (f"_dagflow_{name}" for name in ("file", "offset", "window", "data_file"))
 
-Row = dict[str, Any]
-Rows = list[Row]
+Rows = list[dict[str, Any]]
 
 
 @frozen
@@ -245,7 +241,7 @@ class Tracer:
 
     def _traced(self, url: str, rows: Rows) -> list[TracedRow]:
         """The rows of one data file, "" where it is not known, each with what it is from."""
-        files, found, parts = [redacted(url)] if url else [], dict[int, TracedRow](), list[list[_Block]]()
+        found, parts = dict[int, TracedRow](), list[list[_Block]]()
         for parts in self._behind(url):
             left = {number: row for number, row in enumerate(rows) if number not in found}
             found |= self._found_in(parts, left)
@@ -253,9 +249,9 @@ class Tracer:
                 break
         note = "the app as it was does not give this row again"
         note += ": its inputs are those of its windows" if url else ""
-        unknown = TracedRow({}, _files_of(parts) if url else [], False, files, note)
+        unknown = TracedRow({}, _files_of(parts) if url else [], False, [], note)
         traced = (found.get(number) or replace(unknown, values=_shown(row)) for number, row in enumerate(rows))
-        return [replace(row, files=files) for row in traced]
+        return [replace(row, files=[redacted(url)] if url else []) for row in traced]
 
     def _behind(self, url: str) -> Iterator[list[list[_Block]]]:
         """The blocks that the rows of a data file may be from, in parts.
@@ -290,7 +286,7 @@ class Tracer:
                 yield [blocks for window in reversed(held) if (blocks := [*self._blocks([window])])]
                 most *= 2
 
-    def _found_in(self, parts: list[list[_Block]], rows: Mapping[int, Row]) -> dict[int, TracedRow]:
+    def _found_in(self, parts: list[list[_Block]], rows: Mapping[int, dict[str, Any]]) -> dict[int, TracedRow]:
         """Rows with what they are from among some blocks, without those that the app does not give of these.
 
         A result is looked for by its keys, in a run with a window for each file, where results are of single windows.
@@ -309,23 +305,23 @@ class Tracer:
             windows = sorted({each[_WINDOW] for each in equal if each.get(_WINDOW)})
             sources = [self._record_at(block, offset) for block, offset in at]
             sources = sources or _files_of(parts[number - 1] for number in windows) or everything
-            note = "several records give such a row" if len(places) > 1 else "" if equal else _ANY_FILE
+            missing = "" if equal else "which of these files have a part in the row is not known"
+            note = "several records give such a row" if len(places) > 1 else missing
             if equal or self.totals:
                 traced[number] = TracedRow(_shown(row), sources, bool(places), [], note)
         return traced
 
     def _made(self, parts: Sequence[Sequence[_Block]]) -> Iterator[pa.RecordBatch]:
         """The rows that the app of the newest block, or today's if that has no such output, makes of blocks."""
-        app, operator, text = self.app, self.output.operator, parts[-1][0].source.app.text
+        operator, text = self.output.operator, parts[-1][0].source.app.text
         with apart_run(self.app, self.options, self.stop) as apart:
             file = Path(apart.directory, "app.yaml")
             file.write_text(text)
             with suppress(DagflowError):
-                then = load_app(file, search_path=search_path_of(self.state.source)) if text else app
-                app = then if operator in then.instances else app
-            if self.totals or not isinstance(app.instances[operator], TransactionalSink):
-                app = with_rows_kept(app, operator, apart.directory)
-            apart.app = _by_window(app) if self.totals else app
+                then = load_app(file, search_path=search_path_of(self.state.source)) if text else self.app
+                apart.app = then if operator in then.instances else self.app
+            if self.totals or not isinstance(apart.app.instances[operator], TransactionalSink):
+                apart.app = with_rows_kept(apart.app, operator, apart.directory, self.totals)
             apart.run([*map(_plan_of, parts)])
             yield from apart.rows_of(operator).parts()
 
@@ -392,15 +388,6 @@ def _plan_of(blocks: Sequence[_Block]) -> WindowPlan:
         if items and not blocks[0].plan.retries:
             inputs[port] = replace(plan.inputs[port], tuples=encode_tuples(type(items[0]), items), lengths=None)
     return replace(plan, inputs=inputs) if inputs else plan
-
-
-def _by_window(app: LogicalPlan) -> LogicalPlan:
-    """The app with results of single windows."""
-    assert app.spec is not None
-    specs = dict(app.spec.operators)
-    for name in {*map(own_name, accumulators(app.instances))} & {*specs}:
-        specs[name] = replace(specs[name], properties={**specs[name].properties, "over": "window"})
-    return logical_plan(replace(app.spec, operators=specs))
 
 
 def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
