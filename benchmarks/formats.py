@@ -38,7 +38,7 @@ from benchmarks import peers
 from benchmarks.measuring import SPARKS_JAVA
 from benchmarks.two_processes import Act, TwoProcesses, blocks_of
 from dagflow.api.properties import parse_size
-from dagflow.execution.task_process import keep_freed_memory
+from dagflow.engine.driver_memory import memory_for_tasks
 from dagflow.storage.context import StorageContext
 
 if TYPE_CHECKING:
@@ -449,12 +449,10 @@ def main() -> None:
     parser.add_argument("--part", choices=("cpu", "cores", "doors", "all"), default="all", help="which table")
     arguments = parser.parse_args()
     size_bytes = parse_size(arguments.size)
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name, memory_for_tasks():
         work = Path(name)
         kept = True
         if arguments.part in ("cpu", "all"):
-            # As a task's process has it.
-            keep_freed_memory()
             print("MB per second of CPU time: counted / filtered and counted\n")
             heads = ("format", "promised", *contenders())
             print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}", flush=True)
@@ -466,7 +464,6 @@ def main() -> None:
         if arguments.part in ("doors", "all"):
             from benchmarks.doors import compare
 
-            keep_freed_memory()
             print("\nMB of the stored file per second of CPU time\n")
             kept = compare(work, size_bytes, arguments.rounds, read_blocks, cpu_seconds) and kept
         if arguments.part in ("cores", "all"):

@@ -1,7 +1,8 @@
-"""Machine code that decodes records of Avro whose members are plain values; needs numba."""
+"""Machine code that decodes records of Avro whose members are plain values, enums or decimals; needs numba."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -27,12 +28,11 @@ BOOLEAN, INT, LONG, FLOAT, DOUBLE, TEXT = range(6)
 
 _KINDS = {
     **{"boolean": BOOLEAN, "int": INT, "long": LONG, "float": FLOAT, "double": DOUBLE},
-    **{"bytes": TEXT, "string": TEXT},
+    **{"bytes": TEXT, "string": TEXT, "enum": INT},
 }
 _MOST_VALUES = 1 << 22
 """Values that are held together, in 13 bytes each and then in columns."""
 
-_TEXTS = (pa.string(), pa.binary())
 _NUMPY: dict[int, tuple[Any, Any]] = {
     **{BOOLEAN: (np.bool_, np.bool_), INT: (np.int32, np.int32), LONG: (np.int64, np.int64)},
     **{FLOAT: (np.uint32, np.float32), DOUBLE: (np.int64, np.float64)},
@@ -40,6 +40,7 @@ _NUMPY: dict[int, tuple[Any, Any]] = {
 """The types that hold the bits of numbers, and theirs."""
 
 Numbers = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 
 def read_plain(contents: list[bytes], rows: list[int], schema: Any, types: pa.Schema) -> pa.RecordBatch | None:
@@ -59,9 +60,7 @@ def read_plain(contents: list[bytes], rows: list[int], schema: Any, types: pa.Sc
     members = [_member_of(field["type"]) for field in fields]
     if not fields or not all(member[0] in _KINDS for member in members):
         return None
-    kinds, nulls = np.array([(_KINDS[name], at) for name, at in members], np.int64).T.copy()
-    if any(kinds[places[field.name]] == TEXT and field.type not in _TEXTS for field in types):
-        return None  # decimals
+    kinds, nulls = np.array([(_KINDS[name], at) for name, at, _ in members], np.int64).T.copy()
     if sum(rows) * len(kinds) > min(sum(map(len, contents)), _MOST_VALUES):
         return None  # each value has a byte at least
     data = np.frombuffer(b"".join([*contents, bytes(PADDING)]), np.uint8)
@@ -71,30 +70,56 @@ def read_plain(contents: list[bytes], rows: list[int], schema: Any, types: pa.Sc
     words = words_of(data)
     if not _decode(data, words, ends, lasts, kinds, nulls, values, stops, is_null):
         return None
-    columns = [
-        _array(words, kinds[at], field.type, values[at], stops[at], is_null[at] if nulls[at] >= 0 else None)
-        for field in types
-        for at in [places[field.name]]
-    ]
+    columns = list[pa.Array]()
+    for field in types:
+        at = places[field.name]
+        found, masked = (values[at], stops[at]), is_null[at] if nulls[at] >= 0 else None
+        if pa.types.is_decimal(field.type):
+            column = _decimals(words, *found, masked, field.type)
+        elif kinds[at] == TEXT:
+            column = texts_of(words, found[0].astype(np.int32), found[1], masked, field.type)
+        else:
+            column = _numbers(kinds[at], found[0], masked, field.type, members[at][2])
+        if column is None:
+            return None
+        columns.append(column)
     return pa.RecordBatch.from_arrays(columns, schema=types)
 
 
-def _member_of(schema: Any) -> tuple[str, int]:
-    """What a member is, "" for other unions; and which branch of a union with one other type is null, or -1."""
+def _member_of(schema: Any) -> tuple[str, int, list[str] | None]:
+    """What a member is, "" for other unions; which branch of one with one other type is null, or -1; and symbols."""
     branches = schema if isinstance(schema, list) else [schema]
     at = branches.index("null") if len(branches) == 2 and "null" in branches else -1
     branch = branches[1 - at] if at >= 0 else schema
-    kind = branch["type"] if isinstance(branch, dict) else branch
-    return kind if isinstance(kind, str) else "", at
+    facts = branch if isinstance(branch, dict) else {"type": branch}
+    return facts["type"] if isinstance(facts["type"], str) else "", at, facts.get("symbols")
 
 
-def _array(
-    words: Words, kind: int, type: pa.DataType, values: Numbers, stops: Offsets, is_null: npt.NDArray[np.bool_] | None
-) -> pa.Array:
-    if kind == TEXT:
-        return texts_of(words, values.astype(np.int32), stops, is_null, type)
+def _numbers(kind: int, values: Numbers, is_null: Mask | None, type: pa.DataType, symbols: list[str] | None) -> Any:
+    """Numbers, or the symbols of their places; None where one has no symbol."""
     bits, number = _NUMPY[kind]
-    return pa.array(values.astype(bits).view(number), type, mask=is_null)
+    array = pa.array(values.astype(bits).view(number), type if symbols is None else pa.int32(), mask=is_null)
+    if symbols is None:
+        return array
+    if not len(symbols) > values.max(initial=0) >= values.min(initial=0) >= 0:
+        return None
+    return pa.DictionaryArray.from_arrays(array, pa.array(symbols, type)).dictionary_decode()
+
+
+def _decimals(words: Words, starts: Numbers, stops: Offsets, is_null: Mask | None, type: pa.DataType) -> Any:
+    """Decimals, whose highest byte is written first; None where one has more bytes or digits than the type."""
+    sizes = stops - starts
+    if sizes.max(initial=0) > 16 or not pa.types.is_decimal128(type):
+        return None
+    first = np.where(sizes > 0, words[starts].byteswap().view(np.int64), 0)
+    low = np.where(sizes > 8, words[np.maximum(stops - 8, 0)].byteswap().view(np.int64), first >> (64 - 8 * sizes))
+    high = np.where(sizes > 8, first >> (128 - 8 * sizes), low >> 63)
+    validity = None if is_null is None else pa.array(~is_null).buffers()[1]
+    array = pa.Array.from_buffers(type, len(sizes), [validity, pa.py_buffer(np.stack([low, high], 1))])
+    with suppress(pa.ArrowInvalid):
+        array.validate(full=True)
+        return array
+    return None
 
 
 @part
@@ -130,7 +155,7 @@ def _decode(
     nulls: Numbers,
     values: Numbers,
     stops: Offsets,
-    is_null: npt.NDArray[np.bool_],
+    is_null: Mask,
 ) -> bool:
     """Find the values of data blocks; returns whether their bytes are those of so many records, and no others.
 

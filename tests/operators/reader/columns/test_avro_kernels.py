@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import random
+from decimal import Decimal
 from typing import Any
 
 import fastavro
@@ -24,6 +25,7 @@ MEMBERS: dict[str, tuple[Any, pa.DataType, list[Any]]] = {
     "e": ("float", pa.float32(), [0.25, float("inf")]),
     "f": ("boolean", pa.bool_(), [True, False]),
     "g": ("bytes", pa.binary(), [b"", b"\0\xff"]),
+    "h": ({"type": "enum", "name": "e", "symbols": ["x", "y"]}, pa.string(), ["x", "y"]),
 }
 SCHEMA = {
     "type": "record",
@@ -98,11 +100,51 @@ def test_other_members_are_left(kind: Any) -> None:
     assert read_plain([b"\0"], [1], schema, pa.schema([("a", pa.int64())])) is None
 
 
-def test_decimals_and_moments() -> None:
-    """Decimals, which are bytes, are left to fastavro; times are numbers."""
+@pytest.mark.parametrize("branches", [["bytes"], ["null", "bytes"]])
+def test_decimals_are_those_of_fastavro(branches: list[str]) -> None:
+    """Of any number of digits that Arrow has, with any number of bytes."""
+    kinds = {"bytes": {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 3}, "null": "null"}
+    member = [kinds[name] for name in branches] if len(branches) > 1 else kinds["bytes"]
+    bare = branches if len(branches) > 1 else "bytes"
+    schema, plain = (
+        {"type": "record", "name": "r", "fields": [{"name": "a", "type": kind}]} for kind in (member, bare)
+    )
+    values: list[Decimal | None] = [
+        sign * Decimal(2**power + off).scaleb(-3) for power in range(124) for off in (-1, 0, 1) for sign in (1, -1)
+    ]
+    values += [None, Decimal(0)] if len(branches) > 1 else []
+    file, parsed = io.BytesIO(), fastavro.parse_schema(schema)
+    for value in values:
+        fastavro.schemaless_writer(file, parsed, {"a": value})
+    rows = read_plain([file.getvalue()], [len(values)], plain, pa.schema([("a", pa.decimal128(38, 3))]))
+    assert rows is not None
+    rows.validate(full=True)
+    assert rows["a"].to_pylist() == values
+
+
+def test_decimals_with_other_bytes() -> None:
+    """Leading ones or zeros change nothing, none are zero, and more than the type has are left to fastavro."""
+    schema = {"type": "record", "name": "r", "fields": [{"name": "a", "type": "bytes"}]}
+    types = pa.schema([("a", pa.decimal128(5, 2))])
+    contents = [bytes([2 * size]) + fill * (size - 1) + b"\x85" for size in (1, 2, 9, 16) for fill in (b"\xff", b"\0")]
+    rows = read_plain([*contents, b"\0"], [1] * 9, schema, types)
+    assert rows is not None
+    assert [str(value) for value in rows["a"].to_pylist()] == ["-1.23", "-1.23", *["-1.23", "1.33"] * 3, "0.00"]
+    assert read_plain([b"\x22" + bytes(17)], [1], schema, types) is None
+    assert read_plain([b"\x06\x7f\xff\xff"], [1], schema, types) is None
+    assert read_plain([b"\x02\x05"], [1], schema, pa.schema([("a", pa.decimal256(50, 2))])) is None
+
+
+def test_numbers_without_a_symbol_are_left() -> None:
+    """Another reader refuses them, or counts from the end."""
+    schema = {"type": "record", "name": "r", "fields": [{"name": "a", "type": MEMBERS["h"][0]}]}
+    contents = [read_plain([bytes([number])], [1], schema, pa.schema([("a", pa.string())])) for number in (1, 2, 4)]
+    assert [rows if rows is None else rows["a"].to_pylist() for rows in contents] == [None, ["y"], None]
+
+
+def test_moments_are_numbers() -> None:
+    """Of the unit that the schema says."""
     schema = {"type": "record", "name": "r", "fields": [{"name": "a", "type": "bytes"}, {"name": "b", "type": "long"}]}
-    content = [b"\x02\x05\x06"]
-    assert read_plain(content, [1], schema, pa.schema([("a", pa.decimal128(5, 2))])) is None
     moments = pa.schema([("b", pa.timestamp("us", "UTC"))])
-    rows = read_plain(content, [1], schema, moments)
+    rows = read_plain([b"\x02\x05\x06"], [1], schema, moments)
     assert rows == pa.RecordBatch.from_arrays([pa.array([3], moments.field("b").type)], schema=moments)
