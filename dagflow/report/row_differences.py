@@ -189,7 +189,8 @@ def _hashes(rows: pa.RecordBatch, names: Sequence[str]) -> npt.NDArray[np.uint64
     for column in (_comparable(rows.column(name)) for name in names):
         kind = column.type
         if pa.types.is_primitive(kind) and not pa.types.is_boolean(kind):
-            own = column.view(f"int{kind.bit_width}").fill_null(0).to_numpy(zero_copy_only=False) % _PRIME
+            own = column.view(f"int{kind.bit_width}").cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+            own = own % _PRIME
         else:
             own = hashes_of(column)
         hashes = hashes * np.uint64(31) + own.astype(np.uint64)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dagflow.report.published_rows import PublishedRows
@@ -56,6 +56,7 @@ def test_the_last_row_of_a_key_takes_the_place_of_the_one_that_is_there(
 KINDS = [pa.int8(), pa.uint64(), pa.float64(), pa.string(), pa.large_string(), pa.string_view()]
 
 
+@example([0, 1], pa.int8(), pa.int8())
 @settings(max_examples=examples(50))
 @given(st.lists(st.integers(0, 9) | st.none(), max_size=SAMPLED), st.sampled_from(KINDS), st.sampled_from(KINDS))
 def test_equal_values_are_equal_in_every_type(values: list[int | None], one: pa.DataType, other: pa.DataType) -> None:
