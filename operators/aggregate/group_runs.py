@@ -28,7 +28,7 @@ class GroupRuns:
         rows: How many rows of each run are in memory while runs are merged.
     """
 
-    def __init__(self, keys: Sequence[str], rows: int = 1 << 16) -> None:
+    def __init__(self, keys: Sequence[str], rows: int = 1 << 15) -> None:
         self._keys = keys
         self._rows = rows
         self._runs: list[Iterator[pa.Table]] = []
