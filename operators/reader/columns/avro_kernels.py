@@ -24,7 +24,7 @@ from operators.reader.columns.kernels import (
 )
 
 BOOLEAN, INT, LONG, FLOAT, DOUBLE, TEXT = range(6)
-"""Kinds of values; texts and bytes are the same."""
+"""Kinds of values; texts and bytes are the same, and a negative kind has as many bytes."""
 
 _KINDS = {
     **{"boolean": BOOLEAN, "int": INT, "long": LONG, "float": FLOAT, "double": DOUBLE},
@@ -58,9 +58,9 @@ def read_plain(contents: list[bytes], rows: list[int], schema: Any, types: pa.Sc
     fields = schema["fields"] if isinstance(schema, dict) and schema["type"] == "record" else []
     places = {field["name"]: number for number, field in enumerate(fields)}
     members = [_member_of(field["type"]) for field in fields]
-    if not fields or not all(member[0] in _KINDS for member in members):
+    if not fields or any(kind is None for kind, _, _ in members):
         return None
-    kinds, nulls = np.array([(_KINDS[name], at) for name, at, _ in members], np.int64).T.copy()
+    kinds, nulls = np.array([member[:2] for member in members], np.int64).T.copy()
     if sum(rows) * len(kinds) > min(sum(map(len, contents)), _MOST_VALUES):
         return None  # each value has a byte at least
     data = np.frombuffer(b"".join([*contents, bytes(PADDING)]), np.uint8)
@@ -78,6 +78,8 @@ def read_plain(contents: list[bytes], rows: list[int], schema: Any, types: pa.Sc
             column = _decimals(words, *found, masked, field.type)
         elif kinds[at] == TEXT:
             column = texts_of(words, found[0].astype(np.int32), found[1], masked, field.type)
+        elif kinds[at] < 0:
+            return None
         else:
             column = _numbers(kinds[at], found[0], masked, field.type, members[at][2])
         if column is None:
@@ -86,13 +88,14 @@ def read_plain(contents: list[bytes], rows: list[int], schema: Any, types: pa.Sc
     return pa.RecordBatch.from_arrays(columns, schema=types)
 
 
-def _member_of(schema: Any) -> tuple[str, int, list[str] | None]:
-    """What a member is, "" for other unions; which branch of one with one other type is null, or -1; and symbols."""
+def _member_of(schema: Any) -> tuple[int | None, int, list[str] | None]:
+    """The kind of a member, None for others; which branch of a union with one other type is null, or -1; symbols."""
     branches = schema if isinstance(schema, list) else [schema]
     at = branches.index("null") if len(branches) == 2 and "null" in branches else -1
     branch = branches[1 - at] if at >= 0 else schema
     facts = branch if isinstance(branch, dict) else {"type": branch}
-    return facts["type"] if isinstance(facts["type"], str) else "", at, facts.get("symbols")
+    kind = facts["type"] if isinstance(facts["type"], str) else ""
+    return (-facts["size"] or None) if kind == "fixed" else _KINDS.get(kind), at, facts.get("symbols")
 
 
 def _numbers(kind: int, values: Numbers, is_null: Mask | None, type: pa.DataType, symbols: list[str] | None) -> Any:
@@ -185,10 +188,10 @@ def _decode(
                     values[column, row] = np.int64(word if kind == DOUBLE else word & np.uint64(0xFFFFFFFF))
                     at += 8 if kind == DOUBLE else 4
                 else:
-                    value, at = _number_at(data, at, end)
+                    value, at = _number_at(data, at, end) if kind >= 0 else (-kind, at)
                     if at < 0:
                         return False
-                    if kind == TEXT:
+                    if kind == TEXT or kind < 0:
                         if value < 0 or value > end - at:
                             return False
                         values[column, row] = at

@@ -100,19 +100,19 @@ def test_other_members_are_left(kind: Any) -> None:
     assert read_plain([b"\0"], [1], schema, pa.schema([("a", pa.int64())])) is None
 
 
-@pytest.mark.parametrize("branches", [["bytes"], ["null", "bytes"]])
-def test_decimals_are_those_of_fastavro(branches: list[str]) -> None:
+@pytest.mark.parametrize("facts", [{"type": "bytes"}, {"type": "fixed", "name": "d", "size": 16}])
+@pytest.mark.parametrize("is_nullable", [False, True])
+def test_decimals_are_those_of_fastavro(facts: dict[str, Any], is_nullable: bool) -> None:
     """Of any number of digits that Arrow has, with any number of bytes."""
-    kinds = {"bytes": {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 3}, "null": "null"}
-    member = [kinds[name] for name in branches] if len(branches) > 1 else kinds["bytes"]
-    bare = branches if len(branches) > 1 else "bytes"
+    decimal = facts | {"logicalType": "decimal", "precision": 38, "scale": 3}
     schema, plain = (
-        {"type": "record", "name": "r", "fields": [{"name": "a", "type": kind}]} for kind in (member, bare)
+        {"type": "record", "name": "r", "fields": [{"name": "a", "type": ["null", kind] if is_nullable else kind}]}
+        for kind in (decimal, facts)
     )
     values: list[Decimal | None] = [
-        sign * Decimal(2**power + off).scaleb(-3) for power in range(124) for off in (-1, 0, 1) for sign in (1, -1)
+        Decimal(sign * (2**power + off)).scaleb(-3) for power in range(124) for off in (-1, 0, 1) for sign in (1, -1)
     ]
-    values += [None, Decimal(0)] if len(branches) > 1 else []
+    values += [None, Decimal(0)] if is_nullable else []
     file, parsed = io.BytesIO(), fastavro.parse_schema(schema)
     for value in values:
         fastavro.schemaless_writer(file, parsed, {"a": value})
@@ -132,6 +132,9 @@ def test_decimals_with_other_bytes() -> None:
     assert [str(value) for value in rows["a"].to_pylist()] == ["-1.23", "-1.23", *["-1.23", "1.33"] * 3, "0.00"]
     assert read_plain([b"\x22" + bytes(17)], [1], schema, types) is None
     assert read_plain([b"\x06\x7f\xff\xff"], [1], schema, types) is None
+    fixed = {"type": "record", "name": "r", "fields": [{"name": "a", "type": {"type": "fixed", "size": 2}}]}
+    assert [read_plain([bytes(size)], [1], fixed, types) is None for size in (1, 2, 3)] == [True, False, True]
+    assert read_plain([bytes(2)], [1], fixed, pa.schema([("a", pa.binary(2))])) is None
     assert read_plain([b"\x02\x05"], [1], schema, pa.schema([("a", pa.decimal256(50, 2))])) is None
 
 
