@@ -137,14 +137,15 @@ def planned_tuples(planned: WindowPlan) -> Iterator[tuple[str, int | None, Any]]
 
 
 def planned_blocks(planned: WindowPlan) -> Iterator[tuple[str, int | None, Any]]:
-    """As planned_tuples(), with those of tuple batches one by one."""
+    """As planned_tuples(), with the members of tuple batches one by one, also those without a tuple."""
     for port, partition, item in planned_tuples(planned):
-        yield from ((port, partition, block) for block in unbatched((item,)))
+        members = item.members() if isinstance(item, TupleBatch) else (item,)
+        yield from ((port, partition, member) for member in members)
 
 
 def source_ranges(planned: WindowPlan) -> Iterator[SourceRange]:
     """The parts of versions of files in a plan."""
-    return (block for _, _, block in planned_blocks(planned) if is_source_range(block))
+    return filter(is_source_range, unbatched(item for _, _, item in planned_tuples(planned)))
 
 
 def _imported(name: str) -> type | None:
