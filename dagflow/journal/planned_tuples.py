@@ -137,7 +137,7 @@ def planned_tuples(planned: WindowPlan) -> Iterator[tuple[str, int | None, Any]]
 
 
 def planned_blocks(planned: WindowPlan) -> Iterator[tuple[str, int | None, Any]]:
-    """As planned_tuples(), with the members of tuple batches one by one, also those without a tuple."""
+    """As planned_tuples(), with the members of tuple batches one by one, those of empty files among them."""
     for port, partition, item in planned_tuples(planned):
         members = item.members() if isinstance(item, TupleBatch) else (item,)
         yield from ((port, partition, member) for member in members)

@@ -8,10 +8,11 @@ from dataclasses import asdict, astuple, dataclass, field, replace
 from typing import Any, Literal
 
 from dagflow.api.context import Skipped, VersionKey
+from dagflow.api.ports import unbatched
 from dagflow.api.sources import block_id_of, decode_sources, discovered_ms_of, is_source_range
 from dagflow.errors import own_name
 from dagflow.frozen import frozen
-from dagflow.journal.planned_tuples import planned_blocks
+from dagflow.journal.planned_tuples import planned_tuples
 from dagflow.journal.reader import all_windows, committed_windows, read_journal, read_state, read_window
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window, WindowIntent, WindowPlan
@@ -239,9 +240,9 @@ def manifest_of(window: Window) -> WindowManifest:
 
 
 def inputs_of(plan: WindowPlan) -> Iterator[tuple[int, InputRange]]:
-    for port, partition, block in planned_blocks(plan):
+    for port, partition, item in planned_tuples(plan):
         # Tuples of any class that name a range of a file's version are inputs; others have no part in a manifest.
-        if is_source_range(block):
+        for block in filter(is_source_range, unbatched((item,))):
             found = InputRange(
                 url=block.url,
                 size_bytes=block.version.size_bytes,

@@ -12,14 +12,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dagflow.api.ports import TupleBatch
 from dagflow.api.refused_records import RefusedRecords, blocks_in
 from dagflow.api.sources import block_id_of, is_source_range
 from dagflow.errors import JournalError, own_name
 from dagflow.frozen import frozen
-from dagflow.journal.planned_tuples import planned_tuples
+from dagflow.journal.planned_tuples import planned_blocks
 from dagflow.journal.reader import committed_windows, read_journal, read_state
-from dagflow.journal.windows import Window, WindowPlan
+from dagflow.journal.windows import Window
 from dagflow.late import compute as pc
 from dagflow.report.input_ranges import matcher_of
 from dagflow.report.published_rows import PublishedRows
@@ -110,18 +109,12 @@ def _last_beginnings(store: ObjectStore) -> dict[str, _Beginning]:
     begun: dict[str, _Beginning] = {}
     for window in committed_windows(store):
         has_refused = window.intent is not None and bool(window.intent.refused)
-        for _, part in _blocks_of(window.plan) if has_refused or begun else ():
+        for _, _, part in planned_blocks(window.plan) if has_refused or begun else ():
             if not is_source_range(part) or part.start or not (has_refused or part.url in begun):
                 continue
             if part.url not in begun or begun[part.url].version != part.version:
                 begun[part.url] = _Beginning(part.version, window.plan.window_id)
     return begun
-
-
-def _blocks_of(planned: WindowPlan) -> Iterator[tuple[str, Any]]:
-    """The blocks that records may be refused of, with their ports; those of empty files as well."""
-    for port, _, item in planned_tuples(planned):
-        yield from ((port, block) for block in (item.members() if isinstance(item, TupleBatch) else (item,)))
 
 
 def rejects_in(store: ObjectStore) -> Iterator[WindowRejects]:
@@ -139,7 +132,7 @@ def rejects_of(window: Window) -> Iterator[WindowRejects]:
     for operator, own in parts.items():
         ids = set().union(*map(blocks_in, own))
         port, blocks = "", {}
-        for name, block in _blocks_of(window.plan):
+        for name, _, block in planned_blocks(window.plan):
             # Operators behind a reader refuse records of the blocks that it took.
             is_own = name.partition(".")[0] == operator or operator not in takers
             if is_own and block_id_of(block) in ids:
