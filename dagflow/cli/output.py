@@ -172,6 +172,11 @@ def text_or_base64(raw: bytes) -> str | dict[str, str]:
         return {"base64": base64.b64encode(raw).decode()}
 
 
+def json_value(value: Any) -> Any:
+    """A value that JSON lacks, for json.dumps()."""
+    return text_or_base64(value) if isinstance(value, bytes) else str(value)
+
+
 def on_one_line(text: str) -> str:
     """A text on one line, with escapes for what ends a line: the name of a file must not look like two."""
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)

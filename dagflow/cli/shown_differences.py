@@ -48,7 +48,7 @@ def show(
     for line in () if is_quiet else lines_of(found):
         output.note(redact(line))
     if as_json:
-        output.result(json.dumps(to_json(found), default=_json_value))
+        output.result(json.dumps(to_json(found), default=output.json_value))
     return WOULD_CHANGE if found.is_change else 0
 
 
@@ -69,10 +69,6 @@ def _rejects(found: RowDifferences) -> dict[str, Any]:
         name: {"count": number, "samples": [each.before or each.after for each in found.samples[kind]]}
         for name, (number, kind) in kinds.items()
     }
-
-
-def _json_value(value: Any) -> Any:
-    return output.text_or_base64(value) if isinstance(value, bytes) else str(value)
 
 
 def lines_of(found: WhatIf) -> Iterator[str]:

@@ -10,14 +10,15 @@ from itertools import pairwise
 
 import pyarrow as pa
 
+from dagflow.api.context import Skipped
 from dagflow.api.refused_records import REJECTS
 from dagflow.api.transactions import RowOrigin, Target, TransactionalSink, targets_of
-from dagflow.engine.limited_run import relocated_app
+from dagflow.engine.limited_run import MOVE_IT, relocated_app
 from dagflow.engine.preparation import LocationCollector, prepare_operator
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.stop_request import StopRequest
-from dagflow.errors import DagflowError, RunStoppedError, own_name
+from dagflow.errors import DagflowError, RunStoppedError, SourceChangedError, own_name
 from dagflow.execution.task_outputs import OutputBounds
 from dagflow.journal.reader import all_windows, published_urls, read_state
 from dagflow.journal.state import JournalState
@@ -27,18 +28,12 @@ from dagflow.plan.load import logical_plan
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.open_rejects import refused_rows
 from dagflow.report.published_rows import PublishedRows, rows_of_files
-from dagflow.report.row_differences import Identity
 from dagflow.runtime.scratch import Scratch, sweep
 from dagflow.spec.class_lookup import OPERATOR, find_class
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import join, redacted
 from dagflow.storage.objects import ObjectStore
 from dagflow.storage.pending import PendingFile
-
-_HINT = (
-    "give it a location there with --set OPERATOR.PROPERTY=VALUE, or define properties_below() of "
-    "dagflow.api.operator.Operator in its class"
-)
 
 
 @dataclass(slots=True)
@@ -91,11 +86,6 @@ class Output:
         ids = pa.array([window.plan.window_id for window in windows], pa.int64())
         return found.where(column, ids)
 
-    @property
-    def identity(self) -> Identity:
-        """What makes its rows the same."""
-        return Identity(self.keys, self.origin)
-
 
 def outputs_of(app: LogicalPlan) -> list[Output]:
     """What the operators of an app publish."""
@@ -132,7 +122,7 @@ class Apart:
             RunStoppedError: The comparison was asked to stop.
             DagflowError: The run failed.
         """
-        bounds = OutputBounds(join(self.directory, "out"), "a comparison", _HINT)
+        bounds = OutputBounds(join(self.directory, "out"), "a comparison", MOVE_IT)
         self._plan = plan = relocated_app(self.app, bounds, with_origins=True)
         for operator in accumulators(plan.instances).values():
             if operator.over is None and wants_to_follow(self.app):
@@ -144,25 +134,37 @@ class Apart:
             raise RunStoppedError("the comparison was asked to stop; nothing was changed")
 
     def run_again(self, windows: Iterable[Window]) -> None:
-        """Run the app on the input of windows, without what was corrected since."""
-        plans, lost = [], dict(self.options.lost)
+        """Run the app on the input of windows, without what was corrected since.
+
+        Raises:
+            SourceChangedError: Input that was read then is left out now: it would look as if its rows were removed.
+        """
+        plans, skipped, lost = [], list[Skipped](), self.options.lost
         for window in windows:
             plans.append(window.plan)
-            skipped = window.intent.skipped if window.intent else ()
-            lost |= {skip.version: skip for skip in skipped if skip.cause == "corrected"}
-        self.options = replace(self.options, lost=lost)
+            skipped += window.intent.skipped if window.intent else ()
+        corrected = {skip.version: skip for skip in skipped if skip.cause == "corrected"}
+        self.options = replace(self.options, lost={**lost, **corrected})
         # A window that publishes results over several windows takes in all before it.
         ends = [number for number, plan in enumerate(plans, 1) if plan.closes]
         for start, end in pairwise([0, *ends, len(plans)]):
             if start < end:
                 self.run(plans[start:end])
+        known = {(skip.version, skip.start) for skip in skipped}
+        for skip in (skip for window in self.windows() if window.intent for skip in window.intent.skipped):
+            if (skip.version, skip.start) not in known and skip.version not in lost:
+                raise SourceChangedError(
+                    f"this file was read, and would be left out now: {skip.reason}",
+                    url=redacted(skip.url),
+                    hint="put the version back that was read; or choose windows that have not read it, with --window",
+                )
 
-    def windows(self) -> Iterator[Window]:
-        return all_windows(*self._opened())
+    def windows(self, first: int = 0) -> Iterator[Window]:
+        return all_windows(*self._opened(), first)
 
-    def rejects(self, after: int = 0) -> PublishedRows:
-        """What the windows after one have refused, as refused_rows()."""
-        return refused_rows(lambda: (each for each in self.windows() if each.plan.window_id > after), ())
+    def rejects(self, first: int = 0) -> PublishedRows:
+        """What the windows from one on have refused, as refused_rows()."""
+        return refused_rows(lambda: self.windows(first), ())
 
     def _opened(self) -> tuple[ObjectStore, JournalState]:
         store = self.app.attributes.storage_context().objects(self.checkpoint)

@@ -25,6 +25,12 @@ from dagflow.storage.location import absolute, redacted
 
 _CHECKPOINT = "journal"
 
+MOVE_IT = (
+    "give it a location there with --set OPERATOR.PROPERTY=VALUE, or define properties_below() of "
+    "dagflow.api.operator.Operator in its class"
+)
+"""Advice about an operator that publishes elsewhere."""
+
 
 def try_out_directory(app: str) -> Path:
     """Where a try-out of an app publishes: a directory that is emptied first."""
@@ -56,12 +62,7 @@ def limited_run(app: LogicalPlan, options: RunOptions, records: int | None) -> I
         directory.mkdir(parents=True)
     except OSError as error:
         raise StorageError(f"a try-out cannot be made here: {error.strerror or error}", url=str(directory)) from error
-    bounds = OutputBounds(
-        absolute(str(directory)),
-        "a run with --limit",
-        hint="give it a location there with --set OPERATOR.PROPERTY=VALUE, or define properties_below() of "
-        "dagflow.api.operator.Operator in its class",
-    )
+    bounds = OutputBounds(absolute(str(directory)), "a run with --limit", hint=MOVE_IT)
     plan = relocated_app(app, bounds)
     for operator in plan.instances.values():
         if isinstance(operator, ControlOperator):

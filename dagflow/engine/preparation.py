@@ -11,15 +11,14 @@ from dagflow.api.operator import Operator, defines
 from dagflow.api.transactions import TransactionalSink
 from dagflow.engine.publishers import writer_of
 from dagflow.engine.repeatable import removers_in
-from dagflow.errors import DagflowError, PlanError, Problem, StorageError
+from dagflow.errors import DagflowError, Problem, StorageError
 from dagflow.execution.failures import located
 from dagflow.frozen import frozen
 from dagflow.journal.journal import Journal
 from dagflow.journal.log import DIRECTORIES
 from dagflow.plan.logical import LogicalPlan
-from dagflow.plan.stream_columns import stream_columns
+from dagflow.plan.stream_columns import require_columns
 from dagflow.runtime.probe import RunLocations
-from dagflow.spec.problems import Problems
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, join, redacted
 from dagflow.storage.pending import PendingFile, pending_tag
@@ -237,10 +236,7 @@ def prepare(
     require_outside(storage, preparation.outputs, checkpoint)
     _require_apart(storage, preparation.input_locations, preparation.outputs, checkpoint)
     _require_read_once(storage, preparation.input_locations, operators)
-    problems = Problems()
-    stream_columns(app, problems)
-    if problems:
-        raise PlanError(problems.found)
+    require_columns(app)
     journal.note_outputs(preparation.outputs)
     tag = pending_tag(journal.state.app_uuid, journal.epoch)
     return RunLocations(preparation.outputs, tuple(preparation.inputs), tag)

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from dagflow.api.context import VersionKey
 from dagflow.api.refused_records import REJECTS
 from dagflow.engine.apart import Apart, Output, apart_run, outputs_of, with_rows_kept
 from dagflow.engine.corrections import Superseded
@@ -22,14 +21,7 @@ from dagflow.engine.kept_totals import totals_by_output
 from dagflow.engine.replay_scope import replaced_files, replay_scope, with_retries
 from dagflow.engine.run_setup import RunOptions, open_journal
 from dagflow.engine.stop_request import StopRequest
-from dagflow.errors import (
-    DagflowError,
-    JournalError,
-    MissingJournalError,
-    PlanError,
-    RunStoppedError,
-    SourceChangedError,
-)
+from dagflow.errors import DagflowError, JournalError, MissingJournalError, RunStoppedError
 from dagflow.frozen import frozen
 from dagflow.journal.reader import all_windows, read_state
 from dagflow.journal.state import JournalState
@@ -38,16 +30,16 @@ from dagflow.plan.accumulators import wants_to_follow
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan, reached
 from dagflow.plan.placement import place
-from dagflow.plan.stream_columns import stream_columns
+from dagflow.plan.stream_columns import require_columns
 from dagflow.report.open_rejects import refused_rows
-from dagflow.report.published_rows import PublishedRows, content_of
+from dagflow.report.published_rows import PublishedRows
 from dagflow.report.row_differences import Identity, RowDifferences, differences
 from dagflow.spec.class_lookup import search_path_of
-from dagflow.spec.problems import Problems
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, join, name_of, redacted
 from dagflow.storage.objects import ObjectStore
 from dagflow.storage.pending import PendingFile
+from dagflow.storage.python_file import PythonFile
 
 logger = logging.getLogger(__name__)
 
@@ -113,12 +105,12 @@ def if_replayed(app: LogicalPlan, options: RunOptions, chosen: Collection[int] |
 
     with apart_run(app, options, stop) as apart, apart_run(app, options, stop) as as_it_was:
         apart.run_again(windows())
-        _require_read(windows(), apart.windows())
         has_run = cache(partial(_runs_as_it_was, as_it_was, state, windows))
 
         def compared(output: Output) -> RowDifferences:
             before = output.rows(store, state) if chosen is None else output.rows_of_windows(windows())
-            after, by, directory = apart.rows_of(output.operator), output.identity, apart.directory
+            after, directory = apart.rows_of(output.operator), apart.directory
+            by = Identity(output.keys, output.origin)
             found = differences(before, after, by, directory)
             if output.keys or {*by.place} <= {*before.schema.names} or found.is_none or not has_run():
                 return found
@@ -154,7 +146,7 @@ def if_run(app: LogicalPlan, options: RunOptions, stop: StopRequest) -> WhatIf:
         for name in totals:
             apart.app = with_rows_kept(apart.app, name, apart.directory)
         apart.run(None)
-        new = [window.plan for window in apart.windows() if window.plan.window_id > state.last_committed]
+        new = [window.plan for window in apart.windows(state.last_committed + 1)]
         superseded = Superseded(store, state, storage)
         lost = [pair for plan in new if plan.corrects for pair in superseded.by(plan, ()).items()]
         versions = {version: skip for _, own in lost for version, skip in own.items()}
@@ -166,17 +158,17 @@ def if_run(app: LogicalPlan, options: RunOptions, stop: StopRequest) -> WhatIf:
             refused = refused_rows(lambda: windows, state.retried).where("file", pa.array(urls, pa.string()))
 
         def compared(output: Output) -> RowDifferences:
-            there, after, by = output.rows(store, state), apart.rows_of(output.operator), output.identity
+            there, after = output.rows(store, state), apart.rows_of(output.operator)
             if not lost or output.operator in totals:
                 before = there if output.keys else PublishedRows(there.schema, tuple)
-                by = replace(by, replaces=bool(output.keys))
+                by = Identity(output.keys, output.origin, replaces=bool(output.keys))
             else:
                 before = output.of_files(files)
                 after = PublishedRows.together([rest.rows_of(output.operator), after])
-                by = replace(by, corrected=urls)
+                by = Identity(output.keys, output.origin, urls)
             return replace(differences(before, after, by, apart.directory), rows=there.count())
 
-        rejects = refused, apart.rejects(state.last_committed)
+        rejects = refused, apart.rejects(state.last_committed + 1)
         return _what_if(app, len(new), compared, rejects, apart.directory)
 
 
@@ -187,9 +179,7 @@ def _run_again(rest: Apart, store: ObjectStore, ids: Collection[int]) -> tuple[l
     with contextlib.closing(open_journal(rest.app, storage.objects(copy))) as journal:
         scope = replay_scope(journal, ids, lambda files: {})
         windows = [journal.window(window_id) for window_id in scope.all]
-    again, lost = [window for window in windows if window.plan.window_id in scope.again], rest.options.lost
-    rest.run_again(again)
-    _require_read(again, rest.windows(), lost)
+    rest.run_again(window for window in windows if window.plan.window_id in scope.again)
     return [file for window in windows for file in replaced_files(window, scope)], windows
 
 
@@ -218,9 +208,7 @@ def _finished(app: LogicalPlan, options: RunOptions) -> tuple[ObjectStore, Journ
     """The checkpoint of an app and its state; nothing in it waits to be published."""
     # A table of the comparison would take what that of the app does not.
     outputs_of(app)
-    stream_columns(app, problems := Problems())
-    if problems:
-        raise PlanError(problems.found)
+    require_columns(app)
     store = app.attributes.storage_context().objects(absolute(options.checkpoint or app.attributes.checkpoint))
     try:
         state = read_state(store)
@@ -233,18 +221,6 @@ def _finished(app: LogicalPlan, options: RunOptions) -> tuple[ObjectStore, Journ
             hint="let it be finished: dagflow run",
         )
     return store, state
-
-
-def _require_read(windows: Iterable[Window], again: Iterable[Window], lost: Collection[VersionKey] = ()) -> None:
-    """Refuse input that was read then and is left out now: it would look as if its rows were removed."""
-    known = {(skip.version, skip.start) for window in windows if window.intent for skip in window.intent.skipped}
-    for skip in (skip for window in again if window.intent for skip in window.intent.skipped):
-        if (skip.version, skip.start) not in known and skip.version not in lost:
-            raise SourceChangedError(
-                f"this file was read, and would be left out now: {skip.reason}",
-                url=redacted(skip.url),
-                hint="put the version back that was read; or choose windows that have not read it, with --window",
-            )
 
 
 def _runs_as_it_was(apart: Apart, state: JournalState, windows: Callable[[], Iterable[Window]]) -> bool:
@@ -270,4 +246,5 @@ def _copy(storage: StorageContext, checkpoint: str, directory: str) -> None:
         if entry.is_directory:
             _copy(storage, entry.url, str(path))
         else:
-            path.write_bytes(content_of(storage, entry.url))
+            with PythonFile(storage.open_file(entry.url)) as file:
+                path.write_bytes(file.read())

@@ -19,7 +19,7 @@ from dagflow.plan.accumulators import require_ends, require_single_use_of_totals
 from dagflow.plan.added_operators import expanded, grouped, unified
 from dagflow.plan.logical import LogicalPlan, OperatorNode, fuse, in_topological_order
 from dagflow.plan.physical import Edge, PortRef
-from dagflow.plan.stream_columns import stream_columns
+from dagflow.plan.stream_columns import require_columns
 from dagflow.spec.app_reader import Overrides, read
 from dagflow.spec.app_spec import AppSpec, Endpoint, KeyedPartition, OperatorSpec, Partition, StreamSpec
 from dagflow.spec.problems import Place, Problems, in_file_order, listed, quoted
@@ -83,10 +83,7 @@ def _planned(spec: AppSpec, edges: tuple[Edge, ...], without_partition: Collecti
     }
     plan = expanded(LogicalPlan(spec.name, spec.attributes, operators, edges, spec))
     plan = grouped(unified(plan, without_partition))
-    problems = Problems()
-    stream_columns(plan, problems)
-    if problems:
-        raise PlanError(problems.found)
+    require_columns(plan)
     require_single_use_of_totals(plan)
     if wants_to_follow(plan):
         require_ends(plan)

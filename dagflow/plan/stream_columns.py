@@ -9,7 +9,7 @@ from dagflow.api.columns.column_typing import ColumnTyped, StreamColumns
 from dagflow.api.keyed_state import KeyedOperator
 from dagflow.api.partitioning import ByName, family_of_type
 from dagflow.api.properties import PropertyTextError
-from dagflow.errors import own_name
+from dagflow.errors import PlanError, own_name
 from dagflow.plan.logical import LogicalPlan, OperatorNode, in_topological_order, own_operators
 from dagflow.plan.physical import Edge, PortRef
 from dagflow.spec.app_spec import KeyedPartition
@@ -53,6 +53,13 @@ def stream_columns(
         else:
             _check_key(plan, name, edges, found, problems)
     return found
+
+
+def require_columns(plan: LogicalPlan) -> None:
+    """Refuse an app with records that do not fit where they arrive."""
+    stream_columns(plan, problems := Problems())
+    if problems:
+        raise PlanError(problems.found)
 
 
 def asks_for_columns(node: OperatorNode) -> bool:

@@ -47,12 +47,6 @@ def partition_values(path: str) -> dict[str, str | None]:
     return dict(filter(None, map(column_of, path.split("/")[:-1])))
 
 
-def content_of(storage: StorageContext, url: str) -> bytes:
-    """All bytes of a file."""
-    with PythonFile(storage.open_file(url)) as file:
-        return file.read()
-
-
 @frozen
 class PublishedRows:
     """Rows that can be read any number of times, in parts.
@@ -152,7 +146,8 @@ def parts_of_file(storage: StorageContext, url: str, values: Mapping[str, str | 
     with storage.open_file(url) as file:
         stream = PythonFile(file, is_holder=False)
         if not is_parquet(stream.read(len(_PARQUET))):
-            table = _rows_of(decompressed(url, content_of(storage, url)), url)
+            stream.seek(0)
+            table = _rows_of(decompressed(url, stream.read()), url)
             yield from (pa.RecordBatch.from_pylist([], table.schema), *table.to_batches())
             return
         with pq.ParquetFile(pa.PythonFile(stream, "r")) as parquet:

@@ -45,6 +45,7 @@ _SHARE = "_dagflow_share"
 _PRIME = (1 << 13) - 1
 
 Indices = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 
 @frozen
@@ -157,7 +158,8 @@ def differences(
         changed.update({name: int(mask.sum()) for name, mask in differs.items()})
         for kind, pair in kinds.items():
             counts[kind] += max(map(len, pair))
-            samples[kind] += _sampled(both, pair, SAMPLED - len(samples[kind]), own, differs, by)
+            first = [rows[: SAMPLED - len(samples[kind])] for rows in pair]
+            samples[kind] += _sampled((readable_rows(both.take(pa.array(rows))) for rows in first), own, differs, by)
     keys = [name for name in ids if name not in by.place]
     columns = {name: changed[name] for name in names if changed[name]}
     return RowDifferences(rows, words, counts["added"], counts["removed"], counts["changed"], keys, columns, samples)
@@ -190,11 +192,10 @@ def _hashes(rows: pa.RecordBatch, names: Sequence[str]) -> npt.NDArray[np.uint64
         kind = column.type
         if pa.types.is_primitive(kind) and not pa.types.is_boolean(kind):
             own = column.view(f"int{kind.bit_width}").cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-            own = own % _PRIME
         else:
             own = hashes_of(column)
         hashes = hashes * np.uint64(31) + own.astype(np.uint64)
-    return hashes
+    return hashes % np.uint64(_PRIME)
 
 
 def _comparable(column: pa.Array) -> pa.Array:
@@ -206,7 +207,7 @@ def _comparable(column: pa.Array) -> pa.Array:
 
 def _compared(
     both: pa.Table, border: int, names: Sequence[str], ids: Sequence[str], replaces: bool
-) -> tuple[dict[str, tuple[Indices, Indices]], dict[str, npt.NDArray[np.bool_]]]:
+) -> tuple[dict[str, tuple[Indices, Indices]], dict[str, Mask]]:
     """The rows of both versions by kind of change, and, by column, which of the changed ones differ there."""
     codes = {name: _codes(both.column(name).combine_chunks()) for name in dict.fromkeys([*ids, *names])}
     identities, contents = (_numbers(len(both), own) for own in ([codes[name] for name in ids], codes.values()))
@@ -238,33 +239,24 @@ def _numbers(rows: int, codes: Iterable[Indices]) -> Indices:
 
 def _matched(numbers: Indices, one: Indices, other: Indices) -> tuple[Indices, Indices, Indices, Indices]:
     """Pairs of rows with equal numbers, each row in one pair, and the rows without a partner, in order."""
-    _, first, second = np.intersect1d(
-        _ranked(numbers[one]), _ranked(numbers[other]), assume_unique=True, return_indices=True
-    )
-    order = np.argsort(second)
-    first, second = first[order], second[order]
-    return one[first], other[second], np.delete(one, first), np.delete(other, second)
+    (one, first), (other, second) = _ranked(numbers, one), _ranked(numbers, other)
+    is_paired, has_partner = np.isin(first, second), np.isin(second, first)
+    order = np.argsort(other[has_partner])
+    pairs = one[is_paired][order], other[has_partner][order]
+    return *pairs, np.sort(one[~is_paired]), np.sort(other[~has_partner])
 
 
-def _ranked(numbers: Indices) -> Indices:
-    """The numbers, each with its place among those equal to it."""
-    order = np.argsort(numbers, kind="stable")
-    ordered = numbers[order]
-    places = np.empty_like(numbers)
-    places[order] = np.arange(len(order)) - np.searchsorted(ordered, ordered)
-    return (numbers << 32) + places
+def _ranked(numbers: Indices, rows: Indices) -> tuple[Indices, Indices]:
+    """Rows in the order of their numbers, and these, each with its place among those equal to it."""
+    rows = rows[np.argsort(numbers[rows], kind="stable")]
+    ordered = numbers[rows]
+    return rows, (ordered << 32) + np.arange(len(rows)) - np.searchsorted(ordered, ordered)
 
 
 def _sampled(
-    both: pa.Table,
-    pair: tuple[Indices, Indices],
-    most: int,
-    names: Sequence[Sequence[str]],
-    differs: dict[str, npt.NDArray[np.bool_]],
-    by: Identity,
+    sides: Iterable[list[dict[str, Any]]], names: Sequence[Sequence[str]], differs: dict[str, Mask], by: Identity
 ) -> Iterator[RowChange]:
-    """The first changes of a kind."""
-    sides = (readable_rows(both.take(pa.array(rows[:most]))) for rows in pair)
+    """Changes of a kind, by the rows of both versions."""
     for number, rows in enumerate(itertools.zip_longest(*sides)):
         file, offset = map((rows[1] or rows[0]).get, by.place or ("", ""))
         if rows[1] is None and len(by.corrected) == 1:

@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -73,7 +72,7 @@ def command(
         trace = on_driver_thread(
             lambda: tracer.of_bytes(absolute(at[1]), int(at[2]), most) if where is None else tracer.of_rows(where, most)
         )
-    text = json.dumps(asdict(trace), default=_json_value) if as_json else "\n".join(_lines(trace))
+    text = json.dumps(asdict(trace), default=output.json_value) if as_json else "\n".join(_lines(trace))
     output.result(settings.redact(text))
     return 0
 
@@ -117,10 +116,6 @@ def _is(found: Output, table: str) -> bool:
     return not named.isdisjoint(own)
 
 
-def _json_value(value: Any) -> Any:
-    return output.text_or_base64(value) if isinstance(value, bytes) else str(value)
-
-
 def _lines(trace: Trace) -> Iterator[str]:
     name = f"{trace.table}, {trace.version}" if trace.version else trace.table
     for source in trace.sources:
@@ -151,7 +146,7 @@ def _source_lines(source: Source, indent: str) -> Iterator[str]:
     if source.record is not None:
         extent = f"{source.offset}" if source.record_end is None else f"[{source.offset}, {source.record_end})"
         raw = source.record
-        raw = raw if isinstance(raw, bytes) else json.dumps(raw, default=_json_value, ensure_ascii=False).encode()
+        raw = raw if isinstance(raw, bytes) else json.dumps(raw, default=output.json_value, ensure_ascii=False).encode()
         text = output.printable(cut_text(raw.decode(errors="backslashreplace"), _MOST_CHARACTERS))
         yield f"{indent}    record {extent}: {text}"
     elif source.problem:
