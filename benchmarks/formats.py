@@ -176,9 +176,9 @@ def cases(peers: Peers | None) -> list[MeasuredFormat]:
         ),
         MeasuredFormat("paragraphs", "paragraphs", None, paragraph),
         MeasuredFormat("length_prefixed", "length_prefixed", None, prefixed, share=0.4, is_serial=True),
-        MeasuredFormat("xml", {"type": "xml", "tag": "row"}, 120, element, share=0.1, is_serial=True),
+        MeasuredFormat("xml", {"type": "xml", "tag": "row"}, 250, element, share=0.1, is_serial=True),
         MeasuredFormat(
-            *("xml, parsed", {"type": "xml", "tag": "row", "columns": XML_TYPES}, 50, element),
+            *("xml, parsed", {"type": "xml", "tag": "row", "columns": XML_TYPES}, 100, element),
             column="a",
             share=0.1,
             is_serial=True,
