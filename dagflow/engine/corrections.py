@@ -15,6 +15,7 @@ from dagflow.api.sources import (
     FileSources,
     SourceRange,
     VersionFacts,
+    accounting_key,
     block_id_of,
     decode_sources,
     encode_sources,
@@ -27,7 +28,7 @@ from dagflow.api.sources import (
 from dagflow.api.transactions import TransactionalSink
 from dagflow.engine.kept_totals import is_by_file
 from dagflow.engine.repeatable import why_not_replayed
-from dagflow.errors import JournalError, PlanError, Problem, own_name
+from dagflow.errors import JournalError, Problem, own_name
 from dagflow.execution.messages import TaskResult
 from dagflow.frozen import frozen
 from dagflow.journal.planned_tuples import source_ranges
@@ -69,12 +70,6 @@ def correction_problems(app: LogicalPlan) -> list[Problem]:
         f"be taken out again: {obstacle.message}; let on_change say reread, ignore or fail"
     )
     return [Problem(*at, text)]
-
-
-def require_correctable(app: LogicalPlan) -> None:
-    """Refuse an app that is to replace records, and cannot take them out."""
-    if problems := correction_problems(app):
-        raise PlanError(problems)
 
 
 @dataclass(slots=True)
@@ -136,11 +131,8 @@ class _Lineage:
 
 def _has_moved(part: SourceRange, storage: StorageContext) -> bool:
     """Whether a part was read of an inode that its name does not have any more: a hard link still has it."""
-    version = part.version
-    if not version.file_id:
-        return False
-    stat = FileStat(part.url, version.size_bytes, version.mtime_ns, version.etag, file_id=version.file_id)
-    return not storage.backend(part.url).files.has_version(stat)
+    stat = FileStat.of(part.url, part.version)
+    return stat.file_id != 0 and not storage.backend(part.url).files.has_version(stat)
 
 
 class Superseded:
@@ -249,10 +241,10 @@ def corrections_of(
 
 def counters_of(corrections: Iterable[Correction], operators: Collection[str]) -> Counters:
     """Corrections as the operators of an app count them."""
-    changed = {each.output: each for each in corrections if each.output in operators}
-    return Counters.of_counts(
-        {name: {SUPERSEDED_RECORDS: it.rows_out, SUPERSEDING_RECORDS: it.rows_in} for name, it in changed.items()}
-    )
+    counts = {
+        each.output: {SUPERSEDED_RECORDS: each.rows_out, SUPERSEDING_RECORDS: each.rows_in} for each in corrections
+    }
+    return Counters.of_counts({name: own for name, own in counts.items() if name in operators})
 
 
 def urls_of(lost: Lost) -> set[str]:
@@ -310,17 +302,6 @@ def sources_of(intent: WindowIntent) -> Iterator[tuple[PendingFile, FileSources 
     yield from ((file, None) for file in files)
 
 
-def lost_parts(window: Window, versions: Mapping[VersionKey, Skipped]) -> list[Skipped]:
-    """The parts of versions of files that a window has read."""
-    left_out = {(each.version, each.start) for each in window.intent.skipped} if window.intent is not None else ()
-    parts = ((version_key_of(part), part) for part in source_ranges(window.plan))
-    return [
-        Skipped.of(part, versions[key].reason)
-        for key, part in parts
-        if key in versions and (key, part.start) not in left_out
-    ]
-
-
 def _works_record_by_record(app: PlacedApp) -> bool:
     """Whether what an app makes of a record depends on no other one, as far as its operators show.
 
@@ -350,12 +331,22 @@ def chosen_files(
     return chosen, parts
 
 
-def unbooked(accounting: Mapping[str, Mapping[str, int]], lost: Iterable[Skipped]) -> dict[str, dict[str, int]]:
-    """What a window has booked into the byte accounting, without what it has of some versions of files."""
-    # As accounting_key() names them.
-    keys = {f"{name_of(each.url)} of {each.size_bytes} bytes, {each.mtime_ns} {each.etag}".rstrip() for each in lost}
-    left = {name: {key: value for key, value in own.items() if key not in keys} for name, own in accounting.items()}
-    return {name: own for name, own in left.items() if own}
+def without_versions(intent: WindowIntent, planned: WindowPlan, versions: Mapping[VersionKey, Skipped]) -> WindowIntent:
+    """What a window did, without versions of files: the parts that it has read of them count as left out.
+
+    What it has counted stays, since the part that is lost is not known by itself.
+    """
+    left_out = {(each.version, each.start) for each in intent.skipped}
+    parts = [part for part in source_ranges(planned) if version_key_of(part) in versions]
+    lost = [part for part in parts if (version_key_of(part), part.start) not in left_out]
+    keys = set(map(accounting_key, lost))
+    left = {name: {key: n for key, n in own.items() if key not in keys} for name, own in intent.accounting.items()}
+    return replace(
+        intent,
+        skipped=[*intent.skipped, *(Skipped.of(part, versions[version_key_of(part)].reason) for part in lost)],
+        accounting={name: own for name, own in left.items() if own},
+        recovered=[],
+    )
 
 
 @frozen

@@ -18,7 +18,7 @@ from dagflow.engine.control_graph import ControlGraph
 from dagflow.engine.corrections import BESIDE, Superseded, left_out_in, old_rows
 from dagflow.engine.driver_memory import FreeMemory
 from dagflow.engine.estimate import InputCount
-from dagflow.engine.kept_totals import totals_changed, without_totals
+from dagflow.engine.kept_totals import totals_changed
 from dagflow.engine.live_run import ScanRequests
 from dagflow.engine.repeatable import why_not_replayed
 from dagflow.engine.replay_scope import replay_scope
@@ -288,8 +288,7 @@ class Driver(WindowLoop):
         lost = Superseded(parts.store, journal.state, self._app.storage).by(planned, left_out_in(results))
         if not lost:
             return [], []
-        others, _ = without_totals(results, parts.totals)
-        beside = [file for result in others for file in result.files]
+        beside = [file for result in results for file in result.files if file.target not in parts.totals]
         scope = replay_scope(journal, lost, parts.publication.beside, parts.totals)
         replayer = Replayer(parts.for_replay(), scope, self._stop, self._watch, lost, planned.window_id, beside)
         replays = replayer.run_again()

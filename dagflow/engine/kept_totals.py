@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import replace
 
 import pyarrow as pa
 
@@ -22,7 +21,6 @@ from dagflow.plan.physical import PhysicalPlan
 from dagflow.plan.placement import PlacedApp
 from dagflow.report.open_rejects import refused_rows
 from dagflow.storage.location import redacted
-from dagflow.storage.pending import PendingFile
 
 
 def is_by_file(operator: Operator) -> bool:
@@ -84,17 +82,6 @@ def require_as_counted(
             hint="run the app once as it was when it read them, which makes the correction; then change it, and read "
             "the refused records again with dagflow rejects replay",
         )
-
-
-def without_totals(results: Sequence[TaskResult], outputs: Iterable[str]) -> tuple[list[TaskResult], list[PendingFile]]:
-    """Results without the files of some outputs, and these files."""
-    names, left, dropped = set(outputs), [], []
-    for result in results:
-        pairs = list(zip(result.files, result.sources, strict=True))
-        kept = [pair for pair in pairs if pair[0].target not in names]
-        dropped += [file for file, _ in pairs if file.target in names]
-        left.append(replace(result, files=tuple(file for file, _ in kept), sources=tuple(each for _, each in kept)))
-    return left, dropped
 
 
 def totals_changed(

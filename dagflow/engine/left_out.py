@@ -79,7 +79,7 @@ def require_gone(gone: Sequence[Skipped], storage: StorageContext) -> None:
     """Refuse to leave out versions that only the hosts of the tasks do not see."""
     # The driver opens no file: it cannot compare bytes with those that a task has seen.
     for each in [each for each in gone if not each.has_other_bytes][:CHECKED_RANGES]:
-        expected = FileStat(each.url, each.size_bytes, each.mtime_ns, each.etag, file_id=each.file_id)
+        expected = FileStat.of(each.url, each)
         backend = storage.backend(each.url)
         # A store that cannot say whether it has the version does not prove that it is gone.
         if not backend.files.has_version(expected):

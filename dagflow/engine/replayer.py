@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -15,13 +15,12 @@ from dagflow.engine.corrections import (
     chosen_files,
     corrections_of,
     counters_of,
-    lost_parts,
     partial_replay,
-    unbooked,
     urls_of,
+    without_versions,
 )
 from dagflow.engine.driver_watch import DriverWatch
-from dagflow.engine.kept_totals import require_as_counted, without_totals
+from dagflow.engine.kept_totals import require_as_counted
 from dagflow.engine.left_out import as_left_out_before, gone_before_replay, recovered_by_replay
 from dagflow.engine.publication import finish_replay
 from dagflow.engine.repeatable import why_not_alone
@@ -34,12 +33,7 @@ from dagflow.engine.window_committer import intent_of
 from dagflow.engine.window_loop import WindowLoop
 from dagflow.engine.window_repair import unpublished
 from dagflow.engine.window_runner import InFlight, WindowRunner
-from dagflow.errors import (
-    DagflowError,
-    RunStoppedError,
-    SourceChangedError,
-    StorageError,
-)
+from dagflow.errors import DagflowError, RunStoppedError, SourceChangedError, StorageError
 from dagflow.execution.messages import TaskResult
 from dagflow.frozen import frozen
 from dagflow.journal.events import WindowReplay
@@ -48,7 +42,6 @@ from dagflow.journal.saved_state import ControlState
 from dagflow.journal.windows import Correction, ProducedFiles, Window, WindowIntent, WindowPlan
 from dagflow.metrics.counters import Counters
 from dagflow.plan.physical import PortRef, merger_name
-from dagflow.plan.placement import PlacedApp
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
 from dagflow.storage.pending import FileFacts, PendingFile, output_of
@@ -111,41 +104,6 @@ class _Published:
         return {file.final_url for file in [*self.files, *self.lost] if not file.target}
 
 
-@frozen
-class _Rerun:
-    """A window that ran again; the files of its new intent are pending, except those that are kept."""
-
-    published: _Published
-    intent: WindowIntent
-    kept: frozenset[str]
-
-    @property
-    def made(self) -> list[PendingFile]:
-        return [file for file in self.intent.files if file.final_url not in self.kept]
-
-    def as_event(self, number: int, new: Set[str], correction: int) -> WindowReplay:
-        """The journal event for the replayed window.
-
-        Args:
-            new: The names of all files that the replay makes.
-            correction: The window that is published with it; 0 for none.
-        """
-        before = self.published
-        replaced = [file for file in before.files if file.target and file.final_url not in self.kept]
-        # The facts about their values say nothing any more.
-        facts = [FileFacts(file.target, partition=file.facts.partition if file.facts else {}) for file in replaced]
-        return WindowReplay(
-            replace(self.intent, committed_ms=now_ms()),
-            sorted(before.urls - self.kept - new),
-            before.intent.counters,
-            before.intent.accounting,
-            number,
-            sorted(self.kept),
-            [replace(file, pending_url="", token="", facts=own) for file, own in zip(replaced, facts, strict=True)],
-            correction,
-        )
-
-
 class Replayer(WindowLoop):
     """Replays windows of one journal.
 
@@ -175,27 +133,21 @@ class Replayer(WindowLoop):
         beside: Sequence[PendingFile] = (),
     ) -> None:
         super().__init__(parts.journal, WindowRunner(parts), stop)
-        app = parts.app
-        self._plan = app.plan
-        self._operators = app.operators
-        self._storage = app.storage
-        self._side_inputs = parts.side_inputs
+        self._parts, self._app = parts, parts.app
         self._watch = watch
-        self._counts = Scaling(app.plan, app.deciders, parts.sizing.parallelism).counts
-        self._publication = parts.publication
-        self._scope = scope
+        self._counts = Scaling(self._app.plan, self._app.deciders, parts.sizing.parallelism).counts
+        self._publication, self._scope = parts.publication, scope
         self._lost, self._correction, self._beside = lost, correction, beside
         self._totals = parts.totals
-        self._codec = parts.codec
         self._before = {window_id: self._published(window_id) for window_id in scope.all}
-        self._part = self._partial(app) if lost and scope.again else None
+        self._part = self._partial() if lost and scope.again else None
         if self._part is not None:
             jobs = self._part.jobs.keys()
             self._scope = ReplayScope(frozenset(jobs), dict.fromkeys(lost.keys() - jobs, frozenset()))
         # The windows that had refused the records give them, so that those that have read them again give none.
         self._emptied = {at for at in self._scope.again if self._before[at].planned.retries}
         self._left = deque(sorted(self._scope.again - self._emptied))
-        self._reruns: dict[int, _Rerun] = {}
+        self._reruns: dict[int, WindowReplay] = {}
 
     def replay(self) -> list[ReplayedWindow]:
         """Run windows again, then replace the files of all of them; raises as run_again() does."""
@@ -204,15 +156,14 @@ class Replayer(WindowLoop):
             last = events[-1].intent
             made = self.corrections(last.window_id, urls_of(self._lost))
             counters = last.counters.copy()
-            counters.add(counters_of(made, self._operators))
+            counters.add(counters_of(made, self._app.operators))
             events[-1] = replace(events[-1], corrections=made, intent=replace(last, counters=counters))
         with self._watch.doing("the commit of the replay"):
             self._journal.append(*events)
-            finish_replay(self._journal, self._storage, self._operators)
-        reruns = [self._reruns[window_id] for window_id in self._scope.all]
+            finish_replay(self._journal, self._app.storage, self._app.operators)
         return [
-            ReplayedWindow(rerun.intent.window_id, tuple(_file_changes(rerun.published.files, rerun.intent.files)))
-            for rerun in reruns
+            ReplayedWindow(window_id, tuple(_file_changes(self._before[window_id].files, event.intent.files)))
+            for window_id, event in zip(self._scope.all, events, strict=True)
         ]
 
     def run_again(self) -> list[WindowReplay]:
@@ -233,22 +184,30 @@ class Replayer(WindowLoop):
             reruns = [self._reruns[window_id] for window_id in self._scope.all]
             if self._totals and self._part is None:
                 before = [Window(each.planned, each.intent) for each in self._before.values()]
-                after = [Window(each.published.planned, each.intent) for each in reruns]
+                after = [Window(self._before[each.intent.window_id].planned, each.intent) for each in reruns]
                 require_as_counted(before, after, self._journal.state.retried, urls_of(self._lost))
             new = self._made
             taken = {url for window in self._before.values() for url in window.urls}
-            _require_free(self._storage, {file.final_url for file in new} - taken)
+            _require_free(self._app.storage, {file.final_url for file in new} - taken)
             require_names_apart([*new, *self._beside])
             self._publication.check([file for file in new if file.target], [])
             names = {file.final_url for file in new}
             number, unfinished = self._journal.state.replays + 1, self._journal.state.reprocessing.values()
             correction = self._correction or max((each.correction for each in unfinished), default=0)
-            events = [rerun.as_event(number, names, correction) for rerun in reruns]
+            return [
+                replace(
+                    each,
+                    intent=replace(each.intent, committed_ms=now_ms()),
+                    removed=[url for url in each.removed if url not in names],
+                    number=number,
+                    correction=correction,
+                )
+                for each in reruns
+            ]
         except DagflowError:
             self._abandon()
-            discard_all(self._storage, self._made)
+            discard_all(self._app.storage, self._made)
             raise
-        return events
 
     def _require_shown(self) -> None:
         """Refuse to make files in place of others that targets do not show any more, before any work is done."""
@@ -275,11 +234,10 @@ class Replayer(WindowLoop):
         """
         before, after = Counter[str](), Counter[str]()
         out, added = totals or (Counter(), Counter())
-        for rerun in self._reruns.values():
-            self._count(before, rerun.published.files)
+        for at, rerun in self._reruns.items():
+            self._count(before, self._before[at].files)
             self._count(after, rerun.intent.files)
-            waiting = (held for own in self._journal.state.held.waiting.values() for held in own)
-            mine = (held.file for held in waiting if held.window_id == rerun.intent.window_id)
+            mine = (held.file for held in self._journal.state.held.all_waiting if held.window_id == at)
             self._count(before, (file for file in mine if file.final_url not in rerun.kept))
         self._count(added, self._beside)
         return corrections_of(window_id, files, out + (before - after), added + (after - before), deleted)
@@ -310,15 +268,15 @@ class Replayer(WindowLoop):
         shown = unfinished.intent if is_shown else intent
         return _Published(planned, unfinished.intent, shown.files, shown.produced, unfinished.intent.files)
 
-    def _partial(self, app: PlacedApp) -> PartialReplay | None:
+    def _partial(self) -> PartialReplay | None:
         """The data files that are made anew where windows lose versions; None where the windows run again."""
         windows = {at: Window(each.planned, each.intent) for at, each in self._before.items()}
-        waiting, unfinished = self._journal.state.held.waiting, self._journal.state.reprocessing
-        held = {each.window_id for name, own in waiting.items() if name not in self._totals for each in own}
+        held = {each.window_id for each in self._journal.state.held.all_waiting if each.file.target not in self._totals}
+        unfinished = self._journal.state.reprocessing
         is_plain = windows.keys().isdisjoint(unfinished) and not any(each.plan.retries for each in windows.values())
         if not (is_plain and held.isdisjoint(self._lost)):
             return None
-        return partial_replay(app, windows, self._lost, self._totals, self._scope.beside)
+        return partial_replay(self._app, windows, self._lost, self._totals, self._scope.beside)
 
     def _next_window(self) -> WindowPlan | None:
         if not self._left:
@@ -326,22 +284,22 @@ class Replayer(WindowLoop):
         planned = self._before[self._left.popleft()].planned
         if self._part is not None:
             tuples = {PortRef(merger, "jobs"): own for merger, own in self._part.jobs[planned.window_id].items()}
-            return self._codec.plan_of(Emission(replace(planned, inputs={}), tuples), self._counts)
+            return self._parts.codec.plan_of(Emission(replace(planned, inputs={}), tuples), self._counts)
         mergers = {merger_name(name) for name in planned.takes}
         own = {name: given for name, given in planned.inputs.items() if name.rpartition(".")[0] not in mergers}
         planned = replace(planned, inputs=own)
-        require_takers(planned, taking_ports(self._plan))
-        heads = {stage.head for stage in self._plan.stages}
+        require_takers(planned, taking_ports(self._app.plan))
+        heads = {stage.head for stage in self._app.plan.stages}
         return replace(
             planned,
             partitions={**self._counts, **{head: n for head, n in planned.partitions.items() if head in heads}},
             # A plan in an archive has no state; a pre-scan's decision holds for all windows.
             control_state=ControlState(prescans=self._journal.state.control_state.prescans),
-            side_inputs=self._side_inputs.current(),
+            side_inputs=self._parts.side_inputs.current(),
         )
 
     def _submit(self, planned: WindowPlan) -> None:
-        gone = gone_before_replay(self._before[planned.window_id].intent.skipped, self._storage)
+        gone = gone_before_replay(self._before[planned.window_id].intent.skipped, self._app.storage)
         gone |= self._lost.get(planned.window_id, {})
         self._in_flight.append(self._runner.submit(planned, gone))
 
@@ -358,21 +316,20 @@ class Replayer(WindowLoop):
         """Keep what the window did: all windows are committed together."""
         planned = flight.planned
         before = self._before[planned.window_id]
-        results, totals = without_totals(results, self._totals)
-        discard_all(self._storage, totals)
+        made = (file for result in results for file in result.files)
+        discard_all(self._app.storage, (file for file in made if file.target in self._totals))
         # The columns of a target change without a word in the journal.
         counted = {operator: replace(each, changes=()) for operator, each in decisions.items()}
-        did = intent_of(planned, self._plan, results, decisions=counted)
+        did = intent_of(planned, self._app.plan, results, taken=dict.fromkeys(self._totals, ()), decisions=counted)
         self._reruns[planned.window_id] = self._changed(before, did)
 
-    def _changed(self, window: _Published, did: WindowIntent | None = None) -> _Rerun:
+    def _changed(self, window: _Published, did: WindowIntent | None = None) -> WindowReplay:
         """A window that ran again, or that only loses files.
 
         Args:
             did: What it did now; if only data files were made anew, no more than that.
         """
         before, (files, produced) = window.intent, self._kept(window)
-        lost = lost_parts(Window(window.planned, before), self._lost.get(before.window_id, {}))
         made = did or WindowIntent(before.window_id)
         still = self._still_waiting(before.window_id)
         if did is not None and self._part is None:
@@ -383,29 +340,33 @@ class Replayer(WindowLoop):
                 recovered=recovered_by_replay(self._journal.state.left_out, before, did.skipped),
             )
         else:
-            # What it has counted stays, since the part that is lost is not known by itself.
-            intent = replace(
-                before,
-                skipped=[*before.skipped, *lost],
-                accounting=unbooked(before.accounting, lost),
-                recovered=[],
-                started_ms=made.started_ms,
-                finished_ms=made.finished_ms,
-            )
+            intent = without_versions(before, window.planned, self._lost.get(before.window_id, {}))
+            intent = replace(intent, started_ms=made.started_ms, finished_ms=made.finished_ms)
         if before.window_id in self._emptied:
             intent = replace(intent, refused=[], accounting={}, counters=Counters())
         intent = replace(intent, files=[*files, *made.files], produced=[*produced, *made.produced])
-        return _Rerun(window, intent, frozenset([*(file.final_url for file in files), *still]))
+        kept = {file.final_url for file in files} | still
+        replaced = [file for file in window.files if file.target and file.final_url not in kept]
+        # The facts about their values say nothing any more.
+        facts = [FileFacts(file.target, partition=file.facts.partition if file.facts else {}) for file in replaced]
+        return WindowReplay(
+            intent,
+            sorted(window.urls - kept),
+            before.counters,
+            before.accounting,
+            kept=sorted(kept),
+            replaced=[
+                replace(file, pending_url="", token="", facts=own) for file, own in zip(replaced, facts, strict=True)
+            ],
+        )
 
     def _still_waiting(self, window_id: int) -> set[str]:
         """The files that a window has held back, and that still wait to be merged as they are."""
         runs_again = self._part is None and window_id in self._scope.again
         return {
             held.file.final_url
-            for name, own in self._journal.state.held.waiting.items()
-            if name in self._totals or not runs_again
-            for held in own
-            if held.window_id == window_id
+            for held in self._journal.state.held.all_waiting
+            if held.window_id == window_id and (held.file.target in self._totals or not runs_again)
         }
 
     def _kept(self, window: _Published) -> tuple[list[PendingFile], list[ProducedFiles]]:

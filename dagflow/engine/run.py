@@ -12,7 +12,7 @@ from typing import Any
 
 from dagflow.api.context import WindowBudget
 from dagflow.engine.control_graph import ControlGraph, Emission, index_operators
-from dagflow.engine.corrections import require_correctable
+from dagflow.engine.corrections import correction_problems
 from dagflow.engine.driver import Driver
 from dagflow.engine.held_results import require_all_windows
 from dagflow.engine.live_run import app_url_of
@@ -33,7 +33,7 @@ from dagflow.engine.run_setup import (
 from dagflow.engine.stop_request import StopRequest
 from dagflow.engine.window_codec import WindowCodec
 from dagflow.engine.window_planner import WindowSource
-from dagflow.errors import MissingError, own_name
+from dagflow.errors import MissingError, PlanError, own_name
 from dagflow.execution.chain import torn_down
 from dagflow.execution.operator_output import OperatorOutput, captured, named_records
 from dagflow.execution.task_outputs import TaskOutputs
@@ -64,12 +64,12 @@ def run(
         The run at its end; its state is "completed" or "stopped".
 
     Raises:
-        PlanError: A result would never be published.
+        PlanError: A result would never be published, or the records of corrected files could not be taken out.
         LiveRunError: Another run is at work on the checkpoint; nothing was done.
         DagflowError: The run failed, and its journal is resumable; or it did not start, as Spark cannot start here.
     """
-    if not options.is_apart:
-        require_correctable(app)
+    if not options.is_apart and (problems := correction_problems(app)):
+        raise PlanError(problems)
     options = in_session(options, runtime)
     observer, stop = observer or SilentObserver(), stop or StopRequest()
     follows = options.reads_new_input and (options.follow or wants_to_follow(app))

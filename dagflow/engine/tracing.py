@@ -328,7 +328,7 @@ class Tracer:
     def _record_at(self, block: _Block, offset: int) -> Source:
         """The record of a block that has a byte."""
         source, part, at, record = block.source, block.part, -1, None
-        stat = FileStat(*version_key_of(part), file_id=part.version.file_id)
+        stat = FileStat.of(part.url, part.version)
         try:
             if not self.output.storage.backend(part.url).files.has_version(stat):
                 return replace(source, problem="this version of the file is not there any more")

@@ -251,7 +251,7 @@ def intent_of(
             sources = encode_sources([each for _, each in own])
             produced.append(ProducedFiles(heads[result.stage], result.partition, len(own), sources))
             files += [_decided(file, texts) for file, _ in own]
-    for operator, others in taken.items():
+    for operator, others in ((name, files) for name, files in taken.items() if files):
         # Which partition wrote each of these files, and from what, is not known any more.
         head = next((stage.head for stage in plan.stages if operator in stage.operators), "")
         produced.append(ProducedFiles(head, 0, len(others)))

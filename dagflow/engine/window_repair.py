@@ -64,7 +64,7 @@ def advise_replay(error: DagflowError, state: JournalState, checkpoint: str, sto
     """Say how all rows come back that waited to be merged and are gone, in the error about one of their files."""
     if not isinstance(error, LostOutputError):
         return
-    waiting = [held for files in state.held.waiting.values() for held in files]
+    waiting = state.held.all_waiting
     of_error = [held for held in waiting if redacted(held.file.pending_url) == error.url]
     if any(held.file.facts is not None and held.file.facts.keys for held in of_error):
         # A replay is refused: the rows that it adds would replace newer rows.
@@ -176,7 +176,7 @@ def _require_input(state: JournalState, window_id: int, storage: StorageContext,
 
 def why_gone(url: str, version: SourceVersion, storage: StorageContext) -> str:
     """Why a version of a file cannot be read any more, as a clause about it; "" if it can, or was appended to."""
-    planned = FileStat(url, version.size_bytes, version.mtime_ns, version.etag, file_id=version.file_id)
+    planned = FileStat.of(url, version)
     if (now := storage.find(url)) is None:
         return "is gone"
     has_grown = planned.file_id == now.file_id != 0 and planned.size_bytes < now.size_bytes

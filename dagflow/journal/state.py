@@ -55,6 +55,10 @@ class HeldFiles:
     taken: dict[int, dict[str, list[HeldFile]]] = field(default_factory=dict)
     withdrawn: dict[int, dict[str, list[HeldFile]]] = field(default_factory=dict)
 
+    @property
+    def all_waiting(self) -> list[HeldFile]:
+        return [held for files in self.waiting.values() for held in files]
+
     def commit(self, plan: WindowPlan, intent: WindowIntent, since_window: int = 0) -> None:
         """Remove what a window takes, and add what it holds back; see HeldFile for since_window."""
         window_id = plan.window_id
@@ -117,8 +121,7 @@ class HeldFiles:
 
     def published_through(self, newest: int) -> int:
         """The newest window such that neither it nor any window before it has held files."""
-        held = (file for files in self.waiting.values() for file in files)
-        return min([newest, *((file.since_window or file.window_id) - 1 for file in held)])
+        return min([newest, *((held.since_window or held.window_id) - 1 for held in self.all_waiting)])
 
 
 KEPT_DRIVERS = 50

@@ -272,7 +272,7 @@ def tracked_files(checkpoint: str, pattern: str, storage: StorageContext) -> lis
         for position, each in chosen.items():
             found.setdefault(each.version, TrackedFile(each)).add(manifest, each, outputs[position])
     state = read_state(read_journal(storage, checkpoint)[0])
-    waiting = {file.window_id for files in state.held.waiting.values() for file in files}
+    waiting = {held.window_id for held in state.held.all_waiting}
     tables = tuple(f"{each.place}, {each.version}" for each in state.receipts.values())
     for file in found.values():
         is_held = file.ranges.state in (READ, IN_PART) and not waiting.issuperset(file.windows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from typing_extensions import override
 
@@ -340,6 +340,11 @@ class FileStat:
     is_directory: bool = False
     fingerprint: int = UNKNOWN
     file_id: int = 0
+
+    @classmethod
+    def of(cls, url: str, version: Any) -> FileStat:
+        """The version of a file that something with the attributes of a SourceVersion names."""
+        return cls(url, version.size_bytes, version.mtime_ns, version.etag, file_id=version.file_id)
 
     def difference(self, now: FileStat) -> str:
         """How a later look at the same file differs, in words; "" for the same version.

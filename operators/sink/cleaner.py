@@ -212,7 +212,7 @@ class SourceCleaner(ControlOperator, CommitListener):
             reason = (
                 "its last record waits for its delimiter"
                 if block.continuation.is_open
-                else self._put_away(stat_of(block))
+                else self._put_away(FileStat.of(block.url, block.version))
             )
         except MissingError:
             is_renamed = self._other_names.has(block, has_grown=is_again)
@@ -300,7 +300,9 @@ class OtherNames:
             return False
         try:
             # The inode number of a removed file may be that of a new one now.
-            backend.files.require_version(replace(stat_of(block), url=name, fingerprint=block.continuation.fingerprint))
+            backend.files.require_version(
+                replace(FileStat.of(name, block.version), fingerprint=block.continuation.fingerprint)
+            )
             return not has_grown or backend.files.stat(name).size_bytes > block.version.size_bytes
         except StorageError:
             return False
@@ -314,9 +316,3 @@ class OtherNames:
 def blocks_of(report: BlockMetadata | SmallFileBatch) -> Iterator[BlockMetadata]:
     """The blocks of reports, including those of empty files in small-file batches."""
     return map(report.block, range(len(report))) if isinstance(report, SmallFileBatch) else iter((report,))
-
-
-def stat_of(block: BlockMetadata) -> FileStat:
-    """The version of the block, as a listing would give it."""
-    version = block.version
-    return FileStat(block.url, version.size_bytes, version.mtime_ns, version.etag, file_id=version.file_id)

@@ -81,7 +81,8 @@ class GoneFiles:
             (os.fsencode(self._url(name)), name, entry)
             for name, entry in sorted(self._index.find(names).items())
             if (entry.waiting_bytes or self._is_out(name, entry))
-            and not (name in in_flight or self._is_there(self._url(name)))
+            and name not in in_flight
+            and self._storage.find(self._url(name)) is None
         ]
         return self._gone
 
@@ -116,6 +117,3 @@ class GoneFiles:
 
     def _url(self, name: bytes) -> str:
         return self._storage.roots.expand(os.fsdecode(name))
-
-    def _is_there(self, url: str) -> bool:
-        return self._storage.find(url) is not None

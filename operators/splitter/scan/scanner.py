@@ -162,7 +162,7 @@ class Scanner:
     def _members(self, files: ListedFiles, at: int) -> ListedFiles | None:
         """The selected members of an archive; the archive itself as one without a name if it cannot be read."""
         url, version = files.url(at), files.stats[at]
-        archive = FileStat(url, version.size_bytes, version.mtime_ns, version.etag, file_id=version.file_id)
+        archive = FileStat.of(url, version)
         store = self._storage.backend(f"{url}!").files
         assert isinstance(store, ArchiveFiles)
         try:
