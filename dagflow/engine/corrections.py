@@ -241,10 +241,10 @@ def corrections_of(
 
 def counters_of(corrections: Iterable[Correction], operators: Collection[str]) -> Counters:
     """Corrections as the operators of an app count them."""
-    counts = {
-        each.output: {SUPERSEDED_RECORDS: each.rows_out, SUPERSEDING_RECORDS: each.rows_in} for each in corrections
-    }
-    return Counters.of_counts({name: own for name, own in counts.items() if name in operators})
+    changed = {each.output: each for each in corrections if each.output in operators}
+    return Counters.of_counts(
+        {name: {SUPERSEDED_RECORDS: it.rows_out, SUPERSEDING_RECORDS: it.rows_in} for name, it in changed.items()}
+    )
 
 
 def urls_of(lost: Lost) -> set[str]:

@@ -175,7 +175,8 @@ class Replayer(WindowLoop):
             RunStoppedError: A stop was requested before the record was written; nothing was replaced.
         """
         try:
-            self._require_shown()
+            # Before any work is done.
+            self._publication.require_shown(file for each in self._before.values() for file in self._replaced(each))
             self._run_all()
             if self._stop.is_requested:
                 raise RunStoppedError("the replay was asked to stop; nothing was replaced")
@@ -209,13 +210,14 @@ class Replayer(WindowLoop):
             discard_all(self._app.storage, self._made)
             raise
 
-    def _require_shown(self) -> None:
-        """Refuse to make files in place of others that targets do not show any more, before any work is done."""
-        replaced: list[PendingFile] = []
-        for before in self._before.values():
-            kept = {file.final_url for file in self._kept(before)[0]}
-            replaced += [file for file in before.files if file.target and file.final_url not in kept]
-        self._publication.require_shown(replaced)
+    def _replaced(self, window: _Published) -> list[PendingFile]:
+        """The files of targets that new ones of a window replace; the facts about their values say nothing any more."""
+        kept = {file.final_url for file in self._kept(window)[0]}
+        return [
+            replace(file, pending_url="", token="", facts=FileFacts(file.target, partition=file.facts.partition))
+            for file in window.files
+            if file.facts is not None and file.target and file.final_url not in kept
+        ]
 
     def corrections(
         self,
@@ -346,18 +348,13 @@ class Replayer(WindowLoop):
             intent = replace(intent, refused=[], accounting={}, counters=Counters())
         intent = replace(intent, files=[*files, *made.files], produced=[*produced, *made.produced])
         kept = {file.final_url for file in files} | still
-        replaced = [file for file in window.files if file.target and file.final_url not in kept]
-        # The facts about their values say nothing any more.
-        facts = [FileFacts(file.target, partition=file.facts.partition if file.facts else {}) for file in replaced]
         return WindowReplay(
             intent,
             sorted(window.urls - kept),
             before.counters,
             before.accounting,
             kept=sorted(kept),
-            replaced=[
-                replace(file, pending_url="", token="", facts=own) for file, own in zip(replaced, facts, strict=True)
-            ],
+            replaced=self._replaced(window),
         )
 
     def _still_waiting(self, window_id: int) -> set[str]:

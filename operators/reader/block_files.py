@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -80,15 +81,8 @@ class BlockFiles:
             file.close()
 
     def _stat_of(self, block: BlockMetadata) -> FileStat:
-        version = block.version
-        return FileStat(
-            url=block.url,
-            size_bytes=version.size_bytes,
-            mtime_ns=version.mtime_ns,
-            etag=version.etag,
-            fingerprint=block.continuation.fingerprint,
-            file_id=0 if self._is_exact else version.file_id,
-        )
+        stat = FileStat.of(block.url, block.version)
+        return replace(stat, fingerprint=block.continuation.fingerprint, file_id=0 if self._is_exact else stat.file_id)
 
 
 PIECE_S = 0.1

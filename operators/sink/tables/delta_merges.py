@@ -8,6 +8,7 @@ import re
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
+from functools import cache, partial
 from typing import Any
 from urllib.parse import unquote
 
@@ -100,20 +101,15 @@ def unmerging(
 ) -> Iterator[AddAction | RemoveAction]:
     """The actions by which merged files, without some, take the place of the files that have their rows."""
     now_ms = time.time_ns() // 1_000_000
-    texts: dict[int, dict[str, str]] = {}
+    statistics_at = cache(partial(_statistics, log))
     for merge in merges:
         for file in merge.after.values():
             yield RemoveAction(file.path, True, now_ms, file.size_bytes, file.partition)
         for file in (file for name, file in merge.before.items() if name not in without):
-            if file.version not in texts:
-                texts[file.version] = _statistics(log, file.version - 1)
-            text = texts[file.version].get(name_of(file.path), _NO_STATISTICS)
+            # An empty text would be no JSON to readers.
+            text = statistics_at(file.version - 1).get(name_of(file.path), "{}")
             # No change of data: their rows are in the table already.
             yield AddAction(file.path, file.size_bytes, file.partition, now_ms, False, text)
-
-
-_NO_STATISTICS = "{}"
-"""An empty text would be no JSON to readers."""
 
 
 def _statistics(log: DeltaLog, version: int) -> dict[str, str]:
@@ -127,18 +123,14 @@ def _statistics(log: DeltaLog, version: int) -> dict[str, str]:
 
 
 def _text(action: dict[str, Any]) -> str:
-    least, greatest = (_known(action.get(name) or {}, up=name == "max") for name in ("min", "max"))
-    counts = {"numRecords": action["num_records"], "nullCount": _known(action.get("null_count") or {}, up=False)}
+    least, greatest = (_as_json(action.get(name) or {}, up=name == "max") for name in ("min", "max"))
+    counts = {"numRecords": action["num_records"], "nullCount": _as_json(action.get("null_count") or {}, up=False)}
     return msgspec.json.encode({**counts, "minValues": least, "maxValues": greatest}).decode()
 
 
-def _known(values: dict[str, Any], *, up: bool) -> dict[str, Any]:
-    """Statistics by column, and by member of columns, as JSON values; without those that are null."""
-    return {name: _as_json(value, up=up) for name, value in values.items() if value is not None}
-
-
 def _as_json(value: Any, *, up: bool) -> Any:
+    """A statistic as a JSON value; by column, or by member of a column, without those that are null."""
     if isinstance(value, dict):
-        return _known(value, up=up)
+        return {name: _as_json(member, up=up) for name, member in value.items() if member is not None}
     found = bound_as_json(value, up=up)
     return msgspec.Raw(found.encode()) if isinstance(value, decimal.Decimal) else found
