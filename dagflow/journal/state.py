@@ -328,8 +328,7 @@ class JournalState:
     def _plan(self, plan: WindowPlan) -> None:
         if plan.window_id != self.next_window_id:
             raise ValueError(f"window {plan.window_id} is planned where window {self.next_window_id} is due")
-        self.last_planned = plan.window_id
-        self.next_window_id = plan.window_id + 1
+        self.last_planned, self.next_window_id = plan.window_id, plan.window_id + 1
         self._take_plan(plan)
 
     def _plan_again(self, plan: WindowPlan) -> None:
@@ -366,9 +365,7 @@ class JournalState:
         published = [before.held_results[name].since_window for name in plan.closes if name in before.held_results]
         self.held.commit(plan, intent, min(published, default=0))
         for operator, changes in intent.columns.items():
-            self.columns += [
-                ColumnHistory(intent.window_id, intent.committed_ms, operator, change) for change in changes
-            ]
+            self.columns += [ColumnHistory(intent.window_id, intent.committed_ms, operator, each) for each in changes]
         self.totals.add(plan.counters)
         self.totals.add(intent.counters)
         for name, seconds in intent.busy_s.items():
