@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -24,12 +25,12 @@ from dagflow.journal.reader import all_windows, published_urls, read_state
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window, WindowPlan
 from dagflow.plan.accumulators import accumulators, wants_to_follow
-from dagflow.plan.load import logical_plan
+from dagflow.plan.load import load_app, logical_plan
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.open_rejects import refused_rows
 from dagflow.report.published_rows import PublishedRows, rows_of_files
 from dagflow.runtime.scratch import Scratch, sweep
-from dagflow.spec.class_lookup import OPERATOR, find_class
+from dagflow.spec.class_lookup import OPERATOR, find_class, search_path_of
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import join, redacted
 from dagflow.storage.objects import ObjectStore
@@ -158,6 +159,12 @@ class Apart:
                     url=redacted(skip.url),
                     hint="put the version back that was read; or choose windows that have not read it, with --window",
                 )
+
+    def loaded(self, text: str, source: str) -> LogicalPlan:
+        """The app that a file had, by its text at that time."""
+        file = Path(self.directory, "app.yaml")
+        file.write_text(text)
+        return load_app(file, search_path=search_path_of(source))
 
     def windows(self, first: int = 0) -> Iterator[Window]:
         return all_windows(*self._opened(), first)

@@ -10,19 +10,18 @@ import importlib
 import itertools
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from pydantic import ValidationError
 
+from dagflow.api.capabilities import RowCondition
 from dagflow.api.columns.json_values import readable_rows
 from dagflow.api.context import OperatorContext, version_key_of
-from dagflow.api.ports import unbatched
 from dagflow.api.records import RecordBatch
 from dagflow.api.sources import UNKNOWN_BLOCK, FileSources, block_id_of, is_gone, is_source_range
 from dagflow.api.transactions import ReplayableState, TransactionalSink
@@ -34,18 +33,17 @@ from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import DagflowError, MissingError, own_name
 from dagflow.frozen import frozen
-from dagflow.journal.planned_tuples import encode_tuples, planned_tuples
+from dagflow.journal.planned_tuples import encode_tuples, planned_blocks
 from dagflow.journal.reader import all_windows, newest_windows, read_journal
 from dagflow.journal.windows import Window, WindowPlan
 from dagflow.late import compute as pc
 from dagflow.plan.accumulators import accumulators
-from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan, reached
 from dagflow.report.open_rejects import refused_rows
 from dagflow.report.published_rows import partition_values, parts_of_file
-from dagflow.spec.class_lookup import LIBRARY, OPERATOR, find_class, search_path_of
+from dagflow.spec.class_lookup import LIBRARY, OPERATOR, find_class
 from dagflow.storage.files import FileStat
-from dagflow.storage.location import absolute, redacted
+from dagflow.storage.location import redacted
 from dagflow.storage.pending import FileFacts, PendingFile
 
 MOST_FILES = 50
@@ -54,7 +52,7 @@ MOST_FILES = 50
 _LONGEST_DELIMITER = 64
 """Bytes behind a record, at most, that count as its own."""
 
-_FILE, _OFFSET, _WINDOW, _DATA_FILE = (f"_dagflow_{name}" for name in ("file", "offset", "window", "data_file"))
+_FILE, _OFFSET, _WINDOW = (f"_dagflow_{name}" for name in ("file", "offset", "window"))
 
 Rows = list[dict[str, Any]]
 
@@ -128,17 +126,11 @@ class _Block:
     source: Source
 
 
-@dataclass
 class Tracer:
     """Follows rows and bytes of one output, by the journal of its app."""
 
-    app: LogicalPlan
-    options: RunOptions
-    output: Output
-    stop: StopRequest
-
-    def __post_init__(self) -> None:
-        checkpoint = absolute(self.options.checkpoint or self.app.attributes.checkpoint)
+    def __init__(self, app: LogicalPlan, output: Output, checkpoint: str, stop: StopRequest) -> None:
+        self.app, self.output, self.stop = app, output, stop
         self.store, self.state = read_journal(self.output.storage, checkpoint)
         self.windows = partial(all_windows, self.store, self.state)
         totals = accumulators(self.app.instances).items()
@@ -153,20 +145,19 @@ class Tracer:
         Raises:
             DagflowError: No row is so, or the condition cannot be computed.
         """
-        rows, count, target = Rows(), 0, self.output.target
+        rows, count, target = dict[str, Rows](), 0, self.output.target
         # Databases remove files whose rows they have taken, and other programs those that they have written anew.
         with suppress(*([] if target is None else [MissingError])):
-            rows, count = _first(where, most, self._published(where))
-        if not rows and target is not None:
+            rows, count = _first(where, most, self._published)
+        if not count and target is not None:
             parts = self.output.rows(self.store, self.state).parts()
-            rows, count = _first(where, most, zip(itertools.repeat(""), parts))
-        if not rows:
+            rows, count = _first(where, most, lambda _: zip(itertools.repeat(""), parts))
+        if not count:
             others = "rows of other programs are not known"
             if self.state.forgotten:
                 others += f"; nor are those of windows up to {self.state.forgotten}, which the journal does not keep"
             raise DagflowError(f"{self.output.name} has no row for which this is true: {where}", hint=others)
-        groups = itertools.groupby(rows, lambda row: row[_DATA_FILE])
-        traced = [row for url, group in groups for row in self._traced(url, [*group])]
+        traced = [row for url, group in rows.items() if group for row in self._traced(url, group)]
         return Trace(self.output.name, self.version, count, traced)
 
     def of_bytes(self, url: str, offset: int, most: int) -> Trace:
@@ -189,8 +180,7 @@ class Tracer:
                 refusals = refused_rows([next(self.windows(source.window))].__iter__, ()).parts()
                 (found,) = _equal_rows(refusals, [{"file": source.file, "offset": source.offset}])
                 refused = found[0]["reason"] if found else refused
-                made = ((redacted(file.final_url), own) for _, file, own in self._files() if own is not None)
-                files = [url for url, own in made if block.id in own.ids()]
+                files = [redacted(file.final_url) for _, file, own in self._files() if own and block.id in own.ids()]
                 place = {} if self.totals else {_FILE: block.part.url, _OFFSET: source.offset}
                 (own_rows,) = _equal_rows(self._made([[block]]), [place])
                 note = "a result of several records; --where traces a row of it"
@@ -206,13 +196,13 @@ class Tracer:
             causes = {(each.version, each.start): each.cause for each in skipped}
             text = self.state.apps.get(plan.config_hash, "")
             then = AppThen(self.state.source, plan.config_hash, plan.config_hash == newest, text)
-            for port, _, item in planned_tuples(plan):
-                for part in filter(is_source_range, unbatched((item,))):
-                    version = version_key_of(part)
-                    state = causes.get((version, part.start), "read")
-                    if state in states and not is_gone(part):
-                        facts = redacted(version[0]), *version[1:], plan.window_id, state, part.start, part.end
-                        yield _Block(plan, port.partition(".")[0], block_id_of(part), part, Source(*facts, then))
+            for port, _, part in planned_blocks(plan):
+                if not is_source_range(part) or is_gone(part):
+                    continue
+                version = version_key_of(part)
+                if (state := causes.get((version, part.start), "read")) in states:
+                    facts = redacted(version[0]), *version[1:], plan.window_id, state, part.start, part.end
+                    yield _Block(plan, port.partition(".")[0], block_id_of(part), part, Source(*facts, then))
 
     def _files(self) -> Iterator[tuple[WindowPlan, PendingFile, FileSources | None]]:
         """The data files of the output, each with the window that has made it, and its sources where it has any."""
@@ -222,10 +212,9 @@ class Tracer:
                 if file.target == self.output.operator or (not file.target and file.final_url.startswith(below)):
                     yield window.plan, file, sources
 
-    def _published(self, where: str) -> Iterator[tuple[str, pa.RecordBatch]]:
+    def _published(self, condition: RowCondition | None) -> Iterator[tuple[str, pa.RecordBatch]]:
         """The rows of data files for which a condition may be true; none if another program has changed one of them."""
-        condition, target = _select_of(where).wanted_rows().condition, self.output.target
-        files = [file for _, file, _ in self._files()]
+        files, target = [file for _, file, _ in self._files()], self.output.target
         if condition is not None:
             files = [file for file in files if file.facts is None or condition.may_hold(*_bounds(file.facts))]
         if target is not None:
@@ -240,28 +229,47 @@ class Tracer:
             yield from ((file.final_url, _with_texts(part)) for part in parts)
 
     def _traced(self, url: str, rows: Rows) -> list[TracedRow]:
-        """The rows of one data file, "" where it is not known, each with what it is from."""
-        found, parts = dict[int, TracedRow](), list[list[_Block]]()
+        """The rows of one data file, "" where it is not known, each with what it is from.
+
+        A result is looked for by its keys, in a run with a window for each file, where results are of single windows.
+        """
+        keys = {name for row in rows for name in row} - {_WINDOW}
+        if self.totals:
+            groups = [spec.properties.get("by", ()) for spec in self.specs.values()]
+            keys &= {*self.output.keys}.union(*([by] if isinstance(by, str) else by for by in groups))
+        traced, everything, files = dict[int, TracedRow](), list[Source](), [redacted(url)] if url else []
         for parts in self._behind(url):
-            left = {number: row for number, row in enumerate(rows) if number not in found}
-            found |= self._found_in(parts, left)
-            if len(found) == len(rows):
+            blocks = [*itertools.chain(*parts)]
+            everything = _files_of(blocks)
+            is_open = bool(self.totals) and (not keys or len(everything) > MOST_FILES)
+            made = () if is_open or not parts else self._made(parts)
+            left = {number: row for number, row in enumerate(rows) if number not in traced}
+            known = _equal_rows(made, [{name: row[name] for name in keys & {*row}} for row in left.values()])
+            for (number, row), equal in zip(left.items(), known, strict=True):
+                places = dict.fromkeys((each[_FILE], each[_OFFSET]) for each in equal if each.get(_FILE))
+                at = ((block, at) for url, at in places for block in _blocks_at(blocks, redacted(url), at))
+                windows = sorted({each[_WINDOW] for each in equal if each.get(_WINDOW)})
+                sources = [self._record_at(block, offset) for block, offset in at]
+                sources = sources or _files_of(block for number in windows for block in parts[number - 1])
+                sources = sources or everything
+                missing = "" if equal else "which of these files have a part in the row is not known"
+                note = "several records give such a row" if len(places) > 1 else missing
+                if equal or self.totals:
+                    traced[number] = TracedRow(_shown(row), sources, bool(places), files, note)
+            if len(traced) == len(rows):
                 break
         note = "the app as it was does not give this row again"
         note += ": its inputs are those of its windows" if url else ""
-        unknown = TracedRow({}, _files_of(parts) if url else [], False, [], note)
-        traced = (found.get(number) or replace(unknown, values=_shown(row)) for number, row in enumerate(rows))
-        return [replace(row, files=[redacted(url)] if url else []) for row in traced]
+        unknown = TracedRow({}, everything if url else [], False, files, note)
+        return [traced.get(number) or replace(unknown, values=_shown(row)) for number, row in enumerate(rows)]
 
     def _behind(self, url: str) -> Iterator[list[list[_Block]]]:
         """The blocks that the rows of a data file may be from, in parts.
 
         Where the file is not known, the blocks of the newest windows come first, then those of twice as many each time.
         """
-        plan, sources = next(
-            ((plan, sources) for plan, file, sources in self._files() if file.final_url == url),
-            (WindowPlan(self.state.last_planned), None),
-        )
+        made = ((plan, sources) for plan, file, sources in self._files() if file.final_url == url)
+        plan, sources = next(made, (WindowPlan(self.state.last_planned), None))
         if self.totals:
             plans = [window.plan for window in self.windows() if window.plan.window_id <= plan.window_id]
             merged = (group.first for group in groups_merged_by(plans) if group.merged_by == plan.window_id)
@@ -286,39 +294,12 @@ class Tracer:
                 yield [blocks for window in reversed(held) if (blocks := [*self._blocks([window])])]
                 most *= 2
 
-    def _found_in(self, parts: list[list[_Block]], rows: Mapping[int, dict[str, Any]]) -> dict[int, TracedRow]:
-        """Rows with what they are from among some blocks, without those that the app does not give of these.
-
-        A result is looked for by its keys, in a run with a window for each file, where results are of single windows.
-        """
-        traced, everything = dict[int, TracedRow](), _files_of(parts)
-        keys = {name for row in rows.values() for name in row} - {_WINDOW, _DATA_FILE}
-        if self.totals:
-            groups = [spec.properties.get("by", ()) for spec in self.specs.values()]
-            keys &= {*self.output.keys}.union(*([by] if isinstance(by, str) else by for by in groups))
-        is_open = bool(self.totals) and (not keys or len(everything) > MOST_FILES)
-        made = () if is_open or not parts else self._made(parts)
-        known = _equal_rows(made, [{name: row[name] for name in keys & {*row}} for row in rows.values()])
-        for (number, row), equal in zip(rows.items(), known, strict=True):
-            places = dict.fromkeys((each[_FILE], each[_OFFSET]) for each in equal if each.get(_FILE))
-            at = ((block, at) for url, at in places for block in _blocks_at(itertools.chain(*parts), redacted(url), at))
-            windows = sorted({each[_WINDOW] for each in equal if each.get(_WINDOW)})
-            sources = [self._record_at(block, offset) for block, offset in at]
-            sources = sources or _files_of(parts[number - 1] for number in windows) or everything
-            missing = "" if equal else "which of these files have a part in the row is not known"
-            note = "several records give such a row" if len(places) > 1 else missing
-            if equal or self.totals:
-                traced[number] = TracedRow(_shown(row), sources, bool(places), [], note)
-        return traced
-
     def _made(self, parts: Sequence[Sequence[_Block]]) -> Iterator[pa.RecordBatch]:
         """The rows that the app of the newest block, or today's if that has no such output, makes of blocks."""
         operator, text = self.output.operator, parts[-1][0].source.app.text
-        with apart_run(self.app, self.options, self.stop) as apart:
-            file = Path(apart.directory, "app.yaml")
-            file.write_text(text)
+        with apart_run(self.app, RunOptions(workers=1), self.stop) as apart:
             with suppress(DagflowError):
-                then = load_app(file, search_path=search_path_of(self.state.source)) if text else self.app
+                then = apart.loaded(text, self.state.source)
                 apart.app = then if operator in then.instances else self.app
             if self.totals or not isinstance(apart.app.instances[operator], TransactionalSink):
                 apart.app = with_rows_kept(apart.app, operator, apart.directory, self.totals)
@@ -351,20 +332,25 @@ class Tracer:
         return replace(source, offset=at, record=record, record_end=end) if at >= 0 else source
 
 
-def _first(where: str, most: int, parts: Iterable[tuple[str, pa.RecordBatch]]) -> tuple[Rows, int]:
-    """The first rows for which an expression is true, each with its data file, and how many there are."""
-    select, kept = _select_of(where), list[pa.RecordBatch]()
+def _first(
+    where: str, most: int, rows_of: Callable[[RowCondition | None], Iterable[tuple[str, pa.RecordBatch]]]
+) -> tuple[dict[str, Rows], int]:
+    """The first rows for which an expression is true, by data file, and how many there are."""
+    try:
+        select = find_class("Select", (), OPERATOR)(where=where)
+    except ValidationError as error:
+        raise DagflowError(f"--where: {error.errors()[0]['msg'].removeprefix('Value error, ')}") from error
+    kept, rows, count = list[pa.RecordBatch](), defaultdict[str, Rows](list), 0
     select.output.connect(lambda batch: kept.append(batch.to_arrow()))
     select.setup(OperatorContext(connected=frozenset({"output"})))
-    rows, count = Rows(), 0
-    for url, part in parts:
+    for url, part in rows_of(select.wanted_rows().condition):
         try:
             select.take(RecordBatch(part))
         except (ValueError, LookupError, pa.ArrowException, DagflowError) as error:
             raise DagflowError(f"--where: {error}", hint=f"the columns are {', '.join(part.schema.names)}") from error
         found = kept.pop()
+        rows[url] += readable_rows(found[: max(most - count, 0)])
         count += len(found)
-        rows += [{**row, _DATA_FILE: url} for row in readable_rows(found[: most - len(rows)])]
     return rows, count
 
 
@@ -375,31 +361,23 @@ def _blocks_at(blocks: Iterable[_Block], file: str, offset: int) -> list[_Block]
     return with_byte or [block for block in own if not block.part.start]
 
 
-def _files_of(parts: Iterable[Iterable[_Block]]) -> list[Source]:
-    return [*{block.part.url: block.source for block in itertools.chain(*parts)}.values()]
+def _files_of(blocks: Iterable[_Block]) -> list[Source]:
+    return [*{block.part.url: block.source for block in blocks}.values()]
 
 
 def _plan_of(blocks: Sequence[_Block]) -> WindowPlan:
     """The plan of a window that reads some of its blocks; refused records are read again all together."""
     plan, ids = replace(blocks[0].plan, retries=[]), {UNKNOWN_BLOCK, *(block.id for block in blocks)}
     inputs = {}
-    for port, group in itertools.groupby(planned_tuples(plan), lambda planned: planned[0]):
-        items = [each for _, _, item in group for each in unbatched((item,)) if block_id_of(each) in ids]
+    for port, group in itertools.groupby(planned_blocks(plan), lambda planned: planned[0]):
+        items = [item for _, _, item in group if block_id_of(item) in ids]
         if items and not blocks[0].plan.retries:
             inputs[port] = replace(plan.inputs[port], tuples=encode_tuples(type(items[0]), items), lengths=None)
     return replace(plan, inputs=inputs) if inputs else plan
 
 
 def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if name not in (_FILE, _OFFSET, _WINDOW, _DATA_FILE)}
-
-
-def _select_of(where: str) -> Any:
-    select: Any = find_class("Select", (), OPERATOR)
-    try:
-        return select(where=where)
-    except ValidationError as error:
-        raise DagflowError(f"--where: {error.errors()[0]['msg'].removeprefix('Value error, ')}") from error
+    return {name: value for name, value in row.items() if name not in (_FILE, _OFFSET, _WINDOW)}
 
 
 def _bounds(facts: FileFacts) -> list[pa.RecordBatch]:

@@ -27,14 +27,12 @@ from dagflow.journal.reader import all_windows, read_state
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window
 from dagflow.plan.accumulators import wants_to_follow
-from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan, reached
 from dagflow.plan.placement import place
 from dagflow.plan.stream_columns import require_columns
 from dagflow.report.open_rejects import refused_rows
 from dagflow.report.published_rows import PublishedRows
 from dagflow.report.row_differences import Identity, RowDifferences, differences
-from dagflow.spec.class_lookup import search_path_of
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, join, name_of, redacted
 from dagflow.storage.objects import ObjectStore
@@ -225,10 +223,8 @@ def _finished(app: LogicalPlan, options: RunOptions) -> tuple[ObjectStore, Journ
 
 def _runs_as_it_was(apart: Apart, state: JournalState, windows: Callable[[], Iterable[Window]]) -> bool:
     """Run the app as its newest run found it; whether it could."""
-    file = Path(apart.directory, "app.yaml")
-    file.write_text(state.text)
     try:
-        apart.app = load_app(file, search_path=search_path_of(state.source))
+        apart.app = apart.loaded(state.text, state.source)
         apart.run_again(windows())
     except RunStoppedError:
         raise

@@ -19,7 +19,6 @@ from dagflow.cli.output import count, on_one_line
 from dagflow.cli.shared_options import Settings, set_option
 from dagflow.cli.signals import on_driver_thread, stop_requested_by_signals
 from dagflow.engine.apart import Output, outputs_of
-from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.tracing import Source, Trace, Tracer
 from dagflow.engine.window_replay import app_file
 from dagflow.errors import DagflowError, cut_text, own_name
@@ -66,9 +65,8 @@ def command(
     if at is None:
         raise click.UsageError(f"{place!r} is no FILE:OFFSET, such as in/a.csv:4096")
     logical, own_checkpoint, found = _output_of(table, app, partial(load, settings=settings, overrides=overrides))
-    options = RunOptions(checkpoint=checkpoint or own_checkpoint, workers=1)
     with journal_required(app or table), stop_requested_by_signals(_STOPPING) as stop:
-        tracer = Tracer(logical, options, found, stop)
+        tracer = Tracer(logical, found, absolute(checkpoint or own_checkpoint), stop)
         trace = on_driver_thread(
             lambda: tracer.of_bytes(absolute(at[1]), int(at[2]), most) if where is None else tracer.of_rows(where, most)
         )
@@ -147,8 +145,7 @@ def _source_lines(source: Source, indent: str) -> Iterator[str]:
         extent = f"{source.offset}" if source.record_end is None else f"[{source.offset}, {source.record_end})"
         raw = source.record
         raw = raw if isinstance(raw, bytes) else json.dumps(raw, default=output.json_value, ensure_ascii=False).encode()
-        text = output.printable(cut_text(raw.decode(errors="backslashreplace"), _MOST_CHARACTERS))
-        yield f"{indent}    record {extent}: {text}"
+        yield f"{indent}    record {extent}: {cut_text(raw.decode(errors='backslashreplace'), _MOST_CHARACTERS)}"
     elif source.problem:
         yield f"{indent}    {on_one_line(source.problem)}"
     yield f"{indent}    block [{source.start}, {source.end}), window {source.window}"
