@@ -237,7 +237,7 @@ class Tracer:
         if self.totals:
             groups = [spec.properties.get("by", ()) for spec in self.specs.values()]
             keys &= {*self.output.keys}.union(*([by] if isinstance(by, str) else by for by in groups))
-        traced, everything, files = dict[int, TracedRow](), list[Source](), [redacted(url)] if url else []
+        traced, everything, data_files = dict[int, TracedRow](), list[Source](), [redacted(url)] if url else []
         for parts in self._behind(url):
             blocks = [*itertools.chain(*parts)]
             everything = _files_of(blocks)
@@ -249,18 +249,17 @@ class Tracer:
                 places = dict.fromkeys((each[_FILE], each[_OFFSET]) for each in equal if each.get(_FILE))
                 at = ((block, at) for url, at in places for block in _blocks_at(blocks, redacted(url), at))
                 windows = sorted({each[_WINDOW] for each in equal if each.get(_WINDOW)})
-                sources = [self._record_at(block, offset) for block, offset in at]
-                sources = sources or _files_of(block for number in windows for block in parts[number - 1])
-                sources = sources or everything
+                files = _files_of(block for number in windows for block in parts[number - 1]) or everything
+                sources = [self._record_at(block, offset) for block, offset in at] or files
                 missing = "" if equal else "which of these files have a part in the row is not known"
                 note = "several records give such a row" if len(places) > 1 else missing
                 if equal or self.totals:
-                    traced[number] = TracedRow(_shown(row), sources, bool(places), files, note)
+                    traced[number] = TracedRow(_shown(row), sources, bool(places), data_files, note)
             if len(traced) == len(rows):
                 break
         note = "the app as it was does not give this row again"
         note += ": its inputs are those of its windows" if url else ""
-        unknown = TracedRow({}, everything if url else [], False, files, note)
+        unknown = TracedRow({}, everything if url else [], False, data_files, note)
         return [traced.get(number) or replace(unknown, values=_shown(row)) for number, row in enumerate(rows)]
 
     def _behind(self, url: str) -> Iterator[list[list[_Block]]]:
