@@ -58,8 +58,7 @@ def to_json(found: WhatIf) -> dict[str, Any]:
         {"operator": each.operator, "table": each.name, **asdict(each.rows), "rejects": _rejects(each.rejects)}
         for each in found.outputs
     ]
-    rejects = _rejects(found.rejects)
-    return {"windows": found.windows, "changes": found.is_change, "tables": tables, "rejects": rejects}
+    return {"windows": found.windows, "changes": found.is_change, "tables": tables, "rejects": _rejects(found.rejects)}
 
 
 def _rejects(found: RowDifferences) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import DagflowError, RunStoppedError, SourceChangedError, own_name
 from dagflow.execution.task_outputs import OutputBounds
-from dagflow.journal.reader import all_windows, published_urls, read_state
+from dagflow.journal.reader import all_windows, published_urls, read_journal
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window, WindowPlan
 from dagflow.plan.accumulators import accumulators, wants_to_follow
@@ -128,9 +128,7 @@ class Apart:
         for operator in accumulators(plan.instances).values():
             if operator.over is None and wants_to_follow(self.app):
                 operator.over = "window"
-        inside = replace(bounds, directory=self.directory)
-        options = replace(self.options, checkpoint=self.checkpoint, again=again)
-        options = replace(options, output_bounds=inside, is_apart=True)
+        options = replace(self.options, checkpoint=self.checkpoint, again=again, output_bounds=bounds, is_apart=True)
         if run(plan, options, stop=self.stop).state == "stopped":
             raise RunStoppedError("the comparison was asked to stop; nothing was changed")
 
@@ -174,8 +172,7 @@ class Apart:
         return refused_rows(lambda: self.windows(first), ())
 
     def _opened(self) -> tuple[ObjectStore, JournalState]:
-        store = self.app.attributes.storage_context().objects(self.checkpoint)
-        return store, read_state(store)
+        return read_journal(self.app.attributes.storage_context(), self.checkpoint)
 
     def rows_of(self, operator: str) -> PublishedRows:
         """What an operator has published here."""

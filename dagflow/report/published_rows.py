@@ -32,9 +32,7 @@ def decompressed(path: str, data: bytes) -> bytes:
     codec = _CODECS.get(Path(path).suffix)
     if codec is None or not data:
         return data
-    with pa.CompressedInputStream(pa.BufferReader(data), codec) as stream:
-        content: bytes = stream.read()
-    return content
+    return bytes(pa.CompressedInputStream(pa.BufferReader(data), codec).read())
 
 
 def is_parquet(data: bytes) -> bool:

@@ -13,7 +13,6 @@ import itertools
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -84,9 +83,9 @@ class RowDifferences:
     added: int
     removed: int
     changed: int
-    keys: Sequence[str] = ()
-    columns: dict[str, int] = field(default_factory=dict)
-    samples: dict[str, list[RowChange]] = field(default_factory=dict)
+    keys: Sequence[str]
+    columns: dict[str, int]
+    samples: dict[str, list[RowChange]]
 
     @property
     def is_none(self) -> bool:
@@ -140,9 +139,7 @@ def differences(
 ) -> RowDifferences:
     """The differences between two versions of a table.
 
-    Args:
-        directory: Where rows are kept meanwhile; None for the system's temporary directory.
-        few: About how many rows of each version are compared at once.
+    More than `few` rows are divided, and wait in the directory; None for the system's temporary directory.
     """
     ids, words = by.of(before, after)
     schema = common_schema([before.schema, after.schema])
@@ -209,7 +206,11 @@ def _compared(
     both: pa.Table, border: int, names: Sequence[str], ids: Sequence[str], replaces: bool
 ) -> tuple[dict[str, tuple[Indices, Indices]], dict[str, Mask]]:
     """The rows of both versions by kind of change, and, by column, which of the changed ones differ there."""
-    codes = {name: _codes(both.column(name).combine_chunks()) for name in dict.fromkeys([*ids, *names])}
+    codes: dict[str, Indices] = {}
+    for name in dict.fromkeys([*ids, *names]):
+        # Equal values have equal numbers.
+        encoded = _comparable(both.column(name).combine_chunks()).dictionary_encode("encode")
+        codes[name] = encoded.indices.cast(pa.int64()).to_numpy()
     identities, contents = (_numbers(len(both), own) for own in ([codes[name] for name in ids], codes.values()))
     one, other = np.split(np.arange(len(both)), [border])
     if replaces:
@@ -223,12 +224,6 @@ def _compared(
     return {"added": (new[:0], new), "removed": (gone, gone[:0]), "changed": (was, then)}, differs
 
 
-def _codes(column: pa.Array) -> Indices:
-    """A number for each value: equal ones have equal numbers."""
-    codes: Indices = _comparable(column).dictionary_encode("encode").indices.to_numpy(zero_copy_only=False)
-    return codes.astype(np.int64)
-
-
 def _numbers(rows: int, codes: Iterable[Indices]) -> Indices:
     """A number for each row: rows with equal codes have equal numbers."""
     numbers = np.zeros(rows, np.int64)
@@ -240,7 +235,7 @@ def _numbers(rows: int, codes: Iterable[Indices]) -> Indices:
 def _matched(numbers: Indices, one: Indices, other: Indices) -> tuple[Indices, Indices, Indices, Indices]:
     """Pairs of rows with equal numbers, each row in one pair, and the rows without a partner, in order."""
     (one, first), (other, second) = _ranked(numbers, one), _ranked(numbers, other)
-    is_paired, has_partner = np.isin(first, second), np.isin(second, first)
+    is_paired, has_partner = np.isin(first, second, assume_unique=True), np.isin(second, first, assume_unique=True)
     order = np.argsort(other[has_partner])
     pairs = one[is_paired][order], other[has_partner][order]
     return *pairs, np.sort(one[~is_paired]), np.sort(other[~has_partner])
