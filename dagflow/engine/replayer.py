@@ -188,11 +188,10 @@ class Replayer(WindowLoop):
                 after = [Window(self._before[each.intent.window_id].planned, each.intent) for each in reruns]
                 require_as_counted(before, after, self._journal.state.retried, urls_of(self._lost))
             new = self._made
-            taken = {url for window in self._before.values() for url in window.urls}
-            _require_free(self._app.storage, {file.final_url for file in new} - taken)
+            names = {file.final_url for file in new}
+            _require_free(self._app.storage, names.difference(*(window.urls for window in self._before.values())))
             require_names_apart([*new, *self._beside])
             self._publication.check([file for file in new if file.target], [])
-            names = {file.final_url for file in new}
             number, unfinished = self._journal.state.replays + 1, self._journal.state.reprocessing.values()
             correction = self._correction or max((each.correction for each in unfinished), default=0)
             return [

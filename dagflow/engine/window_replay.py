@@ -15,14 +15,7 @@ from dagflow.engine.publication import Publication
 from dagflow.engine.repeatable import why_not_replayed
 from dagflow.engine.replay_scope import replay_scope
 from dagflow.engine.replayer import ReplayedWindow, Replayer
-from dagflow.engine.run_setup import (
-    RunOptions,
-    RuntimeFactory,
-    SilentObserver,
-    in_session,
-    open_journal,
-    open_run,
-)
+from dagflow.engine.run_setup import RunOptions, RuntimeFactory, SilentObserver, in_session, open_journal, open_run
 from dagflow.engine.stop_request import StopRequest
 from dagflow.engine.window_repair import unpublished, why_not_published
 from dagflow.errors import JournalError, MissingJournalError

@@ -11,12 +11,7 @@ import numpy as np
 from dagflow.errors import SourceChangedError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.files import FileStat, ReadableFile
-from dagflow.storage.fingerprint import (
-    PROBED_BYTES,
-    UNKNOWN,
-    fingerprint_of_head_and_tail,
-    fingerprints_of,
-)
+from dagflow.storage.fingerprint import PROBED_BYTES, UNKNOWN, fingerprint_of_head_and_tail, fingerprints_of
 from dagflow.storage.location import redacted
 from dagflow.storage.read_ahead import ReadAhead, Stretch
 from operators.files.metadata import BlockMetadata, Fate, FileFingerprints, FileVersion, ReadPart
