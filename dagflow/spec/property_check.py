@@ -103,12 +103,14 @@ class PropertyCheck:
             self.problems.add(place, f"{self._who} {text}")
             return
         names = _names_at(self.cls, steps[:-1])
+        wholes = [whole for whole in names if name in _names_at(self.cls, (*steps[:-1], whole))]
         if len(steps) == 1:
             what, taker = f"{self._who} has no property", self.cls.__name__
         else:
             what, taker = f"{self._who}, property '{_dotted(steps[:-1])}' does not take", _dotted(steps[:-1])
         takes = f"\n    {taker} takes: {', '.join(names) or 'no properties'}" if names or len(steps) == 1 else ""
-        self.problems.add(place, f"{what} {quoted(name)}{did_you_mean(name, names)}{takes}")
+        within = f"; write it within '{wholes[0]}', as {wholes[0]}: {{{name}: …}}" if wholes else ""
+        self.problems.add(place, f"{what} {quoted(name)}{within or did_you_mean(name, names)}{takes}")
 
     def _add_missing(self, loc: Sequence[int | str]) -> None:
         node, place, steps = follow(self.node, loc[:-1])

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
+from dagflow.errors import SpecError
+from dagflow.plan.load import load_app
 from dagflow.testing.operators import run_operator
 from operators import Select, Sql
 from operators.expressions.expression import Expression
@@ -52,6 +57,26 @@ def test_a_misspelt_keyword_of_an_expression_is_named(text: str) -> None:
     with pytest.raises(ExpressionError, match=f"'{word}' is not expected here; did you mean '{keyword}'\\?"):
         Expression.of(text)
     Expression.of(text.replace(word, keyword))
+
+
+@pytest.mark.parametrize(
+    ("given", "whole"),
+    [
+        ("deleted: retract", "on_change: {deleted: retract}"),
+        ("replaced: supersede", "on_change: {replaced: supersede}"),
+    ],
+)
+def test_a_name_within_a_property_is_shown_where_it_belongs(tmp_path: Path, given: str, whole: str) -> None:
+    """The message says how to write it, and that is valid."""
+    app = "name: a\nsteps:\n  - files: in\n    {}\n  - read: lines\n  - write: out\n"
+    (path := tmp_path / "app.yaml").write_text(app.format(given))
+    name, _, value = given.partition(": ")
+    whole = f"on_change: {{{given}}}"
+    shown = re.escape(whole.replace(value, "…"))
+    with pytest.raises(SpecError, match=f"has no property '{name}'; write it within 'on_change', as {shown}"):
+        load_app(path)
+    path.write_text(app.format(whole))
+    load_app(path)
 
 
 @pytest.mark.parametrize(("text", "what"), [("a b", "'b'"), ("a form", "'form'")])
