@@ -75,14 +75,12 @@ def is_source_range(item: Any) -> TypeGuard[SourceRange]:
 
 def url_of(item: Any) -> str:
     """The file that a tuple of any class names; "" for none."""
-    url: str = getattr(item, "url", "")
-    return url
+    return getattr(item, "url", "")
 
 
 def block_id_of(item: Any) -> int:
     """The id of a tuple of any class; UNKNOWN_BLOCK where it has none."""
-    block_id: int = getattr(item, "block_id", UNKNOWN_BLOCK)
-    return block_id
+    return getattr(item, "block_id", UNKNOWN_BLOCK)
 
 
 def accounting_key(item: Any) -> str:
@@ -95,8 +93,7 @@ def accounting_key(item: Any) -> str:
 
 def discovered_ms_of(item: Any) -> int:
     """When a scan listed the file of a tuple, in milliseconds since 1970; 0 where the tuple does not record it."""
-    discovered_ms: int = getattr(item, "discovered_ms", 0)
-    return discovered_ms
+    return getattr(item, "discovered_ms", 0)
 
 
 def is_first_part(item: SourceRange) -> bool:
@@ -106,14 +103,12 @@ def is_first_part(item: SourceRange) -> bool:
 
 def is_gone(item: Any) -> bool:
     """Whether the file of a tuple was deleted, so that the tuple only replaces an earlier version."""
-    gone: bool = getattr(getattr(item, "continuation", item), "is_gone", False)
-    return gone
+    return getattr(getattr(item, "continuation", item), "is_gone", False)
 
 
 def moved_from_of(item: Any) -> str:
     """The earlier URL of a tuple's file; "" where the tuple names none."""
-    moved_from: str = getattr(getattr(item, "continuation", item), "moved_from", "")
-    return moved_from
+    return getattr(getattr(item, "continuation", item), "moved_from", "")
 
 
 VersionFacts = tuple[int, int, int]
@@ -136,8 +131,7 @@ def version_number(url: str, size_bytes: int, mtime_ns: int, etag: str) -> int:
 
 def supersedes_of(item: Any) -> VersionFacts | None:
     """The version of a tuple's file whose records those of the tuple's version replace; None for none."""
-    supersedes: VersionFacts | None = getattr(getattr(item, "continuation", item), "supersedes", None)
-    return supersedes
+    return getattr(getattr(item, "continuation", item), "supersedes", None)
 
 
 @frozen
@@ -210,13 +204,17 @@ def block_runs(batch: RecordBatch, first: int, last: int) -> tuple[Numbers, Numb
         codes, counts = _stretches_of(batch.origin, len(batch), first, last)
         if (codes == UNKNOWN).any():
             return None
+    ids = _ids_of(blocks, codes)
+    return None if UNKNOWN_BLOCK in ids else (ids, counts)
+
+
+def _ids_of(blocks: Sequence[Any], codes: npt.NDArray[np.int32]) -> Numbers:
     # Small files have theirs in a column: their blocks are made only on demand.
     known: Numbers | None = getattr(blocks, "block_ids", None)
     if known is not None:
-        return known[codes], counts
+        return known[codes]
     found, places = np.unique(codes, return_inverse=True)
-    ids = np.array([block_id_of(blocks[index]) for index in found.tolist()], np.int64)
-    return None if UNKNOWN_BLOCK in ids else (ids[places], counts)
+    return np.array([block_id_of(blocks[index]) for index in found.tolist()], np.int64)[places]
 
 
 def record_block_ids(batch: RecordBatch) -> npt.NDArray[np.int64]:
@@ -224,10 +222,8 @@ def record_block_ids(batch: RecordBatch) -> npt.NDArray[np.int64]:
     origin = batch.origin
     if origin is None:
         return np.full(len(batch), UNKNOWN_BLOCK, np.int64)
-    known: npt.NDArray[np.int64] | None = getattr(origin.blocks, "block_ids", None)
-    ids = np.array([block_id_of(each) for each in origin.blocks], np.int64) if known is None else known
     codes = origin.block_indices(len(batch))
-    return np.where(codes == UNKNOWN, UNKNOWN_BLOCK, ids[codes])
+    return np.where(codes == UNKNOWN, UNKNOWN_BLOCK, _ids_of(origin.blocks, codes))
 
 
 def version_numbers(batch: RecordBatch) -> npt.NDArray[np.int64]:
@@ -243,10 +239,8 @@ def version_numbers(batch: RecordBatch) -> npt.NDArray[np.int64]:
             "the files that records come from are not known here, so that no later version could take their place: let "
             "operators of yours keep batch.origin, or let on_change say reread"
         )
-    numbers = [
-        version_number(each.url, each.version.size_bytes, each.version.mtime_ns, each.version.etag)
-        for each in origin.blocks
-    ]
+    versions = [(each.url, each.version) for each in origin.blocks]
+    numbers = [version_number(url, each.size_bytes, each.mtime_ns, each.etag) for url, each in versions]
     return np.array(numbers, np.int64)[codes]
 
 

@@ -235,13 +235,17 @@ class AggregateTotals(AggregateMerger, KeyedOperator):
             return
         groups = [self._summands(_groups_of(each), _BEFORE) for each in self._groups]
         if self._held.rows:
-            arrived = self._combined()
+            arrived = self._held.whole()
             self._groups.append(_segment_of(arrived))
             groups.append(_marked(self._summands(arrived), _TOUCHED))
         totals = self._in_shares([*self.by], [*groups, *gone])
-        self._merge(totals)
-        touched = totals.filter(pc.is_valid(totals.column(_TOUCHED))).drop_columns([_TOUCHED])
-        self._emit_totals(touched)
+        start = first_to_merge(self._groups) if self._groups else 0
+        if start < len(self._groups) - 1:
+            # The totals of all segments are a segment where they are not kept by file.
+            is_all = not (start or self.is_by_file)
+            rest = totals.drop_columns([_TOUCHED]) if is_all else self._merged(self._groups[start:])
+            self._groups[start:] = [_segment_of(rest)]
+        self._emit_totals(totals.filter(pc.is_valid(totals.column(_TOUCHED))))
 
     def _without_retracted(self) -> list[pa.Table]:
         """Take the groups of retracted versions out of the state; returns them, without what they add to totals."""
@@ -264,30 +268,17 @@ class AggregateTotals(AggregateMerger, KeyedOperator):
         return _marked(groups.drop_columns([_FILE]), _THERE, *marks) if self.is_by_file else groups
 
     def _emit_totals(self, touched: pa.Table) -> None:
-        if _THERE in touched.schema.names:
-            if _BEFORE in touched.schema.names:
-                before, touched = touched.column(_BEFORE), touched.drop_columns([_BEFORE])
-                self._counters[REPLACED_TOTALS] += len(before) - before.null_count if self._retracted else 0
+        if self.is_by_file:
+            if self._retracted and _BEFORE in touched.schema.names:
+                self._counters[REPLACED_TOTALS] += pc.count(touched.column(_BEFORE)).as_py()
             is_there = pc.is_valid(touched.column(_THERE))
-            touched, gone = touched.drop_columns([_THERE]).filter(is_there), touched.filter(pc.invert(is_there))
+            touched, gone = touched.filter(is_there), touched.filter(pc.invert(is_there))
             self._counters[REMOVED_TOTALS] += len(gone)
             if len(gone):
                 names = gone.select([*self.by]).append_column(REMOVED, pa.repeat(pa.scalar(True), len(gone)))
                 self.output.emit(RecordBatch(names.combine_chunks().to_batches()[0]))
         if len(touched):
             self.output.emit(RecordBatch(self.finished(touched).combine_chunks().to_batches()[0]))
-
-    def _merge(self, totals: pa.Table) -> None:
-        """Let the newest segments become one, where it is time.
-
-        Args:
-            totals: Those of all segments, which are a segment where they are not kept by file.
-        """
-        start = first_to_merge(self._groups) if self._groups else 0
-        if start < len(self._groups) - 1:
-            is_all = not (start or self.is_by_file)
-            rest = totals.drop_columns([_TOUCHED]) if is_all else self._merged(self._groups[start:])
-            self._groups[start:] = [_segment_of(rest)]
 
     def _merged(self, segments: Sequence[Segment]) -> pa.Table:
         return self._in_shares(self._group_keys, map(_groups_of, segments))

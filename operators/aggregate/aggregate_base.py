@@ -87,9 +87,10 @@ class AggregateBase(Operator, Accumulator, Unified):
     def add(self, partial: pa.Table, *, are_combined: bool = False) -> None:
         held = self._held
         held.add(partial, are_combined=are_combined)
+        self._is_large |= held.nbytes >= self.compact_bytes // 2
         if not held.are_combined and (held.rows > self._most_rows or held.nbytes > self._most_bytes):
             before = held.rows
-            self._combine()
+            held.combine()
             is_halved = 2 * held.rows <= before
             if held.nbytes > self.held_bytes and self.keys:
                 self._let_go()
@@ -103,16 +104,6 @@ class AggregateBase(Operator, Accumulator, Unified):
         else:
             self._runs.add(concatenated([*self._held.take()]))
         self._release_unused()
-
-    def _combine(self) -> None:
-        if self._held.are_combined:
-            return
-        self._is_large |= self._held.nbytes >= self.compact_bytes // 2
-        self._held.combine()
-
-    def _combined(self) -> pa.Table:
-        self._combine()
-        return self._held.whole()
 
     def _release_unused(self) -> None:
         # Otherwise Arrow's allocator keeps what was freed, and the next task of the process adds to it.
@@ -133,7 +124,7 @@ class AggregateBase(Operator, Accumulator, Unified):
         if self._runs:
             yield from self._runs.merged(self.combined)
         elif self._held.rows:
-            yield self._combined()
+            yield self._held.whole()
 
     def _emit(self, tables: Iterable[pa.Table]) -> None:
         for table in tables:

@@ -65,7 +65,7 @@ class TopN(AggregateBase, ColumnTraced):
             self.add(arrived)
 
     def add(self, partial: pa.Table, *, are_combined: bool = False) -> None:
-        super().add(self._candidates(partial, self._combined()) if self._held.rows else partial)
+        super().add(self._candidates(partial, self._held.whole()) if self._held.rows else partial)
 
     def _candidates(self, arrived: pa.Table, best: pa.Table) -> pa.Table:
         """Select the rows that are no worse than the last of the best: most are worse, and need not be sorted in."""
