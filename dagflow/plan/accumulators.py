@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from dagflow.api.capabilities import Accumulator
 from dagflow.api.control import InputOperator
 from dagflow.api.operator import Operator
 from dagflow.api.refused_records import REJECTS
 from dagflow.api.transactions import targets_of
-from dagflow.errors import PlanError, Problem, own_name
+from dagflow.errors import PlanError, own_name
 from dagflow.plan.added_operators import unifier_name
 from dagflow.plan.logical import LogicalPlan, reached
 from dagflow.plan.physical import PhysicalPlan
@@ -32,7 +32,12 @@ def wants_to_follow(plan: LogicalPlan) -> bool:
 def require_ends(plan: LogicalPlan) -> None:
     """Refuse results over a run that keeps watching for new input: they would never be published."""
     problems = [
-        _problem(plan, name) for name, operator in accumulators(plan.instances).items() if operator.over == "run"
+        plan.written(name).place.problem(
+            f"operator '{own_name(name)}': its result over the run is published at the end, and a run that follows has "
+            "none; say over: window, or over: {millis: 60000} for a result each minute"
+        )
+        for name, operator in accumulators(plan.instances).items()
+        if operator.over == "run"
     ]
     if problems:
         raise PlanError(problems)
@@ -97,24 +102,21 @@ def unused_records(plan: LogicalPlan) -> Iterator[str]:
 
 def has_totals_alone(plan: PhysicalPlan, operators: Mapping[str, Operator], sink: str) -> bool:
     """Whether all that a sink takes are totals over all runs, of which a later one is always the right one."""
+    totals = {name for name, each in operators.items() if isinstance(each, Accumulator) and each.over == "all"}
     passed = [sink]
     for name in passed:
         if name in plan.control:
             return False
-        above = {edge.source.operator for edge in plan.edges_to(name)}
-        passed += sorted(above.difference(passed, (each for each in above if _adds_up(operators.get(each)))))
+        passed += sorted({edge.source.operator for edge in plan.edges_to(name)}.difference(passed, totals))
     return True
-
-
-def _adds_up(operator: object) -> bool:
-    return isinstance(operator, Accumulator) and operator.over == "all"
 
 
 def results_of_windows(plan: LogicalPlan) -> list[str]:
     """The operators, by the app's names, whose results over single windows reach an output without being combined."""
     over = {name: operator.over for name, operator in accumulators(plan.instances).items()}
     held = {name for name, each in over.items() if each != "window"}
-    return [own_name(name) for name in over if name not in held and _reaches_an_end(plan, name, apart_from=held)]
+    ends = {name for name, each in plan.instances.items() if not each.output_ports.keys() - {REJECTS}}
+    return [own_name(name) for name in over if name not in held and not ends.isdisjoint(reached(name, plan.arcs, held))]
 
 
 def following_notices(plan: LogicalPlan) -> list[str]:
@@ -128,17 +130,3 @@ def following_notices(plan: LogicalPlan) -> list[str]:
 
 def over_text(operator: Accumulator) -> str:
     return "run, and while following window" if operator.over is None else str(operator.over)
-
-
-def _reaches_an_end(plan: LogicalPlan, name: str, apart_from: Collection[str]) -> bool:
-    below = reached(name, plan.arcs, apart_from)
-    return any(not plan.operators[each].operator.output_ports.keys() - {REJECTS} for each in below)
-
-
-def _problem(plan: LogicalPlan, name: str) -> Problem:
-    owner = own_name(name)
-    text = (
-        f"operator '{owner}': its result over the run is published at the end, and a run that follows has none; "
-        "say over: window, or over: {millis: 60000} for a result each minute"
-    )
-    return plan.written(name).place.problem(text)

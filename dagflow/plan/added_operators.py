@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -35,7 +36,7 @@ def unified(logical: LogicalPlan, without_partition: Collection[str] = ()) -> Lo
         PlanError: An operator returns no unifier, or one that does not fit its port or separates an operator from the
             upstream that it is parallel to.
     """
-    unifiers: dict[str, dict[str, OperatorNode]] = {}
+    unifiers: dict[str, list[OperatorNode]] = defaultdict(list)
     moved: dict[PortRef, PortRef] = {}
     added: list[Edge] = []
     problems: list[Problem] = []
@@ -48,15 +49,13 @@ def unified(logical: LogicalPlan, without_partition: Collection[str] = ()) -> Lo
         if not isinstance(node.operator, Unified) or node.is_control or name in single:
             continue
         for port in sorted({edge.source.port for edge in logical.edges if edge.source.operator == name}):
-            try:
-                unifier = _asked(node.operator, port)
-            except _WrongUnifierError as error:
-                problems.append(_problem(logical, name, str(error)))
-                continue
-            if unifier is None:
+            unifier = _asked(node.operator, port)
+            if isinstance(unifier, str):
+                problems.append(_problem(logical, name, unifier))
+            if not isinstance(unifier, Operator):
                 continue
             ref = PortRef(unifier_name(name, port), "output")
-            unifiers.setdefault(name, {})[ref.operator] = OperatorNode(ref.operator, unifier, 1)
+            unifiers[name].append(OperatorNode(ref.operator, unifier, 1))
             single.add(ref.operator)
             moved[PortRef(name, port)] = ref
             added.append(Edge(name, PortRef(name, port), PortRef(ref.operator, "input")))
@@ -65,9 +64,7 @@ def unified(logical: LogicalPlan, without_partition: Collection[str] = ()) -> Lo
     if not moved and not problems:
         return logical
     edges = tuple(replace(edge, source=moved.get(edge.source, edge.source)) for edge in logical.edges)
-    nodes: dict[str, OperatorNode] = {}
-    for name, node in logical.operators.items():
-        nodes |= {name: node, **unifiers.get(name, {})}
+    nodes = {each.name: each for name, node in logical.operators.items() for each in (node, *unifiers.get(name, ()))}
     own_ports = {port: own for port, own in logical.own_ports.items() if port not in moved}
     own_ports |= {ref: own for port, ref in moved.items() if (own := own_port(port, logical.own_ports)) is not None}
     plan = replace(logical, operators=nodes, edges=(*edges, *added), own_ports=own_ports)
@@ -82,23 +79,18 @@ def unified(logical: LogicalPlan, without_partition: Collection[str] = ()) -> Lo
     return plan
 
 
-class _WrongUnifierError(Exception):
-    """A wrong result of an author's unifier(), as a clause."""
-
-
-def _asked(operator: Unified, port: str) -> Operator | None:
+def _asked(operator: Unified, port: str) -> Operator | str | None:
+    """What an author's unifier() returns; where it is wrong, a clause that says so."""
     try:
         unifier: object = operator.unifier(port)
     except Exception as error:
         line = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{Path(line.filename).name}:{line.lineno}"
-        raise _WrongUnifierError(
-            f"unifier('{port}') raised {type(error).__name__}({text_of(error)}) at {place}"
-        ) from error
+        return f"unifier('{port}') raised {type(error).__name__}({text_of(error)}) at {place}"
     if unifier is None or isinstance(unifier, Operator):
         return unifier
     what = f"the class {unifier.__name__}" if isinstance(unifier, type) else f"a {type(unifier).__name__}"
-    raise _WrongUnifierError(f"unifier('{port}') returned {what}, and not an operator or None")
+    return f"unifier('{port}') returned {what}, and not an operator or None"
 
 
 def _fits(port: Port, unifier: Operator) -> bool:
