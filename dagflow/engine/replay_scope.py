@@ -54,8 +54,7 @@ class MergedGroup:
     """Windows whose held files one window has merged."""
 
     operator: str
-    first: int
-    last: int
+    windows: range
     merged_by: int
 
 
@@ -82,8 +81,8 @@ def replay_scope(
         others = beside(file for file in files if file.target and file.target not in apart_from)
         names = {*itertools.chain.from_iterable(others.values())} - {name_of(file.final_url) for file in files}
         # All windows of the journal are read only where there is something to look for.
-        makers = (window for window in (journal.windows() if names else ()) if _has_made(window, names))
-        more = {window.plan.window_id for window in makers}
+        all_windows = journal.windows() if names else ()
+        more = {window.plan.window_id for window in all_windows if _has_made(window, names)}
         more |= with_retries(journal.windows() if journal.state.retried else (), scope.all, journal.state.forgotten)
         if not more - set(scope.all):
             return replace(scope, beside=others)
@@ -110,7 +109,7 @@ def _has_made(window: Window, names: Collection[str]) -> bool:
     return window.intent is not None and any(name_of(file.final_url) in names for file in window.intent.files)
 
 
-def _with_their_groups(journal: Journal, chosen: Iterable[int], apart_from: Collection[str] = ()) -> ReplayScope:
+def _with_their_groups(journal: Journal, chosen: Iterable[int], apart_from: Collection[str]) -> ReplayScope:
     """Windows with all others of their groups: a file of a group has rows of all of its windows.
 
     Args:
@@ -129,19 +128,18 @@ def _with_their_groups(journal: Journal, chosen: Iterable[int], apart_from: Coll
     merged: dict[int, set[str]] = defaultdict(set)
     waiting = sorted(ids)
     # Their rows are decided for a table, and may not be there yet; others may wait.
-    taken = [held for own in journal.state.held.taken.values() for files in own.values() for held in files]
+    taken = {held.window_id for own in journal.state.held.taken.values() for files in own.values() for held in files}
     while waiting:
         window_id = waiting.pop()
-        if any(each.window_id == window_id for each in taken):
+        if window_id in taken:
             raise unpublished(f"the group of window {window_id}", journal.state, journal.url)
         for group in groups:
-            is_member = window_id in holders and group.first <= window_id <= group.last
+            is_member = window_id in holders and window_id in group.windows
             # Files that a merging window holds back itself are part of the next group.
             is_asked_for = group.merged_by == window_id and window_id in chosen
             if is_member or is_asked_for:
                 _require_kept(journal, group, window_id)
-                members = {each for each in holders if group.first <= each <= group.last}
-                if members:
+                if members := holders.intersection(group.windows):
                     merged[group.merged_by].add(group.operator)
                 waiting += members - ids
                 ids |= members
@@ -159,7 +157,7 @@ def groups_merged_by(takers: Iterable[WindowPlan]) -> Iterator[MergedGroup]:
     newest: dict[str, int] = defaultdict(int)
     for planned in takers:
         for operator, last in planned.takes.items():
-            yield MergedGroup(operator, newest[operator] + 1, last, planned.window_id)
+            yield MergedGroup(operator, range(newest[operator] + 1, last + 1), planned.window_id)
             newest[operator] = last
 
 
@@ -176,7 +174,7 @@ def _groups(journal: Journal, apart_from: Collection[str]) -> tuple[list[MergedG
 
 def _require_kept(journal: Journal, group: MergedGroup, window_id: int) -> None:
     """Refuse a group whose first windows the journal does not keep any more."""
-    if group.first <= journal.state.forgotten:
+    if group.windows.start <= journal.state.forgotten:
         raise JournalError(
             f"window {window_id} is part of a group of windows; those before window "
             f"{journal.state.forgotten + 1} are no longer kept",

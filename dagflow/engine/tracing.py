@@ -271,7 +271,7 @@ class Tracer:
         plan, sources = next(made, (WindowPlan(self.state.last_planned), None))
         if self.totals:
             plans = [window.plan for window in self.windows() if window.plan.window_id <= plan.window_id]
-            merged = (group.first for group in groups_merged_by(plans) if group.merged_by == plan.window_id)
+            merged = (group.windows.start for group in groups_merged_by(plans) if group.merged_by == plan.window_id)
             first, ends = min(merged, default=plan.window_id), [each.window_id for each in plans if each.closes]
             if first <= max(ends, default=0):
                 first = max((end for end in ends if end < first), default=0) + 1

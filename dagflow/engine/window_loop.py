@@ -81,7 +81,7 @@ class WindowLoop(ABC):
             return
         self._require_success(flight.planned, results)
         decisions: Mapping[str, TargetDecision] = {}
-        again = self._runner.rerun_without_gone_files(flight, results) or self._runner.rerun_to_retract(flight, results)
+        again = self._runner.rerun_to_fit_files(flight, results)
         if again is None:
             decisions = self._decide(results)
             again = self._runner.rerun_to_fit_targets(flight, results, decisions)

@@ -161,8 +161,8 @@ class WindowRunner:
         self._again = {operator: each.again for operator, each in decisions.items() if each.again}
         return self.submit(window.planned, window.gone, left_out_in(results))
 
-    def rerun_without_gone_files(self, window: InFlight, results: Sequence[TaskResult]) -> InFlight | None:
-        """Start a window again where its results must not be committed because versions of files were gone.
+    def rerun_to_fit_files(self, window: InFlight, results: Sequence[TaskResult]) -> InFlight | None:
+        """Start a window again where versions of files were gone, or it let others go than those its files replace.
 
         Guarantee: a window publishes all that it has of a version of a file, or nothing.
 
@@ -171,27 +171,21 @@ class WindowRunner:
         """
         if self._parts.is_replay:
             return None  # it leaves out what its window has left out
-        gone, is_repeated = self._parts.gone.read_in_part(window.planned.window_id, results), window.is_repeated
+        left_out, is_repeated = left_out_in(results), window.is_repeated
+        gone = self._parts.gone.read_in_part(window.planned.window_id, results)
         if not gone:
             try:
                 self._parts.gone.require_gone(window.planned.window_id, results)
-                return None
             except StorageError:
                 # The version may have come back since.
                 if is_repeated:
                     raise
                 is_repeated = True
+            else:
+                if self._retracted(window.planned, left_out) == window.retracted:
+                    return None
         discard_all(self._storage, [file for result in results for file in result.files])
-        again = self.submit(window.planned, {**window.gone, **gone}, left_out_in(results))
-        return replace(again, is_repeated=is_repeated)
-
-    def rerun_to_retract(self, window: InFlight, results: Sequence[TaskResult]) -> InFlight | None:
-        """Start a window again where it has let versions go whose files could not be read, or the reverse."""
-        left_out = left_out_in(results)
-        if self._retracted(window.planned, left_out) == window.retracted:
-            return None
-        discard_all(self._storage, [file for result in results for file in result.files])
-        return self.submit(window.planned, window.gone, left_out)
+        return replace(self.submit(window.planned, {**window.gone, **gone}, left_out), is_repeated=is_repeated)
 
     def committed(self, window: InFlight, results: Sequence[TaskResult]) -> None:
         """Adjust the size of the next windows to a committed one."""
