@@ -203,23 +203,20 @@ class WindowCommitter:
 
 
 def raise_first_error(planned: WindowPlan, results: Sequence[TaskResult]) -> None:
-    """Raise the error of the first task of a window that failed; all windows before it are committed."""
-    for result in results:
-        if result.error is not None:
-            _advise_of_duplicates(result.error, planned)
-            raise result.error
+    """Raise the error of the first task of a window that failed; all windows before it are committed.
 
-
-def _advise_of_duplicates(error: DagflowError, planned: WindowPlan) -> None:
-    """Let an error about a record explain what happens if its file is corrected after a part of it was published."""
-    if not isinstance(error, RecordError):
-        return
-    parts = [each for each in source_ranges(planned) if redacted(each.url) == error.url]
-    if parts and not any(map(is_first_part, parts)):
-        error.advise(
-            hint="if this file is changed or replaced, it is read again from its beginning, and what earlier windows "
-            f"have published of it is there twice; to have it once, {START_OVER}"
-        )
+    An error about a record explains what happens if its file is corrected after a part of it was published.
+    """
+    error = next((result.error for result in results if result.error is not None), None)
+    if isinstance(error, RecordError):
+        parts = [each for each in source_ranges(planned) if redacted(each.url) == error.url]
+        if parts and not any(map(is_first_part, parts)):
+            error.advise(
+                hint="if this file is changed or replaced, it is read again from its beginning, and what earlier "
+                f"windows have published of it is there twice; to have it once, {START_OVER}"
+            )
+    if error is not None:
+        raise error
 
 
 def intent_of(

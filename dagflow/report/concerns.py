@@ -126,7 +126,12 @@ def concerns_of(
     if rejected > 0:
         yield Concern("rejected", f"{rejected:,} {'record was' if rejected == 1 else 'records were'} refused")
     if cut_bytes and total(names.RESUMED_BYTES):
-        yield _cut(cut_bytes)
+        yield Concern(
+            "cut",
+            "records were read before they were complete, and again whole when their files had grown: "
+            f"{cut_bytes:,} bytes are in the output twice, in all runs; unterminated: wait on the splitter lets the "
+            "last record of a file wait for its end",
+        )
 
 
 _READ_AFTER_ALL = "`dagflow status` lists them, and a file that is repaired or put back is read by the next run"
@@ -147,15 +152,6 @@ def _replaced(reread: int, old_rows: Sequence[OldRows]) -> Concern:
         f"truncated: {choice}}}, which {effect}; other choices are {others} and reread. If it is a log that was "
         "rotated into another directory, or to a name without a number, take nothing out: the old rows are nowhere "
         "else; add that to files, which reads the rest of the old log",
-    )
-
-
-def _cut(cut_bytes: int) -> Concern:
-    return Concern(
-        "cut",
-        f"records were read before they were complete, and again whole when their files had grown: {cut_bytes:,} bytes "
-        "are in the output twice, in all runs; unterminated: wait on the splitter lets the last record of a file wait "
-        "for its end",
     )
 
 

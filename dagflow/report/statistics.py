@@ -17,13 +17,7 @@ from dagflow.metrics.counters import Counters
 from dagflow.plan.logical import own_stages
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.report.own_figures import OwnFigures, PublishedPart, own_sums
-from dagflow.report.snapshot import (
-    RunSnapshot,
-    WholeInput,
-    figures_of,
-    snapshot_of,
-    snapshot_of_all,
-)
+from dagflow.report.snapshot import RunSnapshot, WholeInput, figures_of, snapshot_of, snapshot_of_all
 from dagflow.storage.location import redacted
 from dagflow.storage.pending import output_of
 

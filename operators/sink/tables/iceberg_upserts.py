@@ -92,19 +92,9 @@ def upsert(
 
 
 def replace_files(
-    transaction: Transaction,
-    removed: Iterable[DataFile],
-    added: Iterable[DataFile],
-    summary: Mapping[str, str],
+    transaction: Transaction, removed: Iterable[DataFile], added: Iterable[DataFile], summary: Mapping[str, str]
 ) -> None:
-    """Replace data files by others, in one snapshot; the first one of a table only adds files.
-
-    Args:
-        transaction: The transaction; it is not committed here.
-        removed: The files to remove.
-        added: The files to add.
-        summary: Summary of the snapshot.
-    """
+    """Replace data files by others, in one snapshot, uncommitted here; the first one of a table only adds files."""
     is_first = transaction.table_metadata.current_snapshot() is None
     operation = Operation.APPEND if is_first else Operation.OVERWRITE
     io = transaction._table.io

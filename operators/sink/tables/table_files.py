@@ -148,7 +148,9 @@ class TableFiles:
             rows = with_columns(rows, pa.schema(list(self._columns.values())))
             batch = RecordBatch(rows, origin=batch.origin)
         stored = stored_columns(rows.schema, self._left_out)
-        for part in self._parts_of(rows):
+        # The order of rows with keys counts, and the driver partitions the merged rows.
+        parts = [PartitionRows({}, None)] if self._origin.keys else partitions_of(rows, self._partition_by)
+        for part in parts:
             chosen = batch if part.indices is None else batch.take(part.indices)
             columns = chosen.to_arrow()
             fields = [columns.schema.field(name) for name in self._left_out if name in columns.schema.names]
@@ -169,10 +171,6 @@ class TableFiles:
         made = self._format(self._origin, values, fields)
         format = self._formats.setdefault((directory, *map(str, fields)), made)
         self._sink.write(batch, format, directory)
-
-    def _parts_of(self, rows: pa.RecordBatch) -> Iterable[PartitionRows]:
-        # The order of rows with keys counts, and the driver partitions the merged rows.
-        return [PartitionRows({}, None)] if self._origin.keys else partitions_of(rows, self._partition_by)
 
     def end_window(self) -> None:
         self._sink.end_window()
@@ -392,10 +390,7 @@ def parted_from_removed(rows: pa.RecordBatch) -> list[pa.RecordBatch]:
 
 
 def newest_rows(
-    storage: StorageContext,
-    files: Sequence[PendingFile],
-    keys: Sequence[str],
-    columns: pa.Schema,
+    storage: StorageContext, files: Sequence[PendingFile], keys: Sequence[str], columns: pa.Schema
 ) -> tuple[pa.Table, pa.Table]:
     """The last row of each key, and the keys alone of rows that shall only leave; a null equals a null.
 

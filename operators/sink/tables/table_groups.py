@@ -23,7 +23,7 @@ from dagflow.frozen import frozen
 from dagflow.late import parquet as pq
 from dagflow.metrics.names import RESCUED_VALUES
 from dagflow.storage.location import parent
-from dagflow.storage.pending import HeldFile, PendingFile
+from dagflow.storage.pending import FileFacts, HeldFile, PendingFile
 from dagflow.storage.python_file import PythonFile
 from operators.sink.columns.nested_types import with_columns
 from operators.sink.columns.rescued_rows import origin_of, origin_of_waiting, parted_from_origins, with_rescued
@@ -67,22 +67,6 @@ class GroupLimits(BaseModel):
 
 
 @frozen
-class RewrittenFile:
-    """A data file that loses rows.
-
-    Attributes:
-        schema: Its columns, as in its facts.
-        partition: The values of the table's partition columns, as in its facts.
-        blocks: The ids of the blocks whose rows leave.
-    """
-
-    url: str
-    schema: str
-    partition: dict[str, str | None]
-    blocks: tuple[int, ...]
-
-
-@frozen
 class MergeJob:
     """One data file to be merged from fragments.
 
@@ -93,6 +77,7 @@ class MergeJob:
         pieces: The pieces in order, by fragment: its URL, and their places.
         keys: Columns by whose values the rows replace others; then the file has the newest row of each key.
         rewritten: A data file to be written again without some rows, instead of fragments; None for none.
+        blocks: The ids of the blocks whose rows leave it.
     """
 
     operator: str
@@ -100,7 +85,8 @@ class MergeJob:
     size_bytes: int
     pieces: tuple[tuple[str, tuple[Place, ...]], ...]
     keys: tuple[str, ...] = ()
-    rewritten: RewrittenFile | None = None
+    rewritten: PendingFile | None = None
+    blocks: tuple[int, ...] = ()
 
 
 class TableGroups(Grouper):
@@ -141,8 +127,7 @@ class TableGroups(Grouper):
         facts = file.facts
         if facts is None or not (facts.has_blocks and self.keeps_files):
             return None
-        rewritten = RewrittenFile(file.final_url, facts.schema, facts.partition, tuple(sorted(blocks)))
-        return MergeJob(facts.operator, (), file.size_bytes, (), rewritten=rewritten)
+        return MergeJob(facts.operator, (), file.size_bytes, (), rewritten=file, blocks=tuple(sorted(blocks)))
 
     def emit_rest(self) -> None:
         # All jobs that were emitted before are planned, or their window was dropped: none is left out.
@@ -275,8 +260,9 @@ class TableMerger(Operator):
         columns = self._table.columns_as(self._context.decided)
         files = self._table.files(self._context, None, FactOrigin(job.operator, keys=job.keys))
         files.begin_window(self._window_id)
-        if job.rewritten is not None and isinstance(files, TableFiles):
-            self._rewrite(job.rewritten, files)
+        file = job.rewritten
+        if file is not None and file.facts is not None and isinstance(files, TableFiles):
+            self._rewrite(file.final_url, file.facts, job.blocks, files)
             files.end_window()
             return
         places = ((url, place) for url, places in job.pieces for place in places)
@@ -294,21 +280,21 @@ class TableMerger(Operator):
                 files.write(RecordBatch(fitted, origin=origin_of_waiting(rows)))
         files.end_window()
 
-    def _rewrite(self, file: RewrittenFile, files: TableFiles) -> None:
+    def _rewrite(self, url: str, facts: FileFacts, blocks: Sequence[int], files: TableFiles) -> None:
         """Write the rows of a data file again, except those of some blocks."""
         storage, position = self._context.storage, 0
-        directory = parent(file.url).removeprefix(self._table.shape.location).strip("/")
-        with storage.open_file(file.url) as opened, pq.ParquetFile(pa.PythonFile(PythonFile(opened), "r")) as parquet:
-            blocks = blocks_of_rows(parquet.metadata.metadata[BLOCKS.encode()].decode())
+        directory = parent(url).removeprefix(self._table.shape.location).strip("/")
+        with storage.open_file(url) as opened, pq.ParquetFile(pa.PythonFile(PythonFile(opened), "r")) as parquet:
+            block_of_row = blocks_of_rows(parquet.metadata.metadata[BLOCKS.encode()].decode())
             stored = parquet.schema_arrow.remove_metadata()
-            fields = [each for each in schema_of_text(file.schema) if each.name not in stored.names]
+            fields = [each for each in schema_of_text(facts.schema) if each.name not in stored.names]
             for rows in parquet.iter_batches(_REWRITTEN_ROWS):
-                own = blocks[position : position + len(rows)]
+                own = block_of_row[position : position + len(rows)]
                 position += len(rows)
-                kept = np.flatnonzero(~np.isin(own, file.blocks))
+                kept = np.flatnonzero(~np.isin(own, blocks))
                 if len(kept):
-                    batch = pa.RecordBatch.from_arrays(rows.take(pa.array(kept)).columns, schema=stored)
-                    files.write_part(RecordBatch(batch, origin=origin_of(own[kept])), file.partition, fields, directory)
+                    rest = pa.RecordBatch.from_arrays(rows.take(pa.array(kept)).columns, schema=stored)
+                    files.write_part(RecordBatch(rest, origin=origin_of(own[kept])), facts.partition, fields, directory)
 
     def _fitted(self, rows: pa.RecordBatch, columns: TableColumns, names: Sequence[str]) -> pa.RecordBatch:
         """Rows that have waited, as the table takes them now, in the order of names; the rest is rescued."""
