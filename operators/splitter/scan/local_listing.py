@@ -42,6 +42,9 @@ _MAX_DEPTH = 100
 _STATS_AT_ONCE = 256
 """Files examined before the results go into columns: 32 bytes a file there, 700 as objects."""
 
+_FEW_NAMES = 8
+"""Up to this many files are examined by full path: opening the directory first would cost more than it saves."""
+
 
 class LocalLister(Lister):
     """Lists local directories.
@@ -348,15 +351,25 @@ def list_directory(directory: bytes, max_entries: int) -> tuple[list[bytes], Col
 def _stat_all(directory: bytes, names: Sequence[bytes]) -> tuple[array[int], Columns] | None:
     """Modes and versions of the names in a directory, links not followed; None unless each name can be examined."""
     modes, columns = array("q"), _empty_columns()
+    # A link is left to the walk, which knows whether its target is read under its own name.
+    examine = os.lstat
+    if len(names) <= _FEW_NAMES:
+        below = directory if directory.endswith(b"/") else directory + b"/"
+        try:
+            statuses = [examine(below + name) for name in names]
+        except OSError:
+            return None
+        modes.fromlist([one.st_mode for one in statuses])
+        _add_versions(columns, statuses)
+        return modes, columns
     try:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
         return None
     try:
-        # Relative to the directory's descriptor the kernel looks up one name, not the whole path. A link is left to the
-        # walk, which knows whether its target is read under its own name.
+        # Relative to the directory's descriptor the kernel looks up one name, not the whole path.
         for start in range(0, len(names), _STATS_AT_ONCE):
-            statuses = [os.lstat(name, dir_fd=descriptor) for name in names[start : start + _STATS_AT_ONCE]]
+            statuses = [examine(name, dir_fd=descriptor) for name in names[start : start + _STATS_AT_ONCE]]
             modes.fromlist([one.st_mode for one in statuses])
             _add_versions(columns, statuses)
     except OSError:
