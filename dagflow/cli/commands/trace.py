@@ -60,7 +60,7 @@ def command(
     in this process on the inputs of the rows, in a directory of its own; nothing else is written.
     """
     if (where is None) == (place is None):
-        raise click.UsageError('give either --where behind TABLE, such as --where "id = 17", or FILE:OFFSET')
+        raise click.UsageError('behind TABLE, give either --where, such as --where "id = 17", or FILE:OFFSET')
     at = re.fullmatch(r"(.+):([0-9]{1,18})", place or "in/a.csv:0", re.ASCII | re.DOTALL)
     if at is None:
         raise click.UsageError(f"{place!r} is no FILE:OFFSET, such as in/a.csv:4096")

@@ -38,7 +38,7 @@ from operators.reader.columns.typing import (
 )
 from operators.reader.formats.base import ByteAccounting, Parsed, PreScanned
 from operators.reader.scanning.charset import Charset, UndecodedRejects, decoded
-from operators.reader.scanning.csv_fields import MarkedRows, of_rows, split_rows, text_of
+from operators.reader.scanning.csv_fields import MarkedRows, split_rows, table_of
 from operators.reader.scanning.csv_head import (
     COMMENT_OVER_LINES,
     HEADER_REMEDY,
@@ -490,7 +490,7 @@ class Csv(Delimited, PreScanned):
             return parse_columns(right, self._by_arrow, rejects)
 
     def _by_arrow(self, rows: RecordBatch) -> pa.Table:
-        return of_rows(self._texts(text_of(rows, self._dialect), self._names), rows)
+        return table_of(rows, self._dialect, lambda text: self._texts(text, self._names))
 
     def _texts(self, data: Any, names: tuple[str, ...] | None) -> pa.Table:
         quote = False if self.quote == "none" else self.quote

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -108,7 +108,7 @@ class MarkedRows:
         return pa.RecordBatch.from_pydict(columns)
 
 
-def text_of(batch: RecordBatch, dialect: Dialect) -> pa.Buffer:
+def _text_of(batch: RecordBatch, dialect: Dialect) -> pa.Buffer:
     """Rows side by side; without the newline behind the last where it belongs to a field, as it may not be in the file.
 
     Arrow takes an empty field that no newline ends for a quoted one, behind a quoted one.
@@ -119,12 +119,13 @@ def text_of(batch: RecordBatch, dialect: Dialect) -> pa.Buffer:
     return text.slice(0, len(text) - int(np.sum(last.lengths())) * RowMarks(row, dialect).is_literal(len(row) - 1))
 
 
-def of_rows(table: pa.Table, rows: RecordBatch) -> pa.Table:
-    """A table that has a row for each one.
+def table_of(batch: RecordBatch, dialect: Dialect, split: Callable[[pa.Buffer], pa.Table]) -> pa.Table:
+    """The fields of rows, as the parser splits their text.
 
     Raises:
-        pyarrow.ArrowInvalid: It has others.
+        pyarrow.ArrowInvalid: It has found other rows, or refuses one.
     """
-    if table.num_rows != len(rows):
+    table = split(_text_of(batch, dialect))
+    if table.num_rows != len(batch):
         raise pa.ArrowInvalid("The row is not as the quotes around it say")
     return table
