@@ -8,7 +8,7 @@ import pytest
 
 from dagflow.errors import FencedError
 from dagflow.storage.backends.s3.pending import S3PendingFiles
-from dagflow.storage.pending import pending_tag
+from dagflow.storage.pending import PENDING_DIRECTORY, pending_tag
 from tests.storage.shared import (
     STORAGE,
     TAG,
@@ -74,9 +74,8 @@ def test_a_sweep_leaves_to_another_checkpoint_what_it_replaces(s3_root: str) -> 
 def test_a_sweep_ends_uploads_of_dead_drivers_for_held_files(s3_root: str) -> None:
     """Their names show whose they are."""
     for tag in (TAG, pending_tag("app", 9)):
-        writer = STORAGE.open_held(f"{s3_root}/out/f", tag=tag)
-        writer.write(b"x")
-        writer.end()
+        # An upload's thread may begin it later than the sweep lists; closing waits for it.
+        write(f"{s3_root}/out/{PENDING_DIRECTORY}/{tag}/f", b"x", tag=tag)
     assert sweep(f"{s3_root}/out", owner="app", before_epoch=9, require_right=alone) == 1
     (left,) = unfinished_uploads(s3_root)
     assert pending_tag("app", 9) in left["Key"]
