@@ -51,7 +51,7 @@ def lost_values(owner: str, given: Operator | PartitionPolicy, place: Place) -> 
     return [
         place.problem(
             f"{owner}: its property '{each}' was set after {cls.__name__}(…) had made it, and the app makes "
-            f"instances of its own: give it to {cls.__name__}({each}=…)",
+            f"instances of its own: give it to {cls.__name__}({each}=…)"
         )
         for each in changed
     ]

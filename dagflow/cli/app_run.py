@@ -146,11 +146,7 @@ class _Logged:
 
 
 def watch(
-    logical: LogicalPlan,
-    options: RunOptions,
-    display: Display,
-    log: RunLog | None = None,
-    ui_port: int | None = None,
+    logical: LogicalPlan, options: RunOptions, display: Display, log: RunLog | None = None, ui_port: int | None = None
 ) -> RunSnapshot:
     """Run an app under a display, and let signals stop it.
 

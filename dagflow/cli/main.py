@@ -136,11 +136,7 @@ def _lacking(error: Exception) -> DagflowError | None:
     )
 
 
-@click.command(
-    "dagflow",
-    cls=CommandLine,
-    invoke_without_command=True,
-)
+@click.command("dagflow", cls=CommandLine, invoke_without_command=True)
 @click.option(
     "-V",
     "--version",

@@ -148,10 +148,7 @@ def _known_master(context: click.Context, parameter: click.Parameter, value: str
 
 
 master_option = click.option(
-    "--master",
-    metavar="URL",
-    callback=_known_master,
-    help="Spark master, for example local[4] or spark://host:7077.",
+    "--master", metavar="URL", callback=_known_master, help="Spark master, for example local[4] or spark://host:7077."
 )
 
 
@@ -177,11 +174,7 @@ def local_options(function: F) -> F:
     )
     # Eager options are read first, in the order of the command.
     local = click.option(
-        "--local",
-        "is_local",
-        is_flag=True,
-        is_eager=True,
-        help="Run in processes of this machine, without Spark.",
+        "--local", "is_local", is_flag=True, is_eager=True, help="Run in processes of this machine, without Spark."
     )
     return workers(local(function))
 

@@ -265,10 +265,7 @@ class ControlGraph:
             self._sources.call(name, operator.scan_now)
 
     def process_results(
-        self,
-        window_id: int,
-        late: Iterable[tuple[PortRef, list[Any]]],
-        reports: Iterable[tuple[PortRef, list[Any]]],
+        self, window_id: int, late: Iterable[tuple[PortRef, list[Any]]], reports: Iterable[tuple[PortRef, list[Any]]]
     ) -> ControlResult:
         """Give a window to the operators that run when its results are in.
 

@@ -36,10 +36,7 @@ def is_stateful(operator: Operator) -> bool:
 
 
 def require_owners(
-    states: Mapping[str, SavedState],
-    names: Collection[str],
-    newcomers: Iterable[str],
-    last_run: Collection[str],
+    states: Mapping[str, SavedState], names: Collection[str], newcomers: Iterable[str], last_run: Collection[str]
 ) -> None:
     """Refuse to start an operator without state where it may be a renamed one that has left state.
 

@@ -66,11 +66,7 @@ class Publisher:
     """The operator whose files it publishes; "" for all files that become visible by their names."""
 
     def __init__(
-        self,
-        journal: Journal,
-        storage: StorageContext,
-        durability: Durability,
-        targets: Mapping[str, FileTarget],
+        self, journal: Journal, storage: StorageContext, durability: Durability, targets: Mapping[str, FileTarget]
     ) -> None:
         self._journal = journal
         self._storage = storage

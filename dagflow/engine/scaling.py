@@ -121,10 +121,7 @@ class Scaling:
         return {stage: self.counts[stage] for stage in by_speed}
 
     def observe(
-        self,
-        backlogs: Mapping[str, tuple[int, int]],
-        speeds: PartitionSpeeds,
-        unemitted: Mapping[str, int],
+        self, backlogs: Mapping[str, tuple[int, int]], speeds: PartitionSpeeds, unemitted: Mapping[str, int]
     ) -> None:
         """Pass the stats listeners their backlog, and repartition where a listener requests it."""
         bytes_per_s, processed = speeds.bytes_per_s, speeds.processed_bytes

@@ -67,11 +67,7 @@ class StateCodec:
 
     def _refused(self, what: str, window_id: int, partition: int, hint: str = "") -> OperatorError:
         return OperatorError(
-            f"{self._method}() {what}",
-            operator=self._operator,
-            window_id=window_id,
-            partition=partition,
-            hint=hint,
+            f"{self._method}() {what}", operator=self._operator, window_id=window_id, partition=partition, hint=hint
         )
 
     def decode(self, saved: SavedState) -> Any:

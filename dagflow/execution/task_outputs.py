@@ -106,11 +106,7 @@ class TaskOutputs:
         return TaskOutputFile(self, writer)
 
     def end(
-        self,
-        writer: PendingWriter,
-        records: int,
-        sources: FileSources | None = None,
-        facts: FileFacts | None = None,
+        self, writer: PendingWriter, records: int, sources: FileSources | None = None, facts: FileFacts | None = None
     ) -> None:
         """Complete a file; on a remote store this continues while the next file is written."""
         self._url_by_unended.pop(writer, None)

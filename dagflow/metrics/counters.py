@@ -22,11 +22,7 @@ class OperatorCounters:
 
     def add(self, other: OperatorCounters, sign: int = 1) -> None:
         """Add the other counters to these; with sign -1 take them away."""
-        for mine, theirs in (
-            (self.counts, other.counts),
-            (self.records, other.records),
-            (self.bytes, other.bytes),
-        ):
+        for mine, theirs in ((self.counts, other.counts), (self.records, other.records), (self.bytes, other.bytes)):
             for name, value in theirs.items():
                 mine[name] = mine.get(name, 0) + sign * value
 

@@ -73,11 +73,7 @@ def _key_of(node: OperatorNode) -> ByName | None:
 
 
 def _check_key(
-    plan: LogicalPlan,
-    name: str,
-    edges: Iterable[Edge],
-    found: Mapping[PortRef, StreamColumns],
-    problems: Problems,
+    plan: LogicalPlan, name: str, edges: Iterable[Edge], found: Mapping[PortRef, StreamColumns], problems: Problems
 ) -> None:
     key = _key_of(plan.operators[name])
     for edge in edges:

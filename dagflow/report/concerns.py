@@ -67,15 +67,7 @@ class OldRows:
         return f"{what} read again: {stay} ({self.output}); {remedy}"
 
 
-EXIT_CODES = {
-    "no_input": 10,
-    "rescued": 11,
-    "lost": 12,
-    "replaced": 13,
-    "left_out": 14,
-    "rejected": 15,
-    "cut": 16,
-}
+EXIT_CODES = {"no_input": 10, "rescued": 11, "lost": 12, "replaced": 13, "left_out": 14, "rejected": 15, "cut": 16}
 """Exit codes of strict runs, by the name of a concern; docs/trouble.md has them."""
 
 

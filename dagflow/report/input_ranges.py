@@ -75,9 +75,7 @@ def attributed(
 
 
 def _pieces(
-    blocks: Iterable[tuple[int, InputRange]],
-    outputs: dict[int, list[int]],
-    sources: Sequence[FileSources | None],
+    blocks: Iterable[tuple[int, InputRange]], outputs: dict[int, list[int]], sources: Sequence[FileSources | None]
 ) -> Iterator[tuple[InputRange, list[int]]]:
     """The blocks, each cut where one of its output files ends and the next one begins, with its output files."""
     for block_id, block in blocks:

@@ -90,11 +90,7 @@ def protection(settings: Mapping[str, str]) -> dict[str, str]:
     return {encryption: settings.get(encryption, "true")} if is_protected(settings.get) else {}
 
 
-_SECRETS = (
-    "spark.authenticate.secret",
-    "spark.authenticate.secret.file",
-    "spark.authenticate.secret.driver.file",
-)
+_SECRETS = ("spark.authenticate.secret", "spark.authenticate.secret.file", "spark.authenticate.secret.driver.file")
 
 
 def require_secret(master: str, settings: Mapping[str, str]) -> None:

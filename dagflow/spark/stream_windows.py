@@ -96,12 +96,7 @@ class StreamWindows:
     """
 
     def __init__(
-        self,
-        options: SourceOptions,
-        columns: Sequence[str] | None,
-        *,
-        is_finite: bool,
-        patience_s: float = RELEASED_S,
+        self, options: SourceOptions, columns: Sequence[str] | None, *, is_finite: bool, patience_s: float = RELEASED_S
     ) -> None:
         self._stack = contextlib.ExitStack()
         self._is_finite, self._patience_s = is_finite, patience_s

@@ -22,10 +22,7 @@ from dagflow.suggestions import did_you_mean, nearest
 
 
 def apply(
-    operators: Mapping,
-    overrides: MappingType[str, str] | Sequence[str],
-    environment: Environment,
-    problems: Problems,
+    operators: Mapping, overrides: MappingType[str, str] | Sequence[str], environment: Environment, problems: Problems
 ) -> Mapping:
     """Put properties into the operators of an app.
 

@@ -110,11 +110,7 @@ def _ports_schema(known: KnownNames, direction: Direction) -> dict[str, Any]:
 
 def _module_use_schema(modules: Mapping[str, ClassInfo]) -> dict[str, Any]:
     path = _text("a module's file, beside this one or in the working directory")
-    use = {
-        "type": "object",
-        "additionalProperties": False,
-        "properties": {"module": path, "properties": _MAPPING},
-    }
+    use = {"type": "object", "additionalProperties": False, "properties": {"module": path, "properties": _MAPPING}}
     branches = []
     for name, info in modules.items():
         known = {each.name: {"description": f"{each.meaning or each.name}: {each.type}"} for each in info.properties}
@@ -221,10 +217,7 @@ def _class_and_properties(
         "type": "object",
         "required": ["class"],
         "additionalProperties": False,
-        "properties": {
-            "class": class_names(classes),
-            "properties": _MAPPING,
-        },
+        "properties": {"class": class_names(classes), "properties": _MAPPING},
         "allOf": [when("class", name, _given(name, definitions[name])) for name in classes],
     }
 

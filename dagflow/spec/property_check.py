@@ -253,9 +253,7 @@ def _dotted(steps: Sequence[int | str]) -> str:
 
 
 def _names_at(cls: type, steps: Sequence[int | str]) -> list[str]:
-    found: list[dict[str, Any]] = [
-        {name: field.annotation for name, field in property_model(cls).model_fields.items()},
-    ]
+    found: list[dict[str, Any]] = [{name: field.annotation for name, field in property_model(cls).model_fields.items()}]
     for step in steps:
         annotations = [fields[str(step)] for fields in found if isinstance(step, str) and step in fields]
         found = [fields for annotation in annotations for fields in _fields_of(annotation)]

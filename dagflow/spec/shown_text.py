@@ -50,12 +50,7 @@ _PROPERTIES = re.compile(r"(?:[&!]\S*(?:\s+|#[^\n]*)*)*")
 _MOST_LEVELS = 1000
 """PyYAML composes each level by a call within the one around it, and its calls in C have no limit of their own."""
 
-_STEPS = {
-    yaml.MappingStartEvent: 1,
-    yaml.SequenceStartEvent: 1,
-    yaml.MappingEndEvent: -1,
-    yaml.SequenceEndEvent: -1,
-}
+_STEPS = {yaml.MappingStartEvent: 1, yaml.SequenceStartEvent: 1, yaml.MappingEndEvent: -1, yaml.SequenceEndEvent: -1}
 
 
 def shown_yaml(text: str) -> str:

@@ -168,11 +168,7 @@ def _shortened(text: str) -> str:
     return text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}…"
 
 
-_QUESTIONS: dict[str, Callable[..., dict[str, Any]]] = {
-    "look": look,
-    "why": why,
-    "sample": sample,
-}
+_QUESTIONS: dict[str, Callable[..., dict[str, Any]]] = {"look": look, "why": why, "sample": sample}
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -391,8 +391,7 @@ class Aggregate(_Grouped, ColumnOperator[_Grouping], Composite, SelectsRows):
     def plan(self, schema: pa.Schema) -> _Grouping:
         calls = [call for aggregation in self.columns.values() for call in aggregation.calls]
         return _Grouping(
-            {name: key.bind(schema) for name, key in self.by.items()},
-            {call.name: call.bind(schema) for call in calls},
+            {name: key.bind(schema) for name, key in self.by.items()}, {call.name: call.bind(schema) for call in calls}
         )
 
     def result(self, combined: pa.Table) -> pa.Table:

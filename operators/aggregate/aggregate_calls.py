@@ -12,16 +12,7 @@ from dagflow.frozen import frozen
 from dagflow.late import compute as pc
 from operators.expressions.expression import bind, text_and_tree
 from operators.expressions.functions import AGGREGATES
-from operators.expressions.sql_types import (
-    BIGINT,
-    DOUBLE,
-    MAX_DIGITS,
-    NULL,
-    as_decimal,
-    is_number,
-    is_whole,
-    name_of,
-)
+from operators.expressions.sql_types import BIGINT, DOUBLE, MAX_DIGITS, NULL, as_decimal, is_number, is_whole, name_of
 from operators.expressions.syntax import Call, Case, Cast, ColumnName, Constant, ExpressionError, Node, walk, with_parts
 from operators.expressions.vectors import Bound, Rows, Vector, merged
 

@@ -16,16 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dagflow.late import compute as pc
-from operators.expressions.sql_types import (
-    BOOLEAN,
-    DATE,
-    DOUBLE,
-    TEXT,
-    as_decimal,
-    is_number,
-    is_whole,
-    name_of,
-)
+from operators.expressions.sql_types import BOOLEAN, DATE, DOUBLE, TEXT, as_decimal, is_number, is_whole, name_of
 from operators.expressions.vectors import Bound, CallSite, Rows, Vector, applied, attempted, shared, typed
 from operators.reader.columns.literals import WIDE_DIGITS, decimals_of, is_written_as, values_of, why_not
 from operators.reader.columns.types import ColumnType

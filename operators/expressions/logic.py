@@ -208,9 +208,7 @@ def null_if(site: CallSite, value: Bound, other: Bound) -> Bound:
     same = comparison("=")(site, value, other)
     nothing = typed(value, value.type)
     return Bound(
-        site.node,
-        value.type,
-        lambda rows: rows.choose(same.compute(rows), nothing.compute(rows), value.compute(rows)),
+        site.node, value.type, lambda rows: rows.choose(same.compute(rows), nothing.compute(rows), value.compute(rows))
     )
 
 

@@ -11,15 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from dagflow.api.context import (
-    UNKNOWN_SUM,
-    Cause,
-    MovedRange,
-    OperatorContext,
-    Skipped,
-    WaitingEnd,
-    version_key_of,
-)
+from dagflow.api.context import UNKNOWN_SUM, Cause, MovedRange, OperatorContext, Skipped, WaitingEnd, version_key_of
 from dagflow.api.records import LINE_FEED, Origin, RecordBatch
 from dagflow.api.sources import accounting_key
 from dagflow.errors import (
@@ -46,12 +38,7 @@ from dagflow.metrics.names import (
 from dagflow.storage.location import redacted
 from operators.files.metadata import BlockMetadata, Fate, FileFingerprints, ReadPart
 from operators.files.small_file_batch import SmallFileBatch
-from operators.reader.block_files import (
-    BlockFiles,
-    left_out_fingerprint,
-    read_report,
-    skipped_block_fingerprint,
-)
+from operators.reader.block_files import BlockFiles, left_out_fingerprint, read_report, skipped_block_fingerprint
 from operators.reader.byte_source import UNKNOWN_SIZE
 from operators.reader.compression.recognition import CompressionSetting, expected_compression
 from operators.reader.compression.splitting import owned_range

@@ -31,8 +31,7 @@ class BlockSplitter(ControlOperator):
         Count | None, Tuning(), Field(ge=1, description="maximum blocks of a window; null: the engine's choice")
     ] = None
     batch_bytes: Annotated[
-        Size,
-        Field(ge=0, description="size of batches of small files, which have at most a sixteenth of it"),
+        Size, Field(ge=0, description="size of batches of small files, which have at most a sixteenth of it")
     ] = 16 << 20
     batch_files: Annotated[Count, Field(ge=1, description="maximum files in a batch")] = 4096
     batches: Annotated[
@@ -43,8 +42,7 @@ class BlockSplitter(ControlOperator):
         ),
     ] = "divided"
     cut_compressed: Annotated[
-        tuple[UnitSuffix, ...],
-        Field(description="suffixes of compressed files that may be cut between units"),
+        tuple[UnitSuffix, ...], Field(description="suffixes of compressed files that may be cut between units")
     ] = CUT_SUFFIXES
 
     files_metadata_output = OutputPort(FileMetadata)

@@ -113,10 +113,7 @@ class InputExplanation:
         if now.is_directory:
             return depth, "it is a directory, whose files are taken one by one"
         if root.is_local and os.path.islink(key):
-            return (
-                depth,
-                "it is a symbolic link: its target is read once, under its own name if that is in the input",
-            )
+            return (depth, "it is a symbolic link: its target is read once, under its own name if that is in the input")
         stat = FileVersion(now.size_bytes, now.mtime_ns, now.etag, now.file_id)
         files = ListedFiles.single(root, key, stat)
         if self._completeness.is_marker(files, 0):

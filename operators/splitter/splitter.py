@@ -72,8 +72,7 @@ class FileSplitterInput(BlockSplitter, InputOperator):
         Pattern | None, Field(description="regular expression for the whole name of files to read; null: any")
     ] = None
     ignore_pattern: Annotated[
-        Pattern | None,
-        Field(description="regular expression for the whole name of files and directories to skip"),
+        Pattern | None, Field(description="regular expression for the whole name of files and directories to skip")
     ] = None
     archives: Annotated[
         Literal["open", "whole"],

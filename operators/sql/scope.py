@@ -117,8 +117,7 @@ class SelectList(Select):
     """Computes the columns of a query, after keeping the records for which its condition is true."""
 
     items: Annotated[
-        list[tuple[str, str]],
-        Field(description="column and a name in columns, or star and a table, empty for all"),
+        list[tuple[str, str]], Field(description="column and a name in columns, or star and a table, empty for all")
     ]
     tables: Annotated[tuple[str, ...], Field(description="tables whose columns are called `table.column`")] = ()
     common: Annotated[tuple[str, ...], Field(description="such columns that * leaves out: the records have them")] = ()
@@ -254,10 +253,7 @@ class JoinedTable(Enrich):
     ] = None
     wanted: Annotated[list[str] | None, Field(description="columns that the query may name; None for all")] = None
     query: Annotated[str, Field(description="the query")] = ""
-    named: Annotated[
-        dict[str, int],
-        Field(description="columns that are the table's for sure, and where"),
-    ] = {}  # noqa: RUF012  # a default, which pydantic copies
+    named: Annotated[dict[str, int], Field(description="columns that are the table's for sure, and where")] = {}  # noqa: RUF012  # a default, which pydantic copies
 
     def compared(self) -> list[tuple[str, str]]:
         """All pairs: a query may compare a column of the records with several of the table."""

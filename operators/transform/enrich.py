@@ -70,12 +70,10 @@ class Enrich(ColumnOperator[_Join], SideInput):
     """
 
     table: Annotated[
-        Location,
-        Field(description="kind and location: csv:PATH, parquet:PATH, delta:PATH or iceberg:NAMESPACE.NAME"),
+        Location, Field(description="kind and location: csv:PATH, parquet:PATH, delta:PATH or iceberg:NAMESPACE.NAME")
     ]
     on: Annotated[
-        Names,
-        Field(description="columns whose values are equal, or {column of the records: column of the table}"),
+        Names, Field(description="columns whose values are equal, or {column of the records: column of the table}")
     ]
     columns: Annotated[
         Names | None,
@@ -99,10 +97,7 @@ class Enrich(ColumnOperator[_Join], SideInput):
         dict[str, Any],
         Field(description="options of the format csv, such as {delimiter: ';', columns: {rate: 'decimal(9, 4)'}}"),
     ] = {}  # noqa: RUF012  # a default, which pydantic copies
-    catalog: Annotated[
-        ClientOptions,
-        Field(description="catalog of an iceberg table, as that of TableWriter"),
-    ] = {}  # noqa: RUF012  # a default, which pydantic copies
+    catalog: Annotated[ClientOptions, Field(description="catalog of an iceberg table, as that of TableWriter")] = {}  # noqa: RUF012  # a default, which pydantic copies
     max_size: Annotated[Size, Field(ge=1, description="maximum memory of the columns")] = 256 << 20
 
     _lookup: LookupTable | None = None

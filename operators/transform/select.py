@@ -97,10 +97,7 @@ class Select(ColumnOperator[SelectPlan], SelectsRows):
     where: Annotated[OptionalExpression, Field(description="pass on the records for which this is true")] = None
     keep: Annotated[Columns | None, Field(description="pass on these columns, and those that are computed")] = None
     drop: Annotated[Columns | None, Field(description="pass on all columns but these")] = None
-    rename: Annotated[
-        dict[str, str],
-        Field(description="the new name of a column by its old one"),
-    ] = {}  # noqa: RUF012  # a default, which pydantic copies
+    rename: Annotated[dict[str, str], Field(description="the new name of a column by its old one")] = {}  # noqa: RUF012  # a default, which pydantic copies
 
     def check_properties(self) -> None:
         if not (self.columns or self.where or self.keep or self.drop or self.rename):

@@ -249,10 +249,7 @@ def _replay(
         unfinished = [plan.window_id for plan in planned if not plan.retries]
         display = display_for(logical.name, settings.redact, is_quiet=False, is_plain=True)
         options = replace(options, checkpoint=checkpoint)
-        with (
-            logging_to(display, is_verbose=settings.is_verbose),
-            stop_requested_by_signals(STOPPING) as stop,
-        ):
+        with logging_to(display, is_verbose=settings.is_verbose), stop_requested_by_signals(STOPPING) as stop:
             done = on_driver_thread(lambda: engine_run(logical, options, display, stop))
         for line in concern_lines(done):
             output.note(settings.redact(line))

@@ -233,12 +233,7 @@ def _describe(summary: RunSnapshot) -> str:
     return "\n".join([definitions(rows), *lines, *urls, *stalls, *failure])
 
 
-_AT_WORK = {
-    "starting": "starts",
-    "running": "at work",
-    "waiting": "waits for new files",
-    "stopping": "stops",
-}
+_AT_WORK = {"starting": "starts", "running": "at work", "waiting": "waits for new files", "stopping": "stops"}
 
 
 def describe_driver(driver: DriverReport) -> str:

@@ -16,24 +16,12 @@ from dagflow.journal.reader import newest_windows
 from dagflow.report.input_ranges import PLANNED, InputRange
 from dagflow.report.manifest import TrackedFile, inputs_of, manifest_of, merging_window
 from dagflow.storage.context import StorageContext
-from dagflow.storage.file_kinds import (
-    HEAD_BYTES,
-    compression_name_of_content,
-    compression_name_of_url,
-    is_skippable,
-)
+from dagflow.storage.file_kinds import HEAD_BYTES, compression_name_of_content, compression_name_of_url, is_skippable
 from dagflow.storage.location import redacted
 from dagflow.web.app_files import AppFile
 from dagflow.web.checkpoints import Checkpoint
 from dagflow.web.query import Cursor, Query, RequestError
-from dagflow.web.resources.file_history import (
-    LOOK_S,
-    SEARCH_S,
-    FileHistory,
-    KnownVersion,
-    refused_in,
-    state_of,
-)
+from dagflow.web.resources.file_history import LOOK_S, SEARCH_S, FileHistory, KnownVersion, refused_in, state_of
 
 ROWS = 100
 

@@ -38,11 +38,7 @@ from operators.reader.columns.typing import valid_text, without_refused, without
 from operators.reader.columns.written_values import SAMPLED_BYTES, shapes_of, types_of
 from operators.reader.formats.base import ByteAccounting, Inferring, Parsed
 from operators.reader.scanning.framing import joined
-from operators.reader.scanning.search import (
-    active_escapes,
-    are_odd,
-    positions_of,
-)
+from operators.reader.scanning.search import active_escapes, are_odd, positions_of
 
 MOST_CELLS = 1 << 22
 """Most values of a batch whose columns are the members that its objects have."""
@@ -77,8 +73,7 @@ class JsonRecords(Inferring):
         Count, Field(ge=1, description="maximum members of an object, with those within others, that make columns")
     ] = 1 << 14
     null_values: Annotated[
-        list[str],
-        Field(description="strings that mean null, such as ['NULL', NA]", default_factory=list),
+        list[str], Field(description="strings that mean null, such as ['NULL', NA]", default_factory=list)
     ]
 
     def check_properties(self) -> None:

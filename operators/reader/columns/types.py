@@ -216,11 +216,7 @@ COLUMN_TYPE_SCHEMA = {
         {"type": "string"},
         {
             "type": "object",
-            "properties": {
-                "type": {"type": "string"},
-                "format": {"type": "string"},
-                "optional": {"type": "boolean"},
-            },
+            "properties": {"type": {"type": "string"}, "format": {"type": "string"}, "optional": {"type": "boolean"}},
             "required": ["type"],
             "additionalProperties": False,
         },

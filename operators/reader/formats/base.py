@@ -19,13 +19,7 @@ from dagflow.api.records import RecordBatch
 from dagflow.api.refused_records import TAKE_REJECTS, Reject, cut_reasons, encoded
 from dagflow.errors import RecordError
 from dagflow.frozen import frozen
-from dagflow.metrics.names import (
-    DELIMITER_BYTES,
-    HOLE_BYTES,
-    RECORD_BYTES,
-    REJECTED_BYTES,
-    SKIPPED_BYTES,
-)
+from dagflow.metrics.names import DELIMITER_BYTES, HOLE_BYTES, RECORD_BYTES, REJECTED_BYTES, SKIPPED_BYTES
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import BufferedFiles, ByteSource, read_exactly, size_read_from
 from operators.rejects.record_refusing import not_taken

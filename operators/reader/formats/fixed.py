@@ -34,8 +34,7 @@ class Fixed(RecordFormat):
 
     length: Annotated[Size, Field(ge=1, le=1 << 30, description="bytes in each record")]
     tail: Annotated[
-        Literal["reject", "keep", "fail"],
-        Field(description="what happens to a file's last record if it is shorter"),
+        Literal["reject", "keep", "fail"], Field(description="what happens to a file's last record if it is shorter")
     ] = "reject"
     columns: Annotated[
         FixedFields | None,

@@ -15,13 +15,7 @@ from dagflow.api.properties import Size
 from dagflow.api.records import NO_DELIMITER, Origin, RecordBatch
 from dagflow.errors import RecordError
 from operators.files.metadata import BlockMetadata
-from operators.reader.byte_source import (
-    UNKNOWN_SIZE,
-    BufferedFiles,
-    ByteSource,
-    FileView,
-    size_read_from,
-)
+from operators.reader.byte_source import UNKNOWN_SIZE, BufferedFiles, ByteSource, FileView, size_read_from
 from operators.reader.formats.base import ByteAccounting, FormatTraits, Parsed, RecordFormat
 from operators.reader.scanning.framing import frame_adjacent
 

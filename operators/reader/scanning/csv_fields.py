@@ -45,10 +45,7 @@ def split_rows(
         pa.BufferReader(data),
         read_options=arrow_csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=names),
         parse_options=arrow_csv.ParseOptions(
-            delimiter=delimiter,
-            quote_char=quote,
-            escape_char=escape,
-            newlines_in_values=True,
+            delimiter=delimiter, quote_char=quote, escape_char=escape, newlines_in_values=True
         ),
         # Rows were checked to be UTF-8 before, and quotes, escapes and delimiters are single ASCII characters.
         # Without words of the app's own, text is never null: Arrow would make nulls of a dozen words.

@@ -81,8 +81,7 @@ class Delimited(RecordFormat):
         Size, Field(ge=1, le=1 << 30, description="maximum bytes of a record, without its delimiter")
     ] = 32 << 20
     on_long: Annotated[
-        OnLong,
-        Field(description="what happens to a longer record; cut keeps its first max_record bytes"),
+        OnLong, Field(description="what happens to a longer record; cut keeps its first max_record bytes")
     ] = "fail"
     binary: Binary = "refuse"
     skip_header: Annotated[Count, Field(ge=0, description="records to skip at the head of each file")] = 0

@@ -11,16 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from dagflow.api.columns.column_typing import type_name
-from dagflow.api.partitioning import (
-    BYTES,
-    DATES,
-    INSTANTS,
-    NUMBERS,
-    TEXT,
-    TIMES,
-    TIMESTAMPS,
-    family_of_type,
-)
+from dagflow.api.partitioning import BYTES, DATES, INSTANTS, NUMBERS, TEXT, TIMES, TIMESTAMPS, family_of_type
 from dagflow.frozen import frozen
 from dagflow.late import compute as pc
 from operators.found_values import DOUBLE, INT64, LARGE, Census, fitted, joined, number_type, plain, type_of_most

@@ -181,8 +181,7 @@ def refusal_of(table: str, column: pa.Field, why: str, at: str) -> DagflowError:
             "that are wanted, or a Select before the table drop the column; on_new_column: rescue keeps the values",
         )
     return DagflowError(
-        text,
-        hint=f"leave one of them out, or give it another name: {_OTHERS}; on_new_column: rescue keeps the values",
+        text, hint=f"leave one of them out, or give it another name: {_OTHERS}; on_new_column: rescue keeps the values"
     )
 
 

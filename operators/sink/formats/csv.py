@@ -47,10 +47,7 @@ class CsvSink(TextFormat):
     name: ClassVar[str] = "csv"
     suffix: ClassVar[str] = ".csv"
 
-    delimiter: Annotated[
-        str,
-        Field(description="separator of fields, one ASCII character"),
-    ] = ","
+    delimiter: Annotated[str, Field(description="separator of fields, one ASCII character")] = ","
     header: Annotated[bool, Field(description="whether files begin with the names of the columns")] = True
     line_ending: Annotated[Literal["lf", "crlf"], Field(description="newline that ends a row")] = "lf"
     null_value: Annotated[str, Field(description="text of a missing value, never quoted")] = ""

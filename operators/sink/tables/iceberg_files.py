@@ -12,14 +12,7 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.conversions import to_bytes
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import (
-    DataFile,
-    DataFileContent,
-    FileFormat,
-    ManifestContent,
-    ManifestEntryStatus,
-    ManifestFile,
-)
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent, ManifestEntryStatus, ManifestFile
 from pyiceberg.partitioning import PartitionField as IcebergField
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
@@ -134,8 +127,7 @@ def require_no_deletes(name: str, snapshot: Snapshot | None, io: FileIO) -> list
     manifests = [] if snapshot is None else snapshot.manifests(io)
     if any(manifest.content == ManifestContent.DELETES for manifest in manifests):
         raise DagflowError(
-            f"{name} has deletes of rows beside its data files, which other files would bring back",
-            hint=ANOTHER_TABLE,
+            f"{name} has deletes of rows beside its data files, which other files would bring back", hint=ANOTHER_TABLE
         )
     return manifests
 

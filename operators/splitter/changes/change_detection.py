@@ -350,11 +350,7 @@ class ChangeDetector:
         yield from self._emit_or_hold(due, rewritten, prints, view)
 
     def _emit_or_hold(
-        self,
-        due: list[_NewOrChanged],
-        rewritten: set[bytes],
-        prints: Mapping[FilePrefix, int],
-        view: IndexView | None,
+        self, due: list[_NewOrChanged], rewritten: set[bytes], prints: Mapping[FilePrefix, int], view: IndexView | None
     ) -> Iterator[ListedFiles]:
         """The files of due that are not held; see _compare_contents().
 

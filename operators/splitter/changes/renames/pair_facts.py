@@ -10,12 +10,7 @@ from dagflow.storage.fingerprint import UNKNOWN, file_id_of
 from operators.files.rotation_names import is_shifted
 from operators.splitter.changes.renames.cases import Original
 from operators.splitter.changes.renames.copies import Beginnings, ContentPrefix, LeftFiles
-from operators.splitter.changes.renames.found_files import (
-    FoundFile,
-    TakenVersion,
-    VersionsOfInode,
-    stat_behind_links,
-)
+from operators.splitter.changes.renames.found_files import FoundFile, TakenVersion, VersionsOfInode, stat_behind_links
 from operators.splitter.index.entries import IndexEntry
 from operators.splitter.index.fingerprinting import FilePrefix
 from operators.splitter.index.pending_fingerprints import PendingFingerprints

@@ -108,10 +108,7 @@ class RenameDetector:
         return [self._decide(file, decisions.get(id(file)), known, is_there=id(file) in is_steady) for file in files]
 
     def _examine(
-        self,
-        files: Sequence[FoundFile],
-        versions_of: Callable[[FoundFile], Iterable[Pair]],
-        known: KnownVersions,
+        self, files: Sequence[FoundFile], versions_of: Callable[[FoundFile], Iterable[Pair]], known: KnownVersions
     ) -> dict[int, FileDecision]:
         """What files are that continue versions, or are left for later scans, as copies in progress are."""
         decisions = {id(file): decision for file in files if (decision := _decision(versions_of(file), known))}
