@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
 from dagflow.api.operator import Operator
 from dagflow.api.partitioning import PartitionPolicy
 from dagflow.api.ports import fits
-from dagflow.app.given_operators import lost_values, require_instance
-from dagflow.app.run_result import RunResult, run_watched
-from dagflow.cli.commands.plan import partitions
+from dagflow.api.properties import own_arguments, property_model
+from dagflow.api.saved_values import difference
+from dagflow.app.results import AppPlan, RunResult, run_watched
 from dagflow.engine.limited_run import limited_run
 from dagflow.engine.preview import Preview, preview
 from dagflow.engine.preview_chain import DEFAULT_RECORDS, PreviewOptions
@@ -23,13 +24,11 @@ from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import AppError, PlanError, Problem, SpecError
 from dagflow.plan.load import logical_plan
 from dagflow.plan.logical import LogicalPlan
-from dagflow.plan.physical import PhysicalPlan
-from dagflow.plan.placement import place
-from dagflow.plan.render.explain import Format, explain
 from dagflow.runtime.start_checks import context_of
 from dagflow.spec.app_reader import CodeReader, Overrides, read
 from dagflow.spec.app_spec import AppSpec, Endpoint, StreamSpec
 from dagflow.spec.class_lookup import folder_of_module, search_path_of
+from dagflow.spec.operator_reader import declaration
 from dagflow.spec.problems import Place, Problems, place_in_code
 from dagflow.spec.spark_master import MASTER_SETTING, usable_cores
 
@@ -391,36 +390,6 @@ def _free(name: str, taken: Mapping[str, object]) -> str:
     return found
 
 
-@dataclass(frozen=True)
-class AppPlan:
-    """The plan of a run; a notebook shows its picture.
-
-    Attributes:
-        logical: The DAG of operators and streams.
-        physical: The stages, and the exchanges between them.
-    """
-
-    logical: LogicalPlan
-    physical: PhysicalPlan = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "physical", place(self.logical))
-
-    def show(self, format: Format = "text") -> str:
-        """The plan as `dagflow plan` shows it: text, mermaid, dot or svg."""
-        counts = partitions(self.logical, self.physical)
-        return explain(self.logical, self.physical, format=format, partitions=counts, redact=self.logical.redact)
-
-    def __str__(self) -> str:
-        return self.show()
-
-    def __repr__(self) -> str:
-        return self.show()
-
-    def _repr_html_(self) -> str:
-        return self.show("svg")
-
-
 _HERE = str(Path(__file__).parent) + os.sep
 
 
@@ -430,3 +399,73 @@ def place_of_caller() -> Place:
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
         frame = frame.f_back
     return place_in_code(frame.f_code.co_filename, frame.f_lineno)
+
+
+def require_instance(given: object, kind: type[Operator] | type[PartitionPolicy], place: Place) -> None:
+    """Refuse an object that is no operator, or no policy.
+
+    Raises:
+        PlanError: The given object is no instance of the class, but the class itself for example.
+    """
+    if isinstance(given, kind):
+        return
+    if isinstance(given, type) and issubclass(given, kind):
+        found = f"the class {given.__name__}; construct it, with {given.__name__}(…)"
+    else:
+        found = f"the class {given.__name__}" if isinstance(given, type) else f"a {type(given).__name__}"
+    message = f"an instance of {kind.__name__} is expected, and this is {found}"
+    raise PlanError([place.problem(message)])
+
+
+def lost_values(owner: str, given: Operator | PartitionPolicy, place: Place) -> list[Problem]:
+    """Problems for the values of an operator or a policy that the app's own instances would lack.
+
+    The app makes instances with the same properties. They lack arguments of the constructor that are no properties,
+    and properties that were set later.
+    """
+    cls = type(given)
+    own = []
+    try:
+        names = property_model(cls).model_fields
+        own = own_arguments(given)
+        constructed: Any = cls(**given.given_properties)
+    except Exception:  # the plan constructs the operator as well, and reports what its constructor raises
+        return [_kept_back(owner, cls, each, each.name in names, place) for each in own]
+    # An argument may have become a property of another name, or be what it is by default.
+    if own and difference(given.__getstate__(), constructed.__getstate__()) is not None:
+        return [_kept_back(owner, cls, each, each.name in names, place) for each in own]
+    changed = [each for each in names if difference(getattr(constructed, each), getattr(given, each)) is not None]
+    return [
+        place.problem(
+            f"{owner}: its property '{each}' was set after {cls.__name__}(…) had made it, and the app makes "
+            f"instances of its own: give it to {cls.__name__}({each}=…)"
+        )
+        for each in changed
+    ]
+
+
+def _kept_back(owner: str, cls: type[Any], argument: inspect.Parameter, is_property: bool, place: Place) -> Problem:
+    """Advice about an argument that a constructor has not handed on."""
+    if is_property:
+        what = "does not hand it on"
+        advice = f"let it call super().__init__({argument.name}={argument.name}, …)"
+    elif argument.kind is argument.VAR_POSITIONAL:
+        what = "these are no properties"
+        advice = "declare a property for each of them in the class body, and give it by name"
+    else:
+        what = "it is no property"
+        advice = f"declare {_declared(argument)} in the class body in its place"
+    message = (
+        f"{owner}: {cls.__name__}.__init__() was given '{argument.name}' and {what}, and the app makes "
+        f"instances of its own with the properties alone: {advice}"
+    )
+    return place.problem(message)
+
+
+def _declared(argument: inspect.Parameter) -> str:
+    """How a class body declares a property for an argument, of the type that the argument has."""
+    if argument.annotation is argument.empty or argument.default is argument.empty:
+        return declaration(argument.name, argument.default)
+    kind = argument.annotation
+    kind = kind if isinstance(kind, str) else inspect.formatannotation(kind)
+    return f"`{argument.name}: {kind} = {argument.default!r}`"

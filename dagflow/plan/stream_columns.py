@@ -13,8 +13,8 @@ from dagflow.errors import PlanError, own_name
 from dagflow.plan.logical import LogicalPlan, OperatorNode, in_topological_order, own_operators
 from dagflow.plan.physical import Edge, PortRef
 from dagflow.spec.app_spec import KeyedPartition
+from dagflow.spec.operator_reader import place_of_text
 from dagflow.spec.problems import Place, Problems
-from dagflow.spec.property_check import place_of_text
 
 _NOTHING: Mapping[PortRef, StreamColumns] = MappingProxyType({})
 

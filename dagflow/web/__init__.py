@@ -1,6 +1,7 @@
 """Pages about runs and checkpoints: a server that reads journals, and a report that is one file."""
 
 import importlib.util
+import ipaddress
 from typing import Final
 
 from dagflow.errors import DagflowError
@@ -16,3 +17,13 @@ def require_packages() -> None:
         raise DagflowError(
             f"pages need the package {' and '.join(missing)}", hint="install it with: pip install 'dagflow[ui]'"
         )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only programs of this machine reach a host."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from dagflow.spec.shown_text import shown_yaml
-from dagflow.web.checkpoints import Checkpoint
-from dagflow.web.query import RequestError
+from dagflow.web.checkpoints import Checkpoint, RequestError
 
 logger = logging.getLogger(__name__)
 

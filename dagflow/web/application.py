@@ -1,4 +1,4 @@
-"""The ASGI application: pages, JSON, events, metrics and health, over any number of checkpoints.
+"""The ASGI application: pages, JSON, events, metrics and health, over any number of checkpoints, and who may ask.
 
 Imported with the first request: a run whose pages are never opened does not need it.
 """
@@ -6,32 +6,34 @@ Imported with the first request: a run whose pages are never opened does not nee
 from __future__ import annotations
 
 import asyncio
+import hmac
 import json
 import math
+import re
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from importlib.resources import files
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
 import anyio
 import uvicorn
 from starlette.applications import Starlette
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from dagflow.errors import DagflowError
 from dagflow.report.endpoints import ENDPOINTS
-from dagflow.web.api import Api, as_json, body_of, status_of
+from dagflow.web import is_loopback
+from dagflow.web.api import STATIC, Api, as_json, body_of, status_of
 from dagflow.web.checkpoints import Checkpoint
-from dagflow.web.security import Guard
 
 MOST_AT_WORK = 4
 """Requests that are worked at together; further ones wait."""
@@ -39,8 +41,6 @@ MOST_AT_WORK = 4
 _MOST_HEADER_BYTES = 32 << 10
 
 _GONE = Response(status_code=499)
-
-STATIC = Path(str(files("dagflow.web") / "static"))
 
 
 def application(checkpoints: Mapping[str, Checkpoint], token: str = "", hosts: Iterable[str] = ()) -> Starlette:
@@ -208,3 +208,84 @@ class Connection(H11Protocol):
             self.transport.abort()
         else:
             self.loop.call_later(LOOK_EVERY_S, self._look, self.cycle, unsent)
+
+
+COOKIE = "dagflow_token"
+
+_HEADERS = {
+    "content-security-policy": "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+_PORT = re.compile(r":\d+$")
+
+
+class Guard:
+    """Lets permitted requests through.
+
+    Without a token, only requests that name this machine as their host: a page of another site whose name was bound to
+    a loopback address names its own. With a token, only requests that bring it: as `Authorization: Bearer TOKEN`, as a
+    cookie, or once in the address as `?token=TOKEN`, which is then kept as a cookie. Only requests that read are
+    answered, and none that a page of another site makes.
+
+    Args:
+        hosts: Names beside those of loopback that requests may give.
+        token: What requests must bring; "" for none.
+    """
+
+    def __init__(self, app: ASGIApp, hosts: Iterable[str] = (), token: str = "") -> None:
+        self._app = app
+        self._hosts = frozenset(each.lower() for each in hosts)
+        self._token = token
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        request = Request(scope)
+        if refusal := self._refusal(request):
+            status, text = refusal
+            return await PlainTextResponse(f"{text}\n", status)(scope, receive, send)
+
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers.update(_HEADERS)
+                if self._token and "token" in request.query_params:
+                    headers.append("set-cookie", f"{COOKIE}={self._token}; HttpOnly; SameSite=Strict; Path=/")
+            await send(message)
+
+        return await self._app(scope, receive, sending)
+
+    def _refusal(self, request: Request) -> tuple[int, str] | None:
+        headers = request.headers
+        if request.method not in ("GET", "HEAD"):
+            return 405, "this server only reads: GET and HEAD are answered"
+        if headers.get("transfer-encoding") or headers.get("content-length", "0") != "0":
+            return 413, "this server only reads: a request has no body"
+        if _is_foreign(headers):
+            return 403, "this server answers no page of another site"
+        if not self._token and not self._is_own(headers.get("host", "")):
+            return 421, "this server answers requests for this machine's own names only"
+        if self._token and not self._has_token(request):
+            return 401, "a token is needed: open the address that dagflow ui has printed"
+        return None
+
+    def _is_own(self, host: str) -> bool:
+        name = _PORT.sub("", host).lower()
+        return is_loopback(name) or name in self._hosts
+
+    def _has_token(self, request: Request) -> bool:
+        scheme, _, value = request.headers.get("authorization", "").partition(" ")
+        given = [request.cookies.get(COOKIE, ""), *request.query_params.getlist("token")]
+        given += [value.strip()] if scheme.lower() == "bearer" else []
+        return any(hmac.compare_digest(each.encode(), self._token.encode()) for each in given)
+
+
+def _is_foreign(headers: Headers) -> bool:
+    """Whether a page of another site asks; a link that is followed from there is none."""
+    if "origin" in headers and headers["origin"].partition("://")[2] != headers.get("host"):
+        return True
+    is_other = headers.get("sec-fetch-site") in ("cross-site", "same-site")
+    return is_other and headers.get("sec-fetch-mode") != "navigate"

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from dagflow.errors import DagflowError
+from dagflow.web import is_loopback
 from dagflow.web.checkpoints import Checkpoint, named
-from dagflow.web.security import is_loopback
 
 _QUEUED = 128
 """Connections that wait to be accepted."""

@@ -19,8 +19,8 @@ from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import DagflowError
 from dagflow.plan.load import load_app
 from dagflow.storage.context import StorageContext
+from dagflow.web.api import report_data, single_page
 from dagflow.web.checkpoints import Checkpoint
-from dagflow.web.report_data import report_data, single_page
 from dagflow.web.server import serving
 from tests.engine.test_driver import crashing
 from tests.web.conftest import APP, ROWS, finish, with_table

@@ -23,8 +23,7 @@ from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from dagflow.web.api import Api, status_of
 from dagflow.web.application import mark_of
-from dagflow.web.checkpoints import Checkpoint, named
-from dagflow.web.query import RequestError
+from dagflow.web.checkpoints import Checkpoint, RequestError, named
 from dagflow.web.resources.graph_resource import partition_times
 from dagflow.web.resources.windows_resource import slow_tasks
 from tests.engine.test_driver import crashing

@@ -9,8 +9,8 @@ import click
 from dagflow.cli import output
 from dagflow.cli.locations import is_app_file, locate, require_journal
 from dagflow.cli.shared_options import Settings, store_option
+from dagflow.web.api import report_data, single_page
 from dagflow.web.checkpoints import Checkpoint
-from dagflow.web.report_data import report_data, single_page
 
 
 @click.command("report")

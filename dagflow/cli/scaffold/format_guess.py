@@ -15,8 +15,7 @@ from typing import Any
 
 from dagflow.cli.output import count
 from dagflow.cli.scaffold.column_types import ColumnGuess, guess_column
-from dagflow.cli.scaffold.fixed_width import fixed_columns, line_length
-from dagflow.cli.scaffold.log_columns import log_columns
+from dagflow.cli.scaffold.plain_columns import fixed_columns, line_length, log_columns
 from dagflow.errors import DagflowError
 from dagflow.frozen import frozen
 from dagflow.storage.file_kinds import FORMAT_BY_KIND, kind_of_content, wide_encoding

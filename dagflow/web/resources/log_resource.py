@@ -8,8 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from dagflow.web.checkpoints import Checkpoint
-from dagflow.web.query import Query
+from dagflow.web.checkpoints import Checkpoint, Query
 
 ROWS = 300
 LOGS = Path(".dagflow") / "logs"

@@ -16,8 +16,7 @@ from dagflow.journal.state import JournalState
 from dagflow.report.open_rejects import RejectChoice, WindowRejects, rejects_of
 from dagflow.storage.location import redacted
 from dagflow.storage.objects import ObjectStore
-from dagflow.web.checkpoints import Checkpoint
-from dagflow.web.query import Cursor, Query
+from dagflow.web.checkpoints import Checkpoint, Cursor, Query
 
 ROWS = 100
 GROUPS = 100

@@ -17,8 +17,7 @@ from dagflow.metrics import names
 from dagflow.metrics.counters import Counters
 from dagflow.report.manifest import manifest_of, times_of, with_merging_window
 from dagflow.report.own_figures import OwnFigures, own_sums
-from dagflow.web.checkpoints import Checkpoint
-from dagflow.web.query import Query
+from dagflow.web.checkpoints import Checkpoint, Query
 
 ROWS = 50
 STRAGGLER = 4.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from dagflow.web.report_data import STATIC, single_page
+from dagflow.web.api import STATIC, single_page
 
 
 def test_a_report_has_the_style_sheets_of_the_served_page_in_their_order() -> None:

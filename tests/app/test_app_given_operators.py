@@ -96,7 +96,7 @@ def test_arguments_that_are_no_properties_are_reported(made: Callable[[], Operat
     reader.to(made(), name="s").to(RecordWriter(path="out"))
     (problem,) = map(str, app.validate())
     assert re.match(
-        rf".*test_given_operators\.py:\d+: operator 's': \w+\.__init__\(\) was given 'length' and {advice}", problem
+        rf".*test_app_given_operators\.py:\d+: operator 's': \w+\.__init__\(\) was given 'length' and {advice}", problem
     )
 
 

@@ -1,14 +1,15 @@
-"""Runs an app under a display that suits where it is shown, and gives the result."""
+"""What an app gives: its plan, and the result of a run, under a display that suits where it is shown."""
 
 from __future__ import annotations
 
 import html
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from typing_extensions import override
 
+from dagflow.cli.commands.plan import partitions
 from dagflow.cli.display import Display
 from dagflow.cli.output import count, duration, size
 from dagflow.cli.progress import display_for, logging_to
@@ -20,7 +21,40 @@ from dagflow.engine.stop_request import StopRequest
 from dagflow.journal.saved_state import LeftOut
 from dagflow.journal.windows import Receipt
 from dagflow.plan.logical import LogicalPlan
+from dagflow.plan.physical import PhysicalPlan
+from dagflow.plan.placement import place
+from dagflow.plan.render.explain import Format, explain
 from dagflow.report.snapshot import RunSnapshot
+
+
+@dataclass(frozen=True)
+class AppPlan:
+    """The plan of a run; a notebook shows its picture.
+
+    Attributes:
+        logical: The DAG of operators and streams.
+        physical: The stages, and the exchanges between them.
+    """
+
+    logical: LogicalPlan
+    physical: PhysicalPlan = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "physical", place(self.logical))
+
+    def show(self, format: Format = "text") -> str:
+        """The plan as `dagflow plan` shows it: text, mermaid, dot or svg."""
+        counts = partitions(self.logical, self.physical)
+        return explain(self.logical, self.physical, format=format, partitions=counts, redact=self.logical.redact)
+
+    def __str__(self) -> str:
+        return self.show()
+
+    def __repr__(self) -> str:
+        return self.show()
+
+    def _repr_html_(self) -> str:
+        return self.show("svg")
 
 
 @dataclass(frozen=True)
