@@ -73,7 +73,7 @@ FOLLOWED = {
     "test_state_of_another_kind_is_refused_until_the_class_is_what_it_was",
     "let its class be a KeyedOperator again": "runs/test_replaced_operators.py::"
     "test_state_by_key_is_taken_by_a_keyed_operator_or_one_that_reads_it",
-    "let only one run use this checkpoint": "engine/test_run_gate.py::"
+    "let only one run use this checkpoint": "engine/test_live_run_gate.py::"
     "test_to_take_over_ends_the_first_run_and_names_the_new_one",
     "move the file elsewhere": f"{REMEDIES}test_a_stray_file_in_a_journal_is_moved_elsewhere",
     "move the existing one away, and run again": f"{CHECKPOINTS}test_a_name_that_a_start_over_needs_is_made_free",
@@ -132,7 +132,7 @@ FOLLOWED = {
     "put the version back that was read": f"{REMEDIES}test_a_replay_goes_on_when_its_input_is_put_back",
     "run it in …, or let the app name its output": "engine/test_window_replay.py::"
     "test_a_replay_from_another_working_directory_moves_no_output",
-    "this is a defect of a format or an operator; once it is fixed": "engine/test_byte_sums.py::"
+    "this is a defect of a format or an operator; once it is fixed": "engine/test_driver_byte_sums.py::"
     "test_a_run_completes_when_what_did_not_add_up_is_replayed",
     "window … is decided, and each run first publishes": "strangers/test_stuck_windows.py::"
     "test_a_decided_window_that_its_table_cannot_take_gets_out",
@@ -174,9 +174,9 @@ FOLLOWED = {
     "test_a_file_that_is_named_as_a_directory_is_named_again",
     "a web server cannot be asked for the files of a directory": "operators/splitter/scan/test_scan_roots.py::"
     "test_from_a_web_server_single_files_are_read",
-    "run the app to its end with dagflow run": "engine/test_reject_retry.py::"
+    "run the app to its end with dagflow run": "engine/test_run_reject_retry.py::"
     "test_a_replay_does_not_end_the_result_of_an_unfinished_run",
-    "call the reader '…' again": "engine/test_reject_retry.py::test_a_reader_of_another_name_is_refused",
+    "call the reader '…' again": "engine/test_run_reject_retry.py::test_a_reader_of_another_name_is_refused",
     "if this file is changed or replaced, it is read again": f"{REMEDIES}"
     "test_a_file_of_several_windows_that_is_mended_is_read_anew",
     "name under partition_values the columns": "operators/reader/test_path_values.py::"
@@ -287,7 +287,7 @@ FOLLOWED = {
     "test_nothing_is_published_outside_by_what_claims_nothing",
     "an operator closes the files that it has opened": BEFORE,
     "attributes: {storage: ": BEFORE,
-    "end it first: kill": "engine/test_run_gate.py::test_a_repair_is_refused_while_a_run_works",
+    "end it first: kill": "engine/test_live_run_gate.py::test_a_repair_is_refused_while_a_run_works",
     "free some space there": BEFORE,
     "give `checkpoint`, or the operator's path": BEFORE,
     "give read permission, or leave it out": BEFORE,

@@ -26,8 +26,7 @@ from dagflow.api.sources import (
     version_facts_of,
 )
 from dagflow.api.transactions import TransactionalSink
-from dagflow.engine.kept_totals import is_by_file
-from dagflow.engine.repeatable import why_not_replayed
+from dagflow.engine.repeatable import is_by_file, why_not_replayed
 from dagflow.errors import JournalError, Problem, own_name
 from dagflow.execution.messages import TaskResult
 from dagflow.frozen import frozen

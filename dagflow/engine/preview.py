@@ -19,9 +19,8 @@ from dagflow.api.records import RECORD, UNKNOWN, RecordBatch
 from dagflow.api.refused_records import REJECTS, TAKE_REJECTS
 from dagflow.api.sources import url_of
 from dagflow.engine.preparation import LocationCollector, prepare_operator
-from dagflow.engine.preview_chain import PreviewChain, PreviewOptions, PreviewReject
+from dagflow.engine.preview_chain import PreviewChain, PreviewOptions, PreviewReject, preview_input
 from dagflow.engine.preview_port import PreviewPort, find_port, part_before
-from dagflow.engine.preview_source import preview_input
 from dagflow.errors import DagflowError, PlanError, Problem, own_name
 from dagflow.execution.program import Program
 from dagflow.frozen import frozen

@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+
+import pyarrow as pa
 
 from dagflow.api.capabilities import KeptByFile
 from dagflow.api.control import ControlOperator
 from dagflow.api.operator import Operator
 from dagflow.api.transactions import Target, targets_of
 from dagflow.engine.control_graph import waits_for_results
-from dagflow.engine.kept_totals import is_by_file, totals_by_output, why_not_by_file
 from dagflow.engine.operator_state import is_stateful
 from dagflow.engine.publishers import writer_of
 from dagflow.engine.window_codec import taking_ports, why_not_taken
-from dagflow.errors import ANOTHER_TABLE, PUT_BACK, START_OVER, DagflowError, JournalError, MissingError
+from dagflow.errors import ANOTHER_TABLE, PUT_BACK, START_OVER, DagflowError, JournalError, MissingError, own_name
+from dagflow.execution.messages import TaskResult
 from dagflow.journal.journal import Journal
 from dagflow.journal.reader import committed_windows, read_state
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window, WindowPlan
-from dagflow.metrics.names import CLEANED
+from dagflow.late import compute as pc
+from dagflow.metrics.counters import Counters
+from dagflow.metrics.names import CLEANED, REMOVED_TOTALS, REPLACED_TOTALS
 from dagflow.plan.accumulators import accumulators
+from dagflow.plan.physical import PhysicalPlan
 from dagflow.plan.placement import PlacedApp
 from dagflow.report.app_changes import app_changes
 from dagflow.report.manifest import inputs_of
+from dagflow.report.open_rejects import refused_rows
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
 from dagflow.storage.objects import ObjectStore
@@ -259,3 +266,79 @@ def change_notices(app: PlacedApp, journal: Journal, replay_command: str) -> lis
         return [*notices, f"{said}; only a run with --fresh{where} makes it again, because {obstacle.message}"]
     ids = str(last) if first == last else f"{first}-{last}"
     return [*notices, f"{said}; to make it again: {replay_command} --window {ids}"]
+
+
+def is_by_file(operator: Operator) -> bool:
+    return isinstance(operator, KeptByFile) and operator.is_by_file
+
+
+def totals_by_output(plan: PhysicalPlan, operators: Mapping[str, Operator]) -> dict[str, list[str]]:
+    """The operators that a stream of totals by file reaches at once, each with those that give the totals."""
+    found: dict[str, list[str]] = {}
+    for name in (name for stage in plan.stages for name in stage.operators):
+        sources = [edge.source.operator for edge in plan.edges_to(name)]
+        if totals := [each for each in sources if is_by_file(operators[each]) and is_stateful(operators[each])]:
+            found[name] = totals
+    return found
+
+
+def why_not_by_file(app: PlacedApp, targets: Mapping[str, Target]) -> JournalError | None:
+    """Why a correction could not bring the outputs of totals up to date."""
+    for name, totals in totals_by_output(app.plan, app.operators).items():
+        owner = app.operators[totals[0]]
+        keys = sorted(owner.result_keys) if isinstance(owner, KeptByFile) else []
+        if name not in targets or sorted(targets[name].keys) != keys or not keys:
+            columns = f"upsert_by: [{', '.join(keys)}]" if keys else "keys: give the totals some with by"
+            to = "its own next step" if own_name(totals[0]) == own_name(name) else f"operator '{own_name(name)}'"
+            return JournalError(
+                f"the totals of operator '{own_name(totals[0])}' go to {to}, and only a table right behind them with "
+                f"{columns} can let totals go"
+            )
+        if others := [edge.source.operator for edge in app.plan.edges_to(name) if edge.source.operator not in totals]:
+            return JournalError(
+                f"operator '{own_name(name)}' takes the totals of operator '{own_name(totals[0])}', and rows of "
+                f"operator '{own_name(others[0])}', which could not be taken out"
+            )
+    return None
+
+
+def require_as_counted(
+    before: Iterable[Window], after: Iterable[Window], retried: Container[int], lost: Iterable[str]
+) -> None:
+    """Refuse to run windows again for a correction, where the app refuses other records now than those not in totals.
+
+    Args:
+        before: The windows as they were.
+        after: The same windows as they would be.
+        retried: The windows whose refused records others have read again.
+        lost: The files whose records leave.
+    """
+    urls, place = pa.array(map(redacted, lost), pa.string()), ["file", "offset", "operator"]
+    refused = (refused_rows(lambda: before, retried), refused_rows(lambda: after, ()))
+    tables = (pa.Table.from_batches(rows.parts(), rows.schema).select(place) for rows in refused)
+    were, are = (
+        table.filter(pc.invert(pc.is_in(table["file"], urls))).sort_by([(name, "ascending") for name in place])
+        for table in tables
+    )
+    if not were.equals(are):
+        raise JournalError(
+            f"the app refuses {len(are):,} records now of files that were not corrected, and had refused {len(were):,}:"
+            " totals that are kept by file would not follow",
+            hint="run the app once as it was when it read them, which makes the correction; then change it, and read "
+            "the refused records again with dagflow rejects replay",
+        )
+
+
+def totals_changed(
+    results: Iterable[TaskResult], outputs: Mapping[str, Sequence[str]]
+) -> tuple[Counter[str], Counter[str]]:
+    """By output, how many totals a window has let go, and how many it has given."""
+    counters = Counters()
+    for result in results:
+        counters.add(result.counters)
+    out, given = Counter[str](), Counter[str]()
+    for name, totals in outputs.items():
+        for counted in map(counters.of, totals):
+            out[name] += counted.counts.get(REPLACED_TOTALS, 0)
+            given[name] += counted.records.get("output", 0) - counted.counts.get(REMOVED_TOTALS, 0)
+    return out, given

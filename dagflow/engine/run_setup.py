@@ -15,15 +15,13 @@ from dagflow.engine.checkpoint_objects import SegmentStore, SideInputs
 from dagflow.engine.driver_memory import limited_memory, memory_for_tasks
 from dagflow.engine.driver_watch import DriverWatch
 from dagflow.engine.held_results import HeldResults
-from dagflow.engine.kept_totals import totals_by_output
 from dagflow.engine.left_out import GoneVersions
-from dagflow.engine.live_run import LiveRun, live_run
+from dagflow.engine.live_run import LiveRun, RunGate, live_run
 from dagflow.engine.operator_state import OperatorStates
 from dagflow.engine.preparation import prepare
 from dagflow.engine.publication import Publication, finish_replay
-from dagflow.engine.run_gate import RunGate
-from dagflow.engine.runtime_choice import allows_here
-from dagflow.engine.spark_start import SparkStart
+from dagflow.engine.repeatable import totals_by_output
+from dagflow.engine.spark_start import SparkStart, allows_here
 from dagflow.engine.stop_request import StopRequest
 from dagflow.engine.window_codec import WindowCodec
 from dagflow.engine.window_repair import advise_repair, advise_replay

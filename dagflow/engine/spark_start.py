@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, TimeoutError
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,11 +15,13 @@ from dagflow.engine.stop_request import TICK_S, StopRequest
 from dagflow.errors import RunStoppedError
 from dagflow.execution.program import Program
 from dagflow.plan.logical import LogicalPlan
+from dagflow.plan.physical import PhysicalPlan
 from dagflow.runtime.base import Runtime
 from dagflow.runtime.probe import RunLocations
 from dagflow.runtime.spark_jobs import SparkJobs
 from dagflow.runtime.spark_process import SparkProcess, spark_log
 from dagflow.runtime.start_checks import is_connect, master_named
+from dagflow.spec.app_spec import Attributes
 
 logger = logging.getLogger(__name__)
 
@@ -133,3 +135,21 @@ class SparkStart:
             is_guest=is_guest,
             must_stop=self._must_stop,
         )
+
+
+SMALL_BYTES = 256 << 20
+"""The largest input that is small: one that a core reads in about as many seconds as Spark takes to start."""
+
+
+def allows_here(plan: PhysicalPlan, attributes: Attributes, *decided: object) -> bool:
+    """Whether a run of an app may take place on this machine if its input is small.
+
+    Args:
+        decided: What a command, or its process, has said of the place of the run, if anything.
+    """
+    return attributes.runtime == "auto" and not any(decided) and len(plan.levels) == 1
+
+
+def is_small(input_bytes: Iterable[int]) -> bool:
+    """Whether all of an input is small, by the bytes of its parts."""
+    return sum(input_bytes) <= SMALL_BYTES

@@ -17,7 +17,7 @@ import pyarrow as pa
 from dagflow.api.refused_records import REJECTS
 from dagflow.engine.apart import Apart, Output, apart_run, outputs_of, with_rows_kept
 from dagflow.engine.corrections import Superseded
-from dagflow.engine.kept_totals import totals_by_output
+from dagflow.engine.repeatable import totals_by_output
 from dagflow.engine.replay_scope import replaced_files, replay_scope, with_retries
 from dagflow.engine.run_setup import RunOptions, open_journal
 from dagflow.engine.stop_request import StopRequest

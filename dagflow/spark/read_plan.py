@@ -16,7 +16,7 @@ from dagflow.api.ports import TupleBatch, unbatched
 from dagflow.api.records import RecordBatch
 from dagflow.api.sources import url_of
 from dagflow.engine.preparation import LocationCollector, prepare_operator
-from dagflow.engine.preview_source import PreviewInput, preview_input
+from dagflow.engine.preview_chain import PreviewInput, preview_input
 from dagflow.errors import DagflowError
 from dagflow.execution.messages import WindowJob
 from dagflow.execution.program import Program

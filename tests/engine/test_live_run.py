@@ -15,9 +15,9 @@ import pytest
 
 from dagflow import InputPort, Operator, OutputPort
 from dagflow.api.context import RunPreparation
-from dagflow.engine import live_run, window_loop
+from dagflow.engine import live_run, window_runner
+from dagflow.engine.live_run import RunGate
 from dagflow.engine.run import run
-from dagflow.engine.run_gate import RunGate
 from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.stop_request import StopRequest
 from dagflow.engine.window_replay import replay_windows
@@ -65,7 +65,7 @@ def wait_until(holds: Callable[[], bool]) -> None:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let runs beat, and look for other drivers, a hundred times a second."""
     monkeypatch.setattr(live_run, "BEAT_EVERY_S", 0.01)
-    monkeypatch.setattr(window_loop, "BEAT_EVERY_S", 0.01)
+    monkeypatch.setattr(window_runner, "BEAT_EVERY_S", 0.01)
 
 
 def test_a_run_beats_while_a_window_runs(tmp_path: Path, quick: None) -> None:

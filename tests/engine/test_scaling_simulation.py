@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dagflow.cli.commands.plan import WIDTH, chart, decisions
-from dagflow.engine.scaling_simulation import TraceSample, read_trace, simulate
+from dagflow.engine.scaling import TraceSample, read_trace, simulate
 from dagflow.errors import AppError
 from operators.deadline import DeadlinePartitioner
 from operators.reader.block_reader import BlockReader

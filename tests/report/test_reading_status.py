@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from dagflow.engine import live_run as live_runs
-from dagflow.engine.live_run import live_run
+from dagflow.engine.live_run import RunGate, live_run
 from dagflow.engine.run import run
-from dagflow.engine.run_gate import RunGate
 from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import DagflowError, MissingError

@@ -11,9 +11,8 @@ from dagflow.cli import output
 from dagflow.cli.locations import load, size_in_bytes
 from dagflow.cli.output import definitions, duration
 from dagflow.cli.shared_options import Settings, set_option
-from dagflow.engine.estimate import estimate
-from dagflow.engine.scaling import asked_for, defined
-from dagflow.engine.scaling_simulation import SimulationStep, read_trace, simulate
+from dagflow.engine.scaling import SimulationStep, asked_for, defined, read_trace, simulate
+from dagflow.engine.window_sizing import estimate
 from dagflow.errors import DagflowError, own_name
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import PhysicalPlan

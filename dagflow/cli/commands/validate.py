@@ -17,9 +17,9 @@ from dagflow.cli.locations import load, note_beside
 from dagflow.cli.output import count
 from dagflow.cli.shared_options import Settings, set_option
 from dagflow.engine.corrections import correction_problems
-from dagflow.engine.estimate import estimate
 from dagflow.engine.preparation import require_outside, require_paths_apart, target_problems
 from dagflow.engine.preview import first_errors, header_problems
+from dagflow.engine.window_sizing import estimate
 from dagflow.errors import DagflowError, MissingError, PlanError, StorageError, own_name
 from dagflow.plan.accumulators import results_of_windows, unused_records, wants_to_follow, wrong_totals
 from dagflow.plan.logical import LogicalPlan

@@ -17,8 +17,7 @@ from dagflow.cli.scaffold.app_text import TARGETS, app_text
 from dagflow.cli.scaffold.column_types import VALUES_BY_EXCEPTION, ColumnGuess, guess_column
 from dagflow.cli.scaffold.format_guess import FormatGuess, guess_format
 from dagflow.engine.preview import Preview, preview
-from dagflow.engine.preview_chain import PreviewOptions
-from dagflow.engine.preview_source import first_files
+from dagflow.engine.preview_chain import PreviewOptions, first_files
 from dagflow.errors import DagflowError, MissingError, SpecError
 from dagflow.frozen import frozen
 from dagflow.plan.load import load_app

@@ -18,7 +18,7 @@ from dagflow.errors import DagflowError
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
 from tests.engine.test_operator_state import until
-from tests.engine.test_reject_retry import RetryCase, rows, write_app
+from tests.engine.test_run_reject_retry import RetryCase, rows, write_app
 
 CASE = RetryCase(
     "{type: csv, columns: {n: int64}}",

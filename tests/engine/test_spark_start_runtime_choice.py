@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dagflow.engine.runtime_choice import SMALL_BYTES, allows_here, is_small
+from dagflow.engine.spark_start import SMALL_BYTES, allows_here, is_small
 from dagflow.plan.load import load_app
 from dagflow.plan.placement import PlacedApp
 from tests.cli.processes import dagflow_command

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dagflow.engine.estimate import InputCount
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
+from dagflow.engine.window_sizing import InputCount
 from dagflow.plan.load import load_app
 from dagflow.report.snapshot import RunSnapshot, WholeInput
 from dagflow.runtime.inline import InlineRuntime

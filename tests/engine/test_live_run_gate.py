@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from dagflow.engine.live_run import RunGate
 from dagflow.engine.run import run
-from dagflow.engine.run_gate import RunGate
 from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.stop_request import StopRequest
 from dagflow.engine.window_repair import repair
