@@ -209,9 +209,9 @@ FOLLOWED = {
     "test_nanoseconds_are_refused_by_the_operator_with_the_method",
     "use a Select for other columns": AGAIN,
     "use the very keys that": "api/test_keyed_state.py::test_a_run_goes_on_with_the_very_keys_or_one_partition",
-    "give each new field of the class a default": "journal/test_planned_tuples.py::"
+    "give each new field of the class a default": "journal/test_windows_planned_tuples.py::"
     "test_tuples_whose_class_has_other_fields_by_now_are_refused",
-    "a class of tuples is a frozen dataclass": "journal/test_planned_tuples.py::"
+    "a class of tuples is a frozen dataclass": "journal/test_windows_planned_tuples.py::"
     "test_a_run_goes_on_when_the_operator_is_mended",
     "define complete_end(source) in the class": "operators/reader/test_content_growing.py::"
     "test_a_complete_end_lets_a_run_go_on_behind_what_was_read",
@@ -341,12 +341,12 @@ FOLLOWED = {
     "name an interpreter that is on all hosts": BEFORE,
     "name the checkpoint of an app that was run": BEFORE,
     "raise the limit, such as with: ulimit": BEFORE,
-    "install another: pip install": "runtime/test_spark_versions.py::"
+    "install another: pip install": "runtime/test_start_checks_versions.py::"
     "test_another_version_is_refused_by_its_number_before_java_starts",
-    "unset SPARK_HOME": "runtime/test_spark_versions.py::test_a_spark_home_of_another_version_is_refused",
+    "unset SPARK_HOME": "runtime/test_start_checks_versions.py::test_a_spark_home_of_another_version_is_refused",
     "leave out master and conf": "runtime/test_spark_session.py::test_a_run_takes_the_session_of_its_process",
     "make a new one, or leave out spark": "runtime/test_spark_session.py::test_a_run_takes_the_session_of_its_process",
-    "install what is missing: pip install dagflow; beside": "runtime/test_spark_versions.py::"
+    "install what is missing: pip install dagflow; beside": "runtime/test_start_checks_versions.py::"
     "test_setup_cfg_and_the_page_have_the_same_packages",
     "pip install 'dagflow[connect]'": BEFORE,
     "give a session, or leave out spark": "runtime/test_spark_session.py::test_what_is_no_session_is_refused",

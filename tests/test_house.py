@@ -84,10 +84,9 @@ def test_only_the_runtime_and_the_data_source_import_pyspark() -> None:
     """All other modules run without a JVM."""
     found = [path for path in [*FRAMEWORK, *LIBRARY] if {"pyspark", "py4j"} & {name for _, name in imports(path)}]
     assert [path.relative_to(FRAMEWORK[0].parent).as_posix() for path in found] == [
-        "runtime/connect_session.py",
+        "runtime/connect.py",
         "runtime/spark.py",
         "runtime/spark_context.py",
-        "runtime/spark_errors.py",
         "runtime/spark_process.py",
         "runtime/spark_tasks.py",
         "spark/__init__.py",

@@ -24,16 +24,15 @@ from dagflow.engine.preview_chain import PreviewOptions
 from dagflow.engine.run_setup import RunOptions, in_session, lazy_runtime
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import DagflowError, MissingError
-from dagflow.execution.program import Program
+from dagflow.execution.messages import Program
 from dagflow.frozen import frozen
 from dagflow.plan.accumulators import wants_to_follow
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.placement import PlacedApp
-from dagflow.runtime.connect_session import connect_class
+from dagflow.runtime.connect import connect_class
 from dagflow.runtime.java import use_java
 from dagflow.runtime.probe import NEEDED, RunLocations
-from dagflow.runtime.spark_versions import require_version, version_numbers
-from dagflow.runtime.start_checks import remote_url, require_open_files
+from dagflow.runtime.start_checks import remote_url, require_open_files, require_version, version_numbers
 from dagflow.spec.spark_master import SparkMaster
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, join, parent, redacted

@@ -30,10 +30,9 @@ from dagflow.engine.repeatable import is_by_file, why_not_replayed
 from dagflow.errors import JournalError, Problem, own_name
 from dagflow.execution.messages import TaskResult
 from dagflow.frozen import frozen
-from dagflow.journal.planned_tuples import source_ranges
 from dagflow.journal.reader import newest_windows
 from dagflow.journal.state import JournalState
-from dagflow.journal.windows import Correction, ProducedFiles, Window, WindowIntent, WindowPlan
+from dagflow.journal.windows import Correction, ProducedFiles, Window, WindowIntent, WindowPlan, source_ranges
 from dagflow.metrics.counters import Counters
 from dagflow.metrics.names import SUPERSEDED_RECORDS, SUPERSEDING_RECORDS
 from dagflow.plan.logical import LogicalPlan

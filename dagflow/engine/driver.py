@@ -33,12 +33,11 @@ from dagflow.engine.window_runner import MAX_IN_FLIGHT, InFlight, WindowLoop, Wi
 from dagflow.engine.window_sizing import UNMEASURED_WINDOWS, WINDOWS_AHEAD, InputCount
 from dagflow.errors import ANOTHER_CHECKPOINT, START_OVER, DagflowError, JournalError, RunStoppedError
 from dagflow.execution.messages import TaskResult
-from dagflow.journal.app_facts import without_checksums
 from dagflow.journal.events import WindowReplay
 from dagflow.journal.heartbeat import RunState
 from dagflow.journal.journal import Journal
-from dagflow.journal.planned_tuples import planned_tuples, source_ranges
-from dagflow.journal.windows import Correction, Window, WindowPlan
+from dagflow.journal.saved_state import without_checksums
+from dagflow.journal.windows import Correction, Window, WindowPlan, planned_tuples, source_ranges
 from dagflow.plan.placement import PlacedApp
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.report.statistics import RunStatistics

@@ -18,9 +18,8 @@ from dagflow.api.properties import property_model
 from dagflow.engine.checkpoint_objects import SegmentStore
 from dagflow.errors import ANOTHER_TABLE, START_OVER, JournalError, own_name
 from dagflow.execution.messages import TaskResult
-from dagflow.journal.app_facts import AppFacts, OperatorFacts
 from dagflow.journal.journal import now_ms
-from dagflow.journal.saved_state import SavedPart, SavedParts
+from dagflow.journal.saved_state import AppFacts, OperatorFacts, SavedPart, SavedParts
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import WindowPlan
 from dagflow.plan.accumulators import accumulators

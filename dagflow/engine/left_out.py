@@ -10,9 +10,8 @@ from dagflow.api.sources import SourceRange, moved_from_of
 from dagflow.errors import StorageError
 from dagflow.execution.messages import TaskResult
 from dagflow.journal.journal import Journal
-from dagflow.journal.planned_tuples import source_ranges
 from dagflow.journal.saved_state import LeftOut
-from dagflow.journal.windows import WindowIntent, WindowPlan
+from dagflow.journal.windows import WindowIntent, WindowPlan, source_ranges
 from dagflow.storage.context import StorageContext
 from dagflow.storage.files import FileStat
 from dagflow.storage.location import redacted

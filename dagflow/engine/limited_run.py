@@ -14,7 +14,7 @@ from dagflow.api.transactions import TransactionalSink, file_targets_of
 from dagflow.engine.preparation import LocationCollector, prepare_operator
 from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import DagflowError, StorageError
-from dagflow.execution.program import RecordLimit
+from dagflow.execution.messages import RecordLimit
 from dagflow.execution.task_outputs import OutputBounds
 from dagflow.plan.load import logical_plan
 from dagflow.plan.logical import LogicalPlan

@@ -18,8 +18,7 @@ from dagflow.errors import START_OVER, DagflowError, JournalError, PlanError, Pr
 from dagflow.execution.failures import BrokenContractError, located, restored
 from dagflow.execution.messages import TaskResult
 from dagflow.execution.state_codec import StateCodec
-from dagflow.journal.app_facts import OperatorFacts
-from dagflow.journal.saved_state import SavedSegment, SavedState
+from dagflow.journal.saved_state import OperatorFacts, SavedSegment, SavedState
 from dagflow.journal.windows import WindowPlan
 from dagflow.plan.description import property_fact
 from dagflow.plan.physical import PhysicalPlan, Stage

@@ -22,7 +22,7 @@ from dagflow.engine.preparation import LocationCollector, prepare_operator
 from dagflow.engine.preview_chain import PreviewChain, PreviewOptions, PreviewReject, preview_input
 from dagflow.engine.preview_port import PreviewPort, find_port, part_before
 from dagflow.errors import DagflowError, PlanError, Problem, own_name
-from dagflow.execution.program import Program
+from dagflow.execution.messages import Program
 from dagflow.frozen import frozen
 from dagflow.plan.logical import LogicalPlan, own_port
 from dagflow.plan.physical import PortRef

@@ -27,8 +27,8 @@ from dagflow.engine.preview_port import PreviewPort
 from dagflow.engine.window_planner import PreScans
 from dagflow.errors import DagflowError, OperatorError
 from dagflow.execution.chain import Chain, tear_down, torn_down
+from dagflow.execution.messages import Program
 from dagflow.execution.port_buffer import Consumer
-from dagflow.execution.program import Program
 from dagflow.execution.routing import router_of
 from dagflow.execution.task import prescan_of
 from dagflow.execution.task_outputs import TaskOutputs

@@ -27,12 +27,12 @@ from dagflow.engine.window_codec import WindowCodec
 from dagflow.engine.window_repair import advise_repair, advise_replay
 from dagflow.engine.window_sizing import WindowSizing
 from dagflow.errors import DagflowError, FencedError, JournalError, StorageError
-from dagflow.execution.program import Program, RecordLimit
+from dagflow.execution.messages import Program, RecordLimit
 from dagflow.execution.stalls import StallLimits
 from dagflow.execution.task_outputs import OutputBounds
 from dagflow.frozen import frozen
 from dagflow.journal.journal import Journal
-from dagflow.journal.retention import JournalRetention
+from dagflow.journal.reader import JournalRetention
 from dagflow.journal.windows import WindowPlan
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.placement import PlacedApp
@@ -44,8 +44,7 @@ from dagflow.runtime.local import start_local
 from dagflow.runtime.probe import RunLocations
 from dagflow.runtime.scratch import sweep
 from dagflow.runtime.spark_process import SparkProcess, spark_log
-from dagflow.runtime.spark_versions import require_version
-from dagflow.runtime.start_checks import is_connect, is_submitted, server_of, session_here
+from dagflow.runtime.start_checks import is_connect, is_submitted, require_version, server_of, session_here
 from dagflow.runtime.task_server import TaskServer
 from dagflow.spec.spark_master import SparkMaster, usable_cores
 from dagflow.storage.context import StorageContext

@@ -13,7 +13,7 @@ from typing import Any
 
 from dagflow.engine.stop_request import TICK_S, StopRequest
 from dagflow.errors import RunStoppedError
-from dagflow.execution.program import Program
+from dagflow.execution.messages import Program
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.runtime.base import Runtime

@@ -33,9 +33,8 @@ from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import DagflowError, MissingError, own_name
 from dagflow.frozen import frozen
-from dagflow.journal.planned_tuples import encode_tuples, planned_blocks
 from dagflow.journal.reader import all_windows, newest_windows, read_journal
-from dagflow.journal.windows import Window, WindowPlan
+from dagflow.journal.windows import Window, WindowPlan, encode_tuples, planned_blocks
 from dagflow.late import compute as pc
 from dagflow.plan.accumulators import accumulators
 from dagflow.plan.logical import LogicalPlan, reached

@@ -34,10 +34,10 @@ from dagflow.report.open_rejects import refused_rows
 from dagflow.report.published_rows import PublishedRows
 from dagflow.report.row_differences import Identity, RowDifferences, differences
 from dagflow.storage.context import StorageContext
+from dagflow.storage.files import PythonFile
 from dagflow.storage.location import absolute, join, name_of, redacted
 from dagflow.storage.objects import ObjectStore
 from dagflow.storage.pending import PendingFile
-from dagflow.storage.python_file import PythonFile
 
 logger = logging.getLogger(__name__)
 

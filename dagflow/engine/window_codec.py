@@ -15,8 +15,11 @@ from dagflow.errors import DagflowError, JournalError, OperatorError
 from dagflow.execution.messages import WindowJob
 from dagflow.execution.routing import assigned_shares
 from dagflow.journal.journal import now_ms
-from dagflow.journal.planned_tuples import (
+from dagflow.journal.saved_state import LateTuples, SavedState
+from dagflow.journal.windows import (
+    PlannedTuples,
     TupleError,
+    WindowPlan,
     class_named,
     class_of,
     cut,
@@ -25,8 +28,6 @@ from dagflow.journal.planned_tuples import (
     kind_name,
     require_importable,
 )
-from dagflow.journal.saved_state import LateTuples, SavedState
-from dagflow.journal.windows import PlannedTuples, WindowPlan
 from dagflow.plan.physical import PhysicalPlan, PortRef
 from dagflow.storage.pending import PendingFile
 

@@ -22,9 +22,16 @@ from dagflow.execution.failures import located
 from dagflow.execution.messages import TaskResult
 from dagflow.journal.events import WindowReplay
 from dagflow.journal.journal import now_ms
-from dagflow.journal.planned_tuples import source_ranges
 from dagflow.journal.saved_state import KEPT_ENDS, CommittedState, SavedState
-from dagflow.journal.windows import Correction, ProducedFiles, RefusedPart, Window, WindowIntent, WindowPlan
+from dagflow.journal.windows import (
+    Correction,
+    ProducedFiles,
+    RefusedPart,
+    Window,
+    WindowIntent,
+    WindowPlan,
+    source_ranges,
+)
 from dagflow.metrics.counters import Counters
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.report.open_rejects import RejectChoice, rejects_of, shown

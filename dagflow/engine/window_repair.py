@@ -15,10 +15,9 @@ from dagflow.errors import ANOTHER_TABLE, DagflowError, JournalError, LostOutput
 from dagflow.frozen import frozen
 from dagflow.journal.events import Repair
 from dagflow.journal.journal import Journal
-from dagflow.journal.planned_tuples import source_ranges
-from dagflow.journal.reader import read_journal, read_state
-from dagflow.journal.retention import JournalRetention
+from dagflow.journal.reader import JournalRetention, read_journal, read_state
 from dagflow.journal.state import JournalState
+from dagflow.journal.windows import source_ranges
 from dagflow.storage.context import StorageContext
 from dagflow.storage.files import FileStat
 from dagflow.storage.location import absolute, redacted

@@ -23,15 +23,22 @@ from dagflow.api.refused_records import RefusedLog
 from dagflow.errors import DagflowError, OperatorError, TransientStorageError, cut_text, text_of, trace_of
 from dagflow.execution.chain import Chain, torn_down
 from dagflow.execution.failures import ActiveCall
-from dagflow.execution.messages import PickledTuples, ShuffleItem, TaskResult, WindowJob
+from dagflow.execution.messages import PickledTuples, Program, ShuffleItem, TaskResult, WindowJob
 from dagflow.execution.operator_output import captured, named_records
-from dagflow.execution.program import Program
 from dagflow.execution.routing import router_of
 from dagflow.execution.stalls import ChainWatch
 from dagflow.execution.state_codec import StateCodec
 from dagflow.execution.task_outputs import TaskOutputs
-from dagflow.execution.task_progress import OutputReport, TaskActivity, TaskMessage, TaskProgress
-from dagflow.execution.task_watch import SHARED_HOST, TaskHost, TaskWatch, breakpoints
+from dagflow.execution.task_watch import (
+    SHARED_HOST,
+    OutputReport,
+    TaskActivity,
+    TaskHost,
+    TaskMessage,
+    TaskProgress,
+    TaskWatch,
+    breakpoints,
+)
 from dagflow.journal.saved_state import SavedState
 from dagflow.metrics.counters import Counters
 from dagflow.plan.physical import Edge, PortRef, Stage, grouper_name, targets_owner

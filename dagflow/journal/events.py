@@ -10,8 +10,8 @@ from typing import Any, ClassVar, get_args
 
 from dagflow.errors import JournalError
 from dagflow.frozen import frozen
-from dagflow.journal.app_facts import AppFacts
 from dagflow.journal.frames import from_json, to_json
+from dagflow.journal.saved_state import AppFacts
 from dagflow.journal.windows import Correction, WindowIntent, WindowPlan
 from dagflow.metrics.counters import Counters
 from dagflow.storage.pending import PendingFile

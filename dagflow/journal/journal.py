@@ -11,7 +11,6 @@ from dataclasses import asdict, replace
 from types import MappingProxyType
 
 from dagflow.errors import AlreadyExistsError, DagflowError, JournalError, StorageError
-from dagflow.journal.app_facts import AppFacts
 from dagflow.journal.events import (
     Cleared,
     Done,
@@ -27,17 +26,22 @@ from dagflow.journal.events import (
 )
 from dagflow.journal.frames import decode, encode, from_json
 from dagflow.journal.log import DIRECTORIES, LOG, SNAPSHOTS, LoadedLog, Log, SlotTakenError, apply_record, load
-from dagflow.journal.reader import all_windows, archive_directory, find_window, newest_windows, published_urls
-from dagflow.journal.retention import (
+from dagflow.journal.reader import (
     JournalRetention,
+    all_windows,
     archive,
+    archive_directory,
     compact_archives,
+    find_window,
     forget,
     keep_replayed,
+    newest_windows,
+    published_urls,
     remove_forgotten,
     take_snapshot,
     trim,
 )
+from dagflow.journal.saved_state import AppFacts
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window
 from dagflow.storage.location import redacted

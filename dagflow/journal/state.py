@@ -8,7 +8,6 @@ from typing import Any, assert_never
 
 from dagflow.api.context import WaitingEnd
 from dagflow.frozen import frozen
-from dagflow.journal.app_facts import AppFacts
 from dagflow.journal.events import (
     Cleared,
     Done,
@@ -26,7 +25,7 @@ from dagflow.journal.events import (
     WindowReplay,
 )
 from dagflow.journal.frames import encode, to_json
-from dagflow.journal.saved_state import Booked, CommittedState, ControlState, LeftOut, ends_after
+from dagflow.journal.saved_state import AppFacts, Booked, CommittedState, ControlState, LeftOut, ends_after
 from dagflow.journal.windows import (
     ColumnHistory,
     Correction,

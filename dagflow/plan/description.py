@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from dagflow.api.operator import Operator
 from dagflow.api.properties import Limit, Tuning, marked, property_model
-from dagflow.journal.app_facts import CHECKSUM_MARK, AppFacts, OperatorFacts, without_checksums
+from dagflow.journal.saved_state import CHECKSUM_MARK, AppFacts, OperatorFacts, without_checksums
 from dagflow.plan.logical import LogicalPlan, OperatorNode, own_heads
 from dagflow.secret_names import HIDDEN, SHORTEST_SECRET, is_secret_flag, is_secret_option
 from dagflow.spec.shown_text import shown_value

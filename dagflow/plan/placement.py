@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dagflow.api.capabilities import SelectsRows, SkipsRows, WantedRows
 from dagflow.api.operator import Operator
 from dagflow.frozen import frozen
-from dagflow.journal.app_facts import AppFacts, OperatorFacts
+from dagflow.journal.saved_state import AppFacts, OperatorFacts
 from dagflow.plan.added_operators import fixed_count
 from dagflow.plan.description import describe, describe_composites
 from dagflow.plan.logical import LogicalPlan

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dagflow.frozen import frozen
-from dagflow.journal.app_facts import AppFacts, OperatorFacts, with_any_values, without_checksums
+from dagflow.journal.saved_state import AppFacts, OperatorFacts, with_any_values, without_checksums
 from dagflow.report.own_figures import OwnFigures, edges_of
 
 _VALUE_BYTES = 60

@@ -12,10 +12,9 @@ from dagflow.api.ports import unbatched
 from dagflow.api.sources import block_id_of, decode_sources, discovered_ms_of, is_source_range
 from dagflow.errors import own_name
 from dagflow.frozen import frozen
-from dagflow.journal.planned_tuples import planned_tuples
 from dagflow.journal.reader import all_windows, committed_windows, read_journal, read_state, read_window
 from dagflow.journal.state import JournalState
-from dagflow.journal.windows import Window, WindowIntent, WindowPlan
+from dagflow.journal.windows import Window, WindowIntent, WindowPlan, planned_tuples
 from dagflow.plan.physical import PortRef
 from dagflow.report.input_ranges import IN_PART, PLANNED, READ, InputRange, VersionRanges, attributed, matcher_of
 from dagflow.report.own_figures import own_sums

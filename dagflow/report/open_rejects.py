@@ -16,9 +16,8 @@ from dagflow.api.refused_records import RefusedRecords, blocks_in
 from dagflow.api.sources import block_id_of, is_source_range
 from dagflow.errors import JournalError, own_name
 from dagflow.frozen import frozen
-from dagflow.journal.planned_tuples import planned_blocks
 from dagflow.journal.reader import committed_windows, read_journal, read_state
-from dagflow.journal.windows import Window
+from dagflow.journal.windows import Window, planned_blocks
 from dagflow.late import compute as pc
 from dagflow.report.input_ranges import matcher_of
 from dagflow.report.published_rows import PublishedRows

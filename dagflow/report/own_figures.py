@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from dagflow.errors import own_name
 from dagflow.frozen import frozen
-from dagflow.journal.app_facts import AppFacts
+from dagflow.journal.saved_state import AppFacts
 from dagflow.metrics.counters import Counters, OperatorCounters, OperatorReport, sum_of
 from dagflow.plan.logical import own_edge, own_port
 from dagflow.plan.physical import Edge, PortRef

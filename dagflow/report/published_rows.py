@@ -18,8 +18,8 @@ from dagflow.frozen import frozen
 from dagflow.late import compute as pc
 from dagflow.late import parquet as pq
 from dagflow.storage.context import StorageContext
-from dagflow.storage.partition_names import column_of
-from dagflow.storage.python_file import PythonFile
+from dagflow.storage.files import PythonFile
+from dagflow.storage.location import column_of
 
 _CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 _PARQUET = b"PAR1"

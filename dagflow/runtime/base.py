@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from dagflow.execution.messages import PickledTuples, ShuffleItem, TaskResult, WindowJob
-from dagflow.execution.program import Program
+from dagflow.execution.messages import PickledTuples, Program, ShuffleItem, TaskResult, WindowJob
 from dagflow.runtime.progress_board import ProgressBoard, WindowProgress
 
 MAX_ATTEMPTS = 4

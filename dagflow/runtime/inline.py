@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import Any
 
-from dagflow.execution.messages import TaskResult, WindowJob
-from dagflow.execution.program import Program
+from dagflow.execution.messages import Program, TaskResult, WindowJob
 from dagflow.execution.task import run_level, run_prescan
 from dagflow.runtime.base import Runtime, driver_inputs, slot_of
 from dagflow.runtime.progress_board import ProgressBoard

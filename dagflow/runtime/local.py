@@ -19,11 +19,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from dagflow.errors import DagflowError, StorageError, TransientStorageError
-from dagflow.execution.messages import ShuffleItem, TaskResult, WindowJob
-from dagflow.execution.program import Program
+from dagflow.execution.messages import Program, ShuffleItem, TaskResult, WindowJob
 from dagflow.execution.task import run_level, run_prescan
-from dagflow.execution.task_progress import TaskMessage
-from dagflow.execution.task_watch import TaskHost
+from dagflow.execution.task_watch import TaskHost, TaskMessage
 from dagflow.frozen import frozen
 from dagflow.runtime.base import MAX_ATTEMPTS, Runtime, driver_inputs, group_slots
 from dagflow.runtime.inline import InlineRuntime

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from dagflow.errors import CredentialsError, DagflowError, StorageError
-from dagflow.execution.program import Program
+from dagflow.execution.messages import Program
 from dagflow.frozen import frozen
-from dagflow.runtime.spark_versions import version_numbers
+from dagflow.runtime.start_checks import version_numbers
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
 from dagflow.storage.pending import PendingFile

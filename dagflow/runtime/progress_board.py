@@ -16,7 +16,7 @@ from msgspec import structs
 from dagflow.errors import OperatorError, own_name
 from dagflow.execution.operator_output import OperatorOutput
 from dagflow.execution.stalls import DEFAULT_LIMITS, StallLimits
-from dagflow.execution.task_progress import (
+from dagflow.execution.task_watch import (
     MAX_MESSAGE,
     OutputReport,
     ProgressAddress,

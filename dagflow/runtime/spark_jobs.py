@@ -13,8 +13,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from dagflow.errors import DagflowError, RunStoppedError
-from dagflow.execution.messages import TaskResult, WindowJob
-from dagflow.execution.program import Program
+from dagflow.execution.messages import Program, TaskResult, WindowJob
 from dagflow.execution.task import run_prescan
 from dagflow.execution.task_process import warm
 from dagflow.runtime.base import MAX_ATTEMPTS, Runtime, driver_inputs, group_slots

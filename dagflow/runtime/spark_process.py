@@ -20,8 +20,7 @@ from typing import Any
 from dagflow.runtime.process_log import ProcessLog
 from dagflow.runtime.scratch import SHORT_DIRECTORIES, Scratch, sweep
 from dagflow.runtime.spark_settings import process_variables
-from dagflow.runtime.spark_versions import installed_spark
-from dagflow.runtime.start_checks import require_open_files, require_space, unwritable_log
+from dagflow.runtime.start_checks import installed_spark, require_open_files, require_space, unwritable_log
 
 _SOCKET_PATH_BYTES = 64
 """Bytes that the path of a directory for sockets may have: the system takes 107, and PySpark's names have 42."""

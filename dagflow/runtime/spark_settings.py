@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 from dagflow.errors import DagflowError
 from dagflow.runtime.java import archive_options, use_java
-from dagflow.runtime.spark_versions import require_version
+from dagflow.runtime.start_checks import require_version
 from dagflow.spec.spark_master import MASTER_SETTING, SparkMaster
 
 SETTINGS = {

@@ -8,12 +8,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
-from dagflow.execution.messages import WindowJob
-from dagflow.execution.program import Program
+from dagflow.execution.messages import Program, WindowJob
 from dagflow.execution.task import run_level
 from dagflow.execution.task_process import warm, withhold_sockets
-from dagflow.execution.task_progress import ProgressSender
-from dagflow.execution.task_watch import TaskHost
+from dagflow.execution.task_watch import ProgressSender, TaskHost
 from dagflow.frozen import frozen
 from dagflow.runtime.base import slot_of
 

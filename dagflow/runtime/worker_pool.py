@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from dagflow.errors import DagflowError, TransientStorageError, text_of
-from dagflow.execution.program import Program
-from dagflow.execution.task_progress import StallReport, TaskMessage, TaskReport
+from dagflow.execution.messages import Program
+from dagflow.execution.task_watch import StallReport, TaskMessage, TaskReport
 from dagflow.runtime.base import MAX_ATTEMPTS
 from dagflow.runtime.process_log import ProcessLog
 from dagflow.runtime.progress_board import LastReport, ProgressBoard, death_of

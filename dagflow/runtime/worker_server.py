@@ -19,10 +19,9 @@ from multiprocessing.connection import Connection
 from typing import Any, cast
 
 from dagflow.errors import DagflowError, text_of
-from dagflow.execution.program import Program
+from dagflow.execution.messages import Program
 from dagflow.execution.task_process import warm, withhold_sockets
-from dagflow.execution.task_progress import TaskMessage
-from dagflow.execution.task_watch import TaskHost
+from dagflow.execution.task_watch import TaskHost, TaskMessage
 from dagflow.frozen import frozen
 from dagflow.runtime.daemon import shared_imports
 from dagflow.runtime.task_server import SIZE_BYTES

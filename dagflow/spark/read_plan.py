@@ -18,8 +18,7 @@ from dagflow.api.sources import url_of
 from dagflow.engine.preparation import LocationCollector, prepare_operator
 from dagflow.engine.preview_chain import PreviewInput, preview_input
 from dagflow.errors import DagflowError
-from dagflow.execution.messages import WindowJob
-from dagflow.execution.program import Program
+from dagflow.execution.messages import Program, WindowJob
 from dagflow.execution.routing import distribute, size_bytes_of
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.placement import PlacedApp

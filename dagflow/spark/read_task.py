@@ -10,10 +10,9 @@ from typing import Any
 from dagflow.api.records import RecordBatch
 from dagflow.api.refused_records import TAKE_REJECTS
 from dagflow.errors import DagflowError
-from dagflow.execution.messages import PickledTuples, TaskResult, WindowJob
-from dagflow.execution.program import Program
+from dagflow.execution.messages import PickledTuples, Program, TaskResult, WindowJob
 from dagflow.execution.task import run_level
-from dagflow.execution.task_progress import TaskMessage
+from dagflow.execution.task_watch import TaskMessage
 from dagflow.frozen import frozen
 from dagflow.plan.physical import PortRef
 from dagflow.spark.spark_rows import RECORDS, RowShape

@@ -19,8 +19,7 @@ from dagflow.engine.window_committer import WindowCommitter
 from dagflow.engine.window_planner import WindowPlanner
 from dagflow.engine.window_runner import WindowRunner
 from dagflow.errors import JournalError, LiveRunError
-from dagflow.execution.messages import TaskResult
-from dagflow.execution.program import Program
+from dagflow.execution.messages import Program, TaskResult
 from dagflow.frozen import frozen
 from dagflow.journal.windows import WindowPlan
 from dagflow.plan.logical import LogicalPlan

@@ -10,7 +10,7 @@ import numpy as np
 
 from dagflow.execution.messages import TaskResult
 from dagflow.journal import frames
-from dagflow.journal.planned_tuples import class_named, kind_name
+from dagflow.journal.windows import class_named, kind_name
 
 
 def note_of(result: TaskResult) -> bytes:

@@ -28,9 +28,8 @@ from typing_extensions import override
 from dagflow.errors import StorageError
 from dagflow.frozen import frozen
 from dagflow.storage.file_kinds import HEAD_BYTES, compression_name_of_content, compression_name_of_url
-from dagflow.storage.files import ReadableFile
+from dagflow.storage.files import PythonFile, ReadableFile
 from dagflow.storage.location import is_archive_name, redacted
-from dagflow.storage.python_file import PythonFile
 
 logger = logging.getLogger(__name__)
 

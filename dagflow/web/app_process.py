@@ -24,8 +24,8 @@ from dagflow.engine.preview_port import find_port
 from dagflow.engine.repeatable import remover_of, why_not_replayed
 from dagflow.errors import AppError, DagflowError, PlanError
 from dagflow.execution.state_codec import StateCodec
-from dagflow.journal.app_facts import without_checksums
 from dagflow.journal.reader import read_journal
+from dagflow.journal.saved_state import without_checksums
 from dagflow.plan.description import property_fact
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan, OperatorNode, own_edge, own_operators

@@ -14,9 +14,8 @@ from dagflow.api.columns.column_typing import type_name
 from dagflow.errors import DagflowError, RecordError
 from dagflow.late import parquet as pq
 from dagflow.storage.context import StorageContext
-from dagflow.storage.files import FileStat
+from dagflow.storage.files import FileStat, PythonFile
 from dagflow.storage.location import absolute, is_local, name_of, redacted
-from dagflow.storage.python_file import PythonFile
 from dagflow.suggestions import did_you_mean
 from operators.expressions.sql_types import as_decimal, normal_type
 from operators.files.metadata import BlockMetadata, FileVersion

@@ -12,7 +12,7 @@ from dagflow.errors import RecordError
 from dagflow.metrics.names import RESUMED_BYTES, WAITING_BYTES
 from dagflow.storage.archives import Unpacked
 from dagflow.storage.context import StorageContext
-from dagflow.storage.python_file import PythonFile
+from dagflow.storage.files import PythonFile
 from operators.files.compression import Compression
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.block_files import require_begun

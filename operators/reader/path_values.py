@@ -10,8 +10,7 @@ from pydantic import Field
 
 from dagflow.api.records import RecordBatch
 from dagflow.errors import RecordError
-from dagflow.storage.location import redacted
-from dagflow.storage.partition_names import column_of
+from dagflow.storage.location import column_of, redacted
 from operators.reader.columns.literals import values_of, why_not
 from operators.reader.columns.types import ColumnType, ColumnTypes, refuse_optional
 from operators.reader.columns.typing import shown

@@ -24,8 +24,7 @@ from dagflow.api.regular_expressions import Pattern, found_in
 from dagflow.late import compute as pc
 from dagflow.storage.columns import binary_column, borders_of
 from dagflow.storage.concatenated import INDEX_SUFFIX, encode_index
-from dagflow.storage.location import absolute, join, relocated
-from dagflow.storage.partition_names import NAME_BYTES, NO_VALUE, escaped, shortened
+from dagflow.storage.location import NAME_BYTES, NO_VALUE, absolute, escaped, join, relocated, shortened
 from operators.files.metadata import BlockMetadata
 from operators.files.small_file_batch import SmallFileBlocks
 from operators.sink.file_sink import FileSink, claim_directory, numbered_names

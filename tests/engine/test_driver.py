@@ -17,8 +17,7 @@ from dagflow.engine.run_setup import RunOptions, RuntimeFactory
 from dagflow.engine.stop_request import StopRequest
 from dagflow.engine.window_sizing import UNMEASURED_WINDOWS
 from dagflow.errors import DagflowError, OperatorError, StorageError
-from dagflow.execution.messages import TaskResult, WindowJob
-from dagflow.execution.program import Program
+from dagflow.execution.messages import Program, TaskResult, WindowJob
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.backends.local import LocalPendingFiles

@@ -35,7 +35,7 @@ name: sums
 attributes: {checkpoint: journal}
 operators:
   splitter: {class: FileSplitterInput, properties: {files: [in], SPLIT}}
-  reader: {class: BlockReader, properties: {format: tests.engine.test_byte_sums.FORMAT, max_readers: 1}}
+  reader: {class: BlockReader, properties: {format: tests.engine.test_driver_byte_sums.FORMAT, max_readers: 1}}
   writer: {class: RecordWriter, properties: {path: out}, partition: parallel}
 streams:
   blocks: {from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}
@@ -155,7 +155,8 @@ def test_a_run_completes_when_what_did_not_add_up_is_replayed(
     message = run_with(wrong, split)
     assert message.startswith("the byte accounting does not add up: ")
     assert (
-        f"operator 'reader' (BlockReader) whose format is now tests.engine.test_byte_sums.{wrong.__name__}" in message
+        f"operator 'reader' (BlockReader) whose format is now tests.engine.test_driver_byte_sums.{wrong.__name__}"
+        in message
     )
     assert run_with(FourByteRecords, split).partition("\n")[0] == message.partition("\n")[0].replace(
         wrong.__name__, "FourByteRecords"

@@ -24,9 +24,8 @@ from dagflow.engine.stop_request import StopRequest
 from dagflow.engine.window_replay import replay_windows
 from dagflow.errors import DagflowError, JournalError, OperatorError, PlanError
 from dagflow.execution.messages import TaskResult
-from dagflow.journal.app_facts import AppFacts, OperatorFacts
 from dagflow.journal.reader import read_state
-from dagflow.journal.saved_state import SavedPart
+from dagflow.journal.saved_state import AppFacts, OperatorFacts, SavedPart
 from dagflow.journal.windows import WindowPlan
 from dagflow.metrics.counters import Counters
 from dagflow.plan.added_operators import unified

@@ -11,8 +11,7 @@ import pytest
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.journal.journal import Journal
-from dagflow.journal.reader import read_state
-from dagflow.journal.retention import JournalRetention
+from dagflow.journal.reader import JournalRetention, read_state
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext

@@ -12,8 +12,7 @@ from dagflow.api.partitioning import MAX_PARTITIONS, BacklogStats, PartitionPoli
 from dagflow.engine.run import run
 from dagflow.engine.scaling import defined
 from dagflow.errors import OperatorError
-from dagflow.execution.messages import WindowJob
-from dagflow.execution.program import Program
+from dagflow.execution.messages import Program, WindowJob
 from dagflow.report.reading import status
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext

@@ -11,7 +11,7 @@ import pytest
 from dagflow.engine.spark_start import SparkStart
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import DagflowError, RunStoppedError
-from dagflow.execution.program import Program
+from dagflow.execution.messages import Program
 from dagflow.plan.placement import PlacedApp
 from dagflow.runtime.probe import RunLocations
 from tests.engine.sample_app import app_of

@@ -25,8 +25,7 @@ from dagflow.errors import (
     SourceChangedError,
     StorageError,
 )
-from dagflow.execution.messages import TaskResult, WindowJob
-from dagflow.execution.program import Program
+from dagflow.execution.messages import Program, TaskResult, WindowJob
 from dagflow.journal.journal import Journal
 from dagflow.plan.load import load_app
 from dagflow.report.manifest import manifests, tracked_files, window_manifest

@@ -10,8 +10,14 @@ from typing_extensions import override
 
 from dagflow.execution.failures import ActiveCall
 from dagflow.execution.stalls import ChainWatch, Stall, StallLimits
-from dagflow.execution.task_progress import StallReport, TaskActivity, TaskMessage
-from dagflow.execution.task_watch import SHARED_HOST, TaskTimeoutError, TaskWatch
+from dagflow.execution.task_watch import (
+    SHARED_HOST,
+    StallReport,
+    TaskActivity,
+    TaskMessage,
+    TaskTimeoutError,
+    TaskWatch,
+)
 from tests.cli.processes import PATIENCE_S
 
 HELD = """

@@ -10,10 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dagflow.errors import DagflowError, FencedError, JournalError
-from dagflow.journal import retention
+from dagflow.journal import reader
 from dagflow.journal.journal import Journal, set_aside
-from dagflow.journal.reader import committed_windows
-from dagflow.journal.retention import JournalRetention
+from dagflow.journal.reader import JournalRetention, committed_windows
 from dagflow.journal.windows import WindowPlan
 from dagflow.storage.context import StorageContext
 from dagflow.storage.objects import ObjectStore
@@ -193,9 +192,9 @@ def test_every_number_is_published_once_whichever_disk_change_is_last(tmp_path: 
 @pytest.fixture
 def two_are_enough() -> Iterator[None]:
     """Every second archive is compacted into the one before."""
-    before, retention.COMPACTED_ARCHIVES = retention.COMPACTED_ARCHIVES, 2
+    before, reader.COMPACTED_ARCHIVES = reader.COMPACTED_ARCHIVES, 2
     yield
-    retention.COMPACTED_ARCHIVES = before
+    reader.COMPACTED_ARCHIVES = before
 
 
 @pytest.mark.parametrize("moment", by_day(1, ["before", "after", "lost_reply"]))

@@ -4,8 +4,7 @@ import pytest
 
 from dagflow.errors import FencedError, JournalError
 from dagflow.journal.journal import Journal, set_aside
-from dagflow.journal.reader import read_state
-from dagflow.journal.retention import JournalRetention
+from dagflow.journal.reader import JournalRetention, read_state
 from dagflow.journal.windows import WindowPlan
 from dagflow.storage.context import StorageContext
 from dagflow.storage.objects import ObjectStore

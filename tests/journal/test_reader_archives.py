@@ -12,6 +12,7 @@ from dagflow.errors import JournalError
 from dagflow.journal.events import WindowReplay
 from dagflow.journal.journal import Journal
 from dagflow.journal.reader import (
+    JournalRetention,
     all_windows,
     committed_windows,
     newest_windows,
@@ -20,12 +21,11 @@ from dagflow.journal.reader import (
     require_archives,
     window_range,
 )
-from dagflow.journal.retention import JournalRetention
 from dagflow.metrics.counters import Counters
 from dagflow.storage.context import StorageContext
 from dagflow.storage.objects import ObjectStore
 from tests.journal.samples import intent_of
-from tests.journal.test_retention import ArchiveReadCounter, run_windows
+from tests.journal.test_reader_retention import ArchiveReadCounter, run_windows
 
 
 def all_readers(store: ObjectStore, lost: int) -> list[Callable[[], object]]:

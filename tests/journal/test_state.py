@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from dagflow.api.context import Skipped, WaitingEnd
 from dagflow.errors import JournalError
-from dagflow.journal.app_facts import OperatorFacts
 from dagflow.journal.events import (
     Done,
     Event,
@@ -23,13 +22,13 @@ from dagflow.journal.events import (
 )
 from dagflow.journal.frames import compressed, decode, encode, from_json, to_json
 from dagflow.journal.journal import Journal
-from dagflow.journal.reader import all_windows, published_urls, read_state
-from dagflow.journal.retention import JournalRetention
+from dagflow.journal.reader import JournalRetention, all_windows, published_urls, read_state
 from dagflow.journal.saved_state import (
     CommittedState,
     ControlState,
     LateTuples,
     LeftOut,
+    OperatorFacts,
     SavedPart,
     SavedParts,
     SavedSegment,

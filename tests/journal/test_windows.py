@@ -9,8 +9,7 @@ import pytest
 from dagflow.api.context import Skipped
 from dagflow.errors import ANOTHER_CHECKPOINT, JournalError
 from dagflow.journal.journal import Journal
-from dagflow.journal.reader import committed_windows, read_state, read_window
-from dagflow.journal.retention import JournalRetention
+from dagflow.journal.reader import JournalRetention, committed_windows, read_state, read_window
 from dagflow.journal.saved_state import CommittedState, ControlState, LateTuples, SavedSegment, SavedState
 from dagflow.journal.state import PartitionCounts
 from dagflow.journal.windows import PartitionDecision, PlannedTuples, ProducedFiles, WindowIntent, WindowPlan

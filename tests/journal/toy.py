@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import fsspec
 
 from dagflow.journal.journal import Journal
-from dagflow.journal.retention import JournalRetention
+from dagflow.journal.reader import JournalRetention
 from dagflow.journal.saved_state import CommittedState, ControlState
 from dagflow.journal.windows import PlannedTuples, WindowIntent, WindowPlan
 from dagflow.storage.context import StorageContext

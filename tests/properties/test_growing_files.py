@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dagflow.api.context import OperatorContext
 from dagflow.errors import SourceChangedError
-from dagflow.journal.planned_tuples import decode_tuples, encode_tuples
+from dagflow.journal.windows import decode_tuples, encode_tuples
 from dagflow.metrics.names import RESUMED_BYTES, WAITING_BYTES
 from operators.files.metadata import BlockMetadata
 from operators.reader.block_reader import BlockReader

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
-from dagflow.execution.messages import WindowJob
-from dagflow.execution.program import Program
+from dagflow.execution.messages import Program, WindowJob
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.base import Runtime

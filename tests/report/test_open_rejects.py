@@ -6,8 +6,15 @@ import pytest
 
 from dagflow.api.refused_records import RefusedLog
 from dagflow.errors import JournalError
-from dagflow.journal.planned_tuples import encode_tuples, kind_name
-from dagflow.journal.windows import PlannedTuples, RefusedPart, Window, WindowIntent, WindowPlan
+from dagflow.journal.windows import (
+    PlannedTuples,
+    RefusedPart,
+    Window,
+    WindowIntent,
+    WindowPlan,
+    encode_tuples,
+    kind_name,
+)
 from dagflow.report.open_rejects import rejects_of
 from operators.files.metadata import BlockMetadata, FileMetadata, FileVersion
 

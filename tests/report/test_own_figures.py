@@ -13,7 +13,7 @@ from dagflow.engine.preview_chain import PreviewOptions
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import own_name, part_name
-from dagflow.journal.app_facts import AppFacts
+from dagflow.journal.saved_state import AppFacts
 from dagflow.metrics.counters import Counters, OperatorCounters
 from dagflow.plan.description import describe
 from dagflow.plan.load import load_app

@@ -14,8 +14,7 @@ from dagflow.api.operator import Operator
 from dagflow.engine.run import run
 from dagflow.engine.window_runner import MAX_IN_FLIGHT, WINDOWS_IN_FLIGHT
 from dagflow.engine.window_sizing import UNMEASURED_WINDOWS, WINDOWS_AHEAD
-from dagflow.execution.messages import TaskResult, WindowJob
-from dagflow.execution.program import Program
+from dagflow.execution.messages import Program, TaskResult, WindowJob
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.inline import InlineRuntime
 from tests.engine.sample_app import TextSource, app_of, published, words

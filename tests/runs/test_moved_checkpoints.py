@@ -14,7 +14,7 @@ from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.window_replay import replay_windows
 from dagflow.errors import DagflowError, JournalError, StorageError
 from dagflow.journal.frames import decode_all
-from dagflow.journal.retention import JournalRetention
+from dagflow.journal.reader import JournalRetention
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.manifest import tracked_files

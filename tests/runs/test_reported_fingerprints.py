@@ -11,7 +11,7 @@ import pytest
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import DagflowError
-from dagflow.execution.program import Program
+from dagflow.execution.messages import Program
 from dagflow.plan.load import load_app
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.base import Runtime

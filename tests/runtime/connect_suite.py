@@ -21,12 +21,10 @@ import pytest
 
 from dagflow import App
 from dagflow.errors import DagflowError
-from dagflow.execution.program import Program
+from dagflow.execution.messages import Program
 from dagflow.runtime.base import Runtime
-from dagflow.runtime.connect import ConnectRuntime, hashed_keys
-from dagflow.runtime.connect_session import connect_class
-from dagflow.runtime.spark_versions import installed_spark
-from dagflow.runtime.start_checks import context_of
+from dagflow.runtime.connect import ConnectRuntime, connect_class, hashed_keys
+from dagflow.runtime.start_checks import context_of, installed_spark
 from tests.cli.processes import ENTRY, PATIENCE_S, environment
 from tests.runtime.gate import gated_operator
 from tests.runtime.runtime_contract import (

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from dagflow.api.context import OperatorContext
-from dagflow.execution.program import Program
+from dagflow.execution.messages import Program
 from dagflow.runtime.spark import SparkRuntime
 from dagflow.runtime.spark_context import start_context, stop_context
 from tests.execution.sample_operators import DropPrefixed, SampleWords

@@ -17,8 +17,7 @@ import pytest
 from dagflow.api.context import OperatorContext
 from dagflow.api.operator import Operator
 from dagflow.errors import OperatorError
-from dagflow.execution.messages import TaskResult, WindowJob
-from dagflow.execution.program import Program
+from dagflow.execution.messages import Program, TaskResult, WindowJob
 from dagflow.execution.stalls import StallLimits
 from dagflow.metrics.counters import Counters
 from dagflow.plan.physical import Edge, Exchange, PhysicalPlan, PortRef, Stage

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dagflow.api.records import RecordBatch
-from dagflow.execution.program import Program
+from dagflow.execution.messages import Program
 from dagflow.execution.stalls import StallLimits
 from dagflow.runtime.inline import InlineRuntime
 from tests.execution.sample_operators import SampleWords, TextSample

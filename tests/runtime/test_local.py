@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from dagflow.errors import OperatorError, StorageError
-from dagflow.execution.program import Program
+from dagflow.execution.messages import Program
 from dagflow.execution.stalls import StallLimits
 from dagflow.runtime.local import LocalRuntime
 from tests.cli.processes import PATIENCE_S

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dagflow.errors import TransientStorageError
-from dagflow.execution.program import Program
+from dagflow.execution.messages import Program
 from dagflow.runtime.base import MAX_ATTEMPTS
 from dagflow.runtime.local import SingleProcessRuntime
 from tests.execution.sample_operators import SampleWords, TextSample

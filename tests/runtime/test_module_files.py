@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dagflow.execution.program import Program
+from dagflow.execution.messages import Program
 from dagflow.runtime.module_files import LARGE_BYTES, package_zip
 from dagflow.runtime.spark import SparkRuntime
 from tests.runtime.runtime_contract import exchanging_plan, operators_of

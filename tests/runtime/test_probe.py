@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dagflow.errors import DagflowError
-from dagflow.execution.program import Program
+from dagflow.execution.messages import Program
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.runtime.probe import (
     NEEDED,

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from dagflow.execution.stalls import StallLimits
-from dagflow.execution.task_progress import (
+from dagflow.execution.task_watch import (
     ProgressSender,
     StallReport,
     TaskActivity,

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from dagflow.errors import DagflowError, OperatorError
-from dagflow.execution.program import Program
+from dagflow.execution.messages import Program
 from dagflow.execution.stalls import StallLimits
 from dagflow.runtime.spark import SparkRuntime
 from dagflow.runtime.spark_tasks import Attempt

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dagflow.runtime.spark_versions import OLDEST
+from dagflow.runtime.start_checks import OLDEST
 from tests.cli.processes import PATIENCE_S
 from tests.other_packages import environment_with
 from tests.runtime.gate import gated_operator

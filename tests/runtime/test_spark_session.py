@@ -16,10 +16,9 @@ from pyspark.sql import SparkSession
 
 from dagflow import App
 from dagflow.errors import DagflowError
-from dagflow.execution.program import Program
+from dagflow.execution.messages import Program
 from dagflow.runtime.spark import SparkRuntime
-from dagflow.runtime.spark_versions import installed_spark
-from dagflow.runtime.start_checks import context_of, session_here
+from dagflow.runtime.start_checks import context_of, installed_spark, session_here
 from tests.cli.processes import PATIENCE_S, dagflow_command, environment
 from tests.runtime.runtime_contract import exchanging_plan, operators_of
 

@@ -18,7 +18,7 @@ from pyiceberg.table import Table as IcebergTable
 
 from dagflow.engine.run import run
 from dagflow.runtime.inline import InlineRuntime
-from dagflow.storage.partition_names import column_of, partition_name
+from dagflow.storage.location import column_of, partition_name
 from operators.sink.tables.partition_fields import PartitionField, partitionable
 from tests.nightly import by_day, nightly
 from tests.operators.sink.test_table_writer import app

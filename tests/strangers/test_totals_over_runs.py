@@ -23,7 +23,7 @@ from dagflow.api.records import RecordBatch
 from dagflow.cli.main import command_line
 from dagflow.engine.run import run
 from dagflow.errors import JournalError, PlanError, SpecError
-from dagflow.execution.program import Program
+from dagflow.execution.messages import Program
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.testing.faults import InjectedCrash, crashing_disk

@@ -10,7 +10,7 @@ import pytest
 
 from dagflow.engine.run import run
 from dagflow.errors import OperatorError
-from dagflow.execution.program import Program
+from dagflow.execution.messages import Program
 from dagflow.plan.load import load_app
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.base import Runtime

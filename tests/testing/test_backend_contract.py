@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dagflow.execution.program import Program
+from dagflow.execution.messages import Program
 from dagflow.runtime.base import Runtime
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.runtime.local import LocalRuntime

@@ -7,7 +7,7 @@ import time
 import click
 
 from dagflow.cli import output
-from dagflow.runtime.spark_versions import require_version
+from dagflow.runtime.start_checks import require_version
 
 
 @click.command("warm")

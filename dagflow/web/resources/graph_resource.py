@@ -10,8 +10,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dagflow.journal.app_facts import AppFacts, without_checksums
 from dagflow.journal.reader import newest_windows
+from dagflow.journal.saved_state import AppFacts, without_checksums
 from dagflow.journal.windows import Window
 from dagflow.metrics import names
 from dagflow.metrics.counters import Counters

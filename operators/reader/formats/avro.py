@@ -17,7 +17,7 @@ from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.errors import DagflowError, RecordError
 from dagflow.frozen import frozen
 from dagflow.late import LateModule
-from dagflow.storage.python_file import PythonFile
+from dagflow.storage.files import PythonFile
 from operators.files.metadata import BlockMetadata
 from operators.format_registry import require_package
 from operators.reader.byte_source import ByteSource, FileView, SourceEndError, read_exactly

@@ -17,7 +17,7 @@ from pydantic import Field
 
 from dagflow.api.properties import Count
 from dagflow.late import LateModule
-from dagflow.storage.python_file import PythonFile
+from dagflow.storage.files import PythonFile
 from operators.files.metadata import BlockMetadata
 from operators.format_registry import require_package
 from operators.reader.byte_source import ByteSource

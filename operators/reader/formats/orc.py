@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from dagflow.errors import MOST_LEVELS
-from dagflow.storage.python_file import PythonFile
+from dagflow.storage.files import PythonFile
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource, read_exactly
 from operators.reader.compression.blocks import decompressed

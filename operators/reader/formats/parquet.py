@@ -11,7 +11,7 @@ import pyarrow as pa
 from typing_extensions import override
 
 from dagflow.late import parquet as pq
-from dagflow.storage.python_file import PythonFile
+from dagflow.storage.files import PythonFile
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource
 from operators.reader.columns.exact_casts import plain_schema

@@ -16,8 +16,7 @@ from dagflow.errors import DagflowError
 from dagflow.frozen import frozen
 from dagflow.plugins import plugin_path
 from dagflow.storage.context import StorageContext
-from dagflow.storage.location import is_local
-from dagflow.storage.partition_names import NAME_BYTES, partition_name
+from dagflow.storage.location import NAME_BYTES, is_local, partition_name
 from operators.column_names import require_columns, shown_name, why_no_name
 from operators.format_registry import imported
 from operators.sink.columns.fitted_columns import goes_into

@@ -20,8 +20,8 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from dagflow.errors import MissingError
 from dagflow.frozen import frozen
+from dagflow.storage.files import PythonFile
 from dagflow.storage.location import join, name_of
-from dagflow.storage.python_file import PythonFile
 from operators.sink.tables.delta_log import DeltaLog
 from operators.sink.tables.merges import Changes, Merge, MergeHistory
 from operators.sink.tables.table_files import bound_as_json

@@ -21,8 +21,8 @@ from typing_extensions import override
 
 from dagflow.errors import DagflowError, StorageError
 from dagflow.storage.context import StorageContext
+from dagflow.storage.files import PythonFile
 from dagflow.storage.location import is_local, name_of, parent
-from dagflow.storage.python_file import PythonFile
 from operators.sink.tables.iceberg_table import CATALOG_TYPES, IcebergTable
 
 _DURABLE_IO = "operators.sink.tables.iceberg_catalog.DurableFileIO"

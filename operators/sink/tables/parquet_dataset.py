@@ -14,11 +14,9 @@ from dagflow.api.transactions import TargetDecision
 from dagflow.errors import DagflowError, MissingError
 from dagflow.late import parquet as pq
 from dagflow.storage.context import StorageContext
-from dagflow.storage.files import FileStat
-from dagflow.storage.location import absolute, join, name_of, redacted
-from dagflow.storage.partition_names import column_of
+from dagflow.storage.files import FileStat, PythonFile
+from dagflow.storage.location import absolute, column_of, join, name_of, redacted
 from dagflow.storage.pending import PendingFile
-from dagflow.storage.python_file import PythonFile
 from operators.sink.columns.nested_types import common_type_of_readers, table_type
 from operators.sink.columns.table_columns import schema_of_text, without_large
 from operators.sink.tables.base import Table

@@ -14,7 +14,7 @@ import pyarrow as pa
 from dagflow.api.columns.column_typing import type_name
 from dagflow.frozen import frozen
 from dagflow.late import compute as pc
-from dagflow.storage.partition_names import NAME_BYTES, NO_VALUE, partition_name, shortened
+from dagflow.storage.location import NAME_BYTES, NO_VALUE, partition_name, shortened
 
 IDENTITY = "identity"
 

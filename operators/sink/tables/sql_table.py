@@ -23,11 +23,10 @@ from dagflow.errors import StorageError, TransientStorageError
 from dagflow.late import compute as pc
 from dagflow.late import parquet as pq
 from dagflow.storage.context import StorageContext
-from dagflow.storage.location import absolute, is_local, join, redacted, redacted_within
+from dagflow.storage.files import PythonFile
+from dagflow.storage.location import absolute, escaped, is_local, join, redacted, redacted_within
 from dagflow.storage.location import name_of as file_name
-from dagflow.storage.partition_names import escaped
 from dagflow.storage.pending import FileFacts, PendingFile
-from dagflow.storage.python_file import PythonFile
 from operators.column_names import shown_name, why_no_name
 from operators.format_registry import require_package
 from operators.sink.columns.nested_types import common_type, with_columns

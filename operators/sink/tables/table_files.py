@@ -27,8 +27,8 @@ from dagflow.frozen import frozen
 from dagflow.late import compute as pc
 from dagflow.late import parquet as pq
 from dagflow.storage.context import StorageContext
+from dagflow.storage.files import PythonFile
 from dagflow.storage.pending import FileFacts, PendingFile
-from dagflow.storage.python_file import PythonFile
 from operators.sink.columns.nested_types import with_columns
 from operators.sink.columns.table_columns import TableColumns, schema_text
 from operators.sink.file_sink import FileSink

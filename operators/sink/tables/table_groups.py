@@ -22,9 +22,9 @@ from dagflow.api.records import RecordBatch
 from dagflow.frozen import frozen
 from dagflow.late import parquet as pq
 from dagflow.metrics.names import RESCUED_VALUES
+from dagflow.storage.files import PythonFile
 from dagflow.storage.location import parent
 from dagflow.storage.pending import FileFacts, HeldFile, PendingFile
-from dagflow.storage.python_file import PythonFile
 from operators.sink.columns.nested_types import with_columns
 from operators.sink.columns.rescued_rows import origin_of, origin_of_waiting, parted_from_origins, with_rescued
 from operators.sink.columns.table_columns import TableColumns, names_in_order, schema_of_text, schema_text

@@ -11,7 +11,7 @@ import pytest
 from dagflow.engine.run import run
 from dagflow.errors import DagflowError
 from dagflow.journal.journal import Journal
-from dagflow.journal.retention import take_snapshot
+from dagflow.journal.reader import take_snapshot
 from dagflow.plan.load import load_app
 from dagflow.storage.context import StorageContext
 from tests.cli.commands.inspected_app import APP, folder, invoke, journal

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dagflow.api.ports import TupleBatch, tuple_count, unbatched
 from dagflow.errors import JournalError
-from dagflow.journal.planned_tuples import decode_tuples, encode_tuples
+from dagflow.journal.windows import decode_tuples, encode_tuples
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.files.small_file_batch import SmallFileBatch, SmallFileBlocks
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from dagflow.errors import CredentialsError, DagflowError
-from dagflow.execution.program import Program, pickled_operator
+from dagflow.execution.messages import Program, pickled_operator
 from dagflow.execution.task import run_prescan
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.storage.context import StorageContext

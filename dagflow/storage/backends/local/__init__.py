@@ -13,8 +13,7 @@ from typing_extensions import Buffer, override
 
 from dagflow.errors import LostOutputError, MissingError, StorageError
 from dagflow.storage.backends.local.disk import make_directories, move_exclusive, sync_directory, translated, write_all
-from dagflow.storage.backends.local.local_file import LocalFile, load, require_version, stat_of
-from dagflow.storage.backends.local.source_files import LocalSourceFiles
+from dagflow.storage.backends.local.local_file import LocalFile, LocalSourceFiles, load, require_version, stat_of
 from dagflow.storage.base import Backend
 from dagflow.storage.files import Files, FileStat, LoadedFiles, ReadableFile, SmallFiles
 from dagflow.storage.fingerprint import updated_crc32

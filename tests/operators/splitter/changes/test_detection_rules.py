@@ -11,8 +11,7 @@ import pytest
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import DagflowError, MissingError, SourceChangedError
-from dagflow.execution.messages import WindowJob
-from dagflow.execution.program import Program
+from dagflow.execution.messages import Program, WindowJob
 from dagflow.journal.reader import committed_windows
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan

@@ -12,7 +12,7 @@ import pytest
 
 from dagflow.engine.run import run
 from dagflow.errors import OperatorError
-from dagflow.execution.program import Program, pickled_operator
+from dagflow.execution.messages import Program, pickled_operator
 from dagflow.plan.physical import Edge, Exchange, PhysicalPlan, PortRef, Stage
 from dagflow.runtime.inline import InlineRuntime
 from operators.reader.block_reader import BlockReader

@@ -18,9 +18,9 @@ from pathlib import Path
 from pyspark.serializers import CloudPickleSerializer
 from dagflow.errors import DagflowError
 from dagflow.runtime.spark import SparkRuntime
-from dagflow.runtime.spark_errors import translating
+from dagflow.runtime.spark_context import translating
 from dagflow.runtime.spark_context import start_context
-from dagflow.execution.program import Program
+from dagflow.execution.messages import Program
 from tests.runtime.runtime_contract import exchanging_plan, operators_of
 
 # What py4j logs of a connection that was reset is shown by no command either.
@@ -52,7 +52,7 @@ ENDING = """
 import os, sys, threading
 from pathlib import Path
 from dagflow.errors import DagflowError
-from dagflow.execution.program import Program
+from dagflow.execution.messages import Program
 from dagflow.runtime.spark import SparkRuntime
 from dagflow.runtime.spark_context import start_context
 from tests.runtime.runtime_contract import exchanging_plan, operators_of

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dagflow.api.records import RecordBatch
 from dagflow.execution.messages import PickledTuples, ShuffleItem
 from dagflow.plan.physical import PortRef
-from dagflow.runtime.arrivals import Place, in_order
+from dagflow.runtime.spark import Place, in_order
 
 TARGET = PortRef("sum", "input")
 

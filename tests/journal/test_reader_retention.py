@@ -8,8 +8,14 @@ from dagflow.errors import FencedError, MissingError, StorageError
 from dagflow.journal.events import WindowReplay
 from dagflow.journal.journal import Journal
 from dagflow.journal.log import EPOCHS_KEPT
-from dagflow.journal.reader import committed_windows, newest_windows, read_state, read_window
-from dagflow.journal.retention import COMPACTED_ARCHIVES, JournalRetention
+from dagflow.journal.reader import (
+    COMPACTED_ARCHIVES,
+    JournalRetention,
+    committed_windows,
+    newest_windows,
+    read_state,
+    read_window,
+)
 from dagflow.journal.windows import Window, WindowIntent, WindowPlan
 from dagflow.metrics.counters import Counters
 from dagflow.storage.context import StorageContext

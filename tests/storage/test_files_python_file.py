@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from dagflow.storage.context import StorageContext
-from dagflow.storage.python_file import PythonFile
+from dagflow.storage.files import PythonFile
 
 SIZE = 8 << 20
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dagflow.execution.task_progress import (
+from dagflow.execution.task_watch import (
     MAX_MESSAGE,
     REPORT_EVERY_S,
     ProgressAddress,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dagflow.errors import DagflowError
-from dagflow.runtime.spark_versions import NEWEST, OLDEST, RANGE, require_version
+from dagflow.runtime.start_checks import NEWEST, OLDEST, RANGE, require_version
 from tests.cli.commands.inspected_app import folder
 from tests.cli.processes import dagflow_command, environment
 from tests.nightly import by_day

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dagflow.errors import MissingError, SourceChangedError, StorageError
-from dagflow.storage.backends.local.source_files import hidden_name
+from dagflow.storage.backends.local.local_file import hidden_name
 from dagflow.storage.files import FileStat
 from dagflow.testing.faults import InjectedCrash, crashing_disk, watched_disk
 from tests.faulty import InjectedPause
