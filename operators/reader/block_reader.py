@@ -45,7 +45,7 @@ from operators.reader.formats.base import (
 from operators.reader.path_values import PathSetting, PathValues
 from operators.reader.prescan import BlockPreScan, PreScanState
 from operators.reader.small_file_batch_reader import SmallFileBatchReader
-from operators.rejects.record_refusing import RejectLimited
+from operators.record_refusing import RejectLimited
 
 
 def readers_for(backlog: int, min_readers: int, max_readers: int) -> int:

@@ -27,7 +27,7 @@ from dagflow.storage.location import relocated
 from operators.column_names import require_names
 from operators.found_values import is_found, is_undecided
 from operators.reader.columns.typing import shown
-from operators.rejects.record_refusing import RecordRefusing
+from operators.record_refusing import RecordRefusing
 from operators.rescued_values import RESCUED, require_text_of_rescued, rescued_values
 from operators.sink.columns.rescued_rows import Rescued, files_of, offsets_of, place_of, with_rescued
 from operators.sink.columns.table_columns import (

@@ -21,7 +21,7 @@ from operators.expressions.expression import Expression, check_functions
 from operators.expressions.parsing import Converter, parsed_as
 from operators.expressions.sql_trees import position_of
 from operators.expressions.syntax import Alias, Call, ColumnName, Constant, ExpressionError, Node
-from operators.rejects.record_refusing import MaxRejects, RejectLimited
+from operators.record_refusing import MaxRejects, RejectLimited
 from operators.sql.scope import (
     COLUMN,
     STAR,

@@ -25,7 +25,7 @@ from operators.expressions.parsing import parsed
 from operators.expressions.sql_types import name_of
 from operators.expressions.syntax import ColumnName, ExpressionError, Node
 from operators.expressions.vectors import Bound, Rows
-from operators.rejects.record_refusing import Share, is_over
+from operators.record_refusing import Share, is_over
 from operators.stateful.deduplicator import RememberedKeys
 from operators.transform.column_operator import ColumnOperator, Plan
 

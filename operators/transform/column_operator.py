@@ -16,7 +16,7 @@ from dagflow.api.records import RecordBatch
 from operators.expressions.expression import functions_in_duckdb
 from operators.expressions.syntax import Node, columns_in
 from operators.found_values import FOUND, is_found
-from operators.rejects.record_refusing import RecordRefusing
+from operators.record_refusing import RecordRefusing
 
 Plan = TypeVar("Plan")
 

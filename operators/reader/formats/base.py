@@ -22,7 +22,7 @@ from dagflow.frozen import frozen
 from dagflow.metrics.names import DELIMITER_BYTES, HOLE_BYTES, RECORD_BYTES, REJECTED_BYTES, SKIPPED_BYTES
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import BufferedFiles, ByteSource, read_exactly, size_read_from
-from operators.rejects.record_refusing import not_taken
+from operators.record_refusing import not_taken
 
 CHUNK_BYTES = 1 << 20
 """Bytes that are read at a time: a chunk stays in the second-level cache from the read to the write."""

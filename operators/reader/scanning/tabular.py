@@ -26,7 +26,7 @@ from operators.reader.byte_source import ByteSource, SourceEndError
 from operators.reader.columns.exact_casts import cast_rows, plain_rows, plain_schema, unsound_rows, why_not_cast
 from operators.reader.columns.types import ColumnTypes
 from operators.reader.formats.base import BATCH_RECORDS, ByteAccounting, FormatTraits, Parsed, RecordFormat
-from operators.rejects.record_refusing import raws_of
+from operators.record_refusing import raws_of
 
 BATCH_BYTES = 16 << 20
 """About as many bytes are in a batch of rows, so that a few long values do not take all memory."""

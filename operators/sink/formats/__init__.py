@@ -15,7 +15,7 @@ SINK_FORMATS = FormatRegistry(
     {
         "auto": "operators.sink.formats.raw.AutoSink",
         "raw": "operators.sink.formats.raw.RawSink",
-        "json_lines": "operators.sink.formats.json_lines.JsonLinesSink",
+        "json_lines": "operators.sink.formats.raw.JsonLinesSink",
         "csv": "operators.sink.formats.csv.CsvSink",
         "parquet": "operators.sink.formats.parquet.ParquetSink",
     },

@@ -21,8 +21,17 @@ from dagflow.storage.pending import FileFacts, PendingFile
 from operators.sink.columns.nested_types import with_columns
 from operators.sink.columns.table_columns import schema_of_text
 from operators.sink.tables.base import Table, TableReader
-from operators.sink.tables.delta_log import CONFIGURATION, DeltaLog, columns_of, refusals, require_writable, rows_of
-from operators.sink.tables.delta_merges import LoggedFile, history_of, unmerging
+from operators.sink.tables.delta_log import (
+    CONFIGURATION,
+    DeltaLog,
+    LoggedFile,
+    columns_of,
+    history_of,
+    refusals,
+    require_writable,
+    rows_of,
+    unmerging,
+)
 from operators.sink.tables.merges import Merge, MergedState, not_merged
 from operators.sink.tables.partition_fields import PartitionField
 from operators.sink.tables.table_files import TableShape, has_bounds, newest_rows, remove

@@ -1,10 +1,10 @@
-"""Tests of operators.rejects.record_refusing."""
+"""Tests of operators.record_refusing."""
 
 from __future__ import annotations
 
 from dagflow.api.records import UNKNOWN
 from dagflow.api.refused_records import Reject
-from operators.rejects.record_refusing import not_taken
+from operators.record_refusing import not_taken
 
 REJECT = Reject("in/a", 7, UNKNOWN, "no number", b"x")
 

@@ -12,8 +12,7 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from operators.sink.tables.delta_log import DeltaLog
-from operators.sink.tables.delta_merges import history_of, unmerging
+from operators.sink.tables.delta_log import DeltaLog, history_of, unmerging
 from operators.sink.tables.delta_table import DeltaTable as DeltaKind
 from tests.engine.corrected_app import storage
 

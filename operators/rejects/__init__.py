@@ -1,1 +1,0 @@
-"""Refused records: how an operator handles them, and how many are too many."""
