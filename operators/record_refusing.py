@@ -96,10 +96,6 @@ class RecordRefusing(RejectLimited, ColumnTraced):
     def refuse(self, batch: RecordBatch, reasons: Mapping[int, str]) -> None:
         """Refuse records.
 
-        Args:
-            batch: The records as they came.
-            reasons: Why, by the position of each one that is refused, in order.
-
         Raises:
             RecordError: A record is refused, and no stream takes rejects.
         """

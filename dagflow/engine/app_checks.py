@@ -218,12 +218,7 @@ OPTIONAL = ("lz4", "python-snappy", "backports.zstd", "s3fs", "obstore", "gcsfs"
 
 @frozen
 class MachineCheck:
-    """The result of one check of the machine.
-
-    Attributes:
-        detail: What was found, or what is wrong.
-        error: The failure of the check; None where all is well.
-    """
+    """The result of one check of the machine."""
 
     name: str
     detail: str

@@ -37,7 +37,6 @@ class Emission:
 
     Attributes:
         plan: The plan of the window as far as the control operators decide it.
-        tuples: Tuples for partitioned operators, by input port.
         late: Tuples for control operators that run when the window's results are in, in order, by input port.
         is_complete: Whether the tuples have been pre-scanned, as those of a window that runs again.
     """

@@ -76,7 +76,6 @@ class _Lineage:
 
     Attributes:
         version: The version to look for next; None where only its name is known, or the part that continues it.
-        names: Where it may have been read.
         continued: The part that continues it; None where that is not known.
         is_found: Whether a part was found, be it one that was left out.
     """
@@ -373,7 +372,6 @@ def partial_replay(
     records of the versions.
 
     Args:
-        windows: All windows that have made or merged files with rows of these.
         apart_from: Targets whose files stay.
         beside: The names of the files that are made anew with others, by the names of these.
     """

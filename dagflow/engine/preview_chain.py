@@ -63,7 +63,6 @@ class PreviewOptions:
 
     Attributes:
         at: "operator.port"; None for the records that the app's output would get.
-        records: How many records to show.
         file: The only file to read, which may be no input of the app; None for the app's input.
         offset: Where to begin in the file: at the first record that begins at this offset or after it.
         read_bytes: Bytes to read at most, where fewer records arrive; what is begun is finished.
@@ -121,16 +120,7 @@ class PreviewChain:
 
     Attributes:
         batches: Batches that arrived at the port, with at most as many records as are shown.
-        count: Records that arrived at the port.
-        at_end: How many of them were emitted at the end of the input.
-        is_complete: Whether all of the input was read.
-        rejects: Refused records, as many as are shown.
-        reject_count: How many records readers refused.
-        rejecting: Operators that refused records.
-        taken: Records that each operator took in.
-        given: Records that were emitted, by port.
         urls: The files, as far as they had records.
-        left_out: Ranges that were left out of files that cannot be read.
     """
 
     def __init__(

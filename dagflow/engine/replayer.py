@@ -223,14 +223,7 @@ class Replayer(WindowLoop):
         totals: tuple[Counter[str], Counter[str]] | None = None,
         deleted: int = 0,
     ) -> list[Correction]:
-        """What the windows, and that with the later versions, change in outputs; asked for before it is published.
-
-        Args:
-            window_id: The window that the corrections are of.
-            files: The files that were corrected or deleted.
-            totals: By output, how many totals leave, and how many come in.
-            deleted: How many of the files are gone.
-        """
+        """What the windows, and that with the later versions, change in outputs; asked for before it is published."""
         before, after = Counter[str](), Counter[str]()
         out, added = totals or (Counter(), Counter())
         for at, rerun in self._reruns.items():

@@ -66,7 +66,6 @@ class RunOptions:
         checkpoint: URL of the checkpoint, or None for the app's own.
         master: Spark master, or None for the app's own.
         conf: Spark settings that take precedence over the app's.
-        follow: Whether to keep watching for new input.
         fresh: Whether to set the old journal aside, and remove the files that it published.
         replay_command: The command line that runs windows again with the same options, up to their ids.
         take_over: Whether to replace a run that is at work on the checkpoint.
@@ -338,7 +337,6 @@ def open_journal(
     Args:
         source: The app's file, recorded as that of the newest run; "" keeps the recorded one.
         text: The text of the file, likewise.
-        is_local: Whether tasks run on this machine, without Spark.
     """
     return Journal.open(
         store,

@@ -47,7 +47,6 @@ class OutputDifferences:
     """What would change in the output of one operator.
 
     Attributes:
-        operator: The operator that writes it.
         name: Its name in messages, such as "table delta:out/orders".
         rejects: The same of the records that operators before it refuse: "removed" are those that would be accepted.
     """
@@ -60,12 +59,7 @@ class OutputDifferences:
 
 @frozen
 class WhatIf:
-    """What would change.
-
-    Attributes:
-        windows: How many windows have run.
-        rejects: What would change in the refused records of all operators.
-    """
+    """What would change."""
 
     windows: int
     outputs: Sequence[OutputDifferences]
@@ -82,7 +76,6 @@ def if_replayed(app: LogicalPlan, options: RunOptions, chosen: Collection[int] |
 
     Args:
         options: The checkpoint, and how many processes of this machine run the tasks.
-        chosen: The windows; None for all.
 
     Raises:
         SourceChangedError: The input of a window is no longer what it was.

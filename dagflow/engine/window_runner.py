@@ -52,7 +52,6 @@ class InFlight:
         is_repeated: Whether an earlier attempt found versions gone that the driver sees.
         decided: What targets had decided when it started, by operator.
         retracted: The versions of files that leave totals with it.
-        submitted_s: When it was submitted, by time.monotonic().
     """
 
     planned: WindowPlan

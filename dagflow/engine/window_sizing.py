@@ -219,7 +219,6 @@ def budget_by_throughput(
 
     Args:
         tuples_per_s: Measured throughput of all tasks together; 0.0 before the first window.
-        bytes_per_s: The same in bytes.
         largest_tuples: Tuples of the largest window that was emitted by now; 0 before the first.
     """
     first = FIRST_WINDOW_TUPLES * parallelism
@@ -234,7 +233,6 @@ def budget_by_speed(speeds: PartitionSpeeds, counts: Mapping[str, int]) -> Windo
     """The budget of a window that lasts about WINDOW_TARGET_S, small while no speed is known.
 
     Args:
-        speeds: How fast one partition of each stage is.
         counts: The partitions of the stages that windows are sized for, by stage head; at least one stage.
     """
     bytes_per_s = speeds.bytes_per_s

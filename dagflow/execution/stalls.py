@@ -131,7 +131,6 @@ class Watched:
     """A watched call.
 
     Attributes:
-        call: The call; None for the chain while no operator works.
         detector: Compares its marks, by a clock that runs while its operator works.
         emitted: How much its operator had emitted when it last made progress.
     """

@@ -66,7 +66,6 @@ class LoadedLog:
     """The result of reading a log.
 
     Attributes:
-        state: The state after the newest record.
         seq: The newest slot that is taken, 0 for none.
         snapshot_seq: The slot that the newest snapshot covers, 0 for none.
         torn: The newest slot, if its writer died in the middle of it; else 0.

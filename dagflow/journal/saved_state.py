@@ -100,7 +100,6 @@ class ControlState:
     """What planning a window leaves for the next one.
 
     Attributes:
-        operators: States of the control operators that emit, by operator.
         prescans: The pre-scans' state after the windows so far, by operator.
         late: Tuples of this window for control operators that work when its results are in, in order.
         operator_index: The number that distinguishes an operator's ids from those of others, by operator.
@@ -118,9 +117,7 @@ class CommittedState:
 
     Attributes:
         partitions: States of partitioned operators, by operator and partition; None where a partition has none.
-        control: States of the control operators that work when a window's results are in, by operator.
         source_events: The states in which control operators keep events of tasks, by operator.
-        held_results: Results that are held back, by operator.
         byte_accounting: Sums that are not zero yet, by key; all must be zero when the input is processed.
     """
 
@@ -180,8 +177,6 @@ def ends_after(
     """The ends that wait after a window.
 
     Args:
-        waiting: Those before it.
-        left: The ends that it has left.
         read: The ends among `waiting` that it has read, or whose files are other ones by now.
     """
     gone = set(read)
@@ -212,7 +207,6 @@ class OperatorFacts:
     """One operator of an app.
 
     Attributes:
-        kind: Its class.
         properties: Its properties as JSON values, by name; a value from the environment is its reference and a
             checksum, a secret is *** and a checksum.
         partition: How it is divided into partitions, "" where the app does not say.

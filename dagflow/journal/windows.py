@@ -55,7 +55,6 @@ class PartitionDecision:
 
     Attributes:
         window: The window whose plan has it; 0 before it is planned.
-        backlog: Tuples that were waiting.
         before: The old count, 0 at the start.
     """
 
@@ -82,12 +81,9 @@ class WindowPlan:
     Attributes:
         window_id: The window, counted from 1 without a gap.
         config_hash: Hash of the app that planned it; see AppFacts.
-        inputs: What control operators emitted to partitioned ones, by input port.
         partitions: How many partitions each stage has, by its head.
-        decisions: Why the partition counts are as they are.
         control_state: State of the control operators after the window was emitted.
         counters: What the control operators counted; added up when the window is committed.
-        holds: Operators that hold their results back in this window.
         closes: Operators whose held results this window publishes; it has no input then, and only stages behind them
             run.
         retries: Windows whose refused records the window takes over: it accepts them or refuses them once more.
@@ -156,7 +152,6 @@ class Correction:
 
     Attributes:
         files: Their locations, the first of them.
-        count: How many they are.
         output: The operator whose target it is, or where the files are published.
         rows_out: Records of the earlier versions that the output has lost.
         rows_in: Records of the later ones that it has got.
@@ -194,7 +189,6 @@ class WindowIntent:
 
     Attributes:
         window_id: The window; intents come in the order of windows.
-        counters: What partitioned operators counted.
         state: State of the operators that depend on results, after the window.
         produced: Where the files come from, in their order.
         started_ms: When its first task began, in milliseconds since 1970.

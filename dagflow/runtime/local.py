@@ -49,7 +49,6 @@ def run_slots(
 
     Args:
         window: The window, without the tuples that the driver assigns.
-        slots: Each slot with its items from the driver.
         directory: Where items for higher levels are stored.
         spooled: Items from lower levels, by slot, in order.
     """

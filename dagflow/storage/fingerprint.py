@@ -32,7 +32,6 @@ def fingerprint(path: str | bytes, size_bytes: int, file_id: int = 0) -> int:
     """A hash of the first and last bytes of the file's first size_bytes.
 
     Args:
-        path: A local file.
         size_bytes: How many of its bytes count; it may have grown since.
         file_id: Its inode number, see file_id_of(); 0 for any file of that name.
 
@@ -70,13 +69,7 @@ def fingerprint_of(data: memoryview) -> int:
 
 
 def fingerprints_of(data: memoryview, starts: Iterable[int], sizes: Iterable[int]) -> list[int]:
-    """The result of fingerprint() for each file in a buffer.
-
-    Args:
-        data: The buffer, of bytes.
-        starts: The start of each file in the buffer.
-        sizes: The size of each file in bytes.
-    """
+    """The result of fingerprint() for each file in a buffer."""
     hashes = []
     for start, size in zip(starts, sizes, strict=True):
         end = start + size

@@ -41,7 +41,6 @@ class ColumnName(Node):
     """A column of the records.
 
     Attributes:
-        name: Its name.
         others: Alternative names; the records must have exactly one of all names.
     """
 
@@ -71,7 +70,6 @@ class Call(Node):
 
     Attributes:
         name: In lower case; an operator is called as it is written, such as `+` or `is null`.
-        arguments: In order.
         is_distinct: Whether an aggregate function takes each value once.
     """
 
@@ -90,7 +88,6 @@ class OperatorChain(Node):
     """Several operators of arithmetic that are computed from left to right, which are side by side, not nested.
 
     Attributes:
-        first: The first operand.
         steps: At least one operator, each with its right operand alone, and without a position: all begin together.
     """
 
@@ -114,8 +111,6 @@ class Cast(Node):
     """A change of type.
 
     Attributes:
-        argument: The value that is changed.
-        type: The new type.
         is_lenient: Whether a value that cannot be changed becomes null, as in try_cast.
     """
 
@@ -138,7 +133,6 @@ class Alias(Node):
     """An expression that is used by its name in a query, which is right where no column has that name.
 
     Attributes:
-        argument: The expression.
         columns: The columns that would have the name; the records must have none of them.
     """
 
@@ -156,7 +150,6 @@ def columns_in(node: Node, known: Collection[str] = ()) -> list[str]:
     """The names of the columns that an expression reads, each once, in order of appearance.
 
     Args:
-        node: The expression.
         known: Columns that are known to exist: of the alternative names of a column, one of these is taken.
     """
     names = [(part.name, *part.others) for part in walk(node) if isinstance(part, ColumnName)]

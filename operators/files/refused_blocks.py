@@ -21,7 +21,6 @@ class RefusedBlocks(TupleBatch):
     """Refused records, with the blocks in which they lie.
 
     Attributes:
-        blocks: The blocks.
         records: Their refused records, block by block, each block's in the order of their offsets.
         is_tried: Which of them are read again.
     """

@@ -28,7 +28,6 @@ class SmallFileBatch(TupleBatch):
         first_id: Id of the first member; the others follow without a gap.
         base: The common beginning of all URLs, up to and including a slash; "" where not even the scheme is common.
         names: For each member the rest of its URL.
-        sizes: Length in bytes of each member.
         mtimes: Modification time of each in nanoseconds since 1970; 0 where the store has none.
         etags: The store's own tags of the contents; () where the store has none.
         is_whole: Whether one task must read all of it.

@@ -35,7 +35,6 @@ class KeyIndex:
     Attributes:
         rows: The rows that have a key, those of one key together, in the order of the table.
         starts: For each key where its rows begin.
-        counts: For each key how many rows it has.
     """
 
     def __init__(self, keys: Sequence[pa.Array]) -> None:

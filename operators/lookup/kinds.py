@@ -55,8 +55,6 @@ class FilesSource(LookupSource):
     """A table of one file, or of the files directly in a directory, whose columns are joined by name.
 
     Args:
-        kind: The kind in the property.
-        location: The file or directory.
         extension: Suffix of the names of files in a directory; "" for all names.
     """
 

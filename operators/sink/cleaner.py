@@ -69,7 +69,6 @@ class CleanerState:
     """The state of SourceCleaner.
 
     Attributes:
-        reports: Reports by window.
         read_bytes: Files that may still become complete, by URL.
         replaced: The files that the URLs led to before, which may be found under other names.
     """
@@ -286,7 +285,6 @@ class OtherNames:
         """Whether a block's version is there under another name.
 
         Args:
-            block: The block.
             has_grown: Whether it counts only if it was appended to. An unchanged version may be the target of a link
                 that was removed, or have another name for other reasons.
         """

@@ -102,8 +102,6 @@ class FileSink:
     Guarantee: the same batches in a window give the same files; all of them end with the window.
 
     Args:
-        context: The writer's context, which its files are named after.
-        root: The directory, a URL.
         prefix: Prefix of the names of numbered files.
         max_bytes: The size at which a numbered file ends and the next one begins; None for no limit.
         max_open: How many numbered files are open at the same time, of several directories or several layouts.
@@ -139,8 +137,6 @@ class FileSink:
         """Append records to the numbered files of a directory.
 
         Args:
-            batch: The records.
-            format: The format of the files.
             directory: A directory below the root; "" for the root itself.
 
         Raises:

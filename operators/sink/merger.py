@@ -171,12 +171,7 @@ class Grouping:
 
 
 def _safe(value: str, taken: int = 0) -> str:
-    """A text as the name of a directory that no reader skips.
-
-    Args:
-        value: The text.
-        taken: How many bytes precede it in the name.
-    """
+    """A text as the name of a directory that no reader skips."""
     raw = os.fsencode(value)
     # If a byte that is no text is escaped on its own, DuckDB and Arrow refuse the whole table.
     shown = raw.decode("utf-8", "backslashreplace")
@@ -198,12 +193,7 @@ def files_batch(paths: Sequence[str], contents: pa.BinaryArray) -> RecordBatch:
 
 
 class MergedFile(FileEncoder):
-    """One file that takes in others, up to a number of bytes in their contents; a larger one has a file of its own.
-
-    Args:
-        stream: Takes its bytes.
-        max_bytes: Bytes of contents at most.
-    """
+    """One file that takes in others, up to a number of bytes in their contents; a larger one has a file of its own."""
 
     def __init__(self, stream: FileStream, max_bytes: int | None) -> None:
         self.stream = stream

@@ -30,7 +30,6 @@ class OpenFile:
     """A file some of whose blocks are not emitted yet.
 
     Attributes:
-        block_size: Cut interval in bytes when the file was begun.
         next_start: Offset of the first byte of the next block.
         discovered_ms: When it was listed, in milliseconds since 1970; 0 where unknown.
         continuation: That of the next block.

@@ -52,7 +52,6 @@ class QueryConverter(Converter):
     """Makes trees of the expressions of a query.
 
     Args:
-        text: The query.
         scope: The tables whose columns names may be.
         aliases: Entries of the select list with a name of their own; tried first, in clauses that see them. The
             argument of an aggregate function is computed of single records, and sees none.

@@ -134,10 +134,6 @@ class ColumnOperator(RecordRefusing, Generic[Plan]):
     def accepted(self, batch: RecordBatch, reasons: Mapping[int, str]) -> pa.BooleanArray:
         """Refuse the records that have a reason, and return a mask of the others.
 
-        Args:
-            batch: The records as they came.
-            reasons: Why a record is refused, by its position.
-
         Raises:
             RecordError: A record failed, and no stream takes rejects.
         """

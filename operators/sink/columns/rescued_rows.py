@@ -46,14 +46,7 @@ class Rescued:
 
 
 def with_rescued(rows: pa.RecordBatch, rescued: Rescued, files: pa.Array, offsets: pa.Array) -> pa.RecordBatch:
-    """Rows with rescued values, beside those that were rescued before.
-
-    Args:
-        rows: The rows.
-        rescued: The values.
-        files: The file of each row.
-        offsets: The offset of each row in its file.
-    """
+    """Rows with rescued values, beside those that were rescued before."""
     position = rows.schema.get_field_index(RESCUED)
     texts = rows.column(position).to_pylist() if position >= 0 else [None] * rows.num_rows
     for row, values in rescued.values.items():

@@ -65,7 +65,6 @@ def names_in_order(names: Iterable[str], decided: Iterable[str]) -> list[str]:
     """Names of columns in the order of decisions, and others behind them.
 
     Args:
-        names: The names.
         decided: The texts of the decisions, oldest first; "" for none.
     """
     first = dict.fromkeys(name for text in decided if text for name in schema_of_text(text).names)
@@ -99,7 +98,6 @@ class TableColumns:
         known: The columns of the table; None if it does not exist yet, and records decide.
         partition_by: Columns that the table is partitioned by, null if records lack them. The table need not know their
             types.
-        upsert_by: Columns that identify rows.
         on_new_column: What happens to a column that a known table lacks, and to a member that a struct lacks.
         on_type_change: What happens to a value that is not of its column's type.
         wider: Gives the wider types of columns, if columns may be widened.

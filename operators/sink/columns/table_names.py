@@ -37,7 +37,6 @@ class TableNames:
 
     Args:
         spelled: Gives what the kind of table distinguishes fields by.
-        columns: The columns of the table.
         kept: Columns that the app names, which come before others that are spelled alike.
         taken: Names that no column of the table may have, each with what the table cannot have then.
 
@@ -119,8 +118,6 @@ class TableNames:
         """The type of a column without members that the table cannot have; None if nothing is left of it.
 
         Args:
-            name: The column.
-            kind: Its type.
             known: Its type in the table, whose members come before others that are spelled alike.
         """
         own: dict[Hashable, Path] = {}
@@ -152,9 +149,6 @@ def require_names(names: TableNames, table: str, new: Iterable[pa.Field], causes
     """Refuse columns that a table cannot have; the others are taken note of.
 
     Args:
-        names: The names that the table has.
-        table: How messages call the table.
-        new: The columns that it is to get.
         causes: Place of the first record that asked for a column, by column, as far as that is known.
     """
     for column in new:
@@ -167,10 +161,7 @@ def refusal_of(table: str, column: pa.Field, why: str, at: str) -> DagflowError:
     """The error about a column that a table cannot have.
 
     Args:
-        table: How messages call the table.
-        column: The column.
         why: What TableNames.why_not has returned for it.
-        at: Place of the first record that asked for it; "" where that is not known.
     """
     name = shown_name(column.name)
     text = f"{table} cannot have {why}" + (f"; the first record with {name} is at {at}" if at else "")

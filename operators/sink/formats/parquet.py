@@ -72,14 +72,7 @@ class ParquetSink(SinkFormat):
 
 
 class ParquetEncoder(ChunkedEncoder):
-    """Writes one Parquet file, one row group after the other.
-
-    Args:
-        format: The options.
-        stream: Takes the bytes.
-        schema: The columns.
-        max_bytes: The size that the file should have; None for no limit.
-    """
+    """Writes one Parquet file, one row group after the other."""
 
     def __init__(self, format: ParquetSink, stream: FileStream, schema: pa.Schema, max_bytes: int | None) -> None:
         self._file = _ArrowFile(stream)

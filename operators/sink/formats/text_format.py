@@ -150,11 +150,6 @@ def _rows_to_fill(borders: npt.NDArray[np.int32], room: int) -> int:
 
 
 def bytes_of(values: pa.BinaryArray, borders: npt.NDArray[np.int32]) -> memoryview:
-    """The values one behind the other, without copying them.
-
-    Args:
-        values: The array.
-        borders: Its borders, or those of some of its first values.
-    """
+    """The values one behind the other, without copying them."""
     buffer = values.buffers()[2]
     return memoryview(b"" if buffer is None else buffer).cast("B")[int(borders[0]) : int(borders[-1])]

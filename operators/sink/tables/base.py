@@ -180,10 +180,6 @@ class Table(ABC):
     ) -> tuple[pa.RecordBatch, dict[str, dict[int, str]]]:
         """Rows that the table can hold, and the values that it cannot, although they are of their columns' types.
 
-        Args:
-            rows: The rows.
-            required: Columns that allow no null.
-
         Returns:
             The rows, with values as readers will see them; and by column and row why a value would not be seen so.
         """
@@ -193,9 +189,7 @@ class Table(ABC):
         """The data files of a window in a task: of Parquet, unless the kind of table has others.
 
         Args:
-            context: The context of the operator that writes them.
             target_bytes: The size at which a file ends and the next one begins; None for no limit.
-            origin: What their facts say beside their rows.
         """
         stores = self.stores_partition_columns
         return TableFiles(context, self.shape, target_bytes, origin, stores_partition_columns=stores)
@@ -261,10 +255,6 @@ class Table(ABC):
         self, columns: pa.Schema, partition_by: Sequence[PartitionField]
     ) -> None:
         """Refuse columns that prevent the kind of table from replacing rows.
-
-        Args:
-            columns: The columns of the table, as far as they are known.
-            partition_by: The fields that it is partitioned by.
 
         Raises:
             ValueError: Rows with such a column cannot be replaced.
@@ -339,8 +329,6 @@ def require_takes(table: Table, shape: TableShape, expected: pa.Schema) -> None:
     """Refuse columns with which no record could be written to a table.
 
     Args:
-        table: The table.
-        shape: The shape of the table.
         expected: The columns that all records will have, those that the writer adds included.
     """
     given = [field for field in expected if not pa.types.is_null(field.type)]

@@ -166,10 +166,6 @@ def columns_of(handle: DeltaTable) -> pa.Schema:
 def rows_of(handle: DeltaTable, names: Sequence[str] | None = None) -> pa.RecordBatchReader:
     """The rows of a table, in any order.
 
-    Args:
-        handle: The table.
-        names: The columns to read; None for all.
-
     Raises:
         DeltaError: The rows cannot be read.
     """
@@ -242,7 +238,6 @@ class LoggedFile:
     """A file in an entry of the log.
 
     Attributes:
-        path: Where it is below the table.
         size_bytes: Its length; -1 where the entry does not say it.
         partition: The values of the partition columns, as texts.
         version: The version that has added or removed it.

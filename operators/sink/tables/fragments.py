@@ -73,9 +73,7 @@ class FragmentFiles:
     Guarantee: rows that could not be written to the table's files are refused here; later, the window would stay held.
 
     Args:
-        context: The writer's context.
         table: The table; fragments are never published at the location of its files.
-        origin: What the facts of the fragments say.
     """
 
     def __init__(self, context: OperatorContext, table: Table, origin: FactOrigin) -> None:

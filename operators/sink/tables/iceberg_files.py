@@ -117,13 +117,7 @@ def _versions(handle: Table) -> Iterator[Iterable[Changes[DataFile]]]:
 
 
 def require_no_deletes(name: str, snapshot: Snapshot | None, io: FileIO) -> list[ManifestFile]:
-    """The manifests of a snapshot, whose files may then be replaced.
-
-    Args:
-        name: The table's name in messages.
-        snapshot: The snapshot; None where the table has none.
-        io: Reaches its files.
-    """
+    """The manifests of a snapshot, whose files may then be replaced."""
     manifests = [] if snapshot is None else snapshot.manifests(io)
     if any(manifest.content == ManifestContent.DELETES for manifest in manifests):
         raise DagflowError(

@@ -31,12 +31,7 @@ _FUNCTION = re.compile(r"(\w+)\(.*\)")
 
 
 class IcebergTable(Table):
-    """A table of Iceberg in a catalog, whose files are on a local disk or on S3.
-
-    Attributes:
-        namespace: The table's namespace in the catalog.
-        table: The table's name in the namespace.
-    """
+    """A table of Iceberg in a catalog, whose files are on a local disk or on S3."""
 
     format_name: ClassVar[str] = "Iceberg"
     target_class: ClassVar[str] = "operators.sink.tables.iceberg_target.IcebergTarget"

@@ -28,7 +28,6 @@ class PartitionField:
     """A column, or a transform of one.
 
     Attributes:
-        column: The column.
         transform: identity, year, month, day, hour, bucket or truncate.
         width: The number of buckets, or the width to which values are cut; 0 for other transforms.
     """
@@ -211,7 +210,6 @@ def partitions_of(rows: pa.RecordBatch, fields: Sequence[PartitionField]) -> Ite
 
     Args:
         rows: The rows; a column that they lack counts as missing values.
-        fields: The fields.
     """
     if not fields:
         yield PartitionRows({}, None)
@@ -274,8 +272,6 @@ def partitionable(
     """Rows by which a table can be partitioned, and the values by which it cannot.
 
     Args:
-        rows: The rows.
-        fields: The partition fields.
         required: Columns that allow no null.
         in_files: Whether the data files hold the values. Otherwise, readers take them from the names of directories.
 

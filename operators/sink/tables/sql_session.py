@@ -19,8 +19,6 @@ class SqlColumn:
     """A column of a table in a database.
 
     Attributes:
-        name: Its name.
-        kind: The type of its values; None where dagflow has no such type.
         is_required: Whether it allows no null.
         why_none: Why it takes no values of records; "" if it does.
         longest: Most characters of its text; None for no limit.
@@ -61,7 +59,6 @@ class SqlSession:
         cursor: A cursor of a connection without transactions of its own.
         statement: The newest statement; "" if it had values.
         package: The module that has `connect` and `Error`; it is imported with the first transaction.
-        options: Options of `connect`.
         columns_query: For a table: its columns with name, type, whether null is forbidden, whether the database has a
             value where a record has none, why records may have none, and perhaps most characters.
         types: Types by their names; of several names for one type, new columns have the last one.

@@ -72,9 +72,7 @@ class TableShape:
 
     Attributes:
         location: Location of its data files, absolute.
-        columns: Its columns with their types; None where there is no table yet.
         partition_by: The fields that it is partitioned by.
-        files: Its files, if their names make them visible.
         taken: Names that no column may have, each with what the table cannot have then.
         longest: Most characters of the text of columns that have such a limit.
     """
@@ -96,14 +94,10 @@ class TableFiles:
     Guarantee: names of files are unique to the attempt; if they make files visible, they are the same in any attempt.
 
     Args:
-        context: The writer's context.
-        shape: The shape of the table.
         target_bytes: The size at which a file ends and the next one begins; None for no limit.
-        origin: What the facts of the files say.
         stores_partition_columns: Whether files hold the columns that the table is partitioned by; otherwise such
             columns are in the facts alone. A column that rows lack is null.
         format: Makes the format of the files of a partition, from its values and their columns.
-        prefix: How the names of the files begin.
     """
 
     def __init__(
@@ -163,7 +157,6 @@ class TableFiles:
         """Append rows of one partition.
 
         Args:
-            batch: Their columns in the file.
             values: The values of the fields that the table is partitioned by.
             fields: Columns that are in no file.
             directory: Where the files of the partition are.
@@ -274,12 +267,6 @@ def facts_of(
     counts of nulls.
 
     Args:
-        operator: The operator that writes it.
-        columns: The columns of its rows, with the partition columns.
-        stored: The columns that are in the file.
-        footer: Its footer.
-        partition: The values of the partition columns.
-        causes: Why columns are new or wider, see FileFacts.
         with_nan: The columns with NaN, which the footer does not show; see names_with_nan().
     """
     own_causes = {name: causes[name] for name in columns.names if name in causes}
@@ -395,9 +382,7 @@ def newest_rows(
     """The last row of each key, and the keys alone of rows that shall only leave; a null equals a null.
 
     Args:
-        storage: Reaches the files.
         files: Files with rows, in order.
-        keys: The columns that identify rows.
         columns: The columns of the table; columns that a row lacks are null.
     """
     schema = pa.schema([*(field.with_nullable(True) for field in columns), (REMOVED, pa.bool_())])

@@ -33,7 +33,6 @@ class IndexView:
 
     Args:
         tables: Entries that are newer than all runs; newest first, each by path.
-        runs: The runs, newest first.
         horizon_millis: Entries that were taken before this have been forgotten.
     """
 

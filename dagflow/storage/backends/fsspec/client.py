@@ -112,7 +112,6 @@ class FsspecClient:
 
     Args:
         scheme: The scheme; for a chain such as `zip://a::s3://b` the first one.
-        options: Options by protocol.
     """
 
     def __init__(self, scheme: str, options: StorageOptions) -> None:

@@ -80,7 +80,6 @@ def make_directories(path: str, *, durable: bool, private: str | None = None, re
     """Create a directory and its parents.
 
     Args:
-        path: The directory.
         durable: Whether each new name survives a power loss.
         private: A directory that only its owner may enter, with all below it, if it is created here.
         required: A parent that must exist and is not created; None for none.

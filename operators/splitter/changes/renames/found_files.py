@@ -109,7 +109,6 @@ class FileDecision:
     """What a held file is.
 
     Attributes:
-        file: The file.
         answer: CONTINUES, NEW, CHANGED, LATER or AGAIN.
         has_more: Whether it has bytes behind those that were read of the version.
         is_content: Whether the content of a compressed file was recognised. The inode proves nothing then: the file may
