@@ -14,13 +14,13 @@ from functools import partial
 from typing import NoReturn
 
 from dagflow.cli import output
+from dagflow.cli.commands.replay import show_differences
 from dagflow.cli.display import Display
 from dagflow.cli.locations import load, require_directory
 from dagflow.cli.progress import display_for, logging_to
 from dagflow.cli.render import warning
 from dagflow.cli.run_log import RunLog, attached, error_fields, json_line, open_run_log
 from dagflow.cli.shared_options import Redact, RunRequest, Settings
-from dagflow.cli.shown_differences import show
 from dagflow.cli.signals import on_driver_thread, stop_on_signals
 from dagflow.engine.limited_run import limited_run
 from dagflow.engine.live_run import app_url_of
@@ -126,7 +126,9 @@ def if_app_ran(settings: Settings, asked: RunRequest) -> int:
     """Show what the next run of an app would change."""
     logical = load(asked.app, settings, asked.overrides)
     options = RunOptions(asked.checkpoint, asked.master, asked.conf, workers=asked.workers, take_over=asked.take_over)
-    return show(partial(if_run, logical), options, settings.redact, as_json=asked.as_json, is_quiet=asked.quiet)
+    return show_differences(
+        partial(if_run, logical), options, settings.redact, as_json=asked.as_json, is_quiet=asked.quiet
+    )
 
 
 def _as_json(app: str, redact: Redact, text: str, error: BaseException | None) -> str:

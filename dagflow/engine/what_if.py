@@ -31,8 +31,7 @@ from dagflow.plan.logical import LogicalPlan, reached
 from dagflow.plan.placement import place
 from dagflow.plan.stream_columns import require_columns
 from dagflow.report.open_rejects import refused_rows
-from dagflow.report.published_rows import PublishedRows
-from dagflow.report.row_differences import Identity, RowDifferences, differences
+from dagflow.report.published_rows import Identity, PublishedRows, RowDifferences, differences
 from dagflow.storage.context import StorageContext
 from dagflow.storage.files import PythonFile
 from dagflow.storage.location import absolute, join, name_of, redacted

@@ -17,8 +17,7 @@ from dagflow.errors import AlreadyExistsError, DagflowError, JournalError, Missi
 from dagflow.journal.frames import decode, encode, from_json, to_json
 from dagflow.journal.windows import WindowPlan
 from dagflow.metrics.counters import Counters
-from dagflow.report.alert_rules import Cause, Finding, RecentRejects, figures_of
-from dagflow.report.reading import CheckpointReading, Source
+from dagflow.report.reading import Cause, CheckpointReading, Finding, RecentRejects, Source, figures_of
 from dagflow.spec.app_spec import AlertSettings
 from dagflow.storage.location import redacted
 from dagflow.storage.objects import ObjectStore

@@ -16,8 +16,7 @@ from dagflow.frozen import frozen
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window
 from dagflow.plan.logical import LogicalPlan
-from dagflow.report.alert_rules import recent_rejects
-from dagflow.report.reading import LiveSource
+from dagflow.report.reading import LiveSource, recent_rejects
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted

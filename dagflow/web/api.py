@@ -14,8 +14,7 @@ from typing import Any
 
 from dagflow.errors import DagflowError, MissingError
 from dagflow.report.reading import CheckpointReading
-from dagflow.web.app_files import AppFile, app_file_of
-from dagflow.web.checkpoints import Checkpoint, Query, RequestError, is_number, named
+from dagflow.web.checkpoints import AppFile, Checkpoint, Query, RequestError, app_file_of, is_number, named
 from dagflow.web.resources.file_history import FileHistory
 from dagflow.web.resources.files_resource import file, files
 from dagflow.web.resources.fleet_resource import app, fleet

@@ -17,8 +17,7 @@ from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.window_replay import replay_windows
 from dagflow.plan.load import load_app
-from dagflow.report.alert_rules import figures_of, recent_rejects
-from dagflow.report.reading import read_checkpoint
+from dagflow.report.reading import figures_of, read_checkpoint, recent_rejects
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.spec.app_spec import AlertSettings
 from dagflow.storage.context import StorageContext

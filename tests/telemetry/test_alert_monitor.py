@@ -12,8 +12,7 @@ import pytest
 from dagflow.journal.heartbeat import Heartbeat, ProcessIdentity
 from dagflow.journal.windows import WindowPlan
 from dagflow.metrics.counters import Counters, OperatorCounters
-from dagflow.report.alert_rules import REJECT_WINDOWS, RecentRejects, exceeded_limits
-from dagflow.report.reading import CheckpointReading
+from dagflow.report.reading import REJECT_WINDOWS, CheckpointReading, RecentRejects, exceeded_limits
 from dagflow.report.snapshot import DriverReport, RunSnapshot
 from dagflow.spec.app_spec import AlertSettings, HttpTarget
 from dagflow.storage.context import StorageContext

@@ -10,9 +10,8 @@ from dagflow.cli import output
 from dagflow.cli.locations import attributes_of, is_app_file, locate, size_in_bytes
 from dagflow.cli.shared_options import Seconds, Settings, store_option
 from dagflow.errors import DagflowError
-from dagflow.report.alert_rules import RecentRejects, exceeded_limits, recent_rejects
 from dagflow.report.endpoints import reason_against
-from dagflow.report.reading import WAIT_S, read_checkpoint
+from dagflow.report.reading import WAIT_S, RecentRejects, exceeded_limits, read_checkpoint, recent_rejects
 from dagflow.spec.app_reader import share_of
 from dagflow.spec.app_spec import AlertSettings
 from dagflow.spec.problems import quoted

@@ -18,8 +18,7 @@ from dagflow.report.manifest import TrackedFile, inputs_of, manifest_of, merging
 from dagflow.storage.context import StorageContext
 from dagflow.storage.file_kinds import HEAD_BYTES, compression_name_of_content, compression_name_of_url, is_skippable
 from dagflow.storage.location import redacted
-from dagflow.web.app_files import AppFile
-from dagflow.web.checkpoints import Checkpoint, Cursor, Query, RequestError
+from dagflow.web.checkpoints import AppFile, Checkpoint, Cursor, Query, RequestError
 from dagflow.web.resources.file_history import LOOK_S, SEARCH_S, FileHistory, KnownVersion, refused_in, state_of
 
 ROWS = 100

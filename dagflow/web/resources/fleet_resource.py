@@ -14,8 +14,7 @@ from dagflow.journal.reader import newest_windows
 from dagflow.journal.windows import Window
 from dagflow.metrics import names
 from dagflow.report.snapshot import RunSnapshot
-from dagflow.web.app_files import AppFile
-from dagflow.web.checkpoints import Checkpoint
+from dagflow.web.checkpoints import AppFile, Checkpoint
 from dagflow.web.resources.windows_resource import counters_of, records_of
 
 RATE_WINDOWS = 30

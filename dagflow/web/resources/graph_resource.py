@@ -22,8 +22,7 @@ from dagflow.plan.render.layout import Group, Parts, place
 from dagflow.plan.render.svg import MAX_WIDTH
 from dagflow.report.own_figures import OwnFigures, edges_of, own_sums
 from dagflow.report.snapshot import OperatorFigures, PortFigures, RunSnapshot
-from dagflow.web.app_files import SOON_S, AppFile
-from dagflow.web.checkpoints import Checkpoint
+from dagflow.web.checkpoints import SOON_S, AppFile, Checkpoint
 from dagflow.web.resources.fleet_resource import published_until
 from dagflow.web.resources.windows_resource import counters_of
 

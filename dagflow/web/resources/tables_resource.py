@@ -16,8 +16,7 @@ from dagflow.journal.reader import newest_windows
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window
 from dagflow.storage.location import redacted
-from dagflow.web.app_files import SOON_S, AppFile
-from dagflow.web.checkpoints import Checkpoint
+from dagflow.web.checkpoints import SOON_S, AppFile, Checkpoint
 from dagflow.web.resources.windows_resource import change_text, schemas_of
 
 VERSIONS = 50

@@ -16,8 +16,7 @@ from dagflow.report.manifest import WindowManifest, manifest_of
 from dagflow.report.open_rejects import RejectChoice
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.testing.faults import InjectedCrash
-from dagflow.web.app_files import AppFile
-from dagflow.web.checkpoints import RequestError
+from dagflow.web.checkpoints import AppFile, RequestError
 from dagflow.web.resources import file_history
 from dagflow.web.resources.file_history import last_reader
 from tests.web.conftest import APP, ROWS, api_of, ask, finish, with_table

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dagflow.report.published_rows import PublishedRows
-from dagflow.report.row_differences import FEW, SAMPLED, Identity, RowDifferences, differences
+from dagflow.report.published_rows import FEW, SAMPLED, Identity, PublishedRows, RowDifferences, differences
 from tests.nightly import examples
 
 ROWS = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 2)), max_size=SAMPLED)
