@@ -51,7 +51,6 @@ from dagflow.web.server import serving
 
 
 def run_app(settings: Settings, asked: RunRequest, server: TaskServer | None, java: SparkProcess | None) -> int:
-    """Run an app, print a summary, and return the exit code."""
     if asked.checkpoint is not None:
         require_directory(asked.checkpoint)
     logical = load(asked.app, settings, asked.overrides)
@@ -150,11 +149,7 @@ class _Logged:
 def watch(
     logical: LogicalPlan, options: RunOptions, display: Display, log: RunLog | None = None, ui_port: int | None = None
 ) -> RunSnapshot:
-    """Run an app under a display, and let signals stop it.
-
-    Raises:
-        DagflowError: The run failed.
-    """
+    """Run an app under a display, and let signals stop it."""
     stop = StopRequest()
 
     def ask() -> None:
@@ -240,11 +235,7 @@ def _settings(overrides: Sequence[str], options: RunOptions) -> list[str]:
 
 @contextmanager
 def live_pages(port: int | None, app: LogicalPlan, options: RunOptions, observer: Observer) -> Iterator[None]:
-    """Serve pages about a run within the block, to this machine alone, from a process of their own.
-
-    Raises:
-        DagflowError: The port is taken.
-    """
+    """Serve pages about a run within the block, to this machine alone, from a process of their own."""
     if port is None:
         yield
         return

@@ -48,7 +48,6 @@ class Display:
         """Show a message to the user."""
 
     def logged(self, text: str, record: logging.LogRecord) -> None:
-        """Show a logged message."""
         self.notice(text)
 
     def stopping(self) -> None:

@@ -25,11 +25,7 @@ from dagflow.storage.location import is_local
 
 
 def load(app: str, settings: Settings, overrides: Sequence[str] = ()) -> LogicalPlan:
-    """Load an app, and make messages from here on show its secrets as references.
-
-    Raises:
-        AppError: The app has mistakes.
-    """
+    """Load an app, and make messages from here on show its secrets as references."""
     with output.reserved_for_results():
         logical = load_app(app, overrides=list(overrides))
     assert logical.spec is not None  # it comes from a file
@@ -98,9 +94,6 @@ def locate(checkpoint: str, app: str | None, settings: Settings) -> tuple[str, S
 
     Args:
         app: An app that says how to reach the checkpoint; None for the environment, or the app file itself.
-
-    Raises:
-        AppError: The app has mistakes.
     """
     if not is_app_file(checkpoint):
         require_no_file_above(checkpoint)
@@ -124,14 +117,7 @@ def require_journal(checkpoint: str, storage: StorageContext, given: str) -> Non
 
 @contextmanager
 def journal_required(given: str) -> Iterator[None]:
-    """Make a missing journal a mistake of the command line.
-
-    Args:
-        given: The app or the checkpoint that the command was given.
-
-    Raises:
-        UsageError: The block raised MissingJournalError.
-    """
+    """Make a missing journal a mistake of the command line."""
     try:
         yield
     except MissingJournalError as error:

@@ -63,9 +63,6 @@ def write_whole(file: Path, text: str, what: str) -> None:
 
     A link stays, and the file that it names is replaced. Devices, pipes and this process's own output cannot be
     replaced, and are written to.
-
-    Raises:
-        DagflowError: The file cannot be written.
     """
     replaced = Path(os.path.realpath(file))
     # The collector of node_exporter reads *.prom: this name must not end so.

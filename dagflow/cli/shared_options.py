@@ -60,8 +60,6 @@ class Settings:
 
 @frozen
 class RunRequest:
-    """The arguments of `dagflow run`, by their names."""
-
     app: str
     overrides: tuple[str, ...] = ()
     checkpoint: str | None = None

@@ -61,12 +61,7 @@ def load_app(
 
 
 def logical_plan(spec: AppSpec | None, of_form: Sequence[Problem] = ()) -> LogicalPlan:
-    """The DAG of an app that was read.
-
-    Raises:
-        SpecError: Every mistake, at least one of which is in the form of the app.
-        PlanError: Every mistake; the app is well-formed, and cannot be wired.
-    """
+    """The DAG of an app that was read."""
     problems = Problems()
     wired = wire(spec, problems) if spec is not None else None
     if of_form or spec is None or wired is None:

@@ -41,7 +41,6 @@ class Edge:
 
     @property
     def arc(self) -> tuple[str, str]:
-        """The operators that it joins."""
         return self.source.operator, self.target.operator
 
 
@@ -71,7 +70,6 @@ class Stage:
     Attributes:
         level: 0 where all inputs come from the driver; otherwise one more than the highest level it takes in.
         operators: Names, upstream first. The first decides how many partitions the stage has.
-        outputs: Edges from this stage to other stages.
         reports: Edges from this stage to control operators in the driver.
         fixed_partitions: The count that the app sets, or None where the head's partitioner decides.
     """

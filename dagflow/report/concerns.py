@@ -33,7 +33,6 @@ class OldRows:
 
     Attributes:
         files: The locations of the files, the first of them.
-        count: How many files they are.
         output: The short name of the table, or of the directory.
         rows: How many rows; None where the output does not say it, as behind an aggregate.
         command: The command that takes them out; "" where that is not possible.
@@ -84,11 +83,9 @@ def concerns_of(
     """The concerns of a run, in the order of their exit codes.
 
     Args:
-        counts: The counters of each operator.
         without_files: The locations in which neither the run nor an earlier one has found a file.
         lost: What targets no longer have, in words.
         left_out: How many ranges of the input all runs together have left out.
-        rejected: How many records the run has refused.
         old_rows: What outputs have of earlier versions of files; None where that was not looked for.
         cut_bytes: How many bytes of records all runs together have read before the rest of the records was there.
     """

@@ -24,8 +24,6 @@ STATES = ("running", "stalled", "completed", "stopped", "killed", "failed")
 
 @frozen
 class Metric:
-    """One metric that is exported."""
-
     name: str
     help: str
     labels: tuple[str, ...] = ()

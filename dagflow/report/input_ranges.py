@@ -21,7 +21,6 @@ class InputRange:
     Attributes:
         mtime_ns: When that version was modified, in nanoseconds since 1970.
         etag: The store's tag of it, or "".
-        blocks: How many blocks the range was cut into.
         partition: The partition that read them, or None where all did.
         discovered_ms: When a scan listed the version, in milliseconds since 1970; 0 where that is not known.
     """

@@ -138,7 +138,6 @@ class TrackedFile:
 
     Attributes:
         part: A range of the version, which says what version it is.
-        ranges: Which of its bytes were read, and which left out.
         windows: The windows that read it, in the order in which they were added.
         outputs: The files that its records are in; where that is not known, those of the tasks that read it.
         tables: The tables that hold it now, each with its version, such as "orders, version 4".
@@ -154,7 +153,6 @@ class TrackedFile:
         """Add a window that has read, or is to read, a range of the version.
 
         Args:
-            part: A range of the version that it read, or is to read.
             outputs: The files that records of the range are in.
         """
         self.ranges.add(part, manifest.skipped, is_planned=manifest.state == PLANNED)
@@ -197,7 +195,6 @@ def merging_window(store: ObjectStore, state: JournalState, window_id: int) -> W
 
 
 def manifests(checkpoint: str, storage: StorageContext) -> Iterator[WindowManifest]:
-    """What each window read and wrote, in order; planned ones last."""
     store = read_journal(storage, checkpoint)[0]
     last = 0
     for window in committed_windows(store):

@@ -187,7 +187,6 @@ class ShownReject:
 
     Attributes:
         offset: Its first byte in the content of the file.
-        length: How many bytes it has.
         reason: Why it is refused: with its values where they were kept.
         raw: Its first bytes; None where they were not kept.
     """

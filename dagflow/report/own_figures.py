@@ -60,7 +60,6 @@ class OwnFigures:
         )
 
     def edges(self, edges: Iterable[Edge]) -> list[Edge]:
-        """The streams between the app's operators."""
         found = (own_edge(edge, self._ports) for edge in edges)
         return list(dict.fromkeys(edge for edge in found if edge is not None))
 

@@ -50,7 +50,6 @@ def decompressed(path: str, data: bytes) -> bytes:
 
 
 def is_parquet(data: bytes) -> bool:
-    """Whether the bytes are those of a Parquet file."""
     return data.startswith(_PARQUET)
 
 
@@ -64,7 +63,6 @@ class PublishedRows:
     """Rows that can be read any number of times, in parts.
 
     Attributes:
-        schema: Their columns.
         parts: Reads them from the beginning.
     """
 
@@ -266,7 +264,6 @@ class Identity:
         return [] if self.origin is None else [self.origin.file, self.origin.offset]
 
     def compared(self, schema: pa.Schema) -> list[str]:
-        """The columns whose values are compared."""
         window = [] if self.origin is None else [self.origin.window]
         return [name for name in schema.names if name not in (*self.place, *window, REMOVED)]
 
@@ -333,7 +330,6 @@ def _divided(
 
 
 def _hashes(rows: pa.RecordBatch, names: Sequence[str]) -> npt.NDArray[np.uint64]:
-    """A hash of some values of each row."""
     hashes = np.zeros(len(rows), np.uint64)
     for column in (_comparable(rows.column(name)) for name in names):
         kind = column.type

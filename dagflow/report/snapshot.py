@@ -40,8 +40,6 @@ class OperatorFigures:
     Attributes:
         stage: Head of its stage, which decides its partitions; "" in the driver, or where the app is not known.
         ports: Its output ports that carry records, by name.
-        counts: Its own counters, by name.
-        busy_s: Seconds that it worked, over all tasks.
         is_source: Whether it emits records and takes none in: what it emits was read.
     """
 
@@ -81,9 +79,7 @@ class HeldGroup:
 
     Attributes:
         first_window: The first of them.
-        windows: How many they are.
         files: The files that hold their records.
-        bytes: Bytes of these files.
         since_ms: When the first window was committed, in milliseconds since 1970.
     """
 
@@ -157,7 +153,6 @@ def state_of_all(driver: DriverReport | None, *, is_unfinished: bool) -> str:
     """The state of all runs on a checkpoint together.
 
     Args:
-        driver: The newest driver, or None where no heartbeat is known.
         is_unfinished: Whether the journal holds a window that is planned or decided, and not published.
 
     Returns:
@@ -176,18 +171,11 @@ class RunSnapshot:
     """The current figures of a run, or of all runs on a checkpoint together.
 
     Attributes:
-        app: The app's name.
         state: "running", "completed", "stopped" or "failed"; "stalled" only of a journal.
-        windows: Windows that were committed.
         files: Files that those windows began: whose first block, or only one, was in them.
         files_in_progress: Files that all runs together have begun and not cut to their end: the next windows continue
             with them.
-        blocks: Blocks that the windows read.
-        bytes: Bytes of those blocks.
-        rejected: Records that were refused.
-        seconds: Wall time in seconds.
         operators: Figures of the operators, upstream first where the app is known.
-        partitions: Partition counts by stage head.
         progress: What the run has in hand, and how fast it reads; of a journal, what the heartbeat of the run at work
             said last, a few seconds ago. None where no run is at work, or it has not said anything of it: one that
             starts, or a replay.
@@ -197,7 +185,6 @@ class RunSnapshot:
         waiting_bytes: Bytes of records in progress that all runs together have left to wait for their end.
         cut_bytes: Bytes of records that all runs together have read before the rest of the records was there, and again
             with it.
-        outputs: Locations that operators publish below.
         reprocessing: Windows whose files a replay has decided to replace, and not all replaced; only of a journal.
         held_results: Operators whose results over several windows are held back; only of a journal.
         driver: The process that drives the runs, or did; only of a journal, and None where no heartbeat is known.
@@ -207,10 +194,8 @@ class RunSnapshot:
         chose_local: Whether the run took this machine for its small input, without Spark. Only at the end.
         lost: What targets no longer have of what earlier runs have published, in words; only at the end of a run.
         without_files: The locations in which no run has found a file; only at the end of one.
-        targets: State of the transactional targets, by operator.
         waits_for: What a run that does nothing else waits for, such as "starting Java"; "" where it works.
         whole: How much a run to completion will read; None where that is not known, and while following.
-        published: What the windows published.
         log: Where Java, or the processes of tasks, have written their output; only at the end.
         groups: Windows whose records wait for a later one, by operator.
         backlog_bytes: Bytes of input that are known and not committed: of planned windows, and in a live run also what
@@ -286,7 +271,6 @@ class RunSnapshot:
 
     @property
     def rates(self) -> RunRates:
-        """How fast the run reads."""
         return RunRates() if self.progress is None else self.progress.rates
 
     @property
@@ -364,7 +348,6 @@ class RunSnapshot:
         return changed > self.total(names.SUPERSEDED)
 
     def total(self, name: str) -> int:
-        """The sum of one count over all operators."""
         return sum(each.counts.get(name, 0) for each in self.operators)
 
     def _by_name(self) -> Iterator[OperatorFigures]:
@@ -438,7 +421,6 @@ def _with_running(figures: OperatorFigures, running: OperatorReport | None) -> O
 def figures_of(
     name: str, counters: Counters, busy_s: float, stage: str = "", is_source: bool = False
 ) -> OperatorFigures:
-    """The figures of one operator."""
     own = counters.of(name)
     ports = tuple(PortFigures(port, n, own.bytes.get(port, 0)) for port, n in sorted(own.records.items()))
     return OperatorFigures(name, stage, ports, own.counts, busy_s, is_source)

@@ -46,7 +46,6 @@ class Rate:
         self._points: deque[tuple[float, float]] = deque()
 
     def update(self, seconds: float, value: float) -> None:
-        """Take in the current figure."""
         if len(self._points) > 1 and seconds - self._points[-2][0] < self._window_s / RATE_POINTS:
             self._points.pop()
         self._points.append((seconds, value))
@@ -109,7 +108,6 @@ class RunStatistics:
 
     @property
     def read_bytes(self) -> int:
-        """Bytes of input that committed windows have read."""
         return self._counters.total(names.BYTES)
 
     def snapshot(

@@ -90,8 +90,6 @@ class AppCase:
 
 
 class CaseReader(NodeReader):
-    """Reads cases; mistakes become problems."""
-
     def file(self, root: Node, file: str) -> list[AppCase]:
         if not isinstance(root, Mapping):
             self.problems.add(root.place, f"a file of tests is a mapping with app and tests; got {kind_of(root)}")

@@ -344,8 +344,6 @@ PARTITION_KEYS = ("by", "count")
 
 @frozen
 class OperatorReader(NodeReader):
-    """Reads operators."""
-
     def read(self, name: str, place: Place, mapping: Mapping) -> OperatorSpec:
         self.check_keys(mapping, OPERATOR_KEYS, f"operator '{name}'")
         class_node = mapping.get("class")

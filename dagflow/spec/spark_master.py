@@ -55,7 +55,6 @@ class SparkMaster:
 
 
 def usable_cores() -> int:
-    """How many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -120,9 +120,6 @@ def post(
 ) -> str:
     """Send a body.
 
-    Args:
-        timeout_s: Seconds that a connection, and each answer, may take.
-
     Returns:
         "" where the body was accepted; otherwise why not, without the address.
     """

@@ -182,7 +182,6 @@ def dataset_name(url: str) -> tuple[str, str]:
 
 
 def datasets_of(app: LogicalPlan, locations: DatasetLocations) -> tuple[list[InputDataset], list[OutputDataset]]:
-    """The inputs and outputs of an app."""
     columns = _Columns(app, locations)
     inputs = [
         InputDataset(*dataset_name(url), facets=columns.read_by(name))

@@ -42,11 +42,7 @@ REQUEST_S = 10.0
 
 
 class MetricsServer:
-    """Answers at `/metrics`, `/healthz` and `/readyz`.
-
-    Args:
-        port: The port; 0 takes a free one.
-    """
+    """Answers at `/metrics`, `/healthz` and `/readyz`."""
 
     def __init__(self, source: Source, host: str, port: int, request_s: float = REQUEST_S) -> None:
         family = _Server if ":" not in host else _Server6
@@ -153,7 +149,6 @@ class RunSignals:
     logged once.
 
     Args:
-        state: The journal at the start of the run.
         address: Where metrics are served; None for nowhere.
         locations: Gives what each operator reads and publishes; asked only where lineage is reported.
 
@@ -241,7 +236,6 @@ class RunSignals:
 
 @functools.cache
 def _version() -> str:
-    """The version of the package that is installed."""
     try:
         return importlib.metadata.version("dagflow")
     except importlib.metadata.PackageNotFoundError:

@@ -61,7 +61,6 @@ class AppOutputs:
         files: The content of each published file, by its path as the app sees it.
         tables: The rows of each table of a transactional target, by the operator that writes to it.
         output_locations: Where each operator publishes.
-        folder: The directory in which the app ran.
     """
 
     files: Mapping[str, bytes]
@@ -255,11 +254,7 @@ def _directory_in_memory(size_bytes: int) -> str | None:
 
 
 def _output_locations_inside(plan: LogicalPlan, bounds: OutputBounds) -> dict[str, list[str]]:
-    """The locations that each operator publishes into, relative to the directory of the test.
-
-    Raises:
-        ValueError: An operator would publish outside of the directory.
-    """
+    """The locations that each operator publishes into, relative to the directory of the test."""
     found: dict[str, list[str]] = {}
     for name, node in plan.operators.items():
         collector = LocationCollector(plan.attributes.storage_context())
@@ -297,11 +292,7 @@ _CSV = ".csv"
 
 
 def rows_of(files: Mapping[str, bytes], place: str) -> list[dict[str, Any]]:
-    """The rows of files in a place: the file, or the directory that contains all of them.
-
-    Raises:
-        ValueError: A file has no columns.
-    """
+    """The rows of files in a place: the file, or the directory that contains all of them."""
     return [row for path in sorted(files) for row in _rows_of_file(path, files[path], place)]
 
 

@@ -75,11 +75,7 @@ def updated(text: str, actuals: Iterable[Actual]) -> tuple[str, int]:
 
 
 def update_file(file: str, actuals: Sequence[Actual]) -> int:
-    """Replace values in a file; returns how many were replaced.
-
-    Raises:
-        DagflowError: The file cannot be written.
-    """
+    """Replace values in a file; returns how many were replaced."""
     path = Path(file)
     # Not as text: line ends must stay unchanged.
     before = path.read_bytes().decode("utf-8-sig")

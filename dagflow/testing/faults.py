@@ -106,7 +106,6 @@ def crashing_disk(root: str, at: int = 0) -> Iterator[CrashPoint]:
     """Count every call that changes a name below a local directory, and crash before the k-th; see watched_disk.
 
     Args:
-        root: An absolute path.
         at: The index of the call, counted from 1; 0 for none.
 
     Yields:

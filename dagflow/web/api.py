@@ -28,8 +28,6 @@ Json = dict[str, Any]
 
 
 class Api:
-    """Answers requests for resources."""
-
     def __init__(self, checkpoints: Mapping[str, Checkpoint]) -> None:
         self.checkpoints = checkpoints
         self._apps: dict[str, AppFile] = {}

@@ -158,8 +158,6 @@ def is_number(text: str) -> bool:
 
 @dataclass(frozen=True)
 class Query:
-    """The parameters of a request."""
-
     values: Mapping[str, str]
 
     def text(self, name: str) -> str:
@@ -179,7 +177,6 @@ class Query:
         """The number that a parameter is.
 
         Args:
-            default: The value of a parameter that is not given.
             most: The largest value; a larger number counts as this one.
 
         Raises:
@@ -210,11 +207,7 @@ class Cursor:
 
     @classmethod
     def of(cls, text: str) -> Cursor:
-        """Parse a cursor; "" is the beginning of the list.
-
-        Raises:
-            RequestError: The text is no cursor.
-        """
+        """Parse a cursor; "" is the beginning of the list."""
         if not text:
             return cls()
         parts = text.split(".")
@@ -289,9 +282,6 @@ class AppFile:
     def look(self, wait_s: float = LOOK_S) -> dict[str, Any]:
         """The content of the app file, compared with the newest run; a change of the file reloads its modules.
 
-        Args:
-            wait_s: How long to wait for a look that is under way.
-
         Returns:
             The result of app_process: {} where the app is not looked at, and the previous result where the newest look
             has not ended in time.
@@ -318,7 +308,6 @@ class AppFile:
                 self.looks += 1
 
     def why(self, url: str) -> dict[str, Any]:
-        """The answer of the app's splitters about a file."""
         if reason := self.why_not_loaded():
             raise RequestError(f"no splitter can be asked. {reason}")
         return self._asked(["why", self.path, self._checkpoint.url, url])

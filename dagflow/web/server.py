@@ -55,9 +55,6 @@ def serving(checkpoints: Iterable[Checkpoint], host: str = "127.0.0.1", port: in
     Args:
         host: Where to listen; any address but a loopback one needs the token that is made for it.
         port: The port; 0 for any that is free.
-
-    Raises:
-        ServerError: The address cannot be listened on.
     """
     with _listening(host, port) as listening:
         descriptor = listening.fileno()

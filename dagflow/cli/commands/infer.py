@@ -243,11 +243,7 @@ class AppColumns:
 
     @property
     def file(self) -> Path:
-        """The file of columns, as the app names it or will name it.
-
-        Raises:
-            DagflowError: The app declares columns itself.
-        """
+        """The file of columns, as the app names it or will name it."""
         columns = self.format.get(COLUMNS) if isinstance(self.format, YamlMapping) else None
         if isinstance(columns, Scalar) and is_column_file(columns):
             return path_of(columns)

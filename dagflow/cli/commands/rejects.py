@@ -182,8 +182,6 @@ class _Counts:
     """How many records are refused.
 
     Attributes:
-        all: All refused records.
-        chosen: Refused records that were asked for.
         untried: Chosen records that a reader refused, and that this app has not tried.
         behind: Windows in which operators behind a reader refused some of the chosen ones.
         shared: Those of these windows that have untried records as well.

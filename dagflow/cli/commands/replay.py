@@ -190,11 +190,7 @@ def show_differences(
     as_json: bool,
     is_quiet: bool = False,
 ) -> int:
-    """Compare in processes of this machine, print what would change, and return the exit code.
-
-    Raises:
-        UsageError: The options are those of a run on Spark.
-    """
+    """Compare in processes of this machine, print what would change, and return the exit code."""
     if options.master is not None or options.conf or options.take_over:
         raise click.UsageError("--diff runs as with --local, and takes none of --master, --conf and --take-over")
     options = replace(options, workers=options.workers or usable_cores())
@@ -226,7 +222,6 @@ def _rejects(found: RowDifferences) -> dict[str, Any]:
 
 
 def lines_of(found: WhatIf) -> Iterator[str]:
-    """The changes in words."""
     for each in found.outputs:
         yield from _lines_of_output(each)
         yield from _lines_of_rejects(each.rejects, "    ")

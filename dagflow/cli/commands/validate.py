@@ -61,12 +61,7 @@ def command(settings: Settings, app: str, overrides: tuple[str, ...]) -> int:
 
 
 def warnings_of(logical: LogicalPlan, app: str) -> Iterator[str]:
-    """Warnings about what is allowed, and is perhaps not meant.
-
-    Args:
-        logical: The app.
-        app: Its file.
-    """
+    """Warnings about what is allowed, and is perhaps not meant."""
     storage = logical.attributes.storage_context()
     owners: dict[str, str] = {}
     for name, operator in logical.instances.items():

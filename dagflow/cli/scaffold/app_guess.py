@@ -160,8 +160,6 @@ def guess_app(location: str, heads: Sequence[FileHead], choose: Choose | None = 
     Columns that a file contradicts become text. Files of other formats are left out by the ends of their names.
 
     Args:
-        location: Where they are.
-        heads: Their beginnings.
         choose: Called with the names of the formats, if any; may give another name, which all files are read by. None
             for the most common one.
 

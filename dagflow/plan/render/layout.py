@@ -339,7 +339,6 @@ class _Placement:
 
 
 def _mean(values: Iterable[float], otherwise: float = math.nan) -> float:
-    """The mean of those values that are known."""
     known = [value for value in values if not math.isnan(value)]
     return sum(known) / len(known) if known else otherwise
 

@@ -191,7 +191,6 @@ def _bytes_of(reject: dict[str, Any]) -> range:
 
 
 def has_read(window: Window, url: str) -> bool:
-    """Whether a window reads, or is to read, some of a file."""
     return any(redacted(part.url) == url for _, part in inputs_of(window.plan))
 
 

@@ -256,7 +256,6 @@ def _offset_of_line(storage: StorageContext, part: InputRange, line: int) -> int
 
     Raises:
         RequestError: The file has changed, is shorter, or would take too long to count.
-        StorageError: The file cannot be read.
     """
     now = storage.stat(part.url)
     if now.size_bytes < part.size_bytes or (now.size_bytes == part.size_bytes and now.mtime_ns != part.mtime_ns):

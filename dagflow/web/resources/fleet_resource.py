@@ -25,7 +25,6 @@ RATE_SPAN_MS = 60_000
 
 
 def fleet(checkpoints: Iterable[Checkpoint]) -> dict[str, Any]:
-    """A row for each checkpoint."""
     return {"time_ms": time.time_ns() // 1_000_000, "apps": [row_of(each) for each in checkpoints]}
 
 

@@ -74,7 +74,6 @@ def _as_run_last(window: Window, state: JournalState) -> Window:
 
 
 def row_of(window: Window, own: OwnFigures) -> dict[str, Any]:
-    """The figures of one window."""
     counters = counters_of(window)
     return {
         "window": window.plan.window_id,
