@@ -12,7 +12,7 @@ import pyarrow as pa
 from pydantic import AfterValidator, Field
 
 from dagflow.api.columns.column_typing import ColumnTraced, ColumnTyped
-from dagflow.api.columns.json_values import json_values
+from dagflow.api.columns.column_values import json_values
 from dagflow.api.context import OperatorContext
 from dagflow.api.operator import Operator
 from dagflow.api.ports import OutputPort

@@ -31,6 +31,7 @@ from dagflow.spec.class_lookup import folder_of_module, search_path_of
 from dagflow.spec.operator_reader import declaration
 from dagflow.spec.problems import Place, Problems, place_in_code
 from dagflow.spec.spark_master import MASTER_SETTING, usable_cores
+from dagflow.spec.step_reader import free_name
 
 
 class App:
@@ -110,7 +111,7 @@ class App:
         require_instance(operator, Operator, place)
         if partitioner is not None:
             require_instance(partitioner, PartitionPolicy, place)
-        name = name or _free(_snake_case(type(operator).__name__), self._spec.operators)
+        name = name or free_name(_snake_case(type(operator).__name__), self._spec.operators, "_")
         if name in self._spec.operators:
             self._problems.add(place, f"there is an operator '{name}' already")
         added = self._reader.operator(name, operator, partition, partitioner, place)
@@ -148,7 +149,7 @@ class App:
         place = place_of_caller()
         sources, targets = self._ends(source, place), self._ends(to, place)
         first = "-".join(end.operator for end in (*sources[:1], *targets[:1]))
-        name = name or _free(first, self._spec.streams)
+        name = name or free_name(first, self._spec.streams, "_")
         added = StreamSpec(name, sources, targets, place, place if broadcast else None)
         self._spec = replace(self._spec, streams={**self._spec.streams, name: added})
 
@@ -380,14 +381,6 @@ class AppOperator:
 
 def _snake_case(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
-
-
-def _free(name: str, taken: Mapping[str, object]) -> str:
-    """The name, or the name with the first number that makes it a new one."""
-    number, found = 2, name
-    while found in taken:
-        found, number = f"{name}_{number}", number + 1
-    return found
 
 
 _HERE = str(Path(__file__).parent) + os.sep

@@ -50,8 +50,7 @@ class AppPlan:
     def __str__(self) -> str:
         return self.show()
 
-    def __repr__(self) -> str:
-        return self.show()
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         return self.show("svg")
@@ -124,8 +123,7 @@ class RunResult:
     def __str__(self) -> str:
         return summary(self.snapshot)
 
-    def __repr__(self) -> str:
-        return summary(self.snapshot)
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         figures = self.snapshot
@@ -177,11 +175,8 @@ def run_watched(app: LogicalPlan, options: RunOptions, *, is_quiet: bool) -> Run
     display = NotebookDisplay(app.name, notebook) if notebook else display_for(app.name, app.redact, is_quiet=is_quiet)
     display.redact = app.redact
     stop = StopRequest()
-    is_interrupted = False
 
     def ask() -> None:
-        nonlocal is_interrupted
-        is_interrupted = True
         stop.request()
         display.stopping()
 
@@ -191,7 +186,7 @@ def run_watched(app: LogicalPlan, options: RunOptions, *, is_quiet: bool) -> Run
     with logging_to(display, is_verbose=False), display, stop_on_signals(ask, again):
         snapshot = on_driver_thread(lambda: engine_run(app, options, display, stop))
         display.finish(snapshot)
-    if is_interrupted:
+    if stop.is_requested:
         raise KeyboardInterrupt
     return snapshot
 

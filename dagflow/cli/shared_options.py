@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import click
@@ -110,6 +112,11 @@ take_over_option = click.option(
     "--take-over", is_flag=True, help="Replace the active run on the checkpoint; it ends with an error."
 )
 """For commands that refuse to begin while a run is at work."""
+
+file_option = partial(
+    click.option, "-o", "--output", "file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE"
+)
+"""For commands that may write into a file."""
 
 store_option = click.option(
     "--app",

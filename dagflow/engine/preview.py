@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from dagflow.api.capabilities import TupleReader
 from dagflow.api.columns.column_typing import StreamColumns, type_name
-from dagflow.api.columns.json_values import readable_rows
+from dagflow.api.columns.column_values import readable_rows
 from dagflow.api.context import Skipped
 from dagflow.api.records import RECORD, UNKNOWN, RecordBatch
 from dagflow.api.refused_records import REJECTS, TAKE_REJECTS

@@ -20,7 +20,7 @@ import pyarrow as pa
 from pydantic import ValidationError
 
 from dagflow.api.capabilities import RowCondition
-from dagflow.api.columns.json_values import readable_rows
+from dagflow.api.columns.column_values import readable_rows
 from dagflow.api.context import OperatorContext, version_key_of
 from dagflow.api.records import RecordBatch
 from dagflow.api.sources import UNKNOWN_BLOCK, FileSources, block_id_of, is_gone, is_source_range

@@ -25,7 +25,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dagflow.api.capabilities import REMOVED
-from dagflow.api.columns.json_values import readable_rows, readable_value
+from dagflow.api.columns.column_values import readable_rows, readable_value
 from dagflow.api.partitioning import hashes_of
 from dagflow.api.transactions import RowOrigin
 from dagflow.frozen import frozen

@@ -157,7 +157,7 @@ class StepReader(NodeReader):
         else:
             node = step.entries["class"].value
             first = (node.text if isinstance(node, Scalar) else "").rpartition(".")[2] or "step"
-        return _free_name(first, taken)
+        return free_name(first, taken)
 
     def _properties(self, step: Mapping, what: str, short_names: list[str]) -> dict[str, MappingEntry]:
         properties: dict[str, MappingEntry] = {}
@@ -218,7 +218,7 @@ class RejectsReader(NodeReader):
         entry = root.entries.get(_REJECTS_KEY)
         if entry is None:
             return section, ""
-        name = _free_name(_REJECTS_KEY, section.entries)
+        name = free_name(_REJECTS_KEY, section.entries)
         place = entry.key_place
         class_name = Scalar(place, _WRITER, _WRITER, _WRITER)
         properties = Mapping(place, {"path": entry})
@@ -251,9 +251,9 @@ class RejectsReader(NodeReader):
             graph.streams[name] = StreamSpec(name, tuple(sources), (end,), writer.place)
 
 
-def _free_name(name: str, taken: Collection[str]) -> str:
+def free_name(name: str, taken: Collection[str], mark: str = "-") -> str:
     """The name, with a number where it is taken."""
-    names = (name, *(f"{name}-{number}" for number in range(2, len(taken) + 3)))
+    names = (name, *(f"{name}{mark}{number}" for number in range(2, len(taken) + 3)))
     return next(free for free in names if free not in taken)
 
 

@@ -18,7 +18,7 @@ from typing import Any, Protocol, Self
 
 import pyarrow as pa
 
-from dagflow.api.columns.json_values import readable_rows
+from dagflow.api.columns.column_values import readable_rows
 from dagflow.api.transactions import targets_of
 from dagflow.engine.limited_run import without_servers
 from dagflow.engine.preparation import LocationCollector, prepare_operator

@@ -11,11 +11,10 @@ import yaml
 
 from dagflow.errors import DagflowError
 from dagflow.frozen import frozen
-from dagflow.spec.yaml_parser import behind_key, flow
+from dagflow.spec.yaml_parser import LOADER, behind_key, flow
 from dagflow.spec.yaml_tree import hide_braces, show_braces
 from dagflow.testing.app_cases import Actual
 
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 # Possessive, as the white space and comments of a text can be divided in very many ways.
 _SPACE = re.compile(r"(?:\s++|(?<=\s)#[^\r\n]*+)*+")
 _PROPERTY = re.compile(rf"{_SPACE.pattern}([&!][^\s,\[\]{{}}]*)")
@@ -106,7 +105,7 @@ def _replaced(text: str, actuals: Sequence[Actual]) -> tuple[str, int]:
 
 
 def _composed(text: str) -> Any:
-    return yaml.compose(hide_braces(text), _LOADER)
+    return yaml.compose(hide_braces(text), LOADER)
 
 
 def _facts(node: Any, replaced: Mapping[int, Any]) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from dagflow.api.capabilities import Composite, loaded_side_data
-from dagflow.api.columns.json_values import readable_rows
+from dagflow.api.columns.column_values import readable_rows
 from dagflow.api.context import Counts, OperatorContext, OutputFiles
 from dagflow.api.control import CommitListener, InputOperator
 from dagflow.api.operator import Operator

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dagflow.api.columns.json_values import readable_value
+from dagflow.api.columns.column_values import readable_value
 from dagflow.frozen import frozen
 from dagflow.late import compute as pc
 from dagflow.storage.columns import parts_of

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field
 
 from dagflow.api.capabilities import SideInput
 from dagflow.api.columns.column_typing import StreamColumns, type_name
-from dagflow.api.columns.json_values import readable_value
+from dagflow.api.columns.column_values import readable_value
 from dagflow.api.context import OperatorContext, RunPreparation
 from dagflow.api.properties import ClientOptions, Location, Size
 from dagflow.api.records import RecordBatch

@@ -8,7 +8,7 @@ from typing import ClassVar
 import msgspec
 import pyarrow as pa
 
-from dagflow.api.columns.json_values import json_values
+from dagflow.api.columns.column_values import json_values
 from dagflow.api.records import RecordBatch
 from operators.sink.formats.text_format import TextFormat
 

@@ -8,21 +8,14 @@ import click
 
 from dagflow.cli import output
 from dagflow.cli.locations import locate
-from dagflow.cli.shared_options import Settings, store_option
+from dagflow.cli.shared_options import Settings, file_option, store_option
 from dagflow.report.endpoints import metrics_text
 from dagflow.report.reading import read_checkpoint
 
 
 @click.command("metrics")
 @click.argument("checkpoint", metavar="CHECKPOINT|APP")
-@click.option(
-    "-o",
-    "--output",
-    "file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Write to FILE instead, whole or not at all, as the textfile collector of node_exporter needs it.",
-)
+@file_option(help="Write to FILE instead, whole or not at all, as the textfile collector of node_exporter needs it.")
 @store_option
 @click.pass_obj
 def command(settings: Settings, checkpoint: str, file: Path | None, app: str | None) -> int:

@@ -8,22 +8,14 @@ import click
 
 from dagflow.cli import output
 from dagflow.cli.locations import is_app_file, locate, require_journal
-from dagflow.cli.shared_options import Settings, store_option
+from dagflow.cli.shared_options import Settings, file_option, store_option
 from dagflow.web.api import report_data, single_page
 from dagflow.web.checkpoints import Checkpoint
 
 
 @click.command("report")
 @click.argument("checkpoint", metavar="CHECKPOINT|APP")
-@click.option(
-    "-o",
-    "--output",
-    "file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    required=True,
-    metavar="FILE",
-    help="The HTML file to write.",
-)
+@file_option(required=True, help="The HTML file to write.")
 @store_option
 @click.pass_obj
 def command(settings: Settings, checkpoint: str, file: Path, app: str | None) -> int:

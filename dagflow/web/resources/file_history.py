@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dagflow.api.context import VersionKey
+from dagflow.api.context import VersionKey, version_key_of
 from dagflow.api.sources import is_source_range
 from dagflow.journal.reader import all_windows, find_window, newest_windows
 from dagflow.journal.state import JournalState
@@ -174,15 +174,8 @@ def refused_in(window: Window) -> Iterator[tuple[WindowRejects, dict[int, Versio
     offsets in the file as it is stored. Blocks that are no ranges of a file have a version that no file has.
     """
     for rejects in rejects_of(window):
-        yield (
-            rejects,
-            {
-                block_id: (block.url, block.version.size_bytes, block.version.mtime_ns, block.version.etag)
-                if is_source_range(block)
-                else ("", 0, 0, "")
-                for block_id, block in rejects.blocks.items()
-            },
-        )
+        blocks = rejects.blocks.items()
+        yield rejects, {key: version_key_of(each) if is_source_range(each) else ("", 0, 0, "") for key, each in blocks}
 
 
 def _bytes_of(reject: dict[str, Any]) -> range:

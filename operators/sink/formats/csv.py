@@ -8,7 +8,7 @@ import msgspec
 import pyarrow as pa
 from pydantic import Field
 
-from dagflow.api.columns.json_values import json_values
+from dagflow.api.columns.column_values import json_values
 from dagflow.api.records import RecordBatch
 from dagflow.late import compute as pc
 from operators.sink.columns.table_columns import with_held_names

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from dagflow.api.columns.column_typing import StreamColumns
-from dagflow.api.columns.json_values import json_values
+from dagflow.api.columns.column_values import json_values
 from dagflow.api.records import RecordBatch
 from operators.sink.formats.base import SinkFormat
 from operators.sink.formats.text_format import TextFormat

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dagflow.api.columns.json_values import json_values, readable_rows, readable_value
+from dagflow.api.columns.column_values import json_values, readable_rows, readable_value
 
 FIRST = pa.scalar(datetime(1, 1, 1), pa.timestamp("us")).cast(pa.int64())
 """The first moment of the year 1 in UTC, which is in the year before where clocks are behind."""
