@@ -1,4 +1,4 @@
-"""Columns of Arrow from records that are mappings of column to value, and the values of columns in Python and in JSON."""
+"""Columns of Arrow from records that map columns to values, and the values of columns in Python and in JSON."""
 
 from __future__ import annotations
 
