@@ -23,7 +23,6 @@ from dataclasses import replace
 from typing import IO, Any, cast
 
 from isal import igzip
-from typing_extensions import override
 
 from dagflow.errors import StorageError
 from dagflow.frozen import frozen
@@ -224,15 +223,12 @@ class ArchivedFile(ReadableFile):
         self._head, self._tail = head, tail
 
     @property
-    @override
     def size_bytes(self) -> int:
         return len(self._head) + self._length + len(self._tail)
 
-    @override
     def is_unchanged(self) -> bool | None:
         return self._archive.is_unchanged()
 
-    @override
     def read_into(self, offset: int, buffer: memoryview) -> int:
         done, end = 0, len(self._head) + self._length
         if part := self._head[offset : offset + len(buffer)]:
@@ -249,7 +245,6 @@ class ArchivedFile(ReadableFile):
             done += len(part)
         return done
 
-    @override
     def close(self) -> None:
         self._archive.close()
 
@@ -267,11 +262,9 @@ class Unpacked(ReadableFile):
             self._size_bytes += len(data)
 
     @property
-    @override
     def size_bytes(self) -> int:
         return self._size_bytes
 
-    @override
     def read_into(self, offset: int, buffer: memoryview) -> int:
         with self._one_reader:
             self._file.seek(offset)

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar, Protocol, Self
 
 import pyarrow as pa
-from typing_extensions import override
 
 from dagflow.errors import MissingError, SourceChangedError, StorageError, TransientStorageError
 from dagflow.frozen import frozen
@@ -75,7 +74,6 @@ class RangedFile(ReadableFile):
         self.found = found
 
     @property
-    @override
     def size_bytes(self) -> int:
         return self.found.size_bytes
 
@@ -107,7 +105,6 @@ class RangedFile(ReadableFile):
             )
         return data
 
-    @override
     def read_into(self, offset: int, buffer: memoryview) -> int:
         end = min(offset + len(buffer), self.size_bytes)
         if end <= offset:
@@ -402,19 +399,15 @@ class PythonFile(io.RawIOBase):
         self._is_holder = is_holder
         self._at = 0
 
-    @override
     def readable(self) -> bool:
         return True
 
-    @override
     def seekable(self) -> bool:
         return True
 
-    @override
     def tell(self) -> int:
         return self._at
 
-    @override
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._file.size_bytes}[whence]
         self._at = base + offset
@@ -426,7 +419,6 @@ class PythonFile(io.RawIOBase):
         self._at += count
         return count
 
-    @override
     def read(self, size: int = -1) -> bytes:
         left = max(0, self._file.size_bytes - self._at)
         # Damaged lengths ask for more than any memory has.
@@ -437,12 +429,10 @@ class PythonFile(io.RawIOBase):
         buffer = pa.allocate_buffer(min(size, max(0, self._file.size_bytes - self._at)))
         return buffer.slice(0, self.readinto(memoryview(buffer)))
 
-    @override
     def readall(self) -> bytes:
         # Python would read the file piece by piece, each with its own request.
         return self.read()
 
-    @override
     def close(self) -> None:
         if self._is_holder and isinstance(self._file, ReadableFile):
             self._file.close()

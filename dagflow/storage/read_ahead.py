@@ -12,8 +12,6 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field
 
-from typing_extensions import override
-
 from dagflow.errors import TransientStorageError
 from dagflow.frozen import frozen
 from dagflow.storage.context import StorageContext
@@ -149,16 +147,13 @@ class AheadFile(ReadableFile):
         self._kept: dict[bool, tuple[int, bytes]] = {}
 
     @property
-    @override
     def size_bytes(self) -> int:
         return self._opening.file.size_bytes
 
     @property
-    @override
     def is_pinned(self) -> bool:
         return self._opening.file.is_pinned
 
-    @override
     def read_into(self, offset: int, buffer: memoryview) -> int:
         done, wanted = 0, max(0, min(len(buffer), self.size_bytes - offset))
         while done < wanted:
@@ -188,7 +183,6 @@ class AheadFile(ReadableFile):
         except (TransientStorageError, CancelledError):
             return self._opening.file.fetch(part.start, part.end)
 
-    @override
     def close(self) -> None:
         self._ahead.drop(self._opening)
 

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from typing_extensions import override
-
 from dagflow.errors import StorageError
 from dagflow.storage.archives import Member, Unpacked, members_of, open_member, unpacked_tar
 from dagflow.storage.base import Backend
@@ -31,7 +29,6 @@ class ArchiveBackend(Backend):
         super().__init__(store.scheme, store.options, ArchiveFiles(storage, store.files), store.pending)
         self._store = store
 
-    @override
     def objects(self, url: str, roots: Roots) -> ObjectStore:
         return self._store.objects(url, roots)
 
@@ -80,12 +77,10 @@ class ArchiveFiles(Files):
             self.learn(archive, members)
         return members
 
-    @override
     def stat(self, url: str) -> FileStat:
         found = self._find(url)
         return self._ordinary.stat(url) if found is None else _stat_of(*found)
 
-    @override
     def open(self, url: str, expected: FileStat | None = None) -> ReadableFile:
         if (found := self._find(url)) is None:
             return self._ordinary.open(url, expected)
@@ -97,15 +92,12 @@ class ArchiveFiles(Files):
             file.close()
             raise
 
-    @override
     def no_listing(self, url: str) -> str:
         return "name the archive, and choose its members by their names with file_pattern and ignore_pattern"
 
-    @override
     def list(self, url: str) -> Iterator[FileStat]:
         raise StorageError("members cannot be listed like this", url=redacted(url), hint=self.no_listing(url))
 
-    @override
     def remove(self, url: str) -> None:
         raise StorageError("a member of an archive cannot be removed", url=redacted(url))
 

@@ -8,8 +8,6 @@ import re
 import time
 from typing import Any
 
-from typing_extensions import override
-
 from dagflow.errors import StorageError
 from dagflow.storage.backends.fsspec import FsspecBackend, FsspecObjectStore
 from dagflow.storage.backends.fsspec.client import FsspecClient
@@ -27,11 +25,9 @@ class HdfsClient(FsspecClient):
     # It takes requests of several threads, though it is not asynchronous.
     is_concurrent = True
 
-    @override
     def arguments(self) -> dict[str, Any]:
         return {name: str(value) for name, value in options_of(self.options, self.scheme).items()}
 
-    @override
     def is_transient(self, error: Exception) -> bool:
         """Recognise the error by its message: hdfs-native has one class for all errors."""
         if type(error) is RuntimeError and re.search(r"[Cc]onnect|timed out|SafeMode|Standby", str(error)):
@@ -45,7 +41,6 @@ class HdfsObjectStore(FsspecObjectStore):
     Guarantee: an object is written under another name, and appears whole under its own.
     """
 
-    @override
     def create_if_absent(self, name: str, data: bytes) -> None:
         path, temporary = self.path_in_store(name), self.path_in_store(f"{_TEMPORARY}/{os.urandom(16).hex()}")
         with self.client.translated(self.url, f"create {name}"):
@@ -59,7 +54,6 @@ class HdfsObjectStore(FsspecObjectStore):
                     self.filesystem.rm_file(temporary)
                 raise
 
-    @override
     def probe(self) -> None:
         super().probe()
         with contextlib.suppress(StorageError):
@@ -75,6 +69,5 @@ class HdfsBackend(FsspecBackend):
 
     client_class = HdfsClient
 
-    @override
     def objects(self, url: str, roots: Roots) -> HdfsObjectStore:
         return HdfsObjectStore(self.client, url, roots)

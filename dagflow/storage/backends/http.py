@@ -9,7 +9,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from fsspec.asyn import sync
-from typing_extensions import override
 
 from dagflow.errors import StorageError, TransientStorageError
 from dagflow.storage.backends.fsspec import FsspecBackend
@@ -30,7 +29,6 @@ _NAME_FILES = "a web server cannot be asked for the files of a directory: name e
 class HttpClient(FsspecClient):
     """Makes fsspec's file system for web servers, and requests files uncompressed."""
 
-    @override
     def arguments(self) -> dict[str, Any]:
         """The arguments that prevent compression on the way, which changes the length and the ranges of a file."""
         options = super().arguments()
@@ -43,7 +41,6 @@ class HttpFile(FsspecFile):
     Guarantee: each answer is of the opened version, as far as the server sends a tag or a time with it.
     """
 
-    @override
     def request(self, start: int, end: int) -> bytes:
         received: list[bytes] = []
 
@@ -121,11 +118,9 @@ class HttpFile(FsspecFile):
 class HttpFiles(FsspecFiles):
     """Files of web servers, which have no directories to list."""
 
-    @override
     def no_listing(self, url: str) -> str:
         return _NAME_FILES
 
-    @override
     def stat(self, url: str) -> FileStat:
         return answered(lambda: self._look_at(url), patience_s=LOOK_PATIENCE_S)
 
@@ -138,7 +133,6 @@ class HttpFiles(FsspecFiles):
                 raise StorageError("it is a directory of a web server", url=redacted(url), hint=_NAME_FILES)
             return _stat(url, info)
 
-    @override
     def file_of(self, found: FileStat) -> RangedFile:
         return HttpFile(self.client, found)
 

@@ -17,7 +17,6 @@ from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table as Handle
 from pyiceberg.typedef import Identifier
-from typing_extensions import override
 
 from dagflow.errors import DagflowError, StorageError
 from dagflow.storage.context import StorageContext
@@ -124,15 +123,12 @@ class StorageFileIO(FileIO):
         assert isinstance(found, StorageContext)
         return found
 
-    @override
     def new_input(self, location: str) -> InputFile:
         return _StoredFile(location, self._storage)
 
-    @override
     def new_output(self, location: str) -> OutputFile:
         return _NewFile(location, self._storage)
 
-    @override
     def delete(self, location: str | InputFile | OutputFile) -> None:
         url = location if isinstance(location, str) else location.location
         self._storage.backend(url).files.remove(url)
@@ -153,17 +149,14 @@ class _Stored:
 
 
 class _StoredFile(_Stored, InputFile):
-    @override
     def open(self, seekable: bool = True) -> InputStream:
         return PythonFile(self._storage.open_file(self.location))
 
 
 class _NewFile(_Stored, OutputFile):
-    @override
     def to_input_file(self) -> InputFile:
         return _StoredFile(self.location, self._storage)
 
-    @override
     def create(self, overwrite: bool = False) -> OutputStream:
         return _Created(self.location, self._storage)
 
@@ -176,13 +169,11 @@ class _Created(io.BytesIO):
         self._url = url
         self._storage = storage
 
-    @override
     def __exit__(self, *error: Any) -> None:
         if error[0] is not None:
             super().close()
         self.close()
 
-    @override
     def close(self) -> None:
         if not self.closed:
             data = self.getvalue()
@@ -196,7 +187,6 @@ class DurableFileIO(PyArrowFileIO):
     A catalog in a database survives a power loss; if a file that it names does not, the whole table is lost.
     """
 
-    @override
     def new_output(self, location: str) -> PyArrowFile:
         scheme, netloc, path = self.parse_location(location, self.properties)
         if scheme != "file":
@@ -205,14 +195,12 @@ class DurableFileIO(PyArrowFileIO):
 
 
 class _DurableFile(PyArrowFile):
-    @override
     def create(self, overwrite: bool = False) -> OutputStream:
         os.makedirs(os.path.dirname(self._path), exist_ok=True)
         return _SyncedStream(io.FileIO(self._path, "w" if overwrite else "x"))
 
 
 class _SyncedStream(io.BufferedWriter):
-    @override
     def close(self) -> None:
         if self.closed:
             return

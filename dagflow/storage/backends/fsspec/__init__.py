@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from fsspec import AbstractFileSystem
 from fsspec.asyn import AsyncFileSystem
-from typing_extensions import Buffer, override
+from typing_extensions import Buffer
 
 from dagflow.errors import MissingError, StorageError
 from dagflow.storage.backends.fsspec.client import FsspecClient
@@ -48,21 +48,18 @@ class FsspecPendingWriter(PendingWriter):
             self._filesystem.makedirs(self._path.rpartition("/")[0], exist_ok=True)
             self._file: Any = self._filesystem.open(self._path, "wb")
 
-    @override
     def write(self, data: Buffer) -> None:
         view = memoryview(data).cast("B")
         with self._client.translated(self._url, "write"):
             self._file.write(view)
         self._count(view)
 
-    @override
     def close(self, *, records: int) -> PendingFile:
         with self._client.translated(self._url, "complete"):
             self._file.close()
         self._file = None
         return self._written(self._url, records)
 
-    @override
     def abandon(self) -> None:
         if self._file is None:
             return
@@ -80,13 +77,11 @@ class FsspecPendingFiles(PendingFiles):
     def __init__(self, client: FsspecClient) -> None:
         self._client = client
 
-    @override
     def open(
         self, final_url: str, *, tag: str, durability: Durability = "process", checksum: bool = False
     ) -> PendingWriter:
         return FsspecPendingWriter(self._client, final_url, tag, checksum)
 
-    @override
     def publish(self, pending: PendingFile, durability: Durability = "process") -> None:
         filesystem, source = self._client.locate(pending.pending_url)
         target = self._client.locate(pending.final_url)[1]
@@ -105,7 +100,6 @@ class FsspecPendingFiles(PendingFiles):
                 raise conflict(pending)
         _remove_empty(filesystem, source)
 
-    @override
     def replace(self, pending: PendingFile, durability: Durability = "process") -> None:
         filesystem, source = self._client.locate(pending.pending_url)
         target = self._client.locate(pending.final_url)[1]
@@ -122,7 +116,6 @@ class FsspecPendingFiles(PendingFiles):
                 raise lost_output(pending)
         _remove_empty(filesystem, source)
 
-    @override
     def is_whole(self, pending: PendingFile) -> bool:
         filesystem, source = self._client.locate(pending.pending_url)
         target = self._client.locate(pending.final_url)[1]
@@ -131,14 +124,12 @@ class FsspecPendingFiles(PendingFiles):
                 return bool(filesystem.size(source) == pending.size_bytes)
             return bool(filesystem.exists(target) and filesystem.size(target) == pending.size_bytes)
 
-    @override
     def remove(self, pending_url: str) -> None:
         filesystem, path = self._client.locate(pending_url)
         with self._client.translated(pending_url, "discard"), contextlib.suppress(FileNotFoundError):
             filesystem.rm_file(path)
         _remove_empty(filesystem, path)
 
-    @override
     def pending_urls(self, root_url: str) -> Iterator[str]:
         filesystem, root = self._client.locate(root_url)
         with self._client.translated(root_url, "sweep"):
@@ -201,11 +192,9 @@ class FsspecBackend(Backend):
         super().__init__(scheme, options, self.files_class(self.client), self.pending_class(self.client))
 
     @property
-    @override
     def is_concurrent(self) -> bool:
         return self.client.is_concurrent
 
-    @override
     def objects(self, url: str, roots: Roots) -> ObjectStore:
         # fsspec's inherited pipe_file checks first and writes then: two writers can both pass the check, and a probe by
         # one process cannot reveal that.
@@ -235,25 +224,21 @@ class FsspecObjectStore(ObjectStore):
         self.filesystem, path = client.locate(url)
         self._root = path.rstrip("/")
 
-    @override
     def create_if_absent(self, name: str, data: bytes) -> None:
         with self.client.translated(self.url, f"create {name}"):
             path = self.path_in_store(name)
             self.filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
             self.filesystem.pipe_file(path, data, mode="create")
 
-    @override
     def replace(self, name: str, data: bytes) -> None:
         with self.client.translated(self.url, f"replace {name}"):
             self.filesystem.pipe_file(self.path_in_store(name), data)
 
-    @override
     def read(self, name: str) -> bytes:
         with self.client.translated(self.url, f"read {name}"):
             data: bytes = self.filesystem.cat_file(self.path_in_store(name))
             return data
 
-    @override
     def list(self, directory: str, after: str = "") -> Iterator[str]:
         with self.client.translated(self.url, f"list {directory}"):
             try:
@@ -263,7 +248,6 @@ class FsspecObjectStore(ObjectStore):
         names = (directory + entry["name"].rpartition("/")[2] for entry in entries if entry["type"] == "file")
         yield from sorted(name for name in names if name > after)
 
-    @override
     def delete(self, names: Iterable[str]) -> None:
         for name in names:
             with self.client.translated(self.url, f"delete {name}"), contextlib.suppress(FileNotFoundError):

@@ -11,8 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import Any, TypeVar
 
-from typing_extensions import override
-
 from dagflow.errors import StorageError, TransientStorageError
 from dagflow.storage.backends.fsspec.client import FsspecClient
 from dagflow.storage.files import (
@@ -45,13 +43,11 @@ class FsspecFiles(Files):
         self.client = client
         self._warned: set[str] = set()
 
-    @override
     def stat(self, url: str) -> FileStat:
         filesystem, path = self.client.locate(url)
         with self.client.translated(url, "look at"):
             return stat_of(url, filesystem.info(path))
 
-    @override
     def open(self, url: str, expected: FileStat | None = None) -> RangedFile:
         now = self.stat(url)
         if now.is_directory:
@@ -63,15 +59,12 @@ class FsspecFiles(Files):
         """A file that was looked at before, without another look."""
         return FsspecFile(self.client, found)
 
-    @override
     def open_planned(self, planned: FileStat) -> RangedFile | None:
         return self.file_of(planned) if self.client.is_concurrent else None
 
-    @override
     def no_listing(self, url: str) -> str:
         return "only single files of an archive can be read: name each of them" if self.client.is_chain(url) else ""
 
-    @override
     def list(self, url: str) -> Iterator[FileStat]:
         """Yield the entries of one answer that has the whole directory.
 
@@ -100,13 +93,11 @@ class FsspecFiles(Files):
             self._warned.add(url)
             logger.warning("left out: a directory without a name cannot be listed url=%s//", redacted(url))
 
-    @override
     def remove(self, url: str) -> None:
         filesystem, path = self.client.locate(url)
         with self.client.translated(url, "remove"):
             filesystem.rm_file(path)
 
-    @override
     def load(self, files: SmallFiles, buffer: memoryview, endings: bytes) -> LoadedFiles:
         threads = THREADS if self.client.is_concurrent else 1
         contents = read_each(lambda index: self._content(files.expected(index)), len(files.names), threads)
@@ -124,7 +115,6 @@ class FsspecFile(RangedFile):
         self._client = client
         self._filesystem, self._path = client.locate(found.url)
 
-    @override
     def request(self, start: int, end: int) -> bytes:
         with self._client.translated(self.found.url, f"read at {start}"):
             data: bytes = self._filesystem.cat_file(self._path, start=start, end=end)

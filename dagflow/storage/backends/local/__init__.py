@@ -9,7 +9,7 @@ import stat
 import time
 from collections.abc import Collection, Iterable, Iterator
 
-from typing_extensions import Buffer, override
+from typing_extensions import Buffer
 
 from dagflow.errors import LostOutputError, MissingError, StorageError
 from dagflow.storage.backends.local.disk import make_directories, move_exclusive, sync_directory, translated, write_all
@@ -41,7 +41,6 @@ class LocalBackend(Backend):
         files = LocalFiles()
         super().__init__(scheme, options, files, LocalPendingFiles(), LocalSourceFiles(files))
 
-    @override
     def objects(self, url: str, roots: Roots) -> LocalObjectStore:
         return LocalObjectStore(url, roots)
 
@@ -52,16 +51,13 @@ class LocalFiles(Files):
     # Batches of this size stay in the second-level cache from the read to the write.
     batch_bytes = 1 << 20
 
-    @override
     def stat(self, url: str) -> FileStat:
         with translated(url, "look at"):
             return stat_of(url, os.stat(url))
 
-    @override
     def open(self, url: str, expected: FileStat | None = None) -> ReadableFile:
         return LocalFile(url, expected)
 
-    @override
     def list(self, url: str) -> Iterator[FileStat]:
         with translated(url, "list"), os.scandir(url) as listing:
             entries = [(os.fsencode(entry.name) + (b"/" if entry.is_dir() else b""), entry) for entry in listing]
@@ -77,16 +73,13 @@ class LocalFiles(Files):
                 with translated(join(url, entry.name), "look at"):
                     raise
 
-    @override
     def remove(self, url: str) -> None:
         with translated(url, "remove"):
             os.unlink(url)
 
-    @override
     def require_version(self, expected: FileStat) -> None:
         require_version(expected, self.stat(expected.url), expected.url)
 
-    @override
     def has_version(self, expected: FileStat) -> bool:
         """Whether the version is there; a pipe, or a file in place of the directory, counts as another version."""
         try:
@@ -98,7 +91,6 @@ class LocalFiles(Files):
             raise
         return stat.S_ISREG(status.st_mode) and not expected.difference(stat_of(expected.url, status))
 
-    @override
     def load(self, files: SmallFiles, buffer: memoryview, endings: bytes) -> LoadedFiles:
         return load(files, buffer, endings)
 
@@ -115,7 +107,6 @@ class LocalObjectStore(ObjectStore):
     store that has created an object does not create its root again: a root that was moved away can be moved back.
     """
 
-    @override
     def create_if_absent(self, name: str, data: bytes) -> None:
         path = self.path_of(name)
         temporary = self._temporary()
@@ -147,7 +138,6 @@ class LocalObjectStore(ObjectStore):
         finally:
             os.close(descriptor)
 
-    @override
     def replace(self, name: str, data: bytes) -> None:
         path = self.path_of(name)
         temporary = self._temporary()
@@ -162,13 +152,11 @@ class LocalObjectStore(ObjectStore):
                     os.unlink(temporary)
                 raise
 
-    @override
     def read(self, name: str) -> bytes:
         path = self.path_of(name)
         with translated(path, "read"), open(path, "rb") as file:
             return file.read()
 
-    @override
     def list(self, directory: str, after: str = "") -> Iterator[str]:
         path = self.path_of(directory)
         with translated(path, "list"):
@@ -180,18 +168,15 @@ class LocalObjectStore(ObjectStore):
                 return
         yield from sorted(name for name in names if name > after)
 
-    @override
     def path_of(self, name: str) -> str:
         return os.path.join(self.url, name)
 
-    @override
     def delete(self, names: Iterable[str]) -> None:
         for name in names:
             path = self.path_of(name)
             with translated(path, "delete"), contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
 
-    @override
     def close_to_others(self, directories: Collection[str]) -> str:
         """Also closes the root, if it contains nothing that others may have to reach."""
         ours = {_TEMPORARY, PROBE, *directories}
@@ -205,7 +190,6 @@ class LocalObjectStore(ObjectStore):
                     os.chmod(path, 0o700)
             return next(filter(None, map(_exposure, [self.url, *closed])), "")
 
-    @override
     def probe(self) -> None:
         super().probe()
         with contextlib.suppress(OSError), os.scandir(self.path_of(_TEMPORARY)) as entries:
@@ -250,7 +234,6 @@ class LocalPendingWriter(PendingWriter):
         with translated(final_url, "open a pending file for it"):
             self._descriptor = _create(self._path, durable=durability == "power")
 
-    @override
     def write(self, data: Buffer) -> None:
         view = memoryview(data).cast("B")
         if len(view) < _DIRECT_BYTES:
@@ -271,7 +254,6 @@ class LocalPendingWriter(PendingWriter):
             write_all(self._descriptor, view)
         self._count(view)
 
-    @override
     def close(self, *, records: int) -> PendingFile:
         self._flush()
         with translated(self._final, "complete"):
@@ -283,7 +265,6 @@ class LocalPendingWriter(PendingWriter):
             os.close(descriptor)
         return self._written(self._path, records)
 
-    @override
     def abandon(self) -> None:
         if self._descriptor < 0:
             return
@@ -298,13 +279,11 @@ class LocalPendingWriter(PendingWriter):
 class LocalPendingFiles(PendingFiles):
     """A hidden directory beside each final name, and an exclusive link to publish."""
 
-    @override
     def open(
         self, final_url: str, *, tag: str, durability: Durability = "process", checksum: bool = False
     ) -> LocalPendingWriter:
         return LocalPendingWriter(final_url, tag, durability, checksum)
 
-    @override
     def publish(self, pending: PendingFile, durability: Durability = "process") -> None:
         source, target = pending.pending_url, pending.final_url
         with translated(target, f"publish {source}"):
@@ -326,7 +305,6 @@ class LocalPendingFiles(PendingFiles):
                 sync_directory(os.path.dirname(target))
         _remove_empty(source)
 
-    @override
     def replace(self, pending: PendingFile, durability: Durability = "process") -> None:
         source, target = pending.pending_url, pending.final_url
         with translated(target, f"replace by {source}"):
@@ -340,7 +318,6 @@ class LocalPendingFiles(PendingFiles):
                 sync_directory(os.path.dirname(target))
         _remove_empty(source)
 
-    @override
     def is_whole(self, pending: PendingFile) -> bool:
         with translated(pending.final_url, f"look at {pending.pending_url}"):
             try:
@@ -348,13 +325,11 @@ class LocalPendingFiles(PendingFiles):
             except _GONE:
                 return os.path.exists(pending.final_url) and _is_published(pending)
 
-    @override
     def remove(self, pending_url: str) -> None:
         with translated(pending_url, "discard"), contextlib.suppress(*_GONE):
             os.unlink(pending_url)
         _remove_empty(pending_url)
 
-    @override
     def pending_urls(self, root_url: str) -> Iterator[str]:
         waiting = [root_url]
         while waiting:
@@ -375,7 +350,6 @@ class LocalPendingFiles(PendingFiles):
                 with contextlib.suppress(OSError):
                     os.rmdir(directory)
 
-    @override
     def sync_names(self, urls: Iterable[str]) -> None:
         for directory in sorted({os.path.dirname(url) for url in urls}):
             with translated(directory, "sync"), contextlib.suppress(FileNotFoundError):

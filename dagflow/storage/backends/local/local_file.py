@@ -12,8 +12,6 @@ import stat as mode
 import tempfile
 from collections.abc import Callable, Container, Iterator, Mapping
 
-from typing_extensions import override
-
 from dagflow.errors import AlreadyExistsError, MissingError, SourceChangedError, StorageError, TransientStorageError
 from dagflow.storage.backends.local.disk import bounded_ns, make_directories, move_exclusive, translated
 from dagflow.storage.base import SourceFiles
@@ -46,15 +44,12 @@ class LocalFile(ReadableFile):
             self._fingerprint = expected.fingerprint or fingerprint_at(self._descriptor, self._size_bytes)
 
     @property
-    @override
     def size_bytes(self) -> int:
         return self._size_bytes
 
-    @override
     def has_grown(self) -> bool:
         return os.fstat(self._descriptor).st_size > self._size_bytes
 
-    @override
     def is_unchanged(self) -> bool:
         now = os.fstat(self._descriptor)
         if (now.st_size, now.st_mtime_ns) == (self._opened.st_size, self._opened.st_mtime_ns):
@@ -63,7 +58,6 @@ class LocalFile(ReadableFile):
             return False
         return fingerprint_at(self._descriptor, self._size_bytes) == self._fingerprint
 
-    @override
     def read_into(self, offset: int, buffer: memoryview) -> int:
         buffer = buffer[: max(0, self._size_bytes - offset)]
         done = 0
@@ -79,7 +73,6 @@ class LocalFile(ReadableFile):
                 done += count
         return done
 
-    @override
     def close(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
@@ -239,19 +232,16 @@ class LocalSourceFiles(SourceFiles):
     goes with it.
     """
 
-    @override
     def require_archive(self, url: str) -> None:
         with translated(url, "write into the archive"):
             make_directories(url, durable=False)
             with tempfile.TemporaryFile(dir=url):
                 pass
 
-    @override
     def remove_version(self, expected: FileStat) -> str:
         with translated(expected.url, "remove"):
             return _put_away(expected, os.unlink)
 
-    @override
     def archive_version(self, expected: FileStat, target: str) -> str:
         if not is_local(target):
             return super().archive_version(expected, target)
@@ -267,7 +257,6 @@ class LocalSourceFiles(SourceFiles):
         except AlreadyExistsError:
             return f"{target} exists"
 
-    @override
     def names_of(self, directory: str, file_ids: Container[int]) -> Mapping[int, str]:
         return names_of(directory, file_ids)
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from fsspec.asyn import sync
-from typing_extensions import override
 
 from dagflow.errors import (
     AlreadyExistsError,
@@ -47,11 +46,9 @@ class S3Files(FsspecFiles):
         super().__init__(client)
         self._fast_buckets: WeakKeyDictionary[Any, dict[str, FastObjects | None]] = WeakKeyDictionary()
 
-    @override
     def file_of(self, found: FileStat) -> RangedFile:
         return S3File(self.client, found)
 
-    @override
     def stat(self, url: str) -> FileStat:
         try:
             return super().stat(url)
@@ -77,7 +74,6 @@ class S3Files(FsspecFiles):
         except StorageError:
             return
 
-    @override
     def list(self, url: str) -> Iterator[FileStat]:
         location = self.client.location(url)
         prefix, below = location.prefix, f"{url}/"
@@ -97,12 +93,10 @@ class S3Files(FsspecFiles):
         if is_empty and prefix:
             raise MissingError("there is no such directory", url=redacted(url))
 
-    @override
     def is_also_directory(self, url: str) -> bool:
         location = self.client.location(url)
         return any(map(_has_keys, location.list("list", Prefix=location.prefix, MaxKeys=1)))
 
-    @override
     def load(self, files: SmallFiles, buffer: memoryview, endings: bytes) -> LoadedFiles:
         location = self.client.location(files.base)
         fast: dict[str, FastObjects | None] = {}
@@ -131,7 +125,6 @@ class S3Files(FsspecFiles):
             buckets[bucket] = open_bucket(filesystem, bucket, self.client.options)
         return buckets[bucket]
 
-    @override
     def _open_whole(self, expected: FileStat) -> RangedFile:
         # A read that names its version needs no look before it, unless there is nothing to read.
         if expected.etag and expected.size_bytes:
@@ -150,11 +143,9 @@ class S3File(RangedFile):
         self._location = client.location(found.url)
 
     @property
-    @override
     def is_pinned(self) -> bool:
         return bool(self.found.etag)
 
-    @override
     def request(self, start: int, end: int) -> bytes:
         try:
             return self._location.get(
@@ -177,11 +168,9 @@ class S3Backend(FsspecBackend):
     files_class = S3Files
     pending_class = S3PendingFiles
 
-    @override
     def object_store_options(self, url: str) -> dict[str, str]:
         return self.client.object_store_options(url)
 
-    @override
     def objects(self, url: str, roots: Roots) -> S3ObjectStore:
         return S3ObjectStore(self.client, url, roots)
 
@@ -199,29 +188,24 @@ class S3ObjectStore(ObjectStore):
         super().__init__(url, roots)
         self._location = client.location(url)
 
-    @override
     def create_if_absent(self, name: str, data: bytes) -> None:
         try:
             self._location.call("put_object", f"create {name}", Key=self._key(name), Body=data, IfNoneMatch="*")
         except PreconditionError as error:
             raise AlreadyExistsError("the name is taken", url=error.url) from error
 
-    @override
     def replace(self, name: str, data: bytes) -> None:
         self._location.call("put_object", f"replace {name}", Key=self._key(name), Body=data)
 
-    @override
     def read(self, name: str) -> bytes:
         return self._location.get(f"read {name}", Key=self._key(name))
 
-    @override
     def list(self, directory: str, after: str = "") -> Iterator[str]:
         root = len(self._key(""))
         start = {"StartAfter": self._key(after)} if after else {}
         for page in self._location.list(f"list {directory}", Prefix=self._key(directory), Delimiter="/", **start):
             yield from (entry["Key"][root:] for entry in page.get("Contents", ()))
 
-    @override
     def delete(self, names: Iterable[str]) -> None:
         rest = iter(names)
         while some := list(islice(rest, _DELETE_LIMIT)):

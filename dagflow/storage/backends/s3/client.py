@@ -9,7 +9,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from fsspec.asyn import sync
-from typing_extensions import override
 
 from dagflow.errors import StorageError, TransientStorageError
 from dagflow.storage.backends.fsspec.client import FsspecClient, PreconditionError, UnsupportedError
@@ -45,7 +44,6 @@ class BrokenBodyError(TransientStorageError):
 class S3Client(FsspecClient):
     """Provides the s3fs file system, and the bucket, of a URL."""
 
-    @override
     def locate(self, url: str) -> tuple[Any, str]:
         filesystem, path = super().locate(url)
         prepare_session(filesystem)
@@ -83,7 +81,6 @@ class S3Client(FsspecClient):
             return {**options, "aws_skip_signature": "true"}
         return {**options, **{name: value for name, value in zip(_KEYS, credentials, strict=False) if value}}
 
-    @override
     def arguments(self) -> dict[str, Any]:
         options = super().arguments()
         # The client's own limit is 10, which delays requests without need.

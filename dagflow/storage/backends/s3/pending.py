@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
-from typing_extensions import Buffer, override
+from typing_extensions import Buffer
 
 from dagflow.errors import MissingError, StorageError
 from dagflow.storage.backends.s3.client import S3Client, S3Location
@@ -56,7 +56,6 @@ class S3PendingWriter(PendingWriter):
         self._buffer = bytearray()
         self._is_open = True
 
-    @override
     def write(self, data: Buffer) -> None:
         view = memoryview(data).cast("B")
         if self._upload is None and view:
@@ -94,13 +93,11 @@ class S3PendingWriter(PendingWriter):
         if len(self._parts) >= _UNDER_WAY:
             self._parts[-_UNDER_WAY].result()  # bounds the memory, and reports a failure soon
 
-    @override
     def end(self) -> int:
         if self._buffer and self._upload is not None:
             self._put_part(self._upload)
         return min(self._size_bytes, _UNDER_WAY * _PART_BYTES * (1 + len(self._parts) // _PARTS_PER_STEP))
 
-    @override
     def close(self, *, records: int) -> PendingFile:
         self.end()
         upload = "" if self._upload is None else self._upload.result()
@@ -112,7 +109,6 @@ class S3PendingWriter(PendingWriter):
         token = json.dumps({"id": self._identity, "upload": upload, "parts": etags})
         return self._written(pending_url, records, token)
 
-    @override
     def abandon(self) -> None:
         if self._is_open and self._upload is not None:
             wait(self._parts)  # a part that arrives after the end of its upload would stay for ever
@@ -128,7 +124,6 @@ class S3HeldWriter(S3PendingWriter):
         super().__init__(url, location, tag, checksum)
         self._beside = final_url
 
-    @override
     def close(self, *, records: int) -> PendingFile:
         pending = super().close(records=records)
         _publish(pending, self._location, {})
@@ -146,24 +141,20 @@ class S3PendingFiles(PendingFiles):
         self._client = client
         self._stale_s = stale_s
 
-    @override
     def open(
         self, final_url: str, *, tag: str, durability: Durability = "process", checksum: bool = False
     ) -> S3PendingWriter:
         return S3PendingWriter(final_url, self._client.location(final_url), tag, checksum)
 
-    @override
     def open_held(
         self, final_url: str, *, tag: str, durability: Durability = "process", checksum: bool = False
     ) -> S3HeldWriter:
         url = join(parent(final_url), PENDING_DIRECTORY, tag, os.urandom(16).hex())
         return S3HeldWriter(final_url, url, self._client.location(url), tag, checksum)
 
-    @override
     def publish(self, pending: PendingFile, durability: Durability = "process") -> None:
         _publish(pending, self._client.location(pending.final_url), {"IfNoneMatch": "*"})
 
-    @override
     def replace(self, pending: PendingFile, durability: Durability = "process") -> None:
         location = self._client.location(pending.final_url)
         if json.loads(pending.token)["upload"]:
@@ -174,7 +165,6 @@ class S3PendingFiles(PendingFiles):
         if head.get("Metadata", {}).get(_IDENTITY) != json.loads(pending.token)["id"]:
             _publish(pending, location, {"IfMatch": head["ETag"]} if head else {"IfNoneMatch": "*"})
 
-    @override
     def is_whole(self, pending: PendingFile) -> bool:
         if not pending.token:
             held = self._client.location(pending.pending_url)
@@ -184,7 +174,6 @@ class S3PendingFiles(PendingFiles):
             return True
         return token["upload"] in _uploads_of(location)
 
-    @override
     def discard(self, pending: PendingFile) -> None:
         if not pending.token:
             return super().discard(pending)
@@ -192,14 +181,12 @@ class S3PendingFiles(PendingFiles):
         if upload:
             _abort(location, location.key, upload)
 
-    @override
     def discard_rivals(self, pending: PendingFile) -> None:
         location, own_upload = self._client.location(pending.final_url), json.loads(pending.token)["upload"]
         for upload in _uploads_of(location):
             if upload != own_upload:
                 _abort(location, location.key, upload)
 
-    @override
     def sweep(
         self,
         root_url: str,
@@ -230,12 +217,10 @@ class S3PendingFiles(PendingFiles):
         ended = [request_threads().submit(end, *upload) for upload in uploads]
         return swept + sum(future.result() for future in ended)
 
-    @override
     def remove(self, pending_url: str) -> None:
         held = self._client.location(pending_url)
         held.call("delete_object", "discard", Key=held.key)
 
-    @override
     def pending_urls(self, root_url: str) -> Iterator[str]:
         location = self._client.location(root_url)
         for page in location.list("list held files", Prefix=f"{location.prefix}{PENDING_DIRECTORY}/"):
