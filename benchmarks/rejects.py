@@ -169,7 +169,7 @@ def measure(name: str, records: int) -> dict[str, float]:
     from dagflow.engine.run import run
     from dagflow.plan.load import load_app
     from dagflow.report.open_rejects import RejectChoice, grouped, open_rejects
-    from dagflow.runtime.inline import InlineRuntime
+    from dagflow.runtime.local import InlineRuntime
 
     case = CASES[name]
     with tempfile.TemporaryDirectory() as folder:

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from operators.splitter.block_splitter import FileSplitterBase as FileSplitterBase
     from operators.splitter.splitter import FileSplitterInput as FileSplitterInput
     from operators.sql.sql import Sql as Sql
-    from operators.stateful.deduplicator import Deduplicator as Deduplicator
-    from operators.stateful.key_counter import KeyCounter as KeyCounter
+    from operators.stateful import Deduplicator as Deduplicator
+    from operators.stateful import KeyCounter as KeyCounter
     from operators.transform.check import Check as Check
     from operators.transform.enrich import Enrich as Enrich
     from operators.transform.parse import Parse as Parse

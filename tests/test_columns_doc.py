@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dagflow.engine.run import run
 from dagflow.plan.load import load_app
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from operators.expressions.functions import FUNCTIONS
 from tests.sql import test_against_duckdb as duckdb_tests
 from tests.sql import test_against_spark as spark_tests

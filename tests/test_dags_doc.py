@@ -13,7 +13,7 @@ from dagflow.engine.run import run
 from dagflow.errors import StorageError
 from dagflow.plan.load import load_app
 from dagflow.report.reading import status
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
 
 DOCS = Path(__file__).parent.parent / "docs"

@@ -12,7 +12,7 @@ import pytest
 
 from dagflow.engine.run import run
 from dagflow.plan.load import load_app
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from operators.reader.formats import RECORD_FORMATS
 from operators.sink.formats import SINK_FORMATS
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from dagflow.api.capabilities import Interval, Over
 from dagflow.api.operator import Operator
 from dagflow.api.properties import property_model
-from dagflow.engine.checkpoint_objects import SegmentStore
+from dagflow.engine.operator_state import SegmentStore
 from dagflow.errors import ANOTHER_TABLE, START_OVER, JournalError, own_name
 from dagflow.execution.messages import TaskResult
 from dagflow.journal.journal import now_ms

@@ -37,7 +37,7 @@ from dagflow.journal.saved_state import SavedState
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import PortRef
 from dagflow.plan.placement import PlacedApp
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.runtime.scratch import Scratch, sweep
 from dagflow.storage.location import absolute, join, redacted
 from dagflow.storage.pending import FileFacts, pending_tag

@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from dagflow.api.context import Skipped, VersionKey
-from dagflow.engine.checkpoint_objects import SegmentStore, SideInputs
 from dagflow.engine.driver_memory import limited_memory, memory_for_tasks
 from dagflow.engine.driver_watch import DriverWatch
 from dagflow.engine.held_results import HeldResults
 from dagflow.engine.left_out import GoneVersions
 from dagflow.engine.live_run import LiveRun, RunGate, live_run
-from dagflow.engine.operator_state import OperatorStates
+from dagflow.engine.operator_state import OperatorStates, SegmentStore, SideInputs
 from dagflow.engine.preparation import prepare
 from dagflow.engine.publication import Publication, finish_replay
 from dagflow.engine.repeatable import totals_by_output

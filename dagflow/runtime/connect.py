@@ -26,9 +26,8 @@ import cloudpickle
 from dagflow.errors import DagflowError, ProcessEndedError
 from dagflow.execution.messages import Program, WindowJob
 from dagflow.frozen import frozen
-from dagflow.runtime.job_errors import is_cancelled, job_failure
 from dagflow.runtime.module_files import package_zip
-from dagflow.runtime.spark_jobs import Apply, SparkJobs
+from dagflow.runtime.spark_jobs import Apply, SparkJobs, is_cancelled, job_failure
 from dagflow.runtime.spark_tasks import higher_task, lowest_task
 from dagflow.runtime.start_checks import server_of
 

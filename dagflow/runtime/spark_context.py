@@ -26,8 +26,8 @@ from pyspark.errors import PySparkException
 
 from dagflow.errors import DagflowError, ProcessEndedError
 from dagflow.runtime.java import make_archive, use_java
-from dagflow.runtime.job_errors import is_cancelled, job_failure
 from dagflow.runtime.module_files import linked_sources, package_zip
+from dagflow.runtime.spark_jobs import is_cancelled, job_failure
 from dagflow.runtime.spark_process import OUT_OF_MEMORY_END, JavaEndedError, SparkProcess, variables_set
 from dagflow.runtime.spark_settings import JAVA_OPTIONS, LOCAL_JAVA, process_settings, protection, require_secret
 from dagflow.runtime.start_checks import reason_in, require_no_context

@@ -24,7 +24,7 @@ from dagflow.frozen import frozen
 from dagflow.journal.windows import WindowPlan
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.placement import PlacedApp
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.spark.read_task import ReadTask
 from dagflow.spark.source_options import FILES, READER, SourceOptions
 from dagflow.spark.spark_rows import RowShape

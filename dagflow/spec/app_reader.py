@@ -47,9 +47,9 @@ from dagflow.spec.yaml_tree import (
     plain,
     scalars,
 )
+from dagflow.storage.context import known_protocols
 from dagflow.storage.options import secrets_of
 from dagflow.storage.pending import Durability
-from dagflow.storage.registry import known_protocols
 from dagflow.storage.roots import ONE_ROOT, nested
 from dagflow.suggestions import did_you_mean
 

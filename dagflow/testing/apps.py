@@ -31,7 +31,7 @@ from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.published_rows import decompressed, is_parquet, partition_values
 from dagflow.report.snapshot import RunSnapshot
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.spec.app_reader import Overrides
 from dagflow.spec.class_lookup import search_path_of
 from dagflow.storage.location import redacted

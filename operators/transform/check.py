@@ -26,7 +26,7 @@ from operators.expressions.sql_types import name_of
 from operators.expressions.syntax import ColumnName, ExpressionError, Node
 from operators.expressions.vectors import Bound, Rows
 from operators.record_refusing import Share, is_over
-from operators.stateful.deduplicator import RememberedKeys
+from operators.stateful import RememberedKeys
 from operators.transform.column_operator import ColumnOperator, Plan
 
 FAILED = "failed"

@@ -23,9 +23,9 @@ from dagflow.api.partitioning import BooleanKey, ByName, Key, canonical, partiti
 from dagflow.api.ports import InputPort
 from dagflow.engine.run import run
 from dagflow.errors import JournalError, OperatorError
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.spec.app_spec import KeyedPartition
-from operators.stateful.deduplicator import Deduplicator
+from operators.stateful import Deduplicator
 from tests.engine.sample_app import app_of, published
 from tests.execution.sample_operators import DropPrefixed
 from tests.nightly import by_day

@@ -18,7 +18,7 @@ from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.plan.load import load_app
 from dagflow.report.snapshot import RunSnapshot
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from tests.web.conftest import ROWS, folder
 
 __all__ = ["folder"]

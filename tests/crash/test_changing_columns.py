@@ -11,7 +11,7 @@ import pytest
 from benchmarks.changing_columns import rows_of, write_app, write_files, wrong_rows
 from dagflow.engine.run import run
 from dagflow.plan.load import load_app
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.testing.faults import InjectedCrash, crashing_disk
 from tests.nightly import by_day
 

@@ -15,7 +15,7 @@ from dagflow.engine.run_setup import RuntimeFactory
 from dagflow.errors import DagflowError, JournalError, StorageError
 from dagflow.execution.messages import WindowJob
 from dagflow.plan.logical import LogicalPlan
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from operators.splitter.splitter import FileSplitterInput
 from tests.crash.apps import files_app, leftovers, published, require_part_of
 from tests.manual_clock import ManualClock

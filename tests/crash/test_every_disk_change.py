@@ -14,7 +14,7 @@ import pytest
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.plan.logical import LogicalPlan
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.testing.faults import InjectedCrash, crashing_disk
 from operators.splitter.index import file_index
 from tests.crash.apps import files_app, leftovers, published, require_part_of

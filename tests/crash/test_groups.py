@@ -16,7 +16,7 @@ from dagflow.engine.window_replay import replay_windows
 from dagflow.errors import JournalError
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.testing.faults import InjectedCrash, crashing_disk
 
 pytestmark = pytest.mark.crash

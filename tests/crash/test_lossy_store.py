@@ -23,7 +23,7 @@ from dagflow.errors import JournalError, StorageError
 from dagflow.journal.reader import read_state
 from dagflow.plan.added_operators import grouped
 from dagflow.plan.logical import LogicalPlan
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.spec.app_spec import Attributes
 from dagflow.storage.context import StorageContext
 from operators.sink.table_writer import TableWriter

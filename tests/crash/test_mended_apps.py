@@ -14,7 +14,7 @@ import pytest
 from dagflow.engine.run import run
 from dagflow.engine.window_repair import repair
 from dagflow.errors import DagflowError, LostOutputError
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.backends.local import LocalPendingFiles
 from dagflow.storage.context import StorageContext
 from dagflow.storage.pending import Durability, PendingFile

@@ -20,7 +20,7 @@ from dagflow.execution.messages import WindowJob
 from dagflow.plan.added_operators import grouped
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.plan.physical import Edge, PortRef
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.spec.app_spec import Attributes
 from dagflow.storage.backends.s3.client import S3Client, S3Location
 from dagflow.testing.faults import InjectedCrash

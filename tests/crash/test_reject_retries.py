@@ -10,7 +10,7 @@ import pytest
 
 from dagflow.engine.run import run
 from dagflow.plan.load import load_app
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.testing.faults import InjectedCrash, crashing_disk
 from tests.crash.restored import restored_afterwards
 from tests.engine.test_run_reject_retry import CASES, refused, replay, rows, write_app

@@ -20,7 +20,7 @@ from dagflow.errors import StorageError
 from dagflow.journal.reader import read_state
 from dagflow.plan.load import load_app
 from dagflow.report.manifest import manifests
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.backends.s3.client import S3Client
 from dagflow.storage.context import StorageContext
 from dagflow.testing.faults import InjectedCrash, crashing_disk

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dagflow.engine.run import run
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.testing.faults import InjectedCrash, crashing_disk
 from tests.runs.test_changing_columns import app, written
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from dagflow.engine.run import run
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.testing.faults import InjectedCrash, crashing_disk
-from tests.engine.test_checkpoint_objects_side_inputs import add_input, app, copies, put_table, versions
+from tests.engine.test_operator_state_side_inputs import add_input, app, copies, put_table, versions
 
 pytestmark = pytest.mark.crash
 

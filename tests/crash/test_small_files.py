@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from dagflow.engine.run import run
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.concatenated import INDEX_SUFFIX
 from dagflow.testing.faults import InjectedCrash, crashing_disk
 from tests.crash.apps import leftovers

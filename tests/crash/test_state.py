@@ -8,16 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from dagflow.engine import checkpoint_objects as segment_store
 from dagflow.engine import held_results
+from dagflow.engine import operator_state as segment_store
 from dagflow.engine.run import run
 from dagflow.plan.added_operators import unified
 from dagflow.plan.logical import LogicalPlan
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.testing.faults import InjectedCrash, crashing_disk
 from operators.aggregate.count_by import CountBy
-from operators.stateful.deduplicator import Deduplicator
-from operators.stateful.key_counter import KeyCounter
+from operators.stateful import Deduplicator, KeyCounter
 from tests.crash.apps import leftovers, published, records_of, require_part_of
 from tests.engine.test_operator_state import WORDS, by_record, keyed_app
 from tests.nightly import IS_NIGHTLY, every

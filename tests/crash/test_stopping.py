@@ -14,7 +14,7 @@ import pytest
 
 from dagflow.engine.run import run
 from dagflow.plan.load import load_app
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from tests.cli.processes import ENTRY, environment
 from tests.crash.killing import (
     RunProcess,

@@ -18,7 +18,7 @@ from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.window_replay import replay_windows
 from dagflow.errors import DagflowError, JournalError, ReplacedFilesGoneError, StorageError
 from dagflow.plan.logical import LogicalPlan
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.backends.local import LocalPendingFiles
 from dagflow.testing.faults import InjectedCrash, crashing_disk
 from operators.sink.record_writer import RecordWriter

@@ -12,7 +12,7 @@ import pytest
 
 from dagflow.engine.run import run
 from dagflow.plan.load import load_app
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.runtime.spark import SparkRuntime
 from tests.cli.processes import dagflow_command
 from tests.crash.killing import also_on_spark

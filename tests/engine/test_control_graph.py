@@ -13,7 +13,7 @@ from dagflow.api.context import OperatorContext
 from dagflow.engine.run import run
 from dagflow.errors import OperatorError
 from dagflow.plan.logical import LogicalPlan, OperatorNode
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from tests.engine.sample_app import TextSource, app_of, edge
 
 

@@ -19,7 +19,7 @@ from dagflow.engine.window_sizing import UNMEASURED_WINDOWS
 from dagflow.errors import DagflowError, OperatorError, StorageError
 from dagflow.execution.messages import Program, TaskResult, WindowJob
 from dagflow.report.snapshot import RunSnapshot
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.backends.local import LocalPendingFiles
 from dagflow.storage.context import StorageContext
 from tests.engine.sample_app import TextSource, app_of, published, words

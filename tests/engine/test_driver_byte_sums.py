@@ -20,7 +20,7 @@ from dagflow.engine.window_replay import replay_windows
 from dagflow.errors import ANOTHER_CHECKPOINT, DagflowError
 from dagflow.journal.reader import committed_windows
 from dagflow.plan.load import load_app
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
 from dagflow.testing.faults import InjectedCrash, crashing_disk
 from operators.files.metadata import BlockMetadata

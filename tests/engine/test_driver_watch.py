@@ -19,7 +19,7 @@ from dagflow.engine.run import run
 from dagflow.errors import OperatorError
 from dagflow.execution.stalls import StallLimits
 from dagflow.plan.logical import LogicalPlan, OperatorNode
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from tests.engine.sample_app import app_of, edge, published
 from tests.execution.sample_operators import TextSample
 

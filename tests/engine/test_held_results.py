@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dagflow import Operator
-from dagflow.engine import checkpoint_objects, held_results
-from dagflow.engine.checkpoint_objects import SegmentStore
+from dagflow.engine import held_results, operator_state
 from dagflow.engine.held_results import HeldResults, parts_to_merge
+from dagflow.engine.operator_state import SegmentStore
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.stop_request import StopRequest
@@ -33,7 +33,7 @@ from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.report.reading import status
 from dagflow.report.snapshot import RunSnapshot
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
 from operators.aggregate.count_by import CountBy
 from operators.aggregate.top_n import TopN
@@ -105,7 +105,7 @@ def test_a_run_gives_one_result_however_often_it_fails(texts: list[list[bytes]],
         pytest.MonkeyPatch.context() as patch,
     ):
         patch.setattr(held_results, "FAN_IN", 2)
-        patch.setattr(checkpoint_objects, "INLINE_BYTES", 0)
+        patch.setattr(operator_state, "INLINE_BYTES", 0)
         root = Path(folder)
         for end in sorted(ends):
             try:
@@ -285,7 +285,7 @@ def test_few_parts_stay_however_many_windows_leave_one(sizes: list[int]) -> None
 
 def test_parts_go_when_they_are_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither the journal nor its segments keep what no result needs."""
-    monkeypatch.setattr(checkpoint_objects, "INLINE_BYTES", 0)
+    monkeypatch.setattr(operator_state, "INLINE_BYTES", 0)
     run(counting(tmp_path), runtime=InlineRuntime)
     run(counting(tmp_path), runtime=InlineRuntime)
     assert read_state(STORAGE.objects(str(tmp_path / "journal"))).committed_state.held_results == {}

@@ -19,7 +19,7 @@ from dagflow.metrics.counters import Counters
 from dagflow.plan.load import load_app
 from dagflow.report.manifest import tracked_files, window_manifest
 from dagflow.report.reading import status
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
 from tests.properties.test_grown_files import published
 from tests.serving import serving

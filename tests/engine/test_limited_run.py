@@ -16,7 +16,7 @@ from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import DagflowError
 from dagflow.plan.load import load_app
 from dagflow.report.snapshot import RunSnapshot
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from tests.nightly import by_day
 
 APP = """\

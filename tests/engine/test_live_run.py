@@ -36,7 +36,7 @@ from dagflow.journal.journal import Journal
 from dagflow.plan.load import load_app
 from dagflow.report.reading import status
 from dagflow.report.snapshot import RunSnapshot
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.backends.local import LocalObjectStore
 from dagflow.storage.context import StorageContext
 from tests.engine.sample_app import app_of

@@ -29,7 +29,7 @@ from dagflow.journal.heartbeat import (
 )
 from dagflow.plan.load import load_app
 from dagflow.report.snapshot import RunSnapshot
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.backends.local import LocalObjectStore
 from dagflow.storage.context import StorageContext
 from tests.engine.sample_app import app_of, published, words

@@ -12,7 +12,7 @@ from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import MissingError
 from dagflow.plan.logical import LogicalPlan, OperatorNode
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
 from tests.engine.sample_app import TextSource, app_of
 from tests.engine.test_driver import RecordingObserver

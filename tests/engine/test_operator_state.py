@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from dagflow import Operator
 from dagflow.api.keyed_state import Rescalable
 from dagflow.api.partitioning import ByName
-from dagflow.engine import checkpoint_objects as segment_store
+from dagflow.engine import operator_state as segment_store
 from dagflow.engine import operator_state as states
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions, RuntimeFactory
@@ -28,12 +28,11 @@ from dagflow.journal.reader import read_state
 from dagflow.journal.saved_state import SavedState
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.plan.placement import PlacedApp
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.spec.app_spec import Attributes, KeyedPartition, Partition
 from dagflow.storage.context import StorageContext
 from operators.sink.record_writer import RecordWriter
-from operators.stateful.deduplicator import Deduplicator
-from operators.stateful.key_counter import KeyCounter
+from operators.stateful import Deduplicator, KeyCounter
 from tests.engine.sample_app import TextSource, app_of, edge, published
 from tests.execution.sample_operators import SampleWords, Total
 from tests.nightly import examples

@@ -18,7 +18,7 @@ from dagflow.engine.preview_chain import PreviewOptions
 from dagflow.engine.run import run
 from dagflow.errors import MissingError, PlanError
 from dagflow.plan.load import load_app
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from tests.nightly import IS_NIGHTLY, by_day
 
 APP = """\

@@ -15,7 +15,7 @@ from dagflow.engine.preview import header_problems
 from dagflow.engine.run import run
 from dagflow.errors import PlanError
 from dagflow.plan.load import load_app
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 
 APP = """\
 name: headers

@@ -20,7 +20,7 @@ from dagflow.journal.reader import read_state, read_window
 from dagflow.journal.windows import Receipt
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.reading import status
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
 from dagflow.testing.faults import InjectedCrash
 from tests.engine.dags import dag

@@ -20,7 +20,7 @@ from dagflow.errors import JournalError
 from dagflow.journal.reader import read_state
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
 from tests.engine.test_driver import RecordingObserver
 from tests.engine.test_window_replay import APP, published

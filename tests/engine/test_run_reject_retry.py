@@ -24,7 +24,7 @@ from dagflow.plan.load import load_app
 from dagflow.report.manifest import tracked_files, window_manifest
 from dagflow.report.open_rejects import RejectChoice, grouped, open_rejects, shown
 from dagflow.report.reading import read_checkpoint, status
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
 from tests.engine.test_operator_state import until
 from tests.nightly import by_day

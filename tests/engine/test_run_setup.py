@@ -13,7 +13,7 @@ from dagflow.engine.run_setup import RunOptions
 from dagflow.journal.journal import Journal
 from dagflow.journal.reader import JournalRetention, read_state
 from dagflow.plan.logical import LogicalPlan, OperatorNode
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
 from dagflow.storage.pending import pending_tag
 from operators.sink.record_writer import RecordWriter

@@ -14,7 +14,7 @@ from dagflow.engine.scaling import defined
 from dagflow.errors import OperatorError
 from dagflow.execution.messages import Program, WindowJob
 from dagflow.report.reading import status
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
 from operators.sink.record_writer import RecordWriter
 from tests.engine.dags import dag, lines

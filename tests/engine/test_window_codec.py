@@ -12,7 +12,7 @@ from dagflow import ControlOperator, InputPort, OutputPort
 from dagflow.engine.run import run
 from dagflow.errors import DagflowError, JournalError, OperatorError
 from dagflow.plan.logical import LogicalPlan, OperatorNode
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from tests.engine.sample_app import TextSource, app_of, edge, published
 
 

@@ -17,7 +17,7 @@ from dagflow.journal.reader import read_state
 from dagflow.plan.added_operators import unified
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.manifest import manifests
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
 from dagflow.testing.faults import watched_disk
 from operators.aggregate.count_by import CountBy

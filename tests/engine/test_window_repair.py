@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from dagflow.cli.main import command_line
-from dagflow.engine import checkpoint_objects
+from dagflow.engine import operator_state
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.window_repair import repair
@@ -21,7 +21,7 @@ from dagflow.journal.state import JournalState
 from dagflow.plan.load import load_app
 from dagflow.report.manifest import manifests
 from dagflow.report.reading import status
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.backends.local import LocalPendingFiles
 from dagflow.storage.context import StorageContext
 from dagflow.storage.pending import Durability, PendingFile
@@ -56,7 +56,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name, text in TEXTS.items():
         (tmp_path / "in" / name).write_text(text)
     # Every window then writes its state to an object of its own, which a repair goes back to.
-    monkeypatch.setattr(checkpoint_objects, "INLINE_BYTES", 0)
+    monkeypatch.setattr(operator_state, "INLINE_BYTES", 0)
     with contextlib.chdir(tmp_path):
         yield tmp_path
 

@@ -30,7 +30,7 @@ from dagflow.journal.journal import Journal
 from dagflow.plan.load import load_app
 from dagflow.report.manifest import manifests, tracked_files, window_manifest
 from dagflow.report.reading import status
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
 from tests.engine.test_driver import crashing
 from tests.nightly import by_day

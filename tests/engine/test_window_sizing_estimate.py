@@ -9,7 +9,7 @@ from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.window_sizing import InputCount
 from dagflow.plan.load import load_app
 from dagflow.report.snapshot import RunSnapshot, WholeInput
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
 from operators import FileSplitterInput
 

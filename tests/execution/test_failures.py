@@ -15,7 +15,7 @@ from dagflow.api.transactions import DecidedWindow, Target, TargetState
 from dagflow.engine.run import run
 from dagflow.errors import OperatorError, StorageError
 from dagflow.execution.failures import located
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
 from tests.engine.sample_app import app_of
 from tests.engine.table_app import FaultyTable

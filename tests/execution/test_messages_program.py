@@ -14,7 +14,7 @@ from dagflow.engine.run import run
 from dagflow.errors import OperatorError
 from dagflow.execution.messages import Program, pickled_operator
 from dagflow.plan.physical import Edge, Exchange, PhysicalPlan, PortRef, Stage
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from operators.reader.block_reader import BlockReader
 from operators.reader.formats.csv import Csv
 from operators.splitter.splitter import FileSplitterInput

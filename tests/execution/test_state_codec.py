@@ -27,7 +27,7 @@ from dagflow.execution.state_codec import StateCodec
 from dagflow.journal.frames import decode_all, encode
 from dagflow.journal.saved_state import SavedState
 from dagflow.plan.load import load_app
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.testing.operators import OperatorHarness
 from tests.engine.sample_app import app_of, published
 from tests.execution.sample_operators import DropPrefixed

@@ -16,7 +16,7 @@ import pytest
 from dagflow.api.context import Counts, Skipped
 from dagflow.engine.run import run
 from dagflow.errors import OperatorError
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from tests.engine.sample_app import app_of, published
 from tests.execution.sample_operators import CallsFunctions
 

@@ -13,7 +13,7 @@ import pytest
 from dagflow.engine.run import run
 from dagflow.errors import JournalError, OperatorError
 from dagflow.journal.windows import TupleError, decode_tuples, encode_tuples
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from operators.files.metadata import BlockMetadata
 from tests.engine.sample_app import app_of, published
 from tests.execution.sample_operators import TextSample

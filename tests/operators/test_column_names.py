@@ -9,8 +9,7 @@ from dagflow.api.partitioning import ByName, partitions_of
 from dagflow.api.records import LINE_FEED, RecordBatch
 from dagflow.testing.operators import OperatorHarness
 from operators.column_names import column_of
-from operators.stateful.deduplicator import Deduplicator
-from operators.stateful.key_counter import KeyCounter
+from operators.stateful import Deduplicator, KeyCounter
 
 NO_RECORDS = RecordBatch.from_records([], LINE_FEED)
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dagflow.engine.run import run
 from dagflow.errors import DagflowError, OperatorError
 from dagflow.plan.logical import LogicalPlan
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.testing.operators import OperatorHarness
 from operators.file_completion import FileCompletion, FileCompletionState
 from operators.files.metadata import BlockMetadata, FileMetadata, FileVersion

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dagflow.engine.run import run
 from dagflow.errors import DagflowError
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.spec.app_spec import KeyedPartition
 from tests.engine.dags import RandomDag
 from tests.engine.test_driver import crashing

@@ -17,7 +17,7 @@ from dagflow.execution.messages import Program, WindowJob
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.base import Runtime
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from operators.files.metadata import BlockMetadata, Continuation, FileVersion
 from operators.reader.content import ContentReader, resumed_block
 from operators.reader.formats import RECORD_FORMATS

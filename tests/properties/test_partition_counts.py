@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dagflow.engine.run import run
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from operators.reader.block_reader import BlockReader
 from tests.crash.apps import files_app, published
 from tests.nightly import examples

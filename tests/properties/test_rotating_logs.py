@@ -19,7 +19,7 @@ from dagflow.execution.messages import Program, WindowJob
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.base import Runtime
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from tests.nightly import examples
 from tests.operators.splitter.changes.renames.rotations import (
     ROTATIONS,

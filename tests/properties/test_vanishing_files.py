@@ -26,7 +26,7 @@ from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.base import Runtime
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.backends.s3.client import S3Client
 from dagflow.storage.context import StorageContext
 from tests.nightly import by_day, examples

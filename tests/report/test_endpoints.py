@@ -12,7 +12,7 @@ from dagflow.journal.heartbeat import Heartbeat, ProcessIdentity, Standing
 from dagflow.report.endpoints import ENDPOINTS, reason_against
 from dagflow.report.reading import CheckpointReading, read_checkpoint
 from dagflow.report.snapshot import DriverReport, RunSnapshot
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
 from tests.engine.sample_app import app_of
 from tests.engine.test_driver import crashing

@@ -17,7 +17,7 @@ from dagflow.journal.windows import Receipt
 from dagflow.report.endpoints import METRICS, STATES, metrics_text
 from dagflow.report.reading import CheckpointReading, LiveSource, read_checkpoint
 from dagflow.report.snapshot import HeldGroup, OperatorFigures, PortFigures, RunSnapshot
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
 from tests.engine.sample_app import app_of
 from tests.engine.test_driver import RecordingObserver, crashing

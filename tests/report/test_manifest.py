@@ -19,7 +19,7 @@ from dagflow.errors import DagflowError, MissingError
 from dagflow.plan.load import load_app
 from dagflow.report.input_ranges import LEFT_OUT, PLANNED, READ
 from dagflow.report.manifest import matching_windows, tracked_files, unmatched, window_manifest
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
 from tests.engine.test_driver import crashing
 

@@ -26,7 +26,7 @@ from dagflow.report.manifest import window_manifest
 from dagflow.report.own_figures import OwnFigures
 from dagflow.report.reading import read_checkpoint
 from dagflow.report.snapshot import RunSnapshot
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
 from dagflow.web.api import Api, as_json
 from dagflow.web.checkpoints import Checkpoint, named

@@ -19,7 +19,7 @@ from dagflow.journal.reader import read_state
 from dagflow.plan.load import load_app
 from dagflow.report.reading import status
 from dagflow.report.snapshot import RunSnapshot
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
 from tests.cli.processes import PATIENCE_S
 from tests.engine.sample_app import app_of

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dagflow.engine import checkpoint_objects
+from dagflow.engine import operator_state
 from dagflow.engine.run_setup import RuntimeFactory
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from tests.runs.remedy_app import RemedyApp
 
 
@@ -29,7 +29,7 @@ def runtime(request: pytest.FixtureRequest) -> Iterator[RuntimeFactory]:
 @pytest.fixture
 def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RemedyApp]:
     """A directory with an app and a file."""
-    monkeypatch.setattr(checkpoint_objects, "INLINE_BYTES", 0)
+    monkeypatch.setattr(operator_state, "INLINE_BYTES", 0)
     (tmp_path / "in").mkdir()
     with contextlib.chdir(tmp_path):
         app = RemedyApp(tmp_path)

@@ -14,7 +14,7 @@ from dagflow.engine.window_replay import replay_windows
 from dagflow.errors import DagflowError
 from dagflow.plan.load import load_app
 from dagflow.report.reading import status
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
 
 APP = """\

@@ -16,7 +16,7 @@ from dagflow.engine.window_runner import MAX_IN_FLIGHT, WINDOWS_IN_FLIGHT
 from dagflow.engine.window_sizing import UNMEASURED_WINDOWS, WINDOWS_AHEAD
 from dagflow.execution.messages import Program, TaskResult, WindowJob
 from dagflow.report.snapshot import RunSnapshot
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from tests.engine.sample_app import TextSource, app_of, published, words
 from tests.execution.sample_operators import Total
 from tests.memory import in_own_process

@@ -16,7 +16,7 @@ from dagflow.engine.run import run
 from dagflow.errors import DagflowError
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.snapshot import RunSnapshot
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from operators.reader.columns.found_members import FoundMembers
 from operators.reader.formats.base import ByteAccounting
 from operators.sink.table_writer import TableWriter

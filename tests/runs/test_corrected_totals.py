@@ -19,7 +19,7 @@ from dagflow.execution.messages import WindowJob
 from dagflow.plan.added_operators import expanded, grouped, unified
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.manifest import tracked_files
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.testing.faults import InjectedCrash
 from operators.aggregate.aggregate import Aggregate
 from operators.reader.block_reader import BlockReader

@@ -29,14 +29,14 @@ from dagflow.plan.added_operators import grouped
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.manifest import tracked_files, window_manifest
 from dagflow.report.reading import status
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
 from dagflow.testing.faults import InjectedCrash, crashing_disk
 from operators.aggregate.aggregate import Aggregate
 from operators.reader.block_reader import BlockReader
 from operators.sink.table_writer import TableWriter
 from operators.splitter.splitter import FileSplitterInput
-from operators.stateful.deduplicator import Deduplicator
+from operators.stateful import Deduplicator
 from operators.transform.record_filter import RecordFilter
 from tests.engine.corrected_app import (
     EDGES,

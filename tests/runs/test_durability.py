@@ -13,7 +13,7 @@ import pytest
 
 from dagflow.engine.run import run
 from dagflow.plan.logical import LogicalPlan
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.pending import Durability
 from tests.engine.sample_app import app_of, published, words
 from tests.engine.table_app import delta_app, delta_rows

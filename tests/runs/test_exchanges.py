@@ -14,7 +14,7 @@ from dagflow.api.partitioning import ByName
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RuntimeFactory
 from dagflow.errors import DagflowError, OperatorError
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.spec.app_spec import KeyedPartition
 from operators.reader.block_reader import BlockReader
 from operators.sink.record_writer import RecordWriter

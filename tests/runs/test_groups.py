@@ -28,7 +28,7 @@ from dagflow.plan.added_operators import grouped
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.manifest import WindowManifest, window_manifest
 from dagflow.report.reading import status
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
 from dagflow.storage.pending import PendingFile
 from dagflow.testing.faults import InjectedCrash

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from dagflow.engine.checkpoint_objects import SegmentStore
 from dagflow.engine.held_results import HeldResults
+from dagflow.engine.operator_state import SegmentStore
 from dagflow.engine.run import run
 from dagflow.errors import DagflowError, JournalError
 from dagflow.journal.reader import read_state
 from dagflow.plan.load import load_app
 from dagflow.plan.placement import PlacedApp
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
 from tests.engine.test_operator_state import until
 from tests.nightly import by_day

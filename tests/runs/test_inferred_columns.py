@@ -16,7 +16,7 @@ from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.window_replay import replay_windows
 from dagflow.errors import DagflowError
 from dagflow.plan.load import load_app
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from tests.engine.test_driver import crashing
 from tests.nightly import examples
 from tests.operators.reader.test_block_processor_accounting import published, run_app

@@ -7,15 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from dagflow.engine.checkpoint_objects import SegmentStore
-from dagflow.engine.operator_state import OperatorStates
+from dagflow.engine.operator_state import OperatorStates, SegmentStore
 from dagflow.engine.run import run
 from dagflow.errors import JournalError, RecordError
 from dagflow.journal.reader import read_state
 from dagflow.plan.load import load_app
 from dagflow.plan.placement import PlacedApp
 from dagflow.plan.stream_columns import arriving_key_families
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
 from tests.nightly import by_day
 

@@ -11,7 +11,7 @@ from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.plan.load import load_app
 from dagflow.report.open_rejects import RejectChoice, grouped, open_rejects
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
 from tests.runs.remedy_app import refusal
 from tests.runs.table_kinds import rows_of

@@ -18,7 +18,7 @@ from dagflow.journal.reader import JournalRetention
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.manifest import tracked_files
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
 from operators.splitter.index import file_index
 from tests.engine.test_driver import crashing

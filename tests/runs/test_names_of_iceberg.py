@@ -10,7 +10,7 @@ from pyiceberg.catalog import load_catalog
 from dagflow.engine.run import run
 from dagflow.errors import PlanError
 from dagflow.plan.load import load_app
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from tests.nightly import by_day
 from tests.runs.remedy_app import refusal
 from tests.runs.test_names_that_differ_in_case import ALL, AS_FOUND, decided, put

@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from dagflow.engine.run import run
 from dagflow.plan.load import load_app
 from dagflow.report.reading import status
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
 from tests.runs.remedy_app import refusal
 

@@ -16,7 +16,7 @@ from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.plan.load import load_app
 from dagflow.report.manifest import PublishedFile, WindowManifest, manifests, tracked_files
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
 from tests.nightly import by_day
 

@@ -13,7 +13,7 @@ from dagflow.errors import CredentialsError
 from dagflow.plan.load import load_app
 from dagflow.report.open_rejects import RejectChoice
 from dagflow.report.snapshot import RunSnapshot
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from tests.nightly import by_day
 from tests.properties.test_grown_files import published
 from tests.s3_faults import Fault, faulty_store

@@ -10,7 +10,7 @@ from dagflow.engine.window_replay import replay_windows
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.open_rejects import RejectChoice, grouped, open_rejects, shown
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
 
 APP = """

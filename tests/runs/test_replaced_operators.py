@@ -12,9 +12,8 @@ from dagflow import Operator
 from dagflow.api.keyed_state import KeyedOperator, KeyedSnapshot, KeyedState
 from dagflow.engine.run import run
 from dagflow.errors import DagflowError, JournalError, OperatorError
-from dagflow.runtime.inline import InlineRuntime
-from operators.stateful.deduplicator import Deduplicator
-from operators.stateful.key_counter import KeyCounter
+from dagflow.runtime.local import InlineRuntime
+from operators.stateful import Deduplicator, KeyCounter
 from tests.engine.sample_app import published
 from tests.engine.test_operator_state import WORDS, keyed_app, until
 from tests.execution.sample_operators import Total

@@ -15,7 +15,7 @@ from dagflow.execution.messages import Program
 from dagflow.plan.load import load_app
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.base import Runtime
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from tests.nightly import by_day
 from tests.operators.splitter.splitter_driver import write
 from tests.properties.test_growing_files import append

@@ -13,7 +13,7 @@ from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import DagflowError
 from dagflow.plan.logical import LogicalPlan
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from tests.nightly import by_day
 from tests.operators.splitter.splitter_driver import write
 from tests.properties.test_grown_files import app_over, appending, at_window, published

@@ -10,7 +10,7 @@ import pytest
 from dagflow.engine.run import run
 from dagflow.errors import StorageError
 from dagflow.plan.load import load_app
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.backends.local import local_file
 from tests.cli.commands.inspected_app import invoke
 from tests.nightly import by_day

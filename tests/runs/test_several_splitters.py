@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dagflow.engine.run import run
 from dagflow.plan.load import load_app
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from tests.engine.dags import files, lines
 
 APP = """\

@@ -11,7 +11,7 @@ import pytest
 from dagflow import InputPort, Operator, OutputPort, RecordBatch
 from dagflow.api.context import OperatorContext
 from dagflow.engine.run import run
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.runtime.spark import SparkRuntime
 from tests.crash.apps import files_app, published
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from dagflow.engine.run import run
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from tests.nightly import by_day
 from tests.operators.sink.test_table_writer import TYPES, app
 from tests.runs.test_table_readers import BATCH, LENGTH, expected, plain, plain_value

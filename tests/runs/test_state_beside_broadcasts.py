@@ -14,8 +14,8 @@ from dagflow import InputPort, KeyedOperator, Operator, OutputPort
 from dagflow.engine.run import run
 from dagflow.errors import OperatorError, PlanError
 from dagflow.plan.logical import LogicalPlan, OperatorNode
-from dagflow.runtime.inline import InlineRuntime
-from operators.stateful.deduplicator import Deduplicator
+from dagflow.runtime.local import InlineRuntime
+from operators.stateful import Deduplicator
 from tests.engine.sample_app import edge, published
 from tests.engine.test_operator_state import COUNTS, WORDS, by_record, keyed_app, run_through
 from tests.nightly import examples

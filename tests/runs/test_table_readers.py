@@ -16,7 +16,7 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table as IcebergTable
 
 from dagflow.engine.run import run
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from tests.nightly import by_day
 from tests.operators.sink.test_table_writer import TYPES, app
 

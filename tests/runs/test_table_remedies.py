@@ -20,7 +20,7 @@ from dagflow.engine.run import run
 from dagflow.engine.run_setup import RuntimeFactory
 from dagflow.execution.messages import WindowJob
 from dagflow.plan.load import load_app
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.testing.faults import InjectedCrash
 from operators.sink.table_writer import TableWriter
 from tests.engine.dags import dag

@@ -21,7 +21,7 @@ from dagflow.execution.messages import WindowJob
 from dagflow.journal.reader import read_state
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
 from dagflow.testing.faults import InjectedCrash
 from operators.rescued_values import rescued_values

@@ -11,7 +11,7 @@ from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import StorageError
 from dagflow.plan.load import load_app
 from dagflow.report.snapshot import RunSnapshot
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from tests.properties.test_grown_files import published
 from tests.serving import serving
 from tests.web_server import WebServer

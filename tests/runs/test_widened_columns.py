@@ -16,7 +16,7 @@ import pytest
 from dagflow import InputPort, Operator, OutputPort, RecordBatch
 from dagflow.engine.run import run
 from dagflow.plan.logical import LogicalPlan
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from operators.sink.columns.nested_types import common_type
 from tests.engine.dags import Given, dag
 from tests.engine.sample_app import TextSource

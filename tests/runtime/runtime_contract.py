@@ -22,7 +22,7 @@ from dagflow.execution.stalls import StallLimits
 from dagflow.metrics.counters import Counters
 from dagflow.plan.physical import Edge, Exchange, PhysicalPlan, PortRef, Stage
 from dagflow.runtime.base import Runtime
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.runtime.progress_board import WindowProgress
 from dagflow.storage.context import StorageContext
 from operators.sink.record_writer import RecordWriter

@@ -11,7 +11,7 @@ from dagflow.engine.run import run
 from dagflow.errors import SpecError
 from dagflow.plan.load import check, load_app
 from dagflow.plan.placement import place
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.spec.class_description import describe_module
 from dagflow.spec.graph_reader import MAX_OPERATORS, GraphReader
 from dagflow.spec.problems import Place, Problems

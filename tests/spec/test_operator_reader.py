@@ -12,7 +12,7 @@ from dagflow.engine.run import run
 from dagflow.errors import OperatorError
 from dagflow.plan.load import load_app
 from dagflow.report.reading import status
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
 from operators.deadline import DeadlinePartitioner
 from tests.spec.apps import problems_of

@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 from dagflow.engine.run import run
 from dagflow.plan.load import load_app
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 
 APP = """
 name: absent

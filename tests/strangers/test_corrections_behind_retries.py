@@ -21,7 +21,7 @@ from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window, WindowPlan
 from dagflow.plan.load import load_app
 from dagflow.report.open_rejects import RejectChoice, grouped, open_rejects
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
 from dagflow.testing.faults import InjectedCrash, crashing_disk
 from operators.lookup.kinds import lookup_source

@@ -11,7 +11,7 @@ from dagflow.engine.preview import preview
 from dagflow.engine.run import run
 from dagflow.plan.load import load_app
 from dagflow.report.open_rejects import open_rejects
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
 
 APP = """

@@ -15,7 +15,7 @@ from dagflow.engine.run import run
 from dagflow.errors import MOST_LEVELS, DagflowError
 from dagflow.plan.load import load_app
 from dagflow.report.snapshot import RunSnapshot
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from tests.nightly import nightly
 from tests.runs.table_kinds import KINDS, catalog, rows_of
 from tests.strangers.fuzzing import seeds

@@ -21,7 +21,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from dagflow.engine.run import run
 from dagflow.errors import DagflowError
 from dagflow.plan.load import load_app
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from operators.found_values import joined, plain
 from operators.rescued_values import rescued_values
 from tests.nightly import nightly

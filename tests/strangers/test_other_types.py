@@ -18,7 +18,7 @@ from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.window_replay import replay_windows
 from dagflow.plan.load import load_app
 from dagflow.report.reading import figures_of, read_checkpoint, recent_rejects
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.spec.app_spec import AlertSettings
 from dagflow.storage.context import StorageContext
 from tests.cli.commands.inspected_app import invoke

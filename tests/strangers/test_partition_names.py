@@ -17,7 +17,7 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table as IcebergTable
 
 from dagflow.engine.run import run
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.location import column_of, partition_name
 from operators.sink.tables.partition_fields import PartitionField, partitionable
 from tests.nightly import by_day, nightly

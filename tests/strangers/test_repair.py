@@ -19,7 +19,7 @@ from dagflow.engine.window_repair import repair
 from dagflow.errors import DagflowError, JournalError
 from dagflow.execution.messages import WindowJob
 from dagflow.plan.load import load_app
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
 from dagflow.testing.faults import InjectedCrash
 from operators.rescued_values import rescued_values

@@ -14,7 +14,7 @@ from dagflow.engine.run import run
 from dagflow.errors import DagflowError
 from dagflow.plan.load import load_app
 from dagflow.report.snapshot import RunSnapshot
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from tests.nightly import nightly
 from tests.operators.sink.tables.test_table_files_upserted_rows import KINDS, UpsertedTable
 

@@ -22,7 +22,7 @@ from dagflow.engine.window_repair import repair
 from dagflow.engine.window_replay import replay_windows
 from dagflow.errors import DagflowError, JournalError
 from dagflow.plan.load import load_app
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
 from dagflow.testing.faults import InjectedCrash
 from operators.sink.table_writer import TableWriter

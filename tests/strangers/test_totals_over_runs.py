@@ -25,7 +25,7 @@ from dagflow.engine.run import run
 from dagflow.errors import JournalError, PlanError, SpecError
 from dagflow.execution.messages import Program
 from dagflow.plan.load import load_app
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.testing.faults import InjectedCrash, crashing_disk
 from operators.aggregate.aggregate import Aggregate, AggregateTotals, GroupKeys
 from tests.cli.processes import dagflow_command

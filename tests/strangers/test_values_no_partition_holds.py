@@ -18,7 +18,7 @@ from dagflow.engine.run import run
 from dagflow.errors import DagflowError
 from dagflow.plan.load import load_app
 from dagflow.report.snapshot import RunSnapshot
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from operators.sink.tables.partition_fields import PartitionField, partitionable
 from tests.runs.table_kinds import catalog, rows_of
 

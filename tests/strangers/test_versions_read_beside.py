@@ -10,7 +10,7 @@ from dagflow.engine.window_replay import replay_windows, superseded_in
 from dagflow.journal.reader import read_state
 from dagflow.metrics.names import SUPERSEDED_RECORDS
 from dagflow.plan.logical import LogicalPlan
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
 from tests.engine.corrected_app import all_lines, corrected_app, lines_of, storage, write
 from tests.engine.table_app import work

@@ -18,7 +18,7 @@ from dagflow.engine.run import run
 from dagflow.errors import DagflowError
 from dagflow.plan.load import load_app
 from dagflow.report.snapshot import RunSnapshot
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.spec.app_spec import HttpTarget, LineageSettings
 from dagflow.telemetry.event_queue import CLOSE_S
 from dagflow.telemetry.lineage import MOST_EVENT_BYTES, MOST_EVENTS, LineageReporter, dataset_name, datasets_of

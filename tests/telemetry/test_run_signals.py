@@ -16,7 +16,7 @@ from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions, RuntimeFactory
 from dagflow.errors import DagflowError
 from dagflow.plan.load import load_app
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.testing.apps import run_app
 from tests.engine.test_driver import crashing
 from tests.telemetry.app import orders
@@ -119,7 +119,7 @@ import sys
 from pathlib import Path
 from dagflow.engine.run import run
 from dagflow.errors import DagflowError
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from tests.telemetry.app import orders
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from dagflow.engine.run_setup import RunOptions, SilentObserver
 from dagflow.errors import DagflowError
 from dagflow.report.reading import CheckpointReading
 from dagflow.report.snapshot import RunSnapshot
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.telemetry.run_signals import MetricsAddress, MetricsServer
 from tests.engine.sample_app import app_of
 

@@ -12,7 +12,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from dagflow.engine.run import run
 from dagflow.journal.windows import PHASES, Window, WindowIntent, WindowPlan
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.telemetry.traces import spans_of
 from tests.telemetry.app import orders
 from tests.telemetry.http_receiver import receiving

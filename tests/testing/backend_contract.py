@@ -14,7 +14,7 @@ from dagflow.execution.messages import Program
 from dagflow.plan.load import load_app
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.base import Runtime
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 
 OUTPUT = "out"
 

@@ -10,8 +10,7 @@ import pytest
 
 from dagflow.execution.messages import Program
 from dagflow.runtime.base import Runtime
-from dagflow.runtime.inline import InlineRuntime
-from dagflow.runtime.local import LocalRuntime
+from dagflow.runtime.local import InlineRuntime, LocalRuntime
 from tests.testing.backend_contract import BackendContract
 
 FRAME = """\

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dagflow.engine.run import run
 from dagflow.plan.load import load_app
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from tests.visitors.slowest_operator import SlowestOperator
 
 ROOT = Path(__file__).parent.parent.parent

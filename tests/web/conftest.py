@@ -13,7 +13,7 @@ import pytest
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.plan.load import load_app
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
 from dagflow.web.api import Api, as_json
 from dagflow.web.checkpoints import Checkpoint, named

@@ -19,7 +19,7 @@ from dagflow.plan.load import load_app
 from dagflow.report.open_rejects import RejectChoice
 from dagflow.report.own_figures import OwnFigures
 from dagflow.report.reading import status
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
 from dagflow.web.api import Api, status_of
 from dagflow.web.application import mark_of

@@ -13,7 +13,7 @@ from dagflow.cli.main import command_line
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.plan.load import load_app
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 
 __all__ = ["APP", "folder", "invoke", "journal"]
 

@@ -11,7 +11,7 @@ import yaml
 
 from dagflow.engine.run import run
 from dagflow.plan.load import load_app
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from tests.cli.commands.inspected_app import invoke
 from tests.nightly import by_day
 

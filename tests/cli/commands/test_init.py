@@ -16,7 +16,7 @@ from pyarrow import parquet
 from dagflow.api.transactions import targets_of
 from dagflow.engine.run import run
 from dagflow.plan.load import load_app
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
 from dagflow.testing.apps import run_app
 from tests.cli.commands.inspected_app import invoke

@@ -17,7 +17,7 @@ import pytest
 from dagflow.engine.run import run
 from dagflow.errors import DagflowError
 from dagflow.plan.load import load_app
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from operators.testing import URL
 from tests.cli.commands.inspected_app import invoke
 from tests.nightly import by_day

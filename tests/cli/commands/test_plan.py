@@ -11,7 +11,7 @@ from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.plan.load import load_app
 from dagflow.plan.render.explain import FORMATS
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from tests.cli.commands.inspected_app import APP, folder, invoke, journal
 
 __all__ = ["folder", "journal"]

@@ -16,7 +16,7 @@ from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import DagflowError
 from dagflow.plan.load import load_app
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from tests.engine.test_operator_state import until
 from tests.engine.test_run_reject_retry import RetryCase, rows, write_app
 

@@ -13,7 +13,7 @@ from dagflow.engine.replayer import FileChange, ReplayedWindow
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.plan.load import load_app
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from tests.cli.commands.test_scan import APP
 
 

@@ -12,7 +12,7 @@ import yaml
 
 from dagflow.engine.run import run
 from dagflow.plan.load import load_app
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
 from dagflow.web.api import Api
 from dagflow.web.checkpoints import Checkpoint, named

@@ -20,7 +20,7 @@ from dagflow.journal.heartbeat import RunningWindow, RunProgress, RunRates
 from dagflow.metrics.counters import OperatorReport
 from dagflow.plan.load import load_app
 from dagflow.plan.render.explain import FORMATS
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from tests.cli.commands.inspected_app import APP, folder, invoke, journal
 from tests.cli.processes import environment, modules_loaded_by
 from tests.engine.sample_app import app_of
@@ -138,7 +138,7 @@ def test_the_status_of_a_killed_run_says_so(folder: Path) -> None:
         "import os, signal, sys\n"
         "from dagflow.engine.run import run\n"
         "from dagflow.plan.load import load_app\n"
-        "from dagflow.runtime.inline import InlineRuntime\n"
+        "from dagflow.runtime.local import InlineRuntime\n"
         "die = lambda window: os.kill(os.getpid(), signal.SIGKILL)\n"
         "run(load_app('app.yaml'), runtime=lambda program: InlineRuntime(program, before=die))\n"
     )

@@ -14,7 +14,7 @@ from dagflow.cli.main import command_line
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.window_replay import replay_windows
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
 from operators.sink.table_writer import TableWriter
 from tests.engine.dags import Given, dag

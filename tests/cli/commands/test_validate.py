@@ -12,7 +12,7 @@ import pytest
 from dagflow.engine.run import run
 from dagflow.errors import StorageError
 from dagflow.plan.load import load_app
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from operators.files.compression import _missing_packages
 from tests.cli.commands.inspected_app import APP, folder, invoke
 from tests.cli.processes import environment

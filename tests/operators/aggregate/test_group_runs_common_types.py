@@ -11,7 +11,7 @@ import pytest
 from dagflow.engine.run import run
 from dagflow.errors import DagflowError
 from dagflow.plan.load import load_app
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from operators.aggregate.group_runs import concatenated
 from tests.engine.test_operator_state import until
 

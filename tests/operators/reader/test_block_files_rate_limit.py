@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dagflow.api.context import OperatorContext
 from dagflow.engine.run import run
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
 from dagflow.storage.file_kinds import KIND_BYTES
 from operators.files.metadata import BlockMetadata, FileVersion

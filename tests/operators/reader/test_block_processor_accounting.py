@@ -20,7 +20,7 @@ from dagflow.errors import AppError, DagflowError
 from dagflow.plan.load import check, load_app
 from dagflow.report.reading import status
 from dagflow.report.snapshot import RunSnapshot
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
 from operators.files.metadata import BlockMetadata
 from operators.reader.block_reader import BlockReader

@@ -17,7 +17,7 @@ from dagflow.engine.run import run
 from dagflow.errors import RecordError
 from dagflow.metrics.names import RESUMED_BYTES, WAITING_BYTES
 from dagflow.plan.load import load_app
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from operators.files.metadata import BlockMetadata, Continuation, FileVersion
 from operators.reader.byte_source import ByteSource, read_exactly
 from operators.reader.content import ContentReader, resumed_block

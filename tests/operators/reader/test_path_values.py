@@ -19,7 +19,7 @@ from dagflow.errors import AppError, RecordError
 from dagflow.plan.load import load_app
 from dagflow.report.open_rejects import RejectChoice
 from dagflow.report.reading import status
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
 from operators.reader.path_values import inferred_types
 

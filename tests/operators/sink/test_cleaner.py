@@ -15,7 +15,7 @@ from dagflow.execution.messages import Program, WindowJob
 from dagflow.journal.reader import committed_windows
 from dagflow.metrics.names import CLEANED, CLEANED_NOT
 from dagflow.plan.load import load_app
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
 from dagflow.testing.operators import OperatorHarness
 from operators import BlockReader, FileSplitterInput, SourceCleaner

@@ -13,7 +13,7 @@ from dagflow.api.context import OperatorContext
 from dagflow.api.records import RecordBatch
 from dagflow.engine.run import run
 from dagflow.plan.load import load_app
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.testing.operators import MemoryOutputs
 from operators.sink.file_sink import FileSink
 from operators.sink.formats import SINK_FORMATS

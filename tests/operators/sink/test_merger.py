@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from dagflow.engine.run import run
 from dagflow.errors import MissingError, OperatorError, StorageError
 from dagflow.plan.load import load_app
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.concatenated import INDEX_SUFFIX, extract, find, list_entries
 from dagflow.storage.context import StorageContext
 from dagflow.testing.operators import MemoryOutputs, OperatorHarness

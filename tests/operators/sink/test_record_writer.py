@@ -19,7 +19,7 @@ from dagflow.engine.run import run
 from dagflow.errors import DagflowError, OperatorError, StorageError
 from dagflow.execution.messages import WindowJob
 from dagflow.plan.load import load_app
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
 from dagflow.storage.pending import PendingFile
 from dagflow.testing.operators import MemoryOutputs, OperatorHarness

@@ -21,7 +21,7 @@ from dagflow import InputPort, Operator, OutputPort, RecordBatch
 from dagflow.engine.run import run
 from dagflow.errors import DagflowError
 from dagflow.plan.logical import LogicalPlan
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from operators import BlockReader, FileSplitterInput
 from operators.sink.table_writer import TableWriter
 from tests.engine.dags import Given, dag

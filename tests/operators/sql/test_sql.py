@@ -17,7 +17,7 @@ from dagflow.engine.run import run
 from dagflow.errors import AppError
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from operators.expressions.syntax import ExpressionError
 from operators.sql.sql import Sql
 from tests.nightly import by_day

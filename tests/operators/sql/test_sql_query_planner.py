@@ -15,7 +15,7 @@ from dagflow.api.records import RecordBatch
 from dagflow.engine.run import run
 from dagflow.errors import AppError, DagflowError, JournalError, OperatorError
 from dagflow.plan.load import load_app
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.testing.operators import OperatorHarness
 from operators.expressions.syntax import ExpressionError
 from operators.sql.scope import Groups

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from dagflow.engine.run import run
 from dagflow.errors import DagflowError, OperatorError, RecordError
 from dagflow.plan.load import load_app
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.testing.operators import OperatorHarness, run_operator
 from operators.transform.check import Check
 

@@ -16,7 +16,7 @@ from dagflow.errors import DagflowError, JournalError, RecordError
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.reading import status
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
 from dagflow.testing.faults import InjectedCrash, crashing_disk
 from dagflow.testing.operators import OperatorHarness

@@ -17,7 +17,7 @@ from dagflow.api.records import LINE_FEED, Origin, RecordBatch
 from dagflow.engine.run import run
 from dagflow.errors import OperatorError, RecordError, SpecError
 from dagflow.plan.load import load_app
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.testing.operators import run_operator
 from operators.transform.select import Select
 

@@ -14,7 +14,7 @@ from dagflow.plan.load import load_app
 from dagflow.plan.physical import merger_name
 from dagflow.report.manifest import WindowManifest, manifest_of
 from dagflow.report.open_rejects import RejectChoice
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.testing.faults import InjectedCrash
 from dagflow.web.checkpoints import AppFile, RequestError
 from dagflow.web.resources import file_history

@@ -12,7 +12,7 @@ from dagflow.engine.window_replay import replay_windows
 from dagflow.errors import DagflowError
 from dagflow.journal.journal import now_ms
 from dagflow.plan.load import load_app
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from tests.engine.test_driver import crashing
 from tests.web.conftest import ask, finish
 

@@ -12,9 +12,9 @@ from fsspec.archive import AbstractArchiveFileSystem
 
 from dagflow.errors import AlreadyExistsError, CredentialsError, MissingError, StorageError, TransientStorageError
 from dagflow.storage.backends.local.disk import storage_error
+from dagflow.storage.context import backend_of
 from dagflow.storage.location import redacted, require_no_credentials
 from dagflow.storage.options import StorageOptions, options_of, without_credentials
-from dagflow.storage.registry import backend_of
 
 _EXTRAS = {
     "s3": "s3",

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from dagflow.engine.run import run
 from dagflow.plan.logical import LogicalPlan, OperatorNode
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.spec.app_spec import Attributes
 from operators.files.compression import COMPRESSION_BY_NAME, COMPRESSIONS, CUT_SUFFIXES, stays_whole
 from operators.files.metadata import BlockMetadata, FileVersion

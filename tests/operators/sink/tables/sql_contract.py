@@ -16,7 +16,7 @@ import pytest
 from dagflow.api.transactions import DecidedWindow
 from dagflow.engine.run import run
 from dagflow.errors import DagflowError, StorageError
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
 from dagflow.storage.pending import FileFacts, PendingFile
 from dagflow.testing.target_contract import TargetContract

@@ -13,7 +13,7 @@ from dagflow.api.context import OperatorContext
 from dagflow.api.records import RecordBatch
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
 from dagflow.storage.pending import FileFacts, PendingFile
 from operators.sink.columns.table_columns import schema_text

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from dagflow.engine.run import run
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
 from operators.sink.tables.delta_table import DeltaTable
 from tests.operators.sink.test_table_writer import app, columns

@@ -13,7 +13,7 @@ from deltalake.schema import PrimitiveType
 
 from dagflow.engine.run import run
 from dagflow.errors import DagflowError
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from tests.operators.sink.test_table_writer import app, columns, write
 
 

@@ -16,7 +16,7 @@ from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.window_replay import replay_windows
 from dagflow.errors import DagflowError, StorageError
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
 from operators.sink.table_writer import TableWriter
 from operators.sink.tables.parquet_dataset import ParquetDataset

@@ -19,7 +19,7 @@ from dagflow.errors import DagflowError
 from dagflow.execution.messages import WindowJob
 from dagflow.plan.added_operators import grouped
 from dagflow.plan.load import load_app
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.testing.faults import InjectedCrash
 from operators.sink.table_writer import TableWriter
 from tests.nightly import by_day, nightly

@@ -16,7 +16,7 @@ from dagflow.journal.reader import committed_windows
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.base import Runtime
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
 from tests.nightly import by_day
 from tests.operators.splitter.splitter_driver import FollowingDriver, write

@@ -11,7 +11,7 @@ from dagflow.api.operator import OPERATOR_LOGGER
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import SourceChangedError
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from tests.operators.splitter.changes.renames.restartable_splitter import RestartableSplitter
 from tests.operators.splitter.changes.renames.rotations import compress_at_once
 from tests.operators.splitter.changes.test_detection_rules import app_over

@@ -10,7 +10,7 @@ import pytest
 from dagflow.api.records import RecordBatch
 from dagflow.execution.messages import Program
 from dagflow.execution.stalls import StallLimits
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from tests.execution.sample_operators import SampleWords, TextSample
 from tests.runtime.runtime_contract import RuntimeContract, Start, exchanging_plan, operators_of, window
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dagflow.errors import OperatorError
 from dagflow.testing.operators import OperatorHarness, run_operator
-from operators.stateful.deduplicator import Deduplicator
+from operators.stateful import Deduplicator
 
 WINDOWS = st.lists(st.lists(st.sampled_from([b"a", b"b", b"c", b"d", b"e", b""]), max_size=8), max_size=8)
 

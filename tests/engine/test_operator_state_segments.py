@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dagflow.engine.checkpoint_objects import INLINE_BYTES, SEGMENTS, SegmentStore
+from dagflow.engine.operator_state import INLINE_BYTES, SEGMENTS, SegmentStore
 from dagflow.errors import JournalError
 from dagflow.storage.context import StorageContext
 

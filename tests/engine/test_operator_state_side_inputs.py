@@ -17,7 +17,7 @@ from dagflow.execution.messages import WindowJob
 from dagflow.journal.reader import read_window
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
-from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
 from dagflow.testing.faults import InjectedCrash
 from tests.engine.test_driver import RecordingObserver
@@ -31,7 +31,7 @@ operators:
   reader: {{class: BlockReader, properties: {{format: csv}}}}
   enrich: {{class: Enrich, properties: {{table: "csv:{root}/table.csv", on: k}}, partition: parallel}}
   gate:
-    class: tests.engine.test_checkpoint_objects_side_inputs.FailsIfLocked
+    class: tests.engine.test_operator_state_side_inputs.FailsIfLocked
     properties: {{lock: "{root}/lock"}}
     partition: parallel
   writer:

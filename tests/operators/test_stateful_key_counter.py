@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagflow.testing.operators import OperatorHarness, run_operator
-from operators.stateful.key_counter import KeyCounter
+from operators.stateful import KeyCounter
 
 WINDOWS = st.lists(st.lists(st.sampled_from([b"a", b"b", b"c", b""]), max_size=8), max_size=8)
 

@@ -1,1 +1,0 @@
-"""Operators whose state is kept by key, over all windows."""
