@@ -117,12 +117,7 @@ class Apart:
         return join(self.directory, "journal")
 
     def run(self, again: Sequence[WindowPlan] | None) -> None:
-        """Run the app on windows, or on new input; its output is added to that so far.
-
-        Raises:
-            RunStoppedError: The comparison was asked to stop.
-            DagflowError: The run failed.
-        """
+        """Run the app on windows, or on new input; its output is added to that so far."""
         bounds = OutputBounds(join(self.directory, "out"), "a comparison", MOVE_IT)
         self._plan = plan = relocated_app(self.app, bounds, with_origins=True)
         for operator in accumulators(plan.instances).values():

@@ -140,11 +140,7 @@ def _existing(url: str) -> Path:
 
 
 def _try(storage: StorageContext, url: str, differences_s: list[float]) -> None:
-    """Use a store as a journal and a writer do.
-
-    Raises:
-        DagflowError: The store refuses something.
-    """
+    """Use a store as a journal and a writer do."""
     objects = storage.objects(join(url, "journal"))
     objects.probe()
     objects.create("log/1", _PROBE)

@@ -420,11 +420,7 @@ class FileSplitterInput(BlockSplitter, InputOperator):
         self._taken.index.close()
 
     def snapshot(self) -> SplitterState:
-        """How far files are cut, and which were taken.
-
-        Raises:
-            StorageError: The index cannot be written.
-        """
+        """How far files are cut, and which were taken."""
         return SplitterState(self._cutter.snapshot(), self._taken.snapshot(), self._is_first_scan_done)
 
     def restore(self, state: SplitterState) -> None:

@@ -85,11 +85,7 @@ class TableCatalog:
             )
 
     def load(self) -> Handle | None:
-        """The current table; None where there is none.
-
-        Raises:
-            StorageError: The catalog cannot be reached.
-        """
+        """The current table; None where there is none."""
         with refusals(self._table):
             try:
                 return self.catalog.load_table(self.identifier)

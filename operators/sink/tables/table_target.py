@@ -53,11 +53,7 @@ class TableTarget(FileTarget):
 
     @abstractmethod
     def shape(self) -> TableShape:
-        """The current shape of the table.
-
-        Raises:
-            DagflowError: The table cannot be read, or not be written to.
-        """
+        """The current shape of the table."""
 
     def reader(self) -> TableReader:
         """Reads the newest version.
