@@ -132,7 +132,7 @@ class BlockPreScan(PreScan):
         if not isinstance(item, BlockMetadata):
             return False
         if not expected_compression(item, self._setting):
-            return self._with_state is not None and not item.is_last
+            return self._with_state is not None and self._with_state.needs_prescan and not item.is_last
         if cutting_compression(item, self._setting, self._format) is None:
             return False
         file = self._files.get((item.url, item.version))
@@ -201,6 +201,9 @@ class BlockPreScan(PreScan):
             if not item.is_last:
                 self._files[key] = replace(file, cut=cut)
             return block
+        if self._with_state is not None and not self._with_state.needs_prescan:
+            is_behind = item.start and not expected_compression(item, self._setting)
+            return replace(item, entry_state=UNKNOWN_STATE) if is_behind else item
         state = file.entry_state
         if item.begins_at_cut:
             # The blocks before it were of another version: the scan began with the file, and a reader scans it anew.

@@ -366,8 +366,9 @@ class RecordFormat(HasProperties, ABC):
 class PreScanned(RecordFormat):
     """A format for which every block but a file's last one is looked at before: later blocks begin in its state."""
 
-    # Without an annotation, so that it is no option: a format may need none with some options.
-    needs_prescan = True
+    # Without annotations, so that they are no options.
+    has_state = True  # a format may have none with some options
+    needs_prescan = True  # False: a reader finds the state by entry_state(), from bytes that are near
 
     @abstractmethod
     def prescan(self, source: ByteSource, block: BlockMetadata) -> Any:
@@ -432,5 +433,5 @@ def with_entry_state(format: RecordFormat, source: ByteSource, block: BlockMetad
 
 
 def scanned_before(format: RecordFormat) -> PreScanned | None:
-    """The format, if its blocks need a pre-scan; otherwise None."""
-    return format if isinstance(format, PreScanned) and format.needs_prescan else None
+    """The format, if its blocks begin in a state; otherwise None."""
+    return format if isinstance(format, PreScanned) and format.has_state else None

@@ -210,19 +210,20 @@ class QuoteScan:
 
         A quote that no field can begin with leads outside, whatever the state before it; so a range with quoted fields
         is read back to the last of these, and not to its beginning. Nor is one whose last bytes, as many as the longest
-        row has, are without any quote: they are outside.
+        row has, have quotes in pairs alone: they are outside, as a row that has all of them is too long.
 
         The bytes of a run of quotes before the start count as before it.
         """
-        effect, has_quotes = Transition(), False
+        effect, may_change = Transition(), False
         high, step = end, self.probe_bytes
         while high > start and effect.after_outside != effect.after_inside:
-            low, before = max(start, high - step, start if has_quotes else end - longest - 1), Transition()
+            low, before = max(start, high - step, start if may_change else end - longest - 1), Transition()
             for place, _, _, quoting, decided in self._stretches(self.entry(low, floor), high):
-                has_quotes |= len(quoting.runs) > 0
-                before = before.then(quoting.transition(min(decided, high - place)))
+                border = min(decided, high - place)
+                may_change |= bool(quoting.is_odd[: np.searchsorted(quoting.runs, border)].any())
+                before = before.then(quoting.transition(border))
             effect = before.then(effect)
-            if not has_quotes and end - low > longest:
+            if not may_change and end - low > longest:
                 return Transition(OUTSIDE, OUTSIDE)
             high, step = low, 4 * step
         return effect

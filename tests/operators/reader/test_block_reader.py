@@ -113,7 +113,7 @@ def test_a_prescan_gives_each_block_the_state_it_begins_in(tmp_path: Path) -> No
     path = tmp_path / "a.csv"
     path.write_bytes(b'a\n"x\ny\nz"\nb\n')
     blocks = blocks_of(path, 3)
-    reader = BlockReader(format="csv")
+    reader = BlockReader(format={"type": "csv", "on_long": "cut"})
     prescan, restarted = reader.prescan(), reader.prescan()
     results = [prescan.scan(block, STORAGE) if prescan.needs_scan(block) else None for block in blocks]
     assert results[-1] is None
@@ -126,6 +126,20 @@ def test_a_prescan_gives_each_block_the_state_it_begins_in(tmp_path: Path) -> No
     assert emitted["messages"] == [{"a": "x\ny\nz"}, {"a": "b"}]
 
 
+@pytest.mark.parametrize("block_size", [1, 3, 5])
+def test_a_reader_finds_by_itself_how_blocks_of_rows_begin(tmp_path: Path, block_size: int) -> None:
+    """None of them is looked at before its window is planned, where rows are no longer than a limit."""
+    path = tmp_path / "a.csv"
+    path.write_bytes(b'a\n"x\ny\nz"\nb\n""\n')
+    reader, blocks = BlockReader(format="csv"), blocks_of(path, block_size)
+    prescan = reader.prescan()
+    assert not any(map(prescan.needs_scan, blocks))
+    resolved = prescan.resolve(blocks, [None] * len(blocks))
+    assert prescan.snapshot() is None
+    emitted = run_operator(reader, resolved, port="blocks_metadata_input")
+    assert emitted["messages"] == [{"a": "x\ny\nz"}, {"a": "b"}, {"a": ""}]
+
+
 def test_a_prescan_leaves_a_missing_file_to_the_reader(tmp_path: Path) -> None:
     """The reader decides, when it reads the block, whether the run goes on without the file."""
     path = tmp_path / "a.csv"
@@ -134,7 +148,7 @@ def test_a_prescan_leaves_a_missing_file_to_the_reader(tmp_path: Path) -> None:
     path.unlink()
     with pytest.raises(MissingError, match=r"a\.csv"):
         BlockReader(format="csv", on_vanished="fail").prescan().scan(block, STORAGE)
-    reader = BlockReader(format="csv")
+    reader = BlockReader(format={"type": "csv", "on_long": "cut"})
     prescan = reader.prescan()
     assert prescan.needs_scan(block)
     assert prescan.resolve([block], [prescan.scan(block, STORAGE)]) == [block]

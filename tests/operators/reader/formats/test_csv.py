@@ -187,6 +187,8 @@ class CountedSource(MemorySource):
     [
         (b'1,"one\ntwo"\n', "fail", 0.01),
         (b"1,one\n", "fail", 0.2),
+        # As an empty text is written beside null.
+        (b'1,""\n', "fail", 0.2),
         # A field of any length may have begun anywhere before.
         (b"1,one\n", "skip", 1),
         # These quotes swap inside and outside, and either may be right.
