@@ -157,8 +157,7 @@ class Csv(Delimited, PreScanned):
             raise ValueError(f"columns: '{twice[0]}' is there twice")
         self._dialect = Dialect(*(ord(mark) if mark else -1 for mark in (self.delimiter, quote, self.escape)))
         self.has_state = quote is not None or self.trailer is not None
-        # What precedes a block by more than the longest row says nothing of it.
-        self.needs_prescan = self.trailer is not None or (quote is not None and self.on_long != "fail")
+        self.needs_prescan = self.trailer is not None or self.on_long != "fail"  # rows of any length
         self._checked: tuple[object, FoundTrailer] | None = None
         if self.thousands == self.decimal:
             raise ValueError("decimal and thousands must be different characters")
