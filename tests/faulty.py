@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from dagflow.api.transactions import DecidedReplay, DecidedWindow, ReplayableState, Target, TargetState
 from dagflow.errors import TransientStorageError
-from dagflow.storage.objects import ObjectStore
+from dagflow.storage.base import ObjectStore
 from dagflow.testing.faults import CrashPoint
 
 P = ParamSpec("P")

@@ -15,9 +15,9 @@ from dagflow.api.refused_records import RefusedLog
 from dagflow.api.sources import FileSources
 from dagflow.errors import DagflowError, MissingError
 from dagflow.frozen import frozen
+from dagflow.storage.base import ObjectStore
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
-from dagflow.storage.objects import ObjectStore
 from dagflow.storage.pending import FileFacts, HeldFile, PendingFile
 
 

@@ -39,10 +39,10 @@ from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import holder_of, merger_name
 from dagflow.plan.placement import PlacedApp
 from dagflow.report.concerns import OldRows
+from dagflow.storage.base import ObjectStore
 from dagflow.storage.context import StorageContext
 from dagflow.storage.files import FileStat
 from dagflow.storage.location import name_of, redacted
-from dagflow.storage.objects import ObjectStore
 from dagflow.storage.pending import PendingFile, output_of
 
 BESIDE = (

@@ -43,9 +43,9 @@ from dagflow.journal.heartbeat import (
 from dagflow.journal.reader import read_state
 from dagflow.plan.logical import LogicalPlan
 from dagflow.spec.head_reader import read_head
+from dagflow.storage.base import ObjectStore
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, redacted
-from dagflow.storage.objects import ObjectStore
 
 logger = logging.getLogger(__name__)
 

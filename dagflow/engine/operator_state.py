@@ -26,10 +26,10 @@ from dagflow.journal.windows import SideVersion, WindowPlan
 from dagflow.plan.description import property_fact
 from dagflow.plan.physical import PhysicalPlan, Stage
 from dagflow.report.app_changes import operator_changes
+from dagflow.storage.base import ObjectStore
 from dagflow.storage.context import StorageContext
 from dagflow.storage.fingerprint import updated_crc32
 from dagflow.storage.location import join
-from dagflow.storage.objects import ObjectStore
 
 SEGMENTS = "segments/"
 

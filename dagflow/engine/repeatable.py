@@ -31,9 +31,9 @@ from dagflow.plan.placement import PlacedApp
 from dagflow.report.app_changes import app_changes
 from dagflow.report.manifest import inputs_of
 from dagflow.report.open_rejects import refused_rows
+from dagflow.storage.base import ObjectStore
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
-from dagflow.storage.objects import ObjectStore
 from dagflow.suggestions import command_to_replay
 
 _MOST_NAMED = 4

@@ -64,7 +64,7 @@ from dagflow.plan.placement import PlacedApp
 from dagflow.report.open_rejects import RejectChoice, WindowRejects, rejects_in
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.spec.shown_text import Redactor, text_to_keep
-from dagflow.storage.objects import ObjectStore
+from dagflow.storage.base import ObjectStore
 from dagflow.storage.pending import HeldFile
 from dagflow.telemetry.run_signals import RunSignals
 

@@ -46,9 +46,9 @@ from dagflow.runtime.spark_process import SparkProcess, spark_log
 from dagflow.runtime.start_checks import is_connect, is_submitted, require_version, server_of, session_here
 from dagflow.runtime.task_server import TaskServer
 from dagflow.spec.spark_master import SparkMaster, usable_cores
+from dagflow.storage.base import ObjectStore
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute
-from dagflow.storage.objects import ObjectStore
 from dagflow.storage.pending import pending_tag
 from dagflow.telemetry.run_signals import MetricsAddress
 

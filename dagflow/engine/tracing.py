@@ -25,12 +25,12 @@ from dagflow.api.context import OperatorContext, version_key_of
 from dagflow.api.records import RecordBatch
 from dagflow.api.sources import UNKNOWN_BLOCK, FileSources, block_id_of, is_gone, is_source_range
 from dagflow.api.transactions import ReplayableState, TransactionalSink
-from dagflow.engine.apart import Output, apart_run, with_rows_kept
 from dagflow.engine.corrections import sources_of
 from dagflow.engine.publishers import writer_of
 from dagflow.engine.replay_scope import groups_merged_by
 from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.stop_request import StopRequest
+from dagflow.engine.what_if import Output, apart_run, with_rows_kept
 from dagflow.errors import DagflowError, MissingError, own_name
 from dagflow.frozen import frozen
 from dagflow.journal.reader import all_windows, newest_windows, read_journal

@@ -20,9 +20,8 @@ from dagflow.journal.state import JournalState
 from dagflow.journal.windows import source_ranges
 from dagflow.storage.context import StorageContext
 from dagflow.storage.files import FileStat
-from dagflow.storage.location import absolute, redacted
+from dagflow.storage.location import absolute, redacted, require_located
 from dagflow.storage.publishing import find_lost
-from dagflow.storage.roots import require_located
 from dagflow.suggestions import command_to_replay, command_to_run
 
 

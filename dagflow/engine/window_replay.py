@@ -25,9 +25,9 @@ from dagflow.journal.state import JournalState
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.placement import PlacedApp
 from dagflow.report.snapshot import RunSnapshot
+from dagflow.storage.base import ObjectStore
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, join, moved_with, redacted
-from dagflow.storage.objects import ObjectStore
 
 
 def app_file(checkpoint: str, storage: StorageContext) -> str:

@@ -17,7 +17,7 @@ import msgspec
 from isal import isal_zlib
 
 from dagflow.errors import ANOTHER_CHECKPOINT, JournalError
-from dagflow.storage.roots import Roots
+from dagflow.storage.location import Roots
 
 FORMAT_VERSION = 2
 

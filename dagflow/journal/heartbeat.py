@@ -21,8 +21,8 @@ from dagflow.errors import JournalError, MissingError
 from dagflow.frozen import frozen
 from dagflow.journal.frames import decode, encode, from_json, to_json
 from dagflow.metrics.counters import OperatorReport, sum_of
+from dagflow.storage.base import ObjectStore
 from dagflow.storage.location import redacted
-from dagflow.storage.objects import ObjectStore
 
 HEARTBEATS = "heartbeat/"
 

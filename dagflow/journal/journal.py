@@ -44,9 +44,8 @@ from dagflow.journal.reader import (
 from dagflow.journal.saved_state import AppFacts
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window
-from dagflow.storage.location import redacted
-from dagflow.storage.objects import ObjectStore
-from dagflow.storage.roots import require_located
+from dagflow.storage.base import ObjectStore
+from dagflow.storage.location import redacted, require_located
 
 logger = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from dagflow.journal.events import Event, Fence, JournalHolder, Record
 from dagflow.journal.frames import TornError, decode, decode_all, encode, from_json, to_json
 from dagflow.journal.heartbeat import newest_heartbeat
 from dagflow.journal.state import JournalState
+from dagflow.storage.base import ObjectStore
 from dagflow.storage.location import redacted
-from dagflow.storage.objects import ObjectStore
 
 logger = logging.getLogger(__name__)
 

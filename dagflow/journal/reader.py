@@ -15,10 +15,9 @@ from dagflow.journal.frames import WRITER_DIED, TornError, decode, encode, frame
 from dagflow.journal.log import LOG, SNAPSHOTS, Log, is_whole, load, number_of, slot_name
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window
+from dagflow.storage.base import ObjectStore
 from dagflow.storage.context import StorageContext
-from dagflow.storage.location import redacted
-from dagflow.storage.objects import ObjectStore
-from dagflow.storage.roots import Roots
+from dagflow.storage.location import Roots, redacted
 
 _LISTINGS = 5
 

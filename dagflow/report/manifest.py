@@ -18,9 +18,9 @@ from dagflow.journal.windows import Window, WindowIntent, WindowPlan, planned_tu
 from dagflow.plan.physical import PortRef
 from dagflow.report.input_ranges import IN_PART, PLANNED, READ, InputRange, VersionRanges, attributed, matcher_of
 from dagflow.report.own_figures import own_sums
+from dagflow.storage.base import ObjectStore
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import name_of, redacted
-from dagflow.storage.objects import ObjectStore
 
 Provenance = Literal["exact", "partition", "window"]
 """What an output's sources are: all that its records come from, or what its task read, or what the window read."""

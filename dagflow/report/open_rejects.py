@@ -21,9 +21,9 @@ from dagflow.journal.windows import Window, planned_blocks
 from dagflow.late import compute as pc
 from dagflow.report.input_ranges import matcher_of
 from dagflow.report.published_rows import PublishedRows
+from dagflow.storage.base import ObjectStore
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
-from dagflow.storage.objects import ObjectStore
 
 SHOWN_TOGETHER = 10_000
 """Records that are made objects of Python at a time."""

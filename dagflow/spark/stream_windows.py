@@ -29,8 +29,8 @@ from dagflow.spark.read_task import ReadTask
 from dagflow.spark.source_options import FILES, READER, SourceOptions
 from dagflow.spark.spark_rows import RowShape
 from dagflow.spark.task_notes import note_of, result_of
+from dagflow.storage.base import ObjectStore
 from dagflow.storage.location import redacted
-from dagflow.storage.objects import ObjectStore
 
 logger = logging.getLogger(__name__)
 

@@ -48,9 +48,9 @@ from dagflow.spec.yaml_tree import (
     scalars,
 )
 from dagflow.storage.context import known_protocols
+from dagflow.storage.location import ONE_ROOT, nested
 from dagflow.storage.options import secrets_of
 from dagflow.storage.pending import Durability
-from dagflow.storage.roots import ONE_ROOT, nested
 from dagflow.suggestions import did_you_mean
 
 APP_KEYS = ("name", "attributes", "steps", "rejects", "operators", "streams", "tests")

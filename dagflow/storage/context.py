@@ -9,13 +9,11 @@ from typing import Any, Final
 
 from dagflow.errors import MissingError, StorageError
 from dagflow.plugins import plugin_path, plugins
-from dagflow.storage.base import Backend
+from dagflow.storage.base import Backend, ObjectStore
 from dagflow.storage.files import FileStat, ReadableFile
-from dagflow.storage.location import absolute, archive_of, is_local, scheme_of
-from dagflow.storage.objects import ObjectStore
+from dagflow.storage.location import Roots, absolute, archive_of, is_local, scheme_of
 from dagflow.storage.options import FAMILIES, StorageOptions, backend_option, name_one_store
 from dagflow.storage.pending import Durability, PendingWriter
-from dagflow.storage.roots import Roots
 
 _BUILT_IN: Final = "dagflow.storage.backends"
 BACKENDS: Final = {

@@ -19,8 +19,8 @@ from dagflow.journal.windows import WindowPlan
 from dagflow.metrics.counters import Counters
 from dagflow.report.reading import Cause, CheckpointReading, Finding, RecentRejects, Source, figures_of
 from dagflow.spec.app_spec import AlertSettings
+from dagflow.storage.base import ObjectStore
 from dagflow.storage.location import redacted
-from dagflow.storage.objects import ObjectStore
 from dagflow.telemetry.event_queue import post
 
 logger = logging.getLogger(__name__)

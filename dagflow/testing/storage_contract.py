@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from dagflow.errors import AlreadyExistsError, MissingError, StorageError
-from dagflow.storage.objects import ObjectStore
+from dagflow.storage.base import ObjectStore
 from dagflow.storage.pending import PendingFile, pending_tag
 from dagflow.storage.publishing import discard_all, find_lost, publish_all, replace_all
 from dagflow.testing.files_contract import CONFUSED, TAG, FilesContract, StoreUnderTest

@@ -28,9 +28,9 @@ from dagflow.report.concerns import OldRows
 from dagflow.report.reading import CheckpointReading, read_checkpoint
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.spec.shown_text import shown_yaml
+from dagflow.storage.base import ObjectStore
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, redacted
-from dagflow.storage.objects import ObjectStore
 
 _ODD = re.compile(r"[^a-z0-9]+")
 _ENDINGS = re.compile(r"\.journal$")

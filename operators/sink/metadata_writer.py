@@ -15,7 +15,7 @@ from dagflow.api.properties import OutputLocation
 from dagflow.api.records import RecordBatch
 from dagflow.storage.location import absolute, relocated
 from operators.sink.file_sink import FileSink, claim_directory, window_name, window_names
-from operators.sink.formats.raw import RawSink
+from operators.sink.formats.text_format import RawSink
 
 _PREFIX = "metadata"
 _FORMAT = RawSink()

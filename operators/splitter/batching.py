@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dagflow.frozen import frozen
-from dagflow.storage.roots import Roots
+from dagflow.storage.location import Roots
 from operators.files.metadata import Column, FileVersion
 from operators.files.small_file_batch import SmallFileBatch
 from operators.splitter.scan.listed_files import ListedFiles

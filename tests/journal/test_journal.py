@@ -14,8 +14,8 @@ from dagflow.journal import reader
 from dagflow.journal.journal import Journal, set_aside
 from dagflow.journal.reader import JournalRetention, committed_windows
 from dagflow.journal.windows import WindowPlan
+from dagflow.storage.base import ObjectStore
 from dagflow.storage.context import StorageContext
-from dagflow.storage.objects import ObjectStore
 from dagflow.testing.faults import InjectedCrash, crashing_disk
 from tests.faulty import Faults, FaultyStore, InjectedPause, Moment, counted_calls
 from tests.journal.samples import plan_of

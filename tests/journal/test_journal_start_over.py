@@ -6,8 +6,8 @@ from dagflow.errors import FencedError, JournalError
 from dagflow.journal.journal import Journal, set_aside
 from dagflow.journal.reader import JournalRetention, read_state
 from dagflow.journal.windows import WindowPlan
+from dagflow.storage.base import ObjectStore
 from dagflow.storage.context import StorageContext
-from dagflow.storage.objects import ObjectStore
 from tests.journal.samples import intent_of
 
 

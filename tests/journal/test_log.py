@@ -9,8 +9,8 @@ from dagflow.journal.journal import Journal
 from dagflow.journal.reader import read_state
 from dagflow.journal.windows import WindowIntent, WindowPlan
 from dagflow.storage.backends.local import LocalObjectStore
+from dagflow.storage.base import ObjectStore
 from dagflow.storage.context import StorageContext
-from dagflow.storage.objects import ObjectStore
 from tests.faulty import Faults, FaultyStore
 
 

@@ -22,8 +22,8 @@ from dagflow.journal.reader import (
     window_range,
 )
 from dagflow.metrics.counters import Counters
+from dagflow.storage.base import ObjectStore
 from dagflow.storage.context import StorageContext
-from dagflow.storage.objects import ObjectStore
 from tests.journal.samples import intent_of
 from tests.journal.test_reader_retention import ArchiveReadCounter, run_windows
 

@@ -18,8 +18,8 @@ from dagflow.journal.reader import (
 )
 from dagflow.journal.windows import Window, WindowIntent, WindowPlan
 from dagflow.metrics.counters import Counters
+from dagflow.storage.base import ObjectStore
 from dagflow.storage.context import StorageContext
-from dagflow.storage.objects import ObjectStore
 from tests.journal.samples import intent_of, plan_of, tuples_of
 
 

@@ -37,8 +37,8 @@ from dagflow.journal.saved_state import (
 from dagflow.journal.state import JournalState, PartitionCounts
 from dagflow.journal.windows import PartitionDecision, PlannedTuples, ProducedFiles, Receipt, WindowIntent, WindowPlan
 from dagflow.metrics.counters import Counters, OperatorCounters
+from dagflow.storage.base import ObjectStore
 from dagflow.storage.context import StorageContext
-from dagflow.storage.objects import ObjectStore
 from dagflow.storage.pending import PendingFile
 from tests.journal.samples import counted, emitted, intent_of, plan_of
 from tests.nightly import IS_NIGHTLY, examples

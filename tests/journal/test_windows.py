@@ -14,8 +14,8 @@ from dagflow.journal.saved_state import CommittedState, ControlState, LateTuples
 from dagflow.journal.state import PartitionCounts
 from dagflow.journal.windows import PartitionDecision, PlannedTuples, ProducedFiles, WindowIntent, WindowPlan
 from dagflow.metrics.counters import Counters, OperatorCounters
+from dagflow.storage.base import ObjectStore
 from dagflow.storage.context import StorageContext
-from dagflow.storage.objects import ObjectStore
 from dagflow.storage.pending import PendingFile
 
 FIXTURE = Path(__file__).parent.parent / "fixtures" / "journal-v2"

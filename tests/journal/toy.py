@@ -14,9 +14,9 @@ from dagflow.journal.journal import Journal
 from dagflow.journal.reader import JournalRetention
 from dagflow.journal.saved_state import CommittedState, ControlState
 from dagflow.journal.windows import PlannedTuples, WindowIntent, WindowPlan
+from dagflow.storage.base import ObjectStore
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import join
-from dagflow.storage.objects import ObjectStore
 from dagflow.storage.pending import PendingFile, pending_tag
 from tests.faulty import Faults, FaultyStore, counted_calls
 from tests.journal.samples import PORT, counted, emitted

@@ -13,7 +13,7 @@ from dagflow.plan.load import load_app
 from dagflow.plan.physical import PortRef
 from dagflow.plan.stream_columns import stream_columns
 from dagflow.spec.problems import Problems
-from operators.sink.formats.raw import RawSink
+from operators.sink.formats.text_format import RawSink
 
 APP = """\
 name: typed

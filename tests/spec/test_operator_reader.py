@@ -159,7 +159,7 @@ def test_a_policy_that_fails_is_named(tmp_path: Path, mistake: str, said: str) -
 
 
 FORMAT = """\
-from operators.sink.formats.raw import RawSink
+from operators.sink.formats.text_format import RawSink
 
 
 class Shouting(RawSink):

@@ -17,8 +17,8 @@ from starlette.types import Message
 
 from dagflow.journal.state import JournalState
 from dagflow.report.reading import CheckpointReading
+from dagflow.storage.base import ObjectStore
 from dagflow.storage.context import StorageContext
-from dagflow.storage.objects import ObjectStore
 from dagflow.telemetry.run_signals import MOST_CONNECTIONS as MOST_OF_METRICS
 from dagflow.telemetry.run_signals import MetricsServer
 from dagflow.web.application import MOST_CONNECTIONS, MOST_PAGES, application

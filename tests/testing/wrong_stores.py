@@ -13,9 +13,9 @@ from dagflow.storage.backends.fsspec import FsspecBackend, FsspecObjectStore, Fs
 from dagflow.storage.backends.fsspec.client import FsspecClient
 from dagflow.storage.backends.fsspec.files import FsspecFile, FsspecFiles
 from dagflow.storage.files import FileStat, RangedFile
+from dagflow.storage.location import Roots
 from dagflow.storage.options import StorageOptions
 from dagflow.storage.pending import Durability, PendingFile, PendingWriter
-from dagflow.storage.roots import Roots
 from tests.visitors.sqlite_store import Database, SqliteBackend, SqliteFiles
 
 

@@ -10,10 +10,9 @@ from collections.abc import Iterable, Iterator
 from typing_extensions import Buffer, override
 
 from dagflow.errors import AlreadyExistsError, MissingError
-from dagflow.storage.base import Backend
+from dagflow.storage.base import Backend, ObjectStore
 from dagflow.storage.files import Files, FileStat, ReadableFile, require_same_version
-from dagflow.storage.location import join, name_of, parent
-from dagflow.storage.objects import ObjectStore
+from dagflow.storage.location import Roots, join, name_of, parent
 from dagflow.storage.options import StorageOptions, options_of
 from dagflow.storage.pending import (
     PENDING_DIRECTORY,
@@ -24,7 +23,6 @@ from dagflow.storage.pending import (
     conflict,
     lost_output,
 )
-from dagflow.storage.roots import Roots
 
 
 class SqliteBackend(Backend):

@@ -18,8 +18,8 @@ from dagflow.cli.locations import is_app_file, journal_required, load
 from dagflow.cli.output import count, on_one_line
 from dagflow.cli.shared_options import Settings, set_option
 from dagflow.cli.signals import on_driver_thread, stop_requested_by_signals
-from dagflow.engine.apart import Output, outputs_of
 from dagflow.engine.tracing import Source, Trace, Tracer
+from dagflow.engine.what_if import Output, outputs_of
 from dagflow.engine.window_replay import app_file
 from dagflow.errors import DagflowError, cut_text, own_name
 from dagflow.plan.logical import LogicalPlan

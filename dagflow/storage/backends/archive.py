@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING
 
 from dagflow.errors import StorageError
 from dagflow.storage.archives import Member, Unpacked, members_of, open_member, unpacked_tar
-from dagflow.storage.base import Backend
+from dagflow.storage.base import Backend, ObjectStore
 from dagflow.storage.files import Files, FileStat, ReadableFile, require_same_version
-from dagflow.storage.location import archive_of, redacted
-from dagflow.storage.objects import ObjectStore
-from dagflow.storage.roots import Roots
+from dagflow.storage.location import Roots, archive_of, redacted
 
 if TYPE_CHECKING:
     from dagflow.storage.context import StorageContext

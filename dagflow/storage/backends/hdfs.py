@@ -12,8 +12,8 @@ from dagflow.errors import StorageError
 from dagflow.storage.backends.fsspec import FsspecBackend, FsspecObjectStore
 from dagflow.storage.backends.fsspec.client import FsspecClient
 from dagflow.storage.backends.fsspec.files import FsspecFiles
+from dagflow.storage.location import Roots
 from dagflow.storage.options import options_of
-from dagflow.storage.roots import Roots
 
 _TEMPORARY = "tmp"
 _STALE_S = 3600.0  # far above the time that one create() takes

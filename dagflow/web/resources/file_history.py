@@ -18,8 +18,8 @@ from dagflow.journal.windows import Window
 from dagflow.report.input_ranges import PLANNED, InputRange, VersionRanges
 from dagflow.report.manifest import TrackedFile, WindowManifest, inputs_of, manifest_of
 from dagflow.report.open_rejects import WindowRejects, rejects_of
+from dagflow.storage.base import ObjectStore
 from dagflow.storage.location import redacted
-from dagflow.storage.objects import ObjectStore
 
 LOOK_S = 1.0
 """About how many seconds one request reads the journal; the next page continues where it ended."""

@@ -14,8 +14,8 @@ from dagflow.errors import own_name
 from dagflow.journal.reader import newest_windows
 from dagflow.journal.state import JournalState
 from dagflow.report.open_rejects import RejectChoice, WindowRejects, rejects_of
+from dagflow.storage.base import ObjectStore
 from dagflow.storage.location import redacted
-from dagflow.storage.objects import ObjectStore
 from dagflow.web.checkpoints import Checkpoint, Cursor, Query
 
 ROWS = 100

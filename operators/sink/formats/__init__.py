@@ -13,9 +13,9 @@ from operators.sink.formats.base import SinkFormat
 SINK_FORMATS = FormatRegistry(
     SinkFormat,  # type: ignore[type-abstract]  # only classes that extend it are made
     {
-        "auto": "operators.sink.formats.raw.AutoSink",
-        "raw": "operators.sink.formats.raw.RawSink",
-        "json_lines": "operators.sink.formats.raw.JsonLinesSink",
+        "auto": "operators.sink.formats.text_format.AutoSink",
+        "raw": "operators.sink.formats.text_format.RawSink",
+        "json_lines": "operators.sink.formats.text_format.JsonLinesSink",
         "csv": "operators.sink.formats.csv.CsvSink",
         "parquet": "operators.sink.formats.parquet.ParquetSink",
     },

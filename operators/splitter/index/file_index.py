@@ -20,9 +20,9 @@ import pyarrow as pa
 from dagflow.errors import START_OVER, JournalError, StorageError
 from dagflow.frozen import frozen
 from dagflow.late import compute as pc
+from dagflow.storage.base import ObjectStore
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import parent
-from dagflow.storage.objects import ObjectStore
 from operators.splitter.index.entries import (
     EARLIER,
     NO_ENTRIES,

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dagflow.storage.base import ObjectStore
 from dagflow.storage.columns import binary_column, bool_column, numbers_of, positions_in
-from dagflow.storage.objects import ObjectStore
 from operators.files.metadata import Fate
 from operators.splitter.index.entries import EARLIER, SCHEMA, IndexEntry, few_but, within
 from operators.splitter.index.sorted_runs import (

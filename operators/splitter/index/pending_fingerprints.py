@@ -18,7 +18,7 @@ from dagflow.frozen import frozen
 from dagflow.late import compute as pc
 from dagflow.storage.columns import binary_column, bool_column, int64_column, numbers_of, positions_in
 from dagflow.storage.fingerprint import UNKNOWN
-from dagflow.storage.roots import Roots
+from dagflow.storage.location import Roots
 from operators.files.metadata import Fate, FileFingerprints, ReadPart
 from operators.splitter.index.entries import (
     NO_ENTRIES,

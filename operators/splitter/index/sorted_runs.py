@@ -25,9 +25,9 @@ from dagflow.errors import START_OVER, JournalError, StorageError
 from dagflow.frozen import frozen
 from dagflow.late import parquet as pq
 from dagflow.storage.backends.local.disk import storage_error
+from dagflow.storage.base import ObjectStore
 from dagflow.storage.columns import bool_column, numbers_of
 from dagflow.storage.fingerprint import updated_crc32
-from dagflow.storage.objects import ObjectStore
 from operators.splitter.index.entries import NO_ENTRIES, SCHEMA, count_through, few_but, merged
 
 # A cursor holds one decoded row group, half a MB, and a scan needs one cursor for every run.

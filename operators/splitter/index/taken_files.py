@@ -12,8 +12,7 @@ from dagflow.errors import START_OVER, JournalError
 from dagflow.frozen import frozen
 from dagflow.storage.context import StorageContext
 from dagflow.storage.fingerprint import UNKNOWN
-from dagflow.storage.location import absolute, redacted
-from dagflow.storage.roots import MARK, Roots
+from dagflow.storage.location import MARK, Roots, absolute, redacted
 from operators.files.metadata import Fate
 from operators.splitter.index.entries import IndexEntry
 from operators.splitter.index.file_index import FileIndex, IndexState

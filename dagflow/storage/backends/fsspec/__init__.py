@@ -14,9 +14,8 @@ from typing_extensions import Buffer
 from dagflow.errors import MissingError, StorageError
 from dagflow.storage.backends.fsspec.client import FsspecClient
 from dagflow.storage.backends.fsspec.files import FsspecFiles
-from dagflow.storage.base import Backend
-from dagflow.storage.location import join, name_of, parent, redacted
-from dagflow.storage.objects import ObjectStore
+from dagflow.storage.base import Backend, ObjectStore
+from dagflow.storage.location import Roots, join, name_of, parent, redacted
 from dagflow.storage.options import StorageOptions
 from dagflow.storage.pending import (
     PENDING_DIRECTORY,
@@ -27,7 +26,6 @@ from dagflow.storage.pending import (
     conflict,
     lost_output,
 )
-from dagflow.storage.roots import Roots
 
 _COMPARE_BYTES = 8 << 20
 

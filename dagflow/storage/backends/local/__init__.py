@@ -14,11 +14,10 @@ from typing_extensions import Buffer
 from dagflow.errors import LostOutputError, MissingError, StorageError
 from dagflow.storage.backends.local.disk import make_directories, move_exclusive, sync_directory, translated, write_all
 from dagflow.storage.backends.local.local_file import LocalFile, LocalSourceFiles, load, require_version, stat_of
-from dagflow.storage.base import Backend
+from dagflow.storage.base import PROBE, Backend, ObjectStore
 from dagflow.storage.files import Files, FileStat, LoadedFiles, ReadableFile, SmallFiles
 from dagflow.storage.fingerprint import updated_crc32
-from dagflow.storage.location import join
-from dagflow.storage.objects import PROBE, ObjectStore
+from dagflow.storage.location import Roots, join
 from dagflow.storage.options import StorageOptions
 from dagflow.storage.pending import (
     PENDING_DIRECTORY,
@@ -29,7 +28,6 @@ from dagflow.storage.pending import (
     conflict,
     lost_output,
 )
-from dagflow.storage.roots import Roots
 
 
 class LocalBackend(Backend):

@@ -27,11 +27,10 @@ from dagflow.storage.backends.fsspec.client import PreconditionError
 from dagflow.storage.backends.fsspec.files import THREADS, FsspecFiles, read_each, sort_key, stat_of
 from dagflow.storage.backends.s3.client import CONNECTIONS, USER_AGENT, S3Client, addressing, frozen_credentials
 from dagflow.storage.backends.s3.pending import S3PendingFiles
+from dagflow.storage.base import ObjectStore
 from dagflow.storage.files import Content, FileStat, LoadedFiles, RangedFile, SmallFiles, fill_buffer
-from dagflow.storage.location import redacted
-from dagflow.storage.objects import ObjectStore
+from dagflow.storage.location import Roots, redacted
 from dagflow.storage.options import StorageOptions, without_credentials
-from dagflow.storage.roots import Roots
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig, S3Store

@@ -12,8 +12,7 @@ from functools import cached_property
 
 from dagflow.api.operator import OPERATOR_LOGGER
 from dagflow.storage.fingerprint import file_id_of
-from dagflow.storage.location import redacted
-from dagflow.storage.roots import Roots
+from dagflow.storage.location import Roots, redacted
 from operators.files.metadata import Fate
 from operators.files.rotation_names import earlier_paths, is_set_aside, uncompressed
 from operators.splitter.changes.renames.cases import Continuing

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from dagflow.storage.roots import Roots
+from dagflow.storage.location import Roots
 from operators.files.rotation_names import earlier_paths, farther_paths, rotated
 from operators.splitter.changes.renames.cases import NAME_CASES, PAIR_CASES, Continuing, decide
 from operators.splitter.changes.renames.copies import Beginnings, LeftFiles, copy_graces

@@ -19,7 +19,7 @@ from dagflow.storage.pending import FileFacts, PendingFile
 from operators.sink.columns.table_columns import schema_text
 from operators.sink.file_sink import FileSink
 from operators.sink.formats.base import FileEncoder, FileStream
-from operators.sink.formats.raw import JsonLinesSink
+from operators.sink.formats.text_format import JsonLinesSink
 from operators.sink.tables import TABLE_KINDS
 from operators.sink.tables.base import DataFiles, Table
 from operators.sink.tables.table_files import FactOrigin, TableShape

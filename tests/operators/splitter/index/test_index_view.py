@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dagflow.storage.base import ObjectStore
 from dagflow.storage.context import StorageContext
-from dagflow.storage.objects import ObjectStore
 from operators.files.metadata import Fate
 from operators.splitter.index import index_view, sorted_runs
 from operators.splitter.index.entries import entries_of

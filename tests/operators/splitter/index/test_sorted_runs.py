@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dagflow.errors import JournalError, MissingError
+from dagflow.storage.base import ObjectStore
 from dagflow.storage.context import StorageContext
-from dagflow.storage.objects import ObjectStore
 from operators.splitter.index.entries import entries_of, merged, newest
 from operators.splitter.index.sorted_runs import (
     GROUP_ROWS,

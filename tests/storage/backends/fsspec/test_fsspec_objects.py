@@ -11,9 +11,9 @@ from fsspec.implementations.local import LocalFileSystem
 from dagflow.errors import StorageError
 from dagflow.storage.backends.fsspec import FsspecObjectStore
 from dagflow.storage.backends.fsspec.client import FsspecClient
+from dagflow.storage.base import ObjectStore
 from dagflow.storage.context import StorageContext
-from dagflow.storage.objects import ObjectStore
-from dagflow.storage.roots import Roots
+from dagflow.storage.location import Roots
 
 
 def test_a_store_that_overwrites_is_refused_by_the_probe(tmp_path: Path) -> None:

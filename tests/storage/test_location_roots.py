@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagflow.errors import StorageError
-from dagflow.storage.roots import Roots
+from dagflow.storage.location import Roots
 
 urls = st.from_regex(r"(/mnt|/mnt/data|/mnt/database|s3://b/logs|s3://b)(/[a-z\n ]{0,3}){0,3}", fullmatch=True)
 BEFORE = {"data": "/mnt/data", "logs": "s3://b/logs"}

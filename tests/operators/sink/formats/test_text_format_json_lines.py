@@ -16,7 +16,7 @@ from hypothesis.strategies import SearchStrategy
 
 from dagflow.api.records import RecordBatch
 from operators.sink.formats.base import SinkFormat
-from operators.sink.formats.raw import json_lines
+from operators.sink.formats.text_format import json_lines
 from operators.testing import SinkContract
 from tests.operators.sink.formats.sink_records import batches_of, decompressed, many_rows
 
