@@ -26,7 +26,6 @@ class ReadTask:
         program: The pickled program of the source's app, which all tasks share.
         job: The window, without the blocks of other tasks.
         slot: The partition of the reader.
-        items: Its blocks, by input port.
     """
 
     program: bytes

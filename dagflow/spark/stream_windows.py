@@ -84,8 +84,6 @@ class StreamWindows:
     what tasks have found out about their files counts from then on.
 
     Args:
-        options: Those of the stream.
-        columns: The columns of rows.
         is_finite: Whether one scan is all, as for Trigger.AvailableNow.
         patience_s: How long a query that was stopped may take until it lets go of the state.
 

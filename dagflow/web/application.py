@@ -229,10 +229,6 @@ class Guard:
     a loopback address names its own. With a token, only requests that bring it: as `Authorization: Bearer TOKEN`, as a
     cookie, or once in the address as `?token=TOKEN`, which is then kept as a cookie. Only requests that read are
     answered, and none that a page of another site makes.
-
-    Args:
-        hosts: Names beside those of loopback that requests may give.
-        token: What requests must bring; "" for none.
     """
 
     def __init__(self, app: ASGIApp, hosts: Iterable[str] = (), token: str = "") -> None:

@@ -236,7 +236,6 @@ class BufferedFiles:
     """Files in a buffer, one after the other.
 
     Attributes:
-        buffer: Their bytes.
         borders: One more than there are files: where each begins, and where the last one ends.
         batch: The small-file batch of the files.
         indices: Their indices in the batch.

@@ -34,9 +34,6 @@ class FixedField:
     """A field of each record.
 
     Attributes:
-        start: Its first byte in the record.
-        end: The byte behind it.
-        kind: The type of its column.
         coding: How bytes stand for values: text, packed or zoned.
     """
 

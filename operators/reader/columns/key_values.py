@@ -86,11 +86,6 @@ _MEANT = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f", '"': '"', "\\":
 def with_marks(texts: pa.StringArray, separator: str, assignment: str) -> tuple[pa.BinaryArray | None, Positions]:
     r"""Texts in which separators outside of quotes are replaced, byte by byte, by \xff, which is in no text.
 
-    Args:
-        texts: Pairs of key and value, without nulls.
-        separator: The character between pairs.
-        assignment: The text between key and value.
-
     Returns:
         The texts, or None if no separator is inside of quotes; and the rows with a quote that does not end a pair.
     """

@@ -36,7 +36,6 @@ class _Grammar:
     """The texts of the values of some types.
 
     Attributes:
-        regex: The pattern that a text must match as a whole.
         plain: Bytes; Arrow converts a text of them correctly, or not at all.
         what: Names what a text that does not match should be.
     """

@@ -21,7 +21,6 @@ class MachineCode:
     """A function of a module that needs numba, in a process that has read much.
 
     Args:
-        path: Its dotted path.
         pays_bytes: Bytes to read without it before.
     """
 

@@ -25,7 +25,6 @@ class ElementParser:
     """Parses elements one after the other; entities are only the five of XML, so that none of them expands.
 
     Args:
-        encoding: The encoding of the elements.
         wanted: The paths whose texts are kept; None for all.
     """
 
@@ -100,7 +99,6 @@ class ElementColumns:
 
     Args:
         types: The types of columns, by the path of each; those of lists take several texts.
-        null_values: Texts that mean null.
         takes_others: Whether elements may have texts at other paths.
     """
 

@@ -25,9 +25,6 @@ class Message(NamedTuple):
     """A message of a stream.
 
     Attributes:
-        kind: What it holds.
-        start: Its first byte in the file.
-        end: The byte behind it.
         rows: How many rows it has; 1 for bytes that are no message.
     """
 

@@ -112,8 +112,6 @@ class Sheet:
     """A sheet that was read.
 
     Args:
-        format: The options.
-        found: The sheet, as calamine has it.
         errors: Its cells that have no value, and why, by row and column from 0.
 
     Attributes:
