@@ -268,16 +268,21 @@ class Accumulator(Capability):
     """The span of a result; None for a run, or a window while following. An operator over all windows of all runs holds
     nothing back: it has a state, and gives results in each window."""
 
+    # Without an annotation, so that it is no property.
+    is_partial = False
+    """Whether another operator combines what the partitions of this one emit. Where a task runs several of them, each
+    leaves its part to the next one, which may be any object, and the last one emits."""
+
     @abstractmethod
-    def add_part(self, part: bytes) -> None:
+    def add_part(self, part: Any) -> None:
         """Called after begin_window, for each part of earlier windows that this one takes in, oldest first."""
 
     @abstractmethod
-    def take_part(self) -> bytes | None:
+    def take_part(self) -> Any:
         """Called instead of end_window where the result is held back.
 
         Returns:
-            All that was taken in since begin_window; None for nothing.
+            All that was taken in since begin_window, as bytes; None for nothing.
         """
 
 

@@ -321,9 +321,9 @@ class Chain:
         for name, operator in reversed(self.operators.items()):
             self.let_emit(name, operator.begin_window, window_id)
 
-    def end_window(self, holds: Collection[str] = ()) -> dict[str, bytes]:
+    def end_window(self, holds: Collection[str] = ()) -> dict[str, Any]:
         """Close the window in every operator, upstream first, and return held results, by operator."""
-        parts: dict[str, bytes] = {}
+        parts: dict[str, Any] = {}
         for name, operator in self.operators.items():
             if name not in holds:
                 self.let_emit(name, operator.end_window)

@@ -9,7 +9,7 @@ import pickle
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -51,7 +51,13 @@ MAX_WHAT = 1000
 
 
 class StageTask:
-    """One partition of one stage in one window; send takes reports of the task, and must neither wait nor raise."""
+    """One partition of one stage in one window.
+
+    Args:
+        send: Takes reports of the task, and must neither wait nor raise.
+        handed: Parts by operator that the partition before it has left in the process, and that it leaves in turn.
+        is_last: Whether no other partition of the stage follows it in the process.
+    """
 
     def __init__(
         self,
@@ -60,8 +66,11 @@ class StageTask:
         stage: Stage,
         partition: int,
         send: Callable[[TaskMessage], None],
-        host: TaskHost = SHARED_HOST,
+        host: TaskHost,
+        handed: dict[str, Any],
+        is_last: bool,
     ) -> None:
+        self._handed, self._is_last = handed, is_last
         self._program = program
         self._window = window
         self._stage = stage
@@ -281,7 +290,11 @@ class StageTask:
             self._add_parts()
             for target, payload in inputs:
                 yield from self._feed(target, payload)
-            self._held = self._chain.end_window(self._window.holds)
+            operators = self._chain.operators.items()
+            partial = (name for name, each in operators if isinstance(each, Accumulator) and each.is_partial)
+            left = [] if self._is_last else [*partial]
+            self._held = self._chain.end_window([*self._window.holds, *left])
+            self._handed.update((name, self._held.pop(name)) for name in left if name in self._held)
             return self._chain.snapshots()
 
     def _feed(self, target: PortRef, payload: Any) -> Iterator[ShuffleItem]:
@@ -302,7 +315,10 @@ class StageTask:
     def _add_parts(self) -> None:
         for name, operator in self._chain.operators.items():
             # The parts of all partitions make one result.
-            for part in self._window.parts.get(name, ()) if self._partition == 0 else ():
+            parts = list(self._window.parts.get(name, ())) if self._partition == 0 else []
+            if name in self._handed:
+                parts.append(self._handed.pop(name))
+            for part in parts:
                 if isinstance(operator, Accumulator):
                     self._chain.call(name, operator.add_part, part)
 
@@ -344,35 +360,45 @@ def run_level(
     program: Program,
     window: WindowJob,
     level: int,
-    slot: int,
-    items: Iterable[Any],
+    slots: Sequence[tuple[int, Iterable[Any]]],
     send: Callable[[TaskMessage], None],
     host: TaskHost = SHARED_HOST,
 ) -> Iterator[ShuffleItem | TaskResult]:
-    """Run the task of one slot of a level.
+    """Run the tasks of some slots of a level, one after the other.
 
     Args:
-        items: On level 0 (port, tuples) pairs. Above it ShuffleItems and TaskResults in order: items for a higher
-            level, and results of lower ones, pass through.
+        slots: Each with its items: on level 0 (port, tuples) pairs. Above it ShuffleItems and TaskResults in order:
+            items for a higher level, and results of lower ones, pass through.
         send: Takes reports of the tasks; must neither wait nor raise.
 
     Yields:
         ShuffleItems for higher levels, and one TaskResult per stage task of this level and all lower ones.
     """
-    partition = slot
+    places = [_place_of(program, window, level, slot) for slot, _ in slots]
+    handed: dict[str, Any] = {}
+    for number, (_, items) in enumerate(slots):
+        if (place := places[number]) is None:
+            yield from items
+            continue
+        stage, partition = place
+        is_last = all(later is None or later[0] is not stage for later in places[number + 1 :])
+        task = StageTask(program, window, stage, partition, send, host, handed, is_last)
+        passing: list[Any] = []
+        for item in task.run(_own(items, level, passing)):
+            yield from passing
+            passing.clear()
+            yield item
+        yield from passing
+
+
+def _place_of(program: Program, window: WindowJob, level: int, slot: int) -> tuple[Stage, int] | None:
+    """The stage of a slot and its partition; None for slots that only pass on items."""
     for stage in program.plan.levels[level]:
         count = window.partitions[stage.head]
-        if partition < count:
-            passing: list[Any] = []
-            task = StageTask(program, window, stage, partition, send, host)
-            for item in task.run(_own(items, level, passing)):
-                yield from passing
-                passing.clear()
-                yield item
-            yield from passing
-            return
-        partition -= count
-    yield from items
+        if slot < count:
+            return stage, slot
+        slot -= count
+    return None
 
 
 def _own(items: Iterable[Any], level: int, passing: list[Any]) -> Iterator[tuple[PortRef, Any]]:

@@ -75,7 +75,7 @@ class InlineRuntime(Runtime):
         return []
 
     def _run_slot(self, window: WindowJob, level: int, slot: int, items: Iterable[Any]) -> Iterable[Any]:
-        return run_level(self._program, window, level, slot, iter(items), self._board.record)
+        return run_level(self._program, window, level, [(slot, items)], self._board.record)
 
     def prescan(self, operator: str, items: list[Any]) -> list[Any]:
         return list(run_prescan(self._program, operator, items))
@@ -113,13 +113,12 @@ def run_slots(
     """
     results: list[TaskResult] = []
     with SpoolWriter(directory) as spool:
-        for slot, items in slots:
-            arrived = itertools.chain(items, read_spooled(spooled.get(slot, ())))
-            for item in run_level(program, window, level, slot, arrived, send, host):
-                if isinstance(item, TaskResult):
-                    results.append(item)
-                else:
-                    spool.write(item)
+        arrived = [(slot, itertools.chain(items, read_spooled(spooled.get(slot, ())))) for slot, items in slots]
+        for item in run_level(program, window, level, arrived, send, host):
+            if isinstance(item, TaskResult):
+                results.append(item)
+            else:
+                spool.write(item)
     return results, spool.spooled
 
 

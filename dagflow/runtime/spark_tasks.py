@@ -30,10 +30,8 @@ def lowest_task(sent: SentProgram, window: WindowJob, next_slots: int) -> Callab
         program = sent.value
         host, attempt = _host()
         with warm(), ProgressSender(program.progress, attempt) as sender:
-            results = itertools.chain.from_iterable(
-                run_level(program, window, 0, slot, items, sender.send, host)
-                for slot, items in itertools.chain.from_iterable(arrived)
-            )
+            slots = [*itertools.chain.from_iterable(arrived)]
+            results = run_level(program, window, 0, slots, sender.send, host)
             yield from AttemptWatch(level=0).sent(results, next_slots)
 
     return run
@@ -53,7 +51,7 @@ def higher_task(
         host, attempt = _host()
         with warm(), ProgressSender(program.progress, attempt) as sender:
             watch = AttemptWatch(level, slot)
-            results = run_level(program, window, level, slot, watch.received(items), sender.send, host)
+            results = run_level(program, window, level, [(slot, watch.received(items))], sender.send, host)
             yield from watch.sent(results, next_slots)
 
     return run

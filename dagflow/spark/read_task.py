@@ -44,7 +44,7 @@ class ReadTask:
                 do about it.
         """
         program: Program = pickle.loads(self.program)
-        for item in run_level(program, self.job, 0, self.slot, iter(self.items), _ignore):
+        for item in run_level(program, self.job, 0, [(self.slot, self.items)], _ignore):
             if isinstance(item, TaskResult):
                 if item.error is not None:
                     raise _advised(item.error)

@@ -315,8 +315,8 @@ class Aggregate(_Grouped, ColumnOperator[_Grouping], Composite, SelectsRows):
     Guarantee: each group occurs once in a result, over all partitions, in order of keys. A result is of a run, a
     window or a time, as `over` says, and each record is counted in exactly one; with `over: all` a result has the
     groups of a window, each with its total over all windows of all runs so far, in order of keys in each partition.
-    The sum of doubles may differ in its last digits with the number of partitions; those of whole numbers and decimals
-    are exact.
+    The sum of doubles may differ in its last digits with the number of partitions and of their tasks; those of whole
+    numbers and decimals are exact.
     """
 
     def expand(self) -> Expansion | None:
@@ -324,8 +324,9 @@ class Aggregate(_Grouped, ColumnOperator[_Grouping], Composite, SelectsRows):
         if self.over != "all":
             return None
         totals = AggregateTotals(by=dict(self.by), columns=dict(self.columns), over="all")
-        parts = {"groups": copy.copy(self), "totals": totals}
-        return Expansion.chain(parts, ["groups"], {"totals": GroupKeys(tuple(self.by))})
+        groups = copy.copy(self)
+        groups.is_partial = True
+        return Expansion.chain({"groups": groups, "totals": totals}, ["groups"], {"totals": GroupKeys(tuple(self.by))})
 
     def expressions(self) -> Iterable[Node]:
         calls = [call.call for each in self.columns.values() for call in each.calls]
@@ -395,11 +396,11 @@ class Aggregate(_Grouped, ColumnOperator[_Grouping], Composite, SelectsRows):
         )
 
     def result(self, combined: pa.Table) -> pa.Table:
-        return combined if self._is_partial or self.over == "all" else self.finished(combined)
+        return combined if self.is_partial else self.finished(combined)
 
     def unifier(self, port: str) -> Operator | None:
         """The operator that combines the groups of all partitions; from now on this one passes on parts."""
         if port != "output" or self.over == "all":
             return None
-        self._is_partial = True
+        self.is_partial = True
         return AggregateMerger(by=dict(self.by), columns=dict(self.columns), over=self.over)

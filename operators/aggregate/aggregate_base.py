@@ -6,7 +6,7 @@ import itertools
 import sys
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import pyarrow as pa
 from pydantic import Field
@@ -57,7 +57,6 @@ class AggregateBase(Operator, Accumulator, Unified):
     """Bytes of groups that are held in memory behind that."""
 
     _is_large = False
-    _is_partial = False  # whether another operator combines what this one emits
 
     @abstractmethod
     def combined(self, partial: pa.Table) -> pa.Table:
@@ -82,7 +81,7 @@ class AggregateBase(Operator, Accumulator, Unified):
 
     @property
     def _room(self) -> int:
-        return self.compact_bytes * 3 // 2 if self._is_partial else self.compact_bytes
+        return self.compact_bytes * 3 // 2 if self.is_partial else self.compact_bytes
 
     def add(self, partial: pa.Table, *, are_combined: bool = False) -> None:
         held = self._held
@@ -99,7 +98,7 @@ class AggregateBase(Operator, Accumulator, Unified):
 
     def _let_go(self) -> None:
         """Emit what another operator combines, or else store it as a run."""
-        if self._is_partial:
+        if self.is_partial:
             self._emit(self._held.take())
         else:
             self._runs.add(concatenated([*self._held.take()]))
@@ -131,14 +130,19 @@ class AggregateBase(Operator, Accumulator, Unified):
             for batch in table.to_batches(_EMITTED_ROWS):
                 self.output.emit(RecordBatch(batch))
 
-    def add_part(self, part: bytes) -> None:
+    def add_part(self, part: Any) -> None:
+        if self.is_partial:
+            self._held, self._most_rows, self._most_bytes = part
+            return
         first, *rest = itertools.islice(tables_of(pa.BufferReader(part)), 2)
         if rest:
             self._runs.add_tables(tables_of(pa.BufferReader(part)))
         else:
             self.add(first, are_combined=True)
 
-    def take_part(self) -> bytes | None:
+    def take_part(self) -> Any:
+        if self.is_partial:
+            return self._held, self._most_rows, self._most_bytes
         if not self._held.rows and not self._runs:
             return None
         # The tables of several runs are a run in turn, so they must be in order.

@@ -79,7 +79,7 @@ class CountBy(AggregateBase, ColumnTraced):
         return [column] if column in self.by else []
 
     def unifier(self, port: str) -> Operator:
-        self._is_partial = True
+        self.is_partial = True
         merger = CountBy(by=self.by, over=self.over)
         merger._are_counted = True
         return merger
