@@ -190,10 +190,6 @@ def _declared(cls: type, name: str) -> Any:
 def _check_methods(cls: type, handlers: Iterable[str]) -> None:
     """Refuse methods whose body would never run.
 
-    Args:
-        cls: A class of operators.
-        handlers: Names of its methods that handle input.
-
     Raises:
         TypeError: A method is asynchronous, or one that is no handler is a generator.
     """
@@ -243,9 +239,6 @@ class Unified(Capability):
     @abstractmethod
     def unifier(self, port: str) -> Operator | None:
         """Called in the driver when the app is planned, for each output port that a stream leaves.
-
-        Args:
-            port: The output port's name.
 
         Returns:
             A new operator with an input port `input` and an output port `output`, both of the port's type;

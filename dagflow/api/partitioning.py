@@ -39,7 +39,6 @@ class BacklogStats:
         now_millis: A monotonic clock.
         partitions: The current number of partitions.
         backlog: Tuples emitted to the operator and not yet processed.
-        backlog_bytes: Sum of their sizes.
         bytes_per_second: Measured throughput of one partition, 0.0 before the first measurement.
         unemitted_bytes: Bytes that control operators know they will emit after the backlog; there may be more.
         processed_bytes: Bytes that this run has processed and published.
@@ -64,7 +63,6 @@ class StatsResponse:
     """The answer of process_stats.
 
     Attributes:
-        repartition: Whether define_partitions shall be called.
         reason: Why, for the journal and the user.
     """
 

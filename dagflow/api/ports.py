@@ -133,7 +133,6 @@ class InputPort(Port):
     returns nothing: output is emitted.
 
     Args:
-        type: The incoming items.
         optional: Whether an app may leave the port unconnected.
         tuple_batches: Whether the handler gets a TupleBatch itself, not tuple by tuple.
     """
@@ -161,7 +160,6 @@ class OutputPort(Port):
     """Where an operator emits records or tuples.
 
     Args:
-        type: The outgoing items.
         required: Whether an app must connect the port.
     """
 

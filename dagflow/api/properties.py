@@ -43,9 +43,6 @@ def parse_size(value: object) -> int:
     Args:
         value: A number of bytes, or text such as "64MiB" (powers of 1024) or "10MB" (powers of 1000).
 
-    Returns:
-        The size in bytes.
-
     Raises:
         ValueError: The value is not a size, is not a whole number of bytes, or is larger than any file.
     """
@@ -190,7 +187,6 @@ class PropertyTextError(ValueError):
 
     Args:
         reason: The mistake, as a clause.
-        text: The property.
         offset: The position in the text, counted from 0.
     """
 

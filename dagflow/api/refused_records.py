@@ -305,7 +305,6 @@ class Reject:
         url: The file that it comes from; "" for none.
         offset: Its first byte in the content of the file.
         length: Its size there in bytes; negative where it is not known.
-        reason: Why it was refused.
         raw: Its bytes, or as many of its first bytes as were kept; for a record with columns, a JSON object.
     """
 

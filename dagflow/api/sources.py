@@ -29,7 +29,6 @@ class FilePart(Protocol):
     A tuple need not extend this class or SourceRange: an author's own dataclass with these attributes is one.
 
     Attributes:
-        start: First byte.
         end: One past the last byte.
     """
 

@@ -60,7 +60,6 @@ class ColumnTyped(Capability):
         """Called when an app is planned, before anything runs.
 
         Args:
-            port: An output port.
             arriving: The columns that arrive at the port `input`; None where they are not known, or there is no such
                 port.
 
@@ -82,7 +81,6 @@ class ColumnTraced(ColumnTyped):
         """Called when the lineage of a column is requested, before anything runs.
 
         Args:
-            port: An output port.
             column: A column that the port emits.
             arriving: The columns that arrive at the port `input`.
 
