@@ -45,6 +45,9 @@ COMMANDS = {
 }
 """Each command with its description, in the order in which users need them: listing them imports none."""
 
+_BESIDE = {"metrics": "check", "report": "ui", "scan": "repair", "warm": "doctor"}
+"""Commands that are, under their own names, in the module of another one."""
+
 _OBJECTS_OF_A_START = 150_000
 """A run makes 120,000 until it is at work, 150,000 on Spark; with a higher limit it would hold garbage for minutes."""
 
@@ -86,8 +89,8 @@ class CommandLine(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"dagflow.cli.commands.{cmd_name}")
-        command: click.Command = module.command
+        module = importlib.import_module(f"dagflow.cli.commands.{_BESIDE.get(cmd_name, cmd_name)}")
+        command: click.Command = getattr(module, cmd_name if cmd_name in _BESIDE else "command")
         return _with_help(verbose_option(command) if command.add_help_option else command)
 
     def resolve_command(

@@ -1,16 +1,17 @@
-"""`dagflow check`: whether a checkpoint is well, as an exit code."""
+"""`dagflow check` and `dagflow metrics`: whether a checkpoint is well, as an exit code and as metrics of Prometheus."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import click
 
 from dagflow.cli import output
 from dagflow.cli.locations import attributes_of, is_app_file, locate, size_in_bytes
-from dagflow.cli.shared_options import Seconds, Settings, store_option
+from dagflow.cli.shared_options import Seconds, Settings, file_option, store_option
 from dagflow.errors import DagflowError
-from dagflow.report.endpoints import reason_against
+from dagflow.report.endpoints import metrics_text, reason_against
 from dagflow.report.reading import WAIT_S, RecentRejects, exceeded_limits, read_checkpoint, recent_rejects
 from dagflow.spec.app_reader import share_of
 from dagflow.spec.app_spec import AlertSettings
@@ -90,3 +91,26 @@ def command(
     # Text after a bar is read as figures.
     output.result(settings.redact(line).replace("|", "/") + figures)
     return 1 if reasons else 0
+
+
+@click.command("metrics")
+@click.argument("checkpoint", metavar="CHECKPOINT|APP")
+@file_option(help="Write to FILE instead, whole or not at all, as the textfile collector of node_exporter needs it.")
+@store_option
+@click.pass_obj
+def metrics(settings: Settings, checkpoint: str, file: Path | None, app: str | None) -> int:
+    """Print the metrics of the journal at CHECKPOINT, or that of the app file APP, in Prometheus' text format.
+
+    Only reads: an active run is not disturbed, and a run that is over can be read as well. A journal that cannot be
+    read shows as `dagflow_checkpoint_readable 0`, and ends the command with 1.
+    """
+    location, storage = locate(checkpoint, app, settings)
+    reading = read_checkpoint(location, storage)
+    text = metrics_text([reading])
+    if file is None:
+        output.result(text.rstrip("\n"))
+    else:
+        output.write_whole(file, text, "the metrics")
+    if reading.error:
+        output.note(settings.redact(reading.error))
+    return 1 if reading.error else 0

@@ -1,18 +1,20 @@
-"""`dagflow ui`: pages about runs and checkpoints."""
+"""`dagflow ui` and `dagflow report`: pages about runs and checkpoints, from a server and in one file."""
 
 from __future__ import annotations
 
 import signal
 import threading
+from pathlib import Path
 
 import click
 
 from dagflow.cli import output
 from dagflow.cli.locations import is_app_file, locate, require_journal
 from dagflow.cli.output import count
-from dagflow.cli.shared_options import Settings, store_option
+from dagflow.cli.shared_options import Settings, file_option, store_option
 from dagflow.errors import JournalError, StorageError
 from dagflow.web import UI_PORT, require_packages
+from dagflow.web.api import report_data, single_page
 from dagflow.web.checkpoints import Checkpoint
 from dagflow.web.server import serving
 
@@ -55,4 +57,23 @@ def command(settings: Settings, checkpoints: tuple[str, ...], host: str, port: i
     with serving(shown, host, port) as address:
         output.note(f"{count(len(shown), 'checkpoint')} at {address.url} (Ctrl-C ends)")
         ended.wait()
+    return 0
+
+
+@click.command("report")
+@click.argument("checkpoint", metavar="CHECKPOINT|APP")
+@file_option(required=True, help="The HTML file to write.")
+@store_option
+@click.pass_obj
+def report(settings: Settings, checkpoint: str, file: Path, app: str | None) -> int:
+    """Write the pages of `dagflow ui` about CHECKPOINT, or that of the app file APP, into one FILE.
+
+    It holds the state of this moment, opens in any browser without a server, and needs no network.
+    """
+    location, storage = locate(checkpoint, app, settings)
+    require_journal(location, storage, checkpoint)
+    resources = report_data(Checkpoint(location, storage, app or (checkpoint if is_app_file(checkpoint) else "")))
+    page = settings.redact_document(single_page(resources))
+    output.write_whole(file, page, "the report")
+    output.note(f"wrote {file} ({output.size(len(page.encode()))}): open it in a browser")
     return 0

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from dagflow.runtime.inline import InlineRuntime
 
 from dagflow.cli.commands.replay import describe
 from dagflow.cli.main import command_line
@@ -14,7 +15,7 @@ from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.plan.load import load_app
 from dagflow.runtime.local import InlineRuntime
-from tests.cli.commands.test_scan import APP
+from tests.cli.commands.test_repair_scan import APP
 
 
 def invoke(*args: str) -> tuple[int, str]:
