@@ -22,9 +22,8 @@ from dagflow.api.ports import unbatched
 from dagflow.api.records import UNKNOWN, RecordBatch
 from dagflow.api.refused_records import REJECTS, Reject
 from dagflow.api.sources import FileSources, url_of
-from dagflow.engine.control_graph import ControlGraph, Emission, index_operators
+from dagflow.engine.control_graph import ControlGraph, Emission, PreScans, index_operators
 from dagflow.engine.preview_port import PreviewPort
-from dagflow.engine.window_planner import PreScans
 from dagflow.errors import DagflowError, OperatorError
 from dagflow.execution.chain import Chain, tear_down, torn_down
 from dagflow.execution.messages import Program

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from dagflow.runtime.inline import InlineRuntime
 
 from dagflow.cli.commands.replay import describe
 from dagflow.cli.main import command_line
