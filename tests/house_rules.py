@@ -95,6 +95,7 @@ SLOW_MODULES = (
     "dagflow.cli.app_run",
     "dagflow.app",
     "dagflow.runtime.connect",
+    "dagflow.runtime.local",
     "dagflow.runtime.spark",
     "dagflow.spark",
     "dagflow.cli.commands",

@@ -36,7 +36,7 @@ from dagflow.journal.saved_state import SavedState
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import PortRef
 from dagflow.plan.placement import PlacedApp
-from dagflow.runtime.local import InlineRuntime
+from dagflow.runtime.base import Runtime
 from dagflow.runtime.scratch import Scratch, sweep
 from dagflow.storage.location import absolute, join, redacted
 from dagflow.storage.pending import FileFacts, pending_tag
@@ -379,7 +379,14 @@ def preview_input(app: PlacedApp, program: Program, offset: int = 0) -> Iterator
         }
         outputs = TaskOutputs(app.storage, pending_tag("preview", 0), "process")
         control = ControlGraph(app, services, outputs, index)
-        prescans = PreScans(app.operators, lambda: InlineRuntime(program))
+
+        def runtime() -> Runtime:
+            # Few apps pre-scan what is previewed.
+            from dagflow.runtime.local import InlineRuntime
+
+            return InlineRuntime(program)
+
+        prescans = PreScans(app.operators, runtime)
         with torn_down(*control.chains):
             yield PreviewInput(app, control, services, prescans, offset)
 
