@@ -15,9 +15,9 @@ from dagflow.cli.output import count, duration, size
 from dagflow.cli.progress import display_for, logging_to
 from dagflow.cli.render import progress_line, summary
 from dagflow.cli.signals import on_driver_thread, stop_on_signals
+from dagflow.engine.live_run import StopRequest
 from dagflow.engine.run import run as engine_run
 from dagflow.engine.run_setup import RunOptions
-from dagflow.engine.stop_request import StopRequest
 from dagflow.journal.saved_state import LeftOut
 from dagflow.journal.windows import Receipt
 from dagflow.plan.logical import LogicalPlan

@@ -23,10 +23,9 @@ from dagflow.cli.run_log import RunLog, attached, error_fields, json_line, open_
 from dagflow.cli.shared_options import Redact, RunRequest, Settings
 from dagflow.cli.signals import on_driver_thread, stop_on_signals
 from dagflow.engine.limited_run import limited_run
-from dagflow.engine.live_run import app_url_of
+from dagflow.engine.live_run import StopRequest, app_url_of
 from dagflow.engine.run import run as engine_run
 from dagflow.engine.run_setup import Observer, RunOptions
-from dagflow.engine.stop_request import StopRequest
 from dagflow.engine.what_if import if_run
 from dagflow.errors import (
     DagflowError,

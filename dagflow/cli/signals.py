@@ -17,7 +17,7 @@ from dagflow.cli import output
 from dagflow.errors import RunStoppedError
 
 if TYPE_CHECKING:
-    from dagflow.engine.stop_request import StopRequest
+    from dagflow.engine.live_run import StopRequest
 
 T = TypeVar("T")
 
@@ -64,7 +64,7 @@ def stop_on_signals(
 @contextmanager
 def stop_requested_by_signals(text: str) -> Iterator[StopRequest]:
     """Let the first stop signal ask for the end, and the second one end the process, for as long as the block lasts."""
-    from dagflow.engine.stop_request import StopRequest  # heavy for commands that end at once
+    from dagflow.engine.live_run import StopRequest  # heavy for commands that end at once
 
     stop = StopRequest()
 

@@ -18,11 +18,11 @@ from pathlib import Path
 from dagflow.api.control import ControlOperator
 from dagflow.api.operator import Operator
 from dagflow.api.transactions import Target, TransactionalSink
+from dagflow.engine.live_run import StopRequest
 from dagflow.engine.preparation import LocationCollector, prepare_operator
 from dagflow.engine.preview import preview
 from dagflow.engine.preview_chain import PreviewOptions
 from dagflow.engine.run_setup import RunOptions, in_session, lazy_runtime
-from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import DagflowError, MissingError
 from dagflow.execution.messages import Program
 from dagflow.frozen import frozen

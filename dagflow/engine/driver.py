@@ -20,13 +20,12 @@ from dagflow.api.transactions import TargetDecision
 from dagflow.engine.control_graph import ControlGraph
 from dagflow.engine.corrections import BESIDE, Superseded, left_out_in, old_rows
 from dagflow.engine.driver_memory import FreeMemory
-from dagflow.engine.live_run import ScanRequests
+from dagflow.engine.live_run import GROUP_GRACE_S, STOP_GRACE_S, ScanRequests
 from dagflow.engine.repeatable import remover_of, totals_changed, why_not_made_again, why_not_replayed
 from dagflow.engine.replay_scope import replay_scope
 from dagflow.engine.replayer import Replayer
 from dagflow.engine.run_setup import Assembly
 from dagflow.engine.spark_start import is_small
-from dagflow.engine.stop_request import GROUP_GRACE_S, STOP_GRACE_S
 from dagflow.engine.window_committer import WindowCommitter, raise_first_error
 from dagflow.engine.window_planner import WindowPlanner, WindowSource
 from dagflow.engine.window_runner import MAX_IN_FLIGHT, InFlight, WindowLoop, WindowRunner

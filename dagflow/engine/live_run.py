@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from dagflow.engine.preparation import output_locations
-from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import (
     AlreadyExistsError,
     FencedError,
@@ -46,6 +45,42 @@ from dagflow.spec.head_reader import read_head
 from dagflow.storage.base import ObjectStore
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, redacted
+
+TICK_S = 0.2
+"""How often the driver interrupts its wait for a window: to show progress, and to see whether to stop."""
+
+STOP_GRACE_S = 5.0
+"""A running window may finish within this time after a stop was requested; then it is abandoned."""
+
+GROUP_GRACE_S = 15.0
+"""The held files of windows may be merged within this further time; then the next run merges them."""
+
+
+class StopRequest:
+    """A request to end early; a signal handler may make it."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        self._overdue_s = math.inf
+
+    def request(self) -> None:
+        if not self.is_requested:
+            self._overdue_s = time.monotonic() + STOP_GRACE_S
+        self._event.set()
+
+    @property
+    def is_requested(self) -> bool:
+        return self._event.is_set()
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether a stop was requested so long ago that the driver waits for nothing any more."""
+        return time.monotonic() >= self._overdue_s
+
+    def wait(self, seconds: float) -> bool:
+        """Sleep until the time is over or a stop is requested; returns whether a stop was requested."""
+        return self._event.wait(seconds)
+
 
 logger = logging.getLogger(__name__)
 

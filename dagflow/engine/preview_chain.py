@@ -23,7 +23,6 @@ from dagflow.api.records import UNKNOWN, RecordBatch
 from dagflow.api.refused_records import REJECTS, Reject
 from dagflow.api.sources import FileSources, url_of
 from dagflow.engine.control_graph import ControlGraph, Emission, PreScans, index_operators
-from dagflow.engine.preview_port import PreviewPort
 from dagflow.errors import DagflowError, OperatorError
 from dagflow.execution.chain import Chain, tear_down, torn_down
 from dagflow.execution.messages import Program
@@ -72,6 +71,18 @@ class PreviewOptions:
     file: str | None = None
     offset: int = 0
     read_bytes: int = DEFAULT_READ_BYTES
+
+
+@frozen
+class PreviewPort:
+    """The port that a preview shows.
+
+    Attributes:
+        sources: The output ports whose records are seen there; the port itself, where it is an output port.
+    """
+
+    ref: PortRef
+    sources: tuple[PortRef, ...]
 
 
 @frozen

@@ -21,12 +21,12 @@ from dagflow.engine.corrections import (
 )
 from dagflow.engine.driver_watch import DriverWatch
 from dagflow.engine.left_out import as_left_out_before, gone_before_replay, recovered_by_replay
+from dagflow.engine.live_run import StopRequest
 from dagflow.engine.publication import finish_replay
 from dagflow.engine.repeatable import require_as_counted, why_not_alone
 from dagflow.engine.replay_scope import ReplayScope
 from dagflow.engine.run_setup import Assembly
 from dagflow.engine.scaling import Scaling
-from dagflow.engine.stop_request import StopRequest
 from dagflow.engine.window_codec import require_names_apart, require_takers, taking_ports
 from dagflow.engine.window_committer import intent_of
 from dagflow.engine.window_repair import unpublished

@@ -24,7 +24,7 @@ from dagflow.engine.control_graph import ControlGraph, Emission, index_operators
 from dagflow.engine.corrections import correction_problems
 from dagflow.engine.driver import Driver
 from dagflow.engine.held_results import HeldResults, require_all_windows
-from dagflow.engine.live_run import app_url_of
+from dagflow.engine.live_run import StopRequest, app_url_of
 from dagflow.engine.operator_state import directory_of_state
 from dagflow.engine.preparation import dataset_locations
 from dagflow.engine.repeatable import change_notices, require_repeatable
@@ -38,7 +38,6 @@ from dagflow.engine.run_setup import (
     open_journal,
     open_run,
 )
-from dagflow.engine.stop_request import StopRequest
 from dagflow.engine.window_codec import WindowCodec
 from dagflow.engine.window_planner import WindowSource
 from dagflow.errors import ANOTHER_TABLE, JournalError, MissingError, PlanError, own_name

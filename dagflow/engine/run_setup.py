@@ -15,13 +15,12 @@ from dagflow.engine.driver_memory import limited_memory, memory_for_tasks
 from dagflow.engine.driver_watch import DriverWatch
 from dagflow.engine.held_results import HeldResults
 from dagflow.engine.left_out import GoneVersions
-from dagflow.engine.live_run import LiveRun, RunGate, live_run
+from dagflow.engine.live_run import LiveRun, RunGate, StopRequest, live_run
 from dagflow.engine.operator_state import OperatorStates, SegmentStore, SideInputs
 from dagflow.engine.preparation import prepare
 from dagflow.engine.publication import Publication, finish_replay
 from dagflow.engine.repeatable import totals_by_output
 from dagflow.engine.spark_start import SparkStart, allows_here
-from dagflow.engine.stop_request import StopRequest
 from dagflow.engine.window_codec import WindowCodec
 from dagflow.engine.window_repair import advise_repair, advise_replay
 from dagflow.engine.window_sizing import WindowSizing

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dagflow.engine.stop_request import TICK_S, StopRequest
+from dagflow.engine.live_run import TICK_S, StopRequest
 from dagflow.errors import RunStoppedError
 from dagflow.execution.messages import Program
 from dagflow.plan.logical import LogicalPlan

@@ -26,10 +26,10 @@ from dagflow.api.records import RecordBatch
 from dagflow.api.sources import UNKNOWN_BLOCK, FileSources, block_id_of, is_gone, is_source_range
 from dagflow.api.transactions import ReplayableState, TransactionalSink
 from dagflow.engine.corrections import sources_of
+from dagflow.engine.live_run import StopRequest
 from dagflow.engine.publishers import writer_of
 from dagflow.engine.replay_scope import groups_merged_by
 from dagflow.engine.run_setup import RunOptions
-from dagflow.engine.stop_request import StopRequest
 from dagflow.engine.what_if import Output, apart_run, with_rows_kept
 from dagflow.errors import DagflowError, MissingError, own_name
 from dagflow.frozen import frozen

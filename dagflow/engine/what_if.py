@@ -21,12 +21,12 @@ from dagflow.api.refused_records import REJECTS
 from dagflow.api.transactions import RowOrigin, Target, TransactionalSink, targets_of
 from dagflow.engine.corrections import Superseded
 from dagflow.engine.limited_run import MOVE_IT, relocated_app
+from dagflow.engine.live_run import StopRequest
 from dagflow.engine.preparation import LocationCollector, prepare_operator
 from dagflow.engine.repeatable import totals_by_output
 from dagflow.engine.replay_scope import replaced_files, replay_scope, with_retries
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions, open_journal
-from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import (
     DagflowError,
     JournalError,

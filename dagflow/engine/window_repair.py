@@ -8,9 +8,8 @@ from dataclasses import asdict, replace
 from operator import itemgetter
 
 from dagflow.api.sources import SourceVersion
-from dagflow.engine.live_run import RunGate
+from dagflow.engine.live_run import RunGate, StopRequest
 from dagflow.engine.repeatable import remover_of, why_not_read_again
-from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import ANOTHER_TABLE, DagflowError, JournalError, LostOutputError, MissingError, RunStoppedError
 from dagflow.frozen import frozen
 from dagflow.journal.events import Repair

@@ -11,12 +11,12 @@ from functools import partial
 from types import MappingProxyType
 
 from dagflow.engine.corrections import Lost, Superseded, old_rows
+from dagflow.engine.live_run import StopRequest
 from dagflow.engine.publication import Publication
 from dagflow.engine.repeatable import why_not_replayed
 from dagflow.engine.replay_scope import replay_scope
 from dagflow.engine.replayer import ReplayedWindow, Replayer
 from dagflow.engine.run_setup import RunOptions, RuntimeFactory, SilentObserver, in_session, open_journal, open_run
-from dagflow.engine.stop_request import StopRequest
 from dagflow.engine.window_repair import unpublished, why_not_published
 from dagflow.errors import JournalError, MissingJournalError
 from dagflow.journal.journal import Journal

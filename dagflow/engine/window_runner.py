@@ -16,8 +16,8 @@ from dagflow.api.context import Skipped, VersionKey
 from dagflow.api.ports import tuple_count
 from dagflow.api.transactions import TargetDecision
 from dagflow.engine.corrections import Superseded, left_out_in
+from dagflow.engine.live_run import TICK_S, StopRequest
 from dagflow.engine.run_setup import Assembly
-from dagflow.engine.stop_request import TICK_S, StopRequest
 from dagflow.engine.window_sizing import Load, load_of_job
 from dagflow.errors import DagflowError, StorageError
 from dagflow.execution.messages import TaskResult, WindowJob

@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from dagflow.engine.control_graph import ControlGraph
+from dagflow.engine.live_run import StopRequest
 from dagflow.engine.run import control_operators, restore_states
 from dagflow.engine.run_setup import Assembly, OpenRun, RunOptions, open_journal, open_run
-from dagflow.engine.stop_request import StopRequest
 from dagflow.engine.window_committer import WindowCommitter
 from dagflow.engine.window_planner import WindowPlanner
 from dagflow.engine.window_runner import WindowRunner

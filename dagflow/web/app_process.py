@@ -18,9 +18,8 @@ from typing import Any
 from dagflow.api.control import InputOperator
 from dagflow.api.properties import property_model
 from dagflow.engine.operator_state import directory_of_state
-from dagflow.engine.preview import preview
+from dagflow.engine.preview import find_port, preview
 from dagflow.engine.preview_chain import PreviewOptions
-from dagflow.engine.preview_port import find_port
 from dagflow.engine.repeatable import remover_of, why_not_replayed
 from dagflow.errors import AppError, DagflowError, PlanError
 from dagflow.execution.state_codec import StateCodec

@@ -12,9 +12,9 @@ import pytest
 from dagflow import InputPort, Operator, OutputPort
 from dagflow.api.capabilities import PreScan, TupleReader
 from dagflow.engine import driver
+from dagflow.engine.live_run import StopRequest
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions, RuntimeFactory
-from dagflow.engine.stop_request import StopRequest
 from dagflow.engine.window_sizing import UNMEASURED_WINDOWS
 from dagflow.errors import DagflowError, OperatorError, StorageError
 from dagflow.execution.messages import Program, TaskResult, WindowJob
@@ -163,7 +163,7 @@ class NeverEndsWindows(InlineRuntime):
 def test_a_stop_is_heeded_while_earlier_windows_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many windows an earlier run left planned, a run that repeats them ends within the grace period."""
     monkeypatch.setattr(driver, "STOP_GRACE_S", 0.0)
-    monkeypatch.setattr("dagflow.engine.stop_request.STOP_GRACE_S", 0.0)
+    monkeypatch.setattr("dagflow.engine.live_run.STOP_GRACE_S", 0.0)
     with pytest.raises(DagflowError, match="the lights went out"):
         run(app_of(tmp_path, TEXTS), runtime=crashing(1))
     stop = StopRequest()

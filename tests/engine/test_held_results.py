@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from dagflow import Operator
 from dagflow.engine import held_results, operator_state
 from dagflow.engine.held_results import HeldResults, parts_to_merge
+from dagflow.engine.live_run import StopRequest
 from dagflow.engine.operator_state import SegmentStore
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
-from dagflow.engine.stop_request import StopRequest
 from dagflow.engine.window_replay import replay_windows
 from dagflow.errors import DagflowError, JournalError, OperatorError, PlanError
 from dagflow.execution.messages import TaskResult

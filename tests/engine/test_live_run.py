@@ -16,10 +16,9 @@ import pytest
 from dagflow import InputPort, Operator, OutputPort
 from dagflow.api.context import RunPreparation
 from dagflow.engine import live_run, window_runner
-from dagflow.engine.live_run import RunGate
+from dagflow.engine.live_run import RunGate, StopRequest
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
-from dagflow.engine.stop_request import StopRequest
 from dagflow.engine.window_replay import replay_windows
 from dagflow.errors import DagflowError, JournalError, LiveRunError, StorageError
 from dagflow.execution.messages import WindowJob

@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 
-from dagflow.engine.live_run import RunGate
+from dagflow.engine.live_run import RunGate, StopRequest
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
-from dagflow.engine.stop_request import StopRequest
 from dagflow.engine.window_repair import repair
 from dagflow.errors import JournalError, LiveRunError, RunStoppedError
 from dagflow.execution.messages import WindowJob

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dagflow.engine.live_run import LOOK_EVERY_S, ScanRequests, is_waiting, request_scan
+from dagflow.engine.live_run import LOOK_EVERY_S, ScanRequests, StopRequest, is_waiting, request_scan
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
-from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import MissingError
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.runtime.local import InlineRuntime

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from dagflow.engine.live_run import StopRequest
 from dagflow.engine.spark_start import SparkStart
-from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import DagflowError, RunStoppedError
 from dagflow.execution.messages import Program
 from dagflow.plan.placement import PlacedApp

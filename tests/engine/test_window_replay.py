@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from dagflow.engine.live_run import StopRequest
 from dagflow.engine.replayer import ReplayedWindow
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
-from dagflow.engine.stop_request import StopRequest
 from dagflow.engine.window_replay import app_file, replay_windows
 from dagflow.errors import (
     DagflowError,

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from dagflow.engine import live_run as live_runs
-from dagflow.engine.live_run import RunGate, live_run
+from dagflow.engine.live_run import RunGate, StopRequest, live_run
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
-from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import DagflowError, MissingError
 from dagflow.journal.heartbeat import RunningWindow, RunProgress, RunRates
 from dagflow.journal.reader import read_state

@@ -15,9 +15,9 @@ from deltalake import DeltaTable
 
 from dagflow.api.transactions import FileTarget, Target
 from dagflow.engine import publishers
+from dagflow.engine.live_run import StopRequest
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
-from dagflow.engine.stop_request import StopRequest
 from dagflow.engine.window_repair import repair
 from dagflow.engine.window_replay import replay_windows
 from dagflow.errors import DagflowError, JournalError, LostOutputError

@@ -9,7 +9,7 @@ import jsonschema  # type: ignore[import-untyped]  # its stubs are a package tha
 import pytest
 import yaml
 
-from dagflow.engine.preview_port import find_port
+from dagflow.engine.preview import find_port
 from dagflow.plan.accumulators import unused_records
 from dagflow.plan.load import check, load_app
 from dagflow.plan.logical import LogicalPlan

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from dagflow.engine.live_run import StopRequest
 from dagflow.engine.repeatable import why_not_alone
 from dagflow.engine.replay_scope import with_retries
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
-from dagflow.engine.stop_request import StopRequest
 from dagflow.engine.what_if import if_replayed, if_run
 from dagflow.engine.window_replay import replay_windows
 from dagflow.errors import JournalError

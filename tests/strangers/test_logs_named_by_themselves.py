@@ -24,7 +24,7 @@ from tests.operators.splitter.changes.renames.rotations import (
     rename_with_date,
     rename_with_date_inside,
 )
-from tests.operators.splitter.index.test_fingerprinting import opened_by_the_driver
+from tests.operators.splitter.scan.test_listed_files_fingerprinting import opened_by_the_driver
 from tests.operators.splitter.splitter_driver import SplitterDriver
 from tests.properties.test_growing_files import append, read
 

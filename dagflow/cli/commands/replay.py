@@ -25,9 +25,9 @@ from dagflow.cli.shared_options import (
     take_over_option,
 )
 from dagflow.cli.signals import on_driver_thread, stop_requested_by_signals
+from dagflow.engine.live_run import StopRequest
 from dagflow.engine.replayer import ReplayedWindow
 from dagflow.engine.run_setup import RunOptions
-from dagflow.engine.stop_request import StopRequest
 from dagflow.engine.what_if import OutputDifferences, WhatIf, if_replayed
 from dagflow.engine.window_replay import app_file, replay_windows, superseded_in, windows_of
 from dagflow.errors import cut_text

@@ -43,10 +43,16 @@ from operators.splitter.changes.renames.found_files import FileDecision, FoundFi
 from operators.splitter.changes.renames.rename_detector import RenameDetector
 from operators.splitter.index.entries import SHORTER, IndexEntry
 from operators.splitter.index.file_index import FileIndex
-from operators.splitter.index.fingerprinting import FilePrefix, InTasks, prefixes_of, take_fingerprints
 from operators.splitter.index.index_view import IndexEntries, IndexView
 from operators.splitter.index.pending_fingerprints import InFlightFiles, PendingFingerprints
-from operators.splitter.scan.listed_files import FileRow, ListedFiles
+from operators.splitter.scan.listed_files import (
+    FilePrefix,
+    FileRow,
+    InTasks,
+    ListedFiles,
+    prefixes_of,
+    take_fingerprints,
+)
 from operators.splitter.scan.scan_sources import Clock
 from operators.splitter.scan.scanner import Scanner
 from operators.splitter.scan.walk import LAST_STEP

@@ -24,9 +24,8 @@ from operators.files.metadata import Fate, FileVersion, SupersededVersion
 from operators.files.rotation_names import uncompressed
 from operators.splitter.index.entries import EARLIER, PART, SHORTER, IndexEntry
 from operators.splitter.index.file_index import FileIndex
-from operators.splitter.index.fingerprinting import FilePrefix
 from operators.splitter.index.index_view import IndexEntries
-from operators.splitter.scan.listed_files import ListedFiles
+from operators.splitter.scan.listed_files import FilePrefix, ListedFiles
 from operators.splitter.scan.listing import ListedStats
 from operators.splitter.scan.scan_roots import Root
 from operators.splitter.scan.scan_sources import Clock

@@ -14,8 +14,7 @@ from dagflow.metrics import names
 from dagflow.storage.fingerprint import UNKNOWN
 from operators.splitter.changes.detection_rules import DetectionRules, has_changed
 from operators.splitter.changes.renames.copies import LeftFiles
-from operators.splitter.index.fingerprinting import InTasks, prefixes_of, take_fingerprints
-from operators.splitter.scan.listed_files import ListedFiles
+from operators.splitter.scan.listed_files import InTasks, ListedFiles, prefixes_of, take_fingerprints
 
 
 class NeededFingerprints:

@@ -16,9 +16,8 @@ from dagflow.storage.location import MARK, Roots, absolute, redacted
 from operators.files.metadata import Fate
 from operators.splitter.index.entries import IndexEntry
 from operators.splitter.index.file_index import FileIndex, IndexState
-from operators.splitter.index.fingerprinting import EMPTY
 from operators.splitter.index.pending_fingerprints import PendingFingerprints
-from operators.splitter.scan.listed_files import ListedFiles
+from operators.splitter.scan.listed_files import EMPTY, ListedFiles
 
 
 @frozen

@@ -23,8 +23,7 @@ from dagflow.storage.context import StorageContext
 from dagflow.storage.files import FileStat
 from dagflow.storage.location import redacted
 from operators.files.metadata import FileVersion
-from operators.splitter.index.fingerprinting import InTasks
-from operators.splitter.scan.listed_files import ListedFiles
+from operators.splitter.scan.listed_files import InTasks, ListedFiles
 from operators.splitter.scan.listing import DIRECTORY, ENTRIES_AT_ONCE, Entries, ListedStats, Notices
 from operators.splitter.scan.local_listing import (
     NOT_VISITED,

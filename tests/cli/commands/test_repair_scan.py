@@ -8,9 +8,9 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from dagflow.cli.main import command_line
+from dagflow.engine.live_run import StopRequest
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
-from dagflow.engine.stop_request import StopRequest
 from dagflow.plan.load import load_app
 from dagflow.runtime.local import InlineRuntime
 from tests.engine.test_driver import RecordingObserver

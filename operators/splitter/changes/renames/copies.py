@@ -16,7 +16,7 @@ from operators.files.rotation_names import earlier_paths
 from operators.reader.byte_source import MeasuredFile
 from operators.reader.compression.stream import OUTPUT_BYTES, DecompressedFile
 from operators.splitter.changes.renames.found_files import FoundFile, stat_behind_links
-from operators.splitter.index.fingerprinting import FilePrefix, InTasks, take_fingerprints
+from operators.splitter.scan.listed_files import FilePrefix, InTasks, take_fingerprints
 from operators.splitter.scan.scan_sources import Clock
 
 COPY_GRACE_S = 1.0

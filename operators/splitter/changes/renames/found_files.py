@@ -12,8 +12,7 @@ from operators.files.metadata import Fate, FileVersion
 from operators.files.rotation_names import uncompressed
 from operators.splitter.changes.renames.cases import Continuing
 from operators.splitter.index.entries import EARLIER, PART, SHORTER, IndexEntry, earlier_name, earlier_names
-from operators.splitter.index.fingerprinting import FilePrefix
-from operators.splitter.scan.listed_files import ListedFiles
+from operators.splitter.scan.listed_files import FilePrefix, ListedFiles
 
 
 @frozen

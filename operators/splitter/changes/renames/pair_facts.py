@@ -12,8 +12,8 @@ from operators.splitter.changes.renames.cases import Original
 from operators.splitter.changes.renames.copies import Beginnings, ContentPrefix, LeftFiles
 from operators.splitter.changes.renames.found_files import FoundFile, TakenVersion, VersionsOfInode, stat_behind_links
 from operators.splitter.index.entries import IndexEntry
-from operators.splitter.index.fingerprinting import FilePrefix
 from operators.splitter.index.pending_fingerprints import PendingFingerprints
+from operators.splitter.scan.listed_files import FilePrefix
 
 AreRecent = Callable[[Sequence[int]], set[int]]
 """The inodes among some that this scan has emitted."""

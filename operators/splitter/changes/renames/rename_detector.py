@@ -17,10 +17,9 @@ from operators.splitter.changes.renames.found_files import FileDecision, FoundFi
 from operators.splitter.changes.renames.pair_facts import KnownVersions, OwnName, Pair
 from operators.splitter.index.entries import EARLIER, PART, SHORTER, SLOTS, IndexEntry
 from operators.splitter.index.file_index import FileIndex
-from operators.splitter.index.fingerprinting import InTasks
 from operators.splitter.index.index_view import IndexView
 from operators.splitter.index.pending_fingerprints import PendingFingerprints
-from operators.splitter.scan.listed_files import ListedFiles
+from operators.splitter.scan.listed_files import InTasks, ListedFiles
 from operators.splitter.scan.scan_sources import Clock
 
 MAX_CACHED_NAMES = 10_000

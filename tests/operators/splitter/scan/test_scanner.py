@@ -13,7 +13,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from dagflow.errors import MissingError, StorageError
-from operators.splitter.index.fingerprinting import InTasks
+from operators.splitter.scan.listed_files import InTasks
 from operators.splitter.scan.scanner import Scanner
 from operators.splitter.scan.selection import Selection
 from tests.operators.splitter.splitter_driver import FollowingDriver, each, write

@@ -25,7 +25,7 @@ from operators.splitter.scan.scanner import Prefetching, PrefetchingLister, Queu
 from operators.splitter.scan.selection import OwnNames, Selection
 from operators.splitter.scan.walk import Walk
 from tests.nightly import examples
-from tests.operators.splitter.index.test_fingerprinting import opened_by_the_driver
+from tests.operators.splitter.scan.test_listed_files_fingerprinting import opened_by_the_driver
 from tests.operators.splitter.splitter_driver import each, write
 
 

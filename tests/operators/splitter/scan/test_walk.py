@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from operators.splitter.index.fingerprinting import InTasks
+from operators.splitter.scan.listed_files import InTasks
 from operators.splitter.scan.scanner import Scanner
 from operators.splitter.scan.selection import Selection
 from tests.nightly import by_day

@@ -7,7 +7,7 @@ import pytest
 
 from dagflow.storage.fingerprint import fingerprint_of
 from operators.splitter.changes.renames.copies import Beginnings, Content, ContentPrefix
-from operators.splitter.index.fingerprinting import FilePrefix
+from operators.splitter.scan.listed_files import FilePrefix
 from tests.nightly import by_day
 from tests.operators.splitter.changes.renames.rotations import COMPRESSORS
 from tests.operators.splitter.splitter_driver import InProcessServices, write

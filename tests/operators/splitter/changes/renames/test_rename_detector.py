@@ -24,7 +24,7 @@ from tests.operators.splitter.changes.renames.rotations import (
     rename,
     shift,
 )
-from tests.operators.splitter.index.test_fingerprinting import CountingTasks
+from tests.operators.splitter.scan.test_listed_files_fingerprinting import CountingTasks
 from tests.operators.splitter.splitter_driver import FollowingDriver, write
 from tests.properties.test_growing_files import append, read
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dagflow.storage.fingerprint import UNKNOWN, fingerprint
-from operators.splitter.index.fingerprinting import FILES_A_TASK, FilePrefix, fingerprints, take_fingerprints
+from operators.splitter.scan.listed_files import FILES_A_TASK, FilePrefix, fingerprints, take_fingerprints
 from tests.operators.splitter.splitter_driver import FollowingDriver, InProcessServices, write
 
 opened: list[str] | None = None
