@@ -80,12 +80,7 @@ def pairs(work: Path, size_bytes: int, read_blocks: ReadBlocks) -> Iterator[Pair
     yield "parquet, filtered, to Delta, each window by itself; DuckDB copies", 1.0, parquet, at_once, copies
     yield "parquet, filtered, to Delta; Spark copies", 2.0, parquet, to_table, by_spark
 
-    avro = work / "in.avro"
-    kinds = {"int64": "long", "string": "string"}
-    fields = [{"name": name, "type": kinds[kind]} for name, kind in columns.items()]
-    with avro.open("wb") as file:
-        fastavro.writer(file, {"type": "record", "name": "r", "fields": fields}, rows, codec="deflate")
-    yield "avro; fastavro", 1.0, avro, partial(read, avro, "avro"), partial(with_fastavro, avro)
+    yield from avro_pairs(work, rows, read)
 
     array, lines = work / "in.json", work / "in.jsonl"
     array.write_text("[" + ",".join(map(json.dumps, rows)) + "]")
@@ -133,10 +128,44 @@ def copied_by_spark(work: Path, parquet: Path) -> int:
     return sum(pq.read_metadata(path).num_rows for path in (work / "out.spark").glob("*.parquet"))
 
 
-def with_fastavro(path: Path) -> int:
+def avro_pairs(work: Path, rows: list[dict[str, Any]], read: Callable[[Path, Any], int]) -> Iterator[Pair]:
+    """The pairs of Avro: records without others in them, the same by another schema, and nested ones."""
+    avro = work / "in.avro"
+    kinds = {"id": "long", "number": "long", "name": "string", "text": "string"}
+    fields = [{"name": name, "type": kind} for name, kind in kinds.items()]
+    with avro.open("wb") as file:
+        fastavro.writer(file, {"type": "record", "name": "r", "fields": fields}, rows, codec="deflate")
+    yield "avro; fastavro", 1.0, avro, partial(read, avro, "avro"), partial(with_fastavro, avro)
+
+    wanted = {
+        "type": "record",
+        "name": "r",
+        "fields": [*fields[1:3], {"name": "price", "type": "double", "default": 0}],
+    }
+    resolved = partial(read, avro, {"type": "avro", "reader_schema": wanted})
+    yield "avro, with another schema; fastavro", 1.0, avro, resolved, partial(with_fastavro, avro, wanted)
+
+    nested, inner = work / "nested.avro", {"type": "record", "name": "r", "fields": fields}
+    parts = {"type": "array", "items": {"type": "record", "name": "part", "fields": fields[1:3]}}
+    tags = {"type": "map", "values": ["null", "long"]}
+    members = {"row": ["null", inner], "parts": parts, "tags": tags, "value": ["null", "long", "string"]}
+    outer = {"type": "record", "name": "o", "fields": [{"name": name, "type": kind} for name, kind in members.items()]}
+    with nested.open("wb") as file:
+        fastavro.writer(file, outer, map(nested_row, rows), codec="deflate")
+    yield "avro, nested; fastavro", 1.0, nested, partial(read, nested, "avro"), partial(with_fastavro, nested)
+
+
+def nested_row(row: dict[str, Any]) -> dict[str, Any]:
+    """The same values, and some again, on several levels."""
+    parts = [{"number": row["number"], "name": row["name"]}] * (row["id"] % 4)
+    value = row["number"] if row["id"] % 2 else row["name"]
+    return {"row": row if row["id"] % 9 else None, "parts": parts, "tags": {row["name"]: row["id"]}, "value": value}
+
+
+def with_fastavro(path: Path, schema: Any = None) -> int:
     """Read all records by fastavro."""
     with path.open("rb") as file:
-        return sum(1 for _ in fastavro.reader(file))
+        return sum(1 for _ in fastavro.reader(file, schema))
 
 
 def compare(work: Path, size_bytes: int, rounds: int, read_blocks: ReadBlocks, seconds: Callable[[], float]) -> bool:

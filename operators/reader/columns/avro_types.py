@@ -1,25 +1,24 @@
-"""The types of Avro as those of Arrow."""
+"""The types of Avro as those of Arrow, and the schemas by which fastavro reads their values."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from decimal import Context, Decimal
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 
-Convert = Callable[[Any], Any]
+NUMBERS = ("int", "long", "float", "double")
+"""From the narrowest to the widest."""
+
+RECORDS = ("record", "error")
+LISTS = ("array", "map")
+
+STORED = "dagflow"
+"""The logical type of bytes in a stored schema."""
 
 _PLAIN = {
-    "null": pa.null(),
-    "boolean": pa.bool_(),
-    "int": pa.int32(),
-    "long": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "bytes": pa.binary(),
-    "string": pa.string(),
-    "enum": pa.string(),
+    **{"null": pa.null(), "boolean": pa.bool_(), "int": pa.int32(), "long": pa.int64(), "float": pa.float32()},
+    **{"double": pa.float64(), "bytes": pa.binary(), "string": pa.string(), "enum": pa.string()},
 }
 _LOGICAL = {
     ("int", "date"): pa.date32(),
@@ -31,134 +30,151 @@ _LOGICAL = {
         for name, unit in (("millis", "ms"), ("micros", "us"), ("nanos", "ns"))
     },
 }
-_NUMBERS = ("int", "long", "float", "double")
 _MOST_DIGITS = 38
 _MOST_TYPES = 1 << 14
-_EXACT = Context(prec=77)
-"""As many digits as the widest decimal of Arrow has."""
 
 
 class AvroType:
-    """A type of Avro, with the values that are read by stored_schema.
+    """A type of Avro, as a column of Arrow.
 
     Attributes:
-        arrow: The type of a column.
-        stored: The same, with whole numbers where times are.
-        convert: Makes a value of stored of each value that is read; None where they are the same.
-        members: The columns of a record: its members, or `value` for another type.
+        kind: What it is made of, such as "record" or "int", or "union".
+        facts: Its schema.
+        inner: The types of a union, of the fields of a record, of the items of a list, or of the entries of a map.
+        kept: The types of a union beside null; for others, itself.
+        is_nullable: Whether values may be null.
+        is_apart: Whether it is a union that becomes a struct with a member for each type; that of numbers is the
+            widest.
+        number: The number of its column; those in it have the numbers behind it.
+        end: The number behind these.
+        column: The type that has the column: itself, or one of a union.
+        arrow: The type of the column.
 
     Args:
-        schema: The type, in which names of other types are replaced by these.
+        schema: The type, as fastavro parses it.
+        types: All types by their numbers; takes in this one and those in it.
+        known: Takes in the types with names.
 
     Raises:
         ValueError: Arrow has no such type, as for a record that holds itself.
     """
 
-    def __init__(self, schema: Any) -> None:
-        self.arrow = self.stored = pa.null()
-        self.members: Mapping[str, AvroType] = {}
-        self.convert: Convert | None = None
-        facts = schema if isinstance(schema, dict) else {"type": schema}
-        kind, logical = facts["type"], facts.get("logicalType", "")
-        if kept := alternatives(kind):
-            self._struct({f"member{at}": AvroType(each) for at, each in enumerate(kept)})
-        elif isinstance(kind, (dict, list)):
-            inner = AvroType(_widest(kind) if isinstance(kind, list) else kind)
-            self.arrow, self.stored, self.convert = inner.arrow, inner.stored, inner.convert
-        elif kind in ("record", "error"):
-            self.members = {field["name"]: AvroType(field["type"]) for field in facts["fields"]}
-            self._struct(self.members)
-        elif kind == "array":
-            self._list(AvroType(facts["items"]))
-        elif kind == "map":
-            self._map(AvroType(facts["values"]))
-        elif logical == "decimal" and kind in ("bytes", "fixed"):
+    def __init__(self, schema: Any, types: list[AvroType], known: dict[str, Any]) -> None:
+        self.number = len(types)
+        types.append(self)
+        if self.number > _MOST_TYPES:
+            raise ValueError(f"its schema has too many types, more than {_MOST_TYPES:,}")
+        while isinstance(schema, dict) and not isinstance(schema["type"], str):
+            schema = schema["type"]
+        facts = {"type": "union", "types": schema} if isinstance(schema, list) else schema
+        self.facts = facts if isinstance(facts, dict) else known.get(facts, {"type": facts})
+        self.kind, name = self.facts["type"], self.facts.get("name", "")
+        # The name stands for no type within the type.
+        known[name] = {"type": name}
+        self.inner = [AvroType(inner, types, known) for inner in self._inner_schemas()]
+        known[name] = self.facts
+        self.end = len(types)
+        is_union = self.kind == "union"
+        self.kept = [inner for inner in self.inner if inner.kind != "null"] if is_union else [self]
+        self.is_nullable: bool = self.kind == "null" or (is_union and any(inner.is_nullable for inner in self.inner))
+        are_numbers = all(inner.kind in NUMBERS and "logicalType" not in inner.facts for inner in self.kept)
+        self.is_apart = len(self.kept) > 1 and not are_numbers
+        self.column: AvroType = self.kept[-1].column if is_union and self.kept and not self.is_apart else self
+        self.arrow = self.arrow_with(pa.string())
+
+    def _inner_schemas(self) -> list[Any]:
+        if self.kind == "map":
+            fields = [{"name": "key", "type": "string"}, {"name": "value", "type": self.facts["values"]}]
+            return [{"type": "record", "name": "", "fields": fields}]
+        fields = self.facts.get("types") or [field["type"] for field in self.facts.get("fields", ())]
+        return [self.facts["items"]] if self.kind == "array" else fields
+
+    def arrow_with(self, text: pa.DataType) -> pa.DataType:
+        """The type of the column, with another one for text."""
+        kind, facts, logical = self.kind, self.facts, self.facts.get("logicalType", "")
+        if self.is_apart or kind in RECORDS:
+            return pa.struct([(name, member.arrow_with(text)) for name, member in self.members.items()])
+        if kind == "union" and len(self.kept) > 1:
+            kinds = {inner.kind for inner in self.kept}
+            is_lossy = "float" in kinds and {"int", "long"} & kinds
+            return _PLAIN["double" if is_lossy else max(kinds, key=NUMBERS.index)]
+        if kind == "union":
+            return self.kept[0].arrow_with(text) if self.kept else pa.null()
+        if kind == "map":
+            return pa.map_(pa.string(), self.inner[0].inner[1].arrow_with(text))
+        if kind == "array":
+            if _is_empty(self.inner[0].arrow):
+                raise ValueError("its schema has an array of items without bytes, of which there may be any number")
+            return pa.list_(self.inner[0].arrow_with(text))
+        if logical == "decimal" and kind in ("bytes", "fixed"):
             digits, scale = int(facts["precision"]), int(facts.get("scale", 0))
-            self.arrow = self.stored = (pa.decimal128 if digits <= _MOST_DIGITS else pa.decimal256)(digits, scale)
-            self.convert = lambda value: Decimal(int.from_bytes(value, "big", signed=True)).scaleb(-scale, _EXACT)
-        elif kind == "fixed":
-            self.arrow = self.stored = pa.binary(facts["size"])
-        elif kind in _PLAIN:
-            self.stored = _PLAIN[kind]
-            self.arrow = _LOGICAL.get((kind, logical), self.stored)
-        else:
+            return (pa.decimal128 if digits <= _MOST_DIGITS else pa.decimal256)(digits, scale)
+        if kind == "fixed":
+            return pa.binary(facts["size"])
+        if kind not in _PLAIN:
             raise ValueError(f"its schema has the type {kind!r}, which holds itself or is not defined")
-        self.members = self.members or {"value": self}
+        return text if kind in ("string", "enum") else _LOGICAL.get((kind, logical), _PLAIN[kind])
 
     @property
-    def schema(self) -> pa.Schema:
-        """The columns of records of the type."""
-        return pa.schema([(name, member.arrow) for name, member in self.members.items()])
+    def members(self) -> dict[str, AvroType]:
+        """The columns in the column, by their names; `item` for those of a list."""
+        if self.kind == "union":
+            return {f"member{at}": inner for at, inner in enumerate(self.kept)} if self.is_apart else {}
+        names = [field["name"] for field in self.facts.get("fields", ())] or ["item"]
+        return dict(zip(names, self.inner, strict=False))
 
-    def column(self, values: list[Any]) -> pa.Array:
-        """A column of values that were read."""
-        if self.convert is not None:
-            values = _converted(values, self.convert)
-        try:
-            array = pa.array(values, self.stored)
-            return array if self.stored == self.arrow else array.cast(self.arrow)
-        except UnicodeEncodeError:
-            # The bytes as they are: the rows that have no text are found by them.
-            parts = [None if value is None else value.encode("utf-8", "surrogateescape") for value in values]
-            return pa.array(parts, pa.binary()).view(pa.string())
+    @property
+    def targets(self) -> dict[str, AvroType]:
+        """The same, also by other names that they may have in a file."""
+        fields = zip(self.facts.get("fields", ()), self.inner, strict=False)
+        return {alias: inner for field, inner in fields for alias in field.get("aliases", ())} | self.members
 
-    def _list(self, inner: AvroType) -> None:
-        if _is_empty(inner.arrow):
-            raise ValueError("its schema has an array of items without bytes, of which there may be any number")
-        self.arrow, self.stored, convert = pa.list_(inner.arrow), pa.list_(inner.stored), inner.convert
-        if convert is not None:
-            self.convert = lambda values: _converted(values, convert)
+    @property
+    def columns(self) -> dict[str, AvroType]:
+        """The columns of records of the type: its members, or `value` for another type."""
+        return (self.kind in RECORDS and self.members) or {"value": self}
 
-    def _map(self, inner: AvroType) -> None:
-        self.arrow, self.stored = (pa.map_(pa.string(), kind) for kind in (inner.arrow, inner.stored))
-        convert = inner.convert
-        if convert is not None:
-            self.convert = lambda values: dict(zip(values, _converted(values.values(), convert), strict=True))
+    @property
+    def stored(self) -> Any:
+        """A schema by which fastavro reads the same bytes as they are: texts as bytes, and numbers of times.
 
-    def _struct(self, members: Mapping[str, AvroType]) -> None:
-        self.arrow = pa.struct([(name, each.arrow) for name, each in members.items()])
-        self.stored = pa.struct([(name, each.stored) for name, each in members.items()])
-        made = {name: each.convert for name, each in members.items() if each.convert is not None}
-        if made:
-            self.convert = lambda value: {
-                name: made[name](item) if name in made and item is not None else item for name, item in value.items()
-            }
-
-
-def require_few_types(schema: Any) -> None:
-    """Refuse a parsed schema with very many types, also by names that stand for others, again and again.
-
-    Raises:
-        ValueError: It has more than _MOST_TYPES.
-    """
-    sizes: dict[str, int] = {}
-
-    def size_of(schema: Any) -> int:
-        if isinstance(schema, str):
-            return sizes.get(schema, 1)
-        if isinstance(schema, list):
-            return sum(map(size_of, schema))
-        inner = [schema[key] for key in ("type", "items", "values") if key in schema]
-        size = 1 + sum(map(size_of, [*inner, *(field["type"] for field in schema.get("fields", ()))]))
-        if "name" in schema:
-            sizes[schema["name"]] = size
-        return size
-
-    if (count := size_of(schema)) > _MOST_TYPES:
-        raise ValueError(f"its schema has {count:,} types, more than {_MOST_TYPES:,}")
+        A value of a union that is apart is a record of one member, which has the same bytes, and tells of which type
+        it is.
+        """
+        parts, names = [inner.stored for inner in self.inner], {inner: name for name, inner in self.members.items()}
+        if self.is_apart:
+            fields = [[{"name": names.get(inner), "type": part}] for inner, part in zip(self.inner, parts, strict=True)]
+            return [
+                {"type": "record", "name": f"n{inner.number}.member", "fields": field} if inner in names else "null"
+                for inner, field in zip(self.inner, fields, strict=True)
+            ]
+        if self.kind == "union":
+            return parts
+        if self.kind == "map":
+            return {"type": "map", "values": parts[0]["fields"][1]["type"]}
+        facts = {key: value for key, value in self.facts.items() if key != "logicalType"}
+        # Named anew at each place.
+        facts["name"] = f"n{self.number}.{self.facts.get('name', '').rpartition('.')[2]}"
+        if self.kind in RECORDS:
+            fields = [field | {"type": part} for field, part in zip(self.facts["fields"], parts, strict=True)]
+            return facts | {"fields": fields}
+        if self.kind in ("bytes", "fixed"):
+            return facts | {"logicalType": STORED, "is_exact": pa.types.is_decimal(self.arrow)}
+        return facts | ({"items": parts[0]} if parts else {"type": "bytes"} if self.kind == "string" else {})
 
 
-def require_same_units(written: AvroType, wanted: AvroType) -> None:
+def require_same_units(written: AvroType, wanted: AvroType, name: str = "value") -> None:
     """Refuse times and decimals whose numbers would mean something else: Avro resolves the numbers alone.
 
     Raises:
         ValueError: A column has another unit or scale.
     """
-    for name, other in wanted.members.items():
-        kind = written.members[name].arrow if name in written.members else other.arrow
-        are_alike = all(pa.types.is_temporal(each) or pa.types.is_decimal(each) for each in (kind, other.arrow))
-        if are_alike and kind != other.arrow:
-            raise ValueError(f"'{name}' is {kind} in it, and {other.arrow} in reader_schema")
+    kinds = written.arrow, wanted.arrow
+    if kinds[0] != kinds[1] and all(pa.types.is_temporal(kind) or pa.types.is_decimal(kind) for kind in kinds):
+        raise ValueError(f"'{name}' is {written.arrow} in it, and {wanted.arrow} in reader_schema")
+    for member, kind in written.column.members.items():
+        if member in wanted.column.targets:
+            require_same_units(kind, wanted.column.targets[member], name if member == "item" else member)
 
 
 def _is_empty(kind: pa.DataType) -> bool:
@@ -168,55 +184,12 @@ def _is_empty(kind: pa.DataType) -> bool:
     return kind in (pa.null(), pa.binary(0))
 
 
-def _converted(values: Iterable[Any], convert: Convert) -> list[Any]:
-    return [None if value is None else convert(value) for value in values]
+def require_sound(arrays: Sequence[pa.Array]) -> None:
+    """Refuse lists and structs with text that is not UTF-8: their rows cannot be told apart later.
 
-
-def name_of(schema: Any) -> str:
-    """What a type is made of, such as "record" or "int"; "" for a union."""
-    kind = schema["type"] if isinstance(schema, dict) else schema
-    return kind if isinstance(kind, str) else "" if isinstance(kind, list) else name_of(kind)
-
-
-def alternatives(schema: Any) -> list[Any]:
-    """The types of a union that becomes a struct with a member for each; none for any other type.
-
-    A union of one type and null is that type; one of numbers is the widest of them.
+    Raises:
+        ArrowInvalid: There is such text.
     """
-    kept = [each for each in schema if name_of(each) != "null"] if isinstance(schema, list) else []
-    return [] if len(kept) < 2 or all(each in _NUMBERS for each in kept) else kept
-
-
-def _widest(union: list[Any]) -> Any:
-    """The type of a union of numbers, or of a single type, and null."""
-    branches = [each for each in union if name_of(each) != "null"]
-    if len(branches) < 2:
-        return branches[0] if branches else "null"
-    is_lossy = "float" in branches and {"int", "long"} & {*branches}
-    return "double" if is_lossy else max(branches, key=_NUMBERS.index)
-
-
-def stored_schema(schema: Any, numbers: Iterator[int]) -> Any:
-    """A schema by which the same bytes are read without logical types, and unions as structs.
-
-    A value of a union is read as a record with one member: it has the same bytes, and tells of which type it is.
-    """
-    if kept := alternatives(schema):
-        records = iter(
-            {
-                "type": "record",
-                "name": f"dagflow_{next(numbers)}",
-                "fields": [{"name": f"member{at}", "type": stored_schema(each, numbers)}],
-            }
-            for at, each in enumerate(kept)
-        )
-        return ["null" if name_of(each) == "null" else next(records) for each in schema]
-    if isinstance(schema, list):
-        return [stored_schema(each, numbers) for each in schema]
-    if not isinstance(schema, dict):
-        return schema
-    bare = {key: value for key, value in schema.items() if key != "logicalType"}
-    bare |= {key: stored_schema(bare[key], numbers) for key in ("type", "items", "values") if key in bare}
-    if "fields" in bare:
-        bare["fields"] = [stored_schema(field, numbers) for field in bare["fields"]]
-    return bare
+    for array in arrays:
+        if pa.types.is_nested(array.type):
+            array.validate(full=True)

@@ -81,5 +81,10 @@ def texts_of(
     borders = np.empty(len(starts) + 1, np.int32)
     copied = np.empty(int((stops - starts).sum()) + PADDING, np.uint8)
     _copy_texts(words, starts, stops, words_of(copied), borders)
-    validity = None if is_null is None else pa.array(~is_null).buffers()[1]
-    return pa.Array.from_buffers(type, len(starts), [validity, pa.py_buffer(borders), pa.py_buffer(copied)])
+    buffers = [validity_of(is_null), pa.py_buffer(borders), pa.py_buffer(copied)]
+    return pa.Array.from_buffers(type, len(starts), buffers)
+
+
+def validity_of(is_null: npt.NDArray[np.bool_] | None) -> pa.Buffer | None:
+    """The bits of an array for values that are not null."""
+    return None if is_null is None else pa.array(~is_null).buffers()[1]

@@ -16,7 +16,7 @@ import pytest
 
 from operators.reader.columns.machine_code import PAYING_BYTES
 from operators.reader.formats import RECORD_FORMATS
-from operators.reader.formats.avro import PLAIN_READER
+from operators.reader.formats.avro import AVRO_PROGRAM
 from operators.reader.formats.base import ByteAccounting
 from operators.testing import MemorySource, TableContract, block_of, read_cut, read_range
 from operators.testing.format_contract import read_one
@@ -228,11 +228,28 @@ def test_a_data_block_that_is_damaged_is_refused_and_the_next_one_is_read() -> N
     assert all(record in good for record in records)
 
 
+def test_a_data_block_with_bytes_of_no_record_is_refused() -> None:
+    """Its number of records is wrong, or a length in it."""
+    content = written("long", [1, 2, 3], sync_marker=MARKER)
+    table, (reject,) = read(content.replace(MARKER + b"\x06\x06", MARKER + b"\x04\x06"))
+    assert (len(table), b"1 of its bytes are behind its last record" in reject) == (0, True)
+
+
 def test_text_that_is_not_utf_8_refuses_its_record() -> None:
     """The other records of its data block are read."""
     content = written(record_of(v="string"), [{"v": value} for value in ("a", "qqq", "c")]).replace(b"qqq", b"q\xffq")
     table, rejects = read(content)
     assert (table.to_pylist(), len(rejects)) == ([{"v": "a"}, {"v": "c"}], 1)
+
+
+def test_text_in_a_list_that_is_not_utf_8_refuses_its_data_block() -> None:
+    """The others are read, also with machine code."""
+    schema = record_of(v={"type": "array", "items": "string"})
+    records = [{"v": [value]} for value in ("a", "qqq", "c")]
+    for _ in range(2):
+        table, rejects = read(written(schema, records, sync_interval=1).replace(b"qqq", b"q\xffq"))
+        assert (table.to_pylist(), len(rejects)) == ([records[0], records[2]], 1)
+        AVRO_PROGRAM.after(PAYING_BYTES)
 
 
 def test_columns_are_chosen_and_cast() -> None:
@@ -255,22 +272,23 @@ def test_a_file_that_was_appended_to_is_gone_on_with() -> None:
 
 
 def test_machine_code_reads_as_fastavro_does() -> None:
-    """With nulls, moments, damaged data blocks, and text that is none: the same rows, and the same rejects."""
-    at_us, day = LOGICAL["at_us"], LOGICAL["day"]
-    schema = record_of(n=["null", "long"], t="string", at=at_us[0], day=day[0], b=["boolean", "null"])
+    """With nulls, moments, lists, damaged data blocks, and text that is none: the same rows, and the same rejects."""
+    at_us, parts = LOGICAL["at_us"], LOGICAL["parts"]
+    schema = record_of(n=["null", "long"], t="string", at=at_us[0], parts=parts[0], b=["boolean", "null"])
     records = [
         {
             "n": number % 3 or None,
             "t": f"text {number}",
             "at": at_us[1],
-            "day": day[1],
+            "parts": parts[1],
             "b": None if number % 5 else True,
         }
         for number in range(60)
     ]
     content = written(schema, records, sync_interval=100)
     contents = [content, content.replace(b"text 20", b"text \xff0"), content.replace(b"\x0etext 40", b"\xfetext 40")]
-    before = [read(each) for each in contents]
-    PLAIN_READER.after(PAYING_BYTES)
-    assert [read(each) for each in contents] == before
-    assert [len(rejects) for _, rejects in before] == [0, 1, 1]
+    for options in ({}, {"reader_schema": record_of(parts=parts[0], t=["null", "bytes"])}):
+        before = [read(each, **options) for each in contents]
+        AVRO_PROGRAM.after(PAYING_BYTES)
+        assert [read(each, **options) for each in contents] == before
+        assert [len(rejects) for _, rejects in before] == [0, 0 if options else 1, 1]
