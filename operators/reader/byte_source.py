@@ -176,6 +176,9 @@ class BufferSlice:
 
 Bytes = npt.NDArray[np.uint8]
 
+PADDING = 16
+"""Bytes of any kind behind those of a view: machine code looks at words that extend beyond their end."""
+
 
 class FileView:
     """The bytes of a file from one position to another.
@@ -208,8 +211,7 @@ class FileView:
         Bytes that are held already are copied, not read again.
         """
         end = max(start, min(end, self.source.size_bytes))
-        # One byte more, because an empty buffer cannot be viewed as bytes.
-        buffer = pa.allocate_buffer(end - start + 1)
+        buffer = pa.allocate_buffer(end - start + PADDING)
         target = memoryview(buffer).cast("B")
         filled = 0
         if self.start <= start < self.end:

@@ -15,10 +15,10 @@ import numpy.typing as npt
 import pyarrow as pa
 from numba import types as numba_types
 
+from operators.reader.byte_source import PADDING
 from operators.reader.columns.avro_types import LISTS, NUMBERS, AvroType, require_sound
 from operators.reader.columns.kernels import (
     BYTES,
-    PADDING,
     Bytes,
     Offsets,
     Words,

@@ -17,7 +17,7 @@ from dagflow.storage.columns import borders_of
 from operators.found_values import is_number
 from operators.reader.columns import json_kernels
 from operators.reader.columns.json_kernels import ABSENT, FALSE, NULL, NUMBER, TEXT, TRUE
-from operators.reader.columns.kernels import PADDING, Bytes, texts_of, words_of
+from operators.reader.columns.kernels import padded, texts_of, words_of
 from operators.reader.columns.literals import decimals_of
 
 LEAST_LINES = 256
@@ -25,9 +25,6 @@ LEAST_LINES = 256
 
 _SAMPLED_LINES = 64
 """If fewer than half of this many lines, the first ones, can be read, all lines are left to a parser."""
-
-_FIRST_IN_TEXT = ord(" ")
-"""Lower bytes are control characters."""
 
 _ESCAPED = re.compile(rb'[\x00-\x1f"\\]')
 """Characters that JSON writes with escapes."""
@@ -64,7 +61,7 @@ def read_compiled(
 class _Objects:
     def __init__(self, batch: RecordBatch, schema: pa.Schema, takes_others: bool) -> None:
         borders = borders_of(batch.framed()).astype(np.int64)
-        self._data = _padded(batch, borders)
+        self._data = padded(batch)
         borders -= borders[0]
         self._line_starts, self._line_stops = borders[:-1], borders[1:] - batch.delimiters.lengths()
         self._words = words_of(self._data)
@@ -79,8 +76,10 @@ class _Objects:
     def find(self, count: int) -> None:
         self._values.kinds[:, :count] = ABSENT
         starts, stops = self._line_starts[:count], self._line_stops[:count]
+        followers = np.arange(len(self._columns.borders), dtype=np.int32)
         json_kernels.find_values(
-            self._data, self._words, starts, stops, self._columns, self._takes_others, self._values, self.is_read
+            *(self._data, self._words, starts, stops, self._columns, self._takes_others, followers),
+            *(self._values, self.is_read),
         )
 
     def column(self, number: int, kind: pa.DataType) -> pa.Array:
@@ -97,17 +96,6 @@ class _Objects:
         if pa.types.is_string(kind):
             return texts
         return decimals_of(texts, kind) if pa.types.is_decimal(kind) else texts.cast(kind)
-
-
-def _padded(batch: RecordBatch, borders: npt.NDArray[np.int64]) -> Bytes:
-    """The bytes of a batch, followed by the padding that kernels need; copied unless they have it."""
-    data = np.frombuffer(batch.framed().buffers()[2], np.uint8)
-    start, stop = borders[0], borders[-1]
-    if stop + PADDING <= len(data) and start < stop and data[stop - 1] < _FIRST_IN_TEXT:
-        return data[start : stop + PADDING]
-    copied = np.zeros(stop - start + PADDING, np.uint8)
-    copied[: stop - start] = data[start:stop]
-    return copied
 
 
 def _columns(schema: pa.Schema) -> json_kernels.Columns:

@@ -234,7 +234,7 @@ def _read_object(
 
 @compiled(
     *(types.void, BYTES, OVERLAPPING, _BORDERS, _BORDERS),
-    *(_COLUMNS, types.boolean, _VALUES, types.Array(types.boolean, 1, "C")),
+    *(_COLUMNS, types.boolean, types.Array(types.int32, 1, "C"), _VALUES, types.Array(types.boolean, 1, "C")),
 )
 def find_values(
     data: Bytes,
@@ -243,16 +243,16 @@ def find_values(
     line_stops: npt.NDArray[np.int64],
     columns: Columns,
     takes_others: bool,
+    followers: Offsets,
     values: Values,
     is_read: npt.NDArray[np.bool_],
 ) -> None:
     """Find the values of lines that are flat objects without tabs, escapes and columns that are there twice.
 
-    The words are the data, as overlapping words; lines end before their delimiters. Values of lines that are not read
+    The words are the data, as overlapping words; lines end before their delimiters. Followers take in the column behind
+    each column, and the first one: most lines have the order of those before them. Values of lines that are not read
     must not be used.
     """
-    # The column that followed each column, and the first one: most lines have the order of those before them.
-    followers = np.arange(len(columns.borders)).astype(np.int32)
     for row in range(len(line_starts)):
         is_read[row] = _read_object(
             data, words, row, line_starts[row], line_stops[row], columns, takes_others, followers, values

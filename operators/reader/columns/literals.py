@@ -24,7 +24,7 @@ _DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _MANTISSA = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)"
 _NUMBER = _MANTISSA + "(?:[eE][+-]?[0-9]+)?"
 _INFINITE = r"(?i:[+-]?inf(?:inity)?)"
-_FRACTION_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
+FRACTION_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 _FRACTION = re.compile(r"\.([0-9]*[1-9])")
 _DAY_AT_HEAD = re.compile(_DATE)
 _MOST_DIGITS = 4000
@@ -146,7 +146,7 @@ def _why_out_of_range(arrow: pa.DataType) -> str:
 
 
 def _why_no_moment(written: str, arrow: pa.DataType) -> str:
-    fraction, room = _FRACTION.search(written), _FRACTION_DIGITS[arrow.unit]
+    fraction, room = _FRACTION.search(written), FRACTION_DIGITS[arrow.unit]
     if fraction is not None and len(fraction[1]) > room:
         return f"is finer than {arrow.unit}, which has {room} digits of a fraction of a second"
     day = _DAY_AT_HEAD.match(written)
@@ -229,7 +229,7 @@ def _filter_of(arrow: pa.DataType, cuts: bool) -> Callable[[str], bool]:
     if not pa.types.is_temporal(arrow):
         return lambda text: True
     is_time, unit = pa.types.is_time(arrow), None if pa.types.is_date(arrow) else arrow.unit
-    longer = re.compile(rf"\.[0-9]{{{_FRACTION_DIGITS[unit] + 1}}}" if unit else r"\.")
+    longer = re.compile(rf"\.[0-9]{{{FRACTION_DIGITS[unit] + 1}}}" if unit else r"\.")
 
     if is_time:
         return lambda text: _is_iso(f"1970-01-01T{text}") and not longer.search(text)
@@ -241,7 +241,7 @@ def _normal(texts: Any, arrow: pa.DataType) -> Any:
     if pa.types.is_integer(arrow) or pa.types.is_floating(arrow):
         return pc.replace_substring_regex(texts, r"^\+", "")
     if pa.types.is_time(arrow) or pa.types.is_timestamp(arrow):
-        digits = _FRACTION_DIGITS[arrow.unit]
+        digits = FRACTION_DIGITS[arrow.unit]
         if not digits:
             return pc.replace_substring_regex(texts, r"\.0+($|Z|[+-])", r"\1")
         return pc.replace_substring_regex(texts, rf"(\.[0-9]{{{digits}}})0+($|Z|[+-])", r"\1\2")

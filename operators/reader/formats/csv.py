@@ -27,6 +27,7 @@ from operators.reader.byte_source import (
     encoding_of,
     read_exactly,
 )
+from operators.reader.columns.machine_code import MachineCode
 from operators.reader.columns.types import ColumnTypes, NumberPattern
 from operators.reader.columns.typing import (
     parse_columns,
@@ -85,8 +86,7 @@ class Csv(Delimited, PreScanned):
     wide_remedy = "name its encoding, as encoding: {}"
     # Each part costs dozens of calls of Arrow: larger ones take a fifth less time.
     chunk_bytes = 4 << 20
-    # From so many bytes of a row for each field that is made on, it takes less time to cut these than to parse all.
-    field_bytes = 16
+    machine_code = MachineCode("operators.reader.columns.csv_kernels.read_columns")
 
     delimiter: Annotated[Character, Field(description="separator of fields")] = ","
     quote: Annotated[
@@ -440,12 +440,11 @@ class Csv(Delimited, PreScanned):
             return Parsed(text)
         words = ("",) if self.null_values is None else self.null_values
         parsed = typed(self._split(text, rejects), self._types, words, rejects)
-        absent = [name for name in self._optional if name not in self._names]
-        if parsed.columns is None or not absent:
-            return parsed
-        nulls = [pa.nulls(len(parsed.raw), self._optional[name].arrow) for name in absent]
-        columns = [*parsed.columns.columns, *nulls]
-        return Parsed(parsed.raw, pa.RecordBatch.from_arrays(columns, [*parsed.columns.schema.names, *absent]))
+        columns = parsed.columns
+        for name, kind in self._optional.items():
+            if columns is not None and name not in self._names:
+                columns = columns.append_column(name, pa.nulls(len(columns), kind.arrow))
+        return Parsed(parsed.raw, columns)
 
     def _encoded(self, text: bytes) -> bytes:
         """ASCII characters in the encoding of the file."""
@@ -475,14 +474,15 @@ class Csv(Delimited, PreScanned):
         return without_refused(batch, refused, accounting), np.delete(is_skipped | is_comment, [*refused])
 
     def _split(self, batch: RecordBatch, rejects: ByteAccounting) -> Parsed:
-        names, nulls = self._names, self.null_values or ()
+        names = self._names
         rows = MarkedRows.of(batch, self._marks, self._dialect)
         if self.wanted.columns == frozenset() and not self._refusing:
             counted = without_refused(batch, rows.wrong(len(names)), rejects)
             return Parsed(counted, pa.RecordBatch.from_arrays([pa.nulls(len(counted), pa.string())], [names[0]]))
         made = self.wanted.among(names, self._refusing) or names
-        is_long = rows.length() >= self.field_bytes * len(made) * len(batch)
-        if is_long and (columns := rows.columns(names, made, nulls)) is not None:
+        read = self.machine_code.after(rows.length())
+        columns = None if read is None else read(rows, names, made, self._types, self._dialect, self.null_values)
+        if columns is not None:
             return Parsed(batch, columns)
         try:
             return Parsed(batch, self._by_arrow(batch).combine_chunks().to_batches()[0])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,8 @@ import pyarrow.csv as arrow_csv
 
 from dagflow.api.records import RecordBatch
 from dagflow.frozen import frozen
-from dagflow.late import compute as pc
 from dagflow.storage.columns import borders_of
+from operators.reader.byte_source import Bytes
 from operators.reader.scanning.framing import joined
 from operators.reader.scanning.quoting import Dialect, RowMarks
 from operators.reader.scanning.search import BYTE_ORDER_MARK, Positions
@@ -67,42 +67,40 @@ class MarkedRows:
     Attributes:
         borders: Where each row begins among the marked bytes, and where the last one's newline ends.
         marks: The bytes with a meaning.
+        buffer: The bytes.
     """
 
     borders: Positions
     marks: RowMarks
+    buffer: pa.Buffer
 
     @classmethod
     def of(cls, batch: RecordBatch, marks: RowMarks | None, dialect: Dialect) -> MarkedRows:
         """The rows of a batch; the marks that were found last are taken where the rows are the same bytes."""
         rows = batch.framed()
-        borders = borders_of(rows).astype(np.int64)
-        if marks is None or not marks.are_of(rows.buffers()[2], int(borders[-1])):
-            marks, borders = RowMarks(np.frombuffer(joined(batch), np.uint8), dialect), borders - borders[0]
-        return cls(borders, marks)
+        borders, buffer = borders_of(rows).astype(np.int64), rows.buffers()[2]
+        if marks is None or not marks.are_of(buffer, int(borders[-1])):
+            buffer, borders = joined(batch), borders - borders[0]
+            marks = RowMarks(np.frombuffer(buffer, np.uint8), dialect)
+        return cls(borders, marks, buffer)
+
+    def padded(self, size_bytes: int) -> Bytes:
+        """The bytes, followed by as many others; copied unless they are there."""
+        data, end = np.frombuffer(self.buffer, np.uint8), int(self.borders[-1])
+        return data if end + size_bytes <= len(data) else np.append(data[:end], np.zeros(size_bytes, np.uint8))
 
     def wrong(self, width: int) -> dict[int, str]:
         """Why each row is refused that has another number of fields than there are columns."""
         counts, there = self.marks.field_counts(self.borders), f"there are {width} columns"
         return {row: f"the row has {counts[row]} fields; {there}" for row in np.flatnonzero(counts != width).tolist()}
 
+    def are_regular(self) -> bool:
+        """Whether no byte is escaped, no quote is left open, and none is within the text of a field but doubled."""
+        return self.marks.quoting is None and not self.marks.is_literal(int(self.borders[-1]) - 1)
+
     def length(self) -> int:
         """The bytes of all rows."""
         return int(self.borders[-1] - self.borders[0])
-
-    def columns(self, names: Sequence[str], made: Collection[str], null_values: Sequence[str]) -> Any:
-        """The columns to make; None where a row has not as many fields as names, or Arrow must look for them."""
-        if (fields := self.marks.fields(self.borders, len(names))) is None:
-            return None
-        columns = {}
-        for name, (starts, stops) in zip(names, fields, strict=True):
-            if name in made:
-                texts, is_quoted = self.marks.texts(starts, stops)
-                if null_values:
-                    is_word = pc.is_in(texts, value_set=pa.array(null_values, pa.string())).to_numpy(False)
-                    texts = pc.if_else(is_word & ~is_quoted, pa.scalar(None, pa.string()), texts)
-                columns[name] = texts
-        return pa.RecordBatch.from_pydict(columns)
 
 
 def _text_of(batch: RecordBatch, dialect: Dialect) -> pa.Buffer:

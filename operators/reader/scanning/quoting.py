@@ -22,9 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dagflow.frozen import frozen
-from dagflow.late import compute as pc
 from operators.reader.byte_source import Bytes, ByteSource, FileView, read_exactly
-from operators.reader.scanning.framing import pieces_of
 from operators.reader.scanning.search import (
     CR,
     LF,
@@ -80,6 +78,11 @@ class RowMarks:
         self.quoting = quoting_of(self._data, self._dialect, True)
         return self.quoting.literal(len(self._data), OUTSIDE)
 
+    @cached_property
+    def delimiters(self) -> Bits:
+        """The delimiters between fields."""
+        return self._at(self._dialect.delimiter) & ~self.literal
+
     def are_of(self, buffer: pa.Buffer, size: int) -> bool:
         """Whether the first bytes of a buffer are among those that were marked; no buffer changes what it holds."""
         return buffer.address == self._data.ctypes.data and size <= len(self._data)
@@ -88,57 +91,13 @@ class RowMarks:
         """The newlines that end rows."""
         return newlines_outside(self._data, is_at_end, self.literal, self._at(LF))
 
-    def fields(self, borders: Positions, width: int) -> list[tuple[Positions, Positions]] | None:
-        """Where each field of each row begins, and where it ends, by column.
-
-        Args:
-            borders: Where each row begins, and where the last one's newline ends.
-            width: How many fields a row has.
-
-        Returns:
-            None where rows have other numbers of fields, quotes are within text, or bytes are escaped.
-        """
-        first, last = int(borders[0]), int(borders[-1])
-        found = positions_in(self._at(self._dialect.delimiter) & ~self.literal)
-        found = found[slice(*np.searchsorted(found, (first, last)))]
-        if self.quoting is not None or self.is_literal(last - 1) or len(found) != (len(borders) - 1) * (width - 1):
-            return None
-        inner = found.reshape(len(borders) - 1, -1).T
-        if width > 1 and not ((inner[0] >= borders[:-1]) & (inner[-1] < borders[1:])).all():
-            return None
-        stops = borders[1:] - (self._data[borders[1:] - 1] == LF)
-        if contains(self._data, CR):
-            stops -= (self._data[stops - 1] == CR) & (stops > borders[:-1])
-        return [*zip([borders[:-1], *(inner + 1)], [*inner, stops], strict=True)]
-
     def is_literal(self, position: int) -> bool:
         """Whether a byte is inside of quotes, or escaped."""
         return bool(int(self.literal[position >> 6]) >> (position & 63) & 1)
 
-    def texts(self, starts: Positions, stops: Positions) -> tuple[pa.StringArray, npt.NDArray[np.bool_]]:
-        """The texts of fields without their quotes, and which of them had some."""
-        quote = self._dialect.quote
-        quotes = self._at(quote)
-        if quotes is self._none:
-            is_quoted = np.zeros(len(starts), np.bool_)
-        else:
-            is_quoted = (self._data.take(starts, mode="clip") == quote) & (starts < stops)
-        buffer = pa.py_buffer(self._data)
-        texts = pieces_of(buffer, starts + is_quoted, stops - is_quoted).view(pa.string())
-        if is_quoted.any() and self._has_doubled:
-            texts = pc.replace_substring(texts, 2 * chr(quote), chr(quote))
-        return texts, is_quoted
-
-    @cached_property
-    def _has_doubled(self) -> bool:
-        quotes = self._at(self._dialect.quote)
-        follows = quotes << _ONE
-        follows[1:] |= quotes[:-1] >> _HIGHEST
-        return bool((quotes & follows).any())
-
     def field_counts(self, borders: Positions) -> Positions:
         """The number of fields of each row; the rows lie side by side, between these borders."""
-        ends = np.append(self._at(self._dialect.delimiter) & ~self.literal, np.uint64(0))
+        ends = np.append(self.delimiters, np.uint64(0))
         before = np.append(0, np.cumsum(np.bitwise_count(ends), dtype=np.int64))
         words, rest = borders >> 6, (borders & 63).astype(np.uint64)
         counts: Positions = before[words] + np.bitwise_count(ends[words] & ((_ONE << rest) - _ONE))

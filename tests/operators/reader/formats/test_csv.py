@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from operators.reader.columns.machine_code import MachineCode
 from operators.reader.formats import RECORD_FORMATS
 from operators.reader.formats.base import ByteAccounting, HeaderError, PreScanned, RecordFormat, RejectListener
 from operators.reader.formats.csv import Csv
@@ -104,14 +105,17 @@ def test_what_another_writer_quotes_comes_out_as_it_went_in(
 def columns_of(
     made: RecordFormat, content: bytes, block_size: int, listener: RejectListener | None = None
 ) -> list[dict[str, Any]]:
-    """The rows of all blocks as mappings, the same whether fields are cut out or parsed."""
+    """The rows of all blocks as mappings, the same with machine code and without it."""
     assert isinstance(made, Csv)
     rows = _columns_of(made, content, block_size, listener)
-    made.field_bytes, parsed_from = 0, made.field_bytes
+    usual, made.machine_code = made.machine_code, AT_ONCE
     again = _columns_of(made, content, block_size, None if listener is None else lambda reject: None)
     assert str(again) == str(rows)
-    made.field_bytes = parsed_from
+    made.machine_code = usual
     return rows
+
+
+AT_ONCE = MachineCode("operators.reader.columns.csv_kernels.read_columns", 1)
 
 
 def _columns_of(
