@@ -91,9 +91,7 @@ def test_only_the_runtime_and_the_data_source_import_pyspark() -> None:
         "runtime/spark_tasks.py",
         "spark/__init__.py",
         "spark/data_source.py",
-        "spark/file_filters.py",
-        "spark/row_schema.py",
-        "spark/stream_reader.py",
+        "spark/dataframes.py",
     ]
 
 

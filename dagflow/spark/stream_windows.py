@@ -11,6 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
+import msgspec
+import numpy as np
+
 from dagflow.engine.control_graph import ControlGraph
 from dagflow.engine.live_run import StopRequest
 from dagflow.engine.run import control_operators, restore_states
@@ -21,14 +24,14 @@ from dagflow.engine.window_runner import WindowRunner
 from dagflow.errors import JournalError, LiveRunError
 from dagflow.execution.messages import Program, TaskResult
 from dagflow.frozen import frozen
-from dagflow.journal.windows import WindowPlan
+from dagflow.journal import frames
+from dagflow.journal.windows import WindowPlan, class_named, kind_name
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.placement import PlacedApp
 from dagflow.runtime.local import InlineRuntime
 from dagflow.spark.read_task import ReadTask
 from dagflow.spark.source_options import FILES, READER, SourceOptions
 from dagflow.spark.spark_rows import RowShape
-from dagflow.spark.task_notes import note_of, result_of
 from dagflow.storage.base import ObjectStore
 from dagflow.storage.location import redacted
 
@@ -233,3 +236,26 @@ class StreamWindows:
     def close(self) -> None:
         """Let go of the state."""
         self._stack.close()
+
+
+def note_of(result: TaskResult) -> bytes:
+    """A result as a frame of JSON: that of a task that writes no files and has no state."""
+    events = [[kind_name(type(event)), event] for event in result.source_events]
+    note = [replace(result, source_events=()), events]
+    return frames.encode(msgspec.to_builtins(note, str_keys=True, enc_hook=np.ndarray.tolist))
+
+
+def result_of(note: bytes, url: str, operator: str) -> TaskResult:
+    """The result that is noted in an object, for the operator that takes its events.
+
+    Raises:
+        JournalError: The object is damaged, or was written by another version of dagflow.
+    """
+    data, encoded = frames.decode(note, url)
+    result: TaskResult = _converted(data, TaskResult)
+    events = (_converted(event, class_named(kind, operator)) for kind, event in encoded)
+    return replace(result, source_events=tuple(events))
+
+
+def _converted(data: Any, kind: type) -> Any:
+    return msgspec.convert(data, kind, str_keys=True, dec_hook=lambda _, column: np.array(column, np.int64))

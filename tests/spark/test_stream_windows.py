@@ -15,9 +15,9 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from dagflow.errors import JournalError, LiveRunError
 from dagflow.journal.heartbeat import newest_heartbeat
+from dagflow.spark.data_source import StreamReader
 from dagflow.spark.source_options import SourceOptions
 from dagflow.spark.spark_rows import RowShape
-from dagflow.spark.stream_reader import StreamReader
 from dagflow.spark.stream_windows import StreamTask, StreamWindows
 from dagflow.storage.context import StorageContext
 

@@ -10,7 +10,7 @@ from dagflow.api.context import MovedRange, Skipped, WaitingEnd
 from dagflow.errors import JournalError
 from dagflow.execution.messages import TaskResult
 from dagflow.metrics.counters import Counters
-from dagflow.spark.task_notes import note_of, result_of
+from dagflow.spark.stream_windows import note_of, result_of
 from operators.files.metadata import Fate, FileFingerprints, ReadPart
 
 EVENTS = (
