@@ -64,7 +64,6 @@ class RememberedKeys(KeyedOperator):
             yield first
 
     def forget(self, keys: list[Key]) -> None:
-        """Forget keys, and count them."""
         for key in keys:
             del self.state[key]
         self._context.counters[FORGOTTEN_KEYS] += len(keys)
@@ -103,7 +102,6 @@ class Deduplicator(RememberedKeys):
 
     @input.batch
     def deduplicate(self, batch: RecordBatch) -> None:
-        """Emit the records with new keys."""
         keys = column_of(batch, self.key).to_pylist()
         first = [position for position, window in enumerate(self.remember(keys)) if window is None]
         self._context.counters[DUPLICATES] += len(batch) - len(first)
@@ -145,7 +143,6 @@ class KeyCounter(KeyedOperator):
 
     @input.batch
     def count(self, batch: RecordBatch) -> None:
-        """Count the records of one batch."""
         counted = column_of(batch, self.key).value_counts()
         keys = map(canonical, counted.field("values").to_pylist())
         for key, count in zip(keys, counted.field("counts").to_pylist(), strict=True):

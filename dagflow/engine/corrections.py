@@ -237,7 +237,6 @@ def corrections_of(
 
 
 def counters_of(corrections: Iterable[Correction], operators: Collection[str]) -> Counters:
-    """Corrections as the operators of an app count them."""
     changed = {each.output: each for each in corrections if each.output in operators}
     return Counters.of_counts(
         {name: {SUPERSEDED_RECORDS: it.rows_out, SUPERSEDING_RECORDS: it.rows_in} for name, it in changed.items()}
@@ -318,7 +317,6 @@ def chosen_files(
     produced: Iterable[ProducedFiles],
     is_chosen: Callable[[ProducedFiles, PendingFile], bool],
 ) -> tuple[list[PendingFile], list[ProducedFiles]]:
-    """Some of the files of a window, and where they come from."""
     rest, chosen, parts = iter(files), [], []
     for part in produced:
         made = zip(itertools.islice(rest, part.files), decode_sources(part.sources, part.files), strict=True)

@@ -109,7 +109,6 @@ class LiveRun:
         self._thread.start()
 
     def claim(self, app: LogicalPlan, gate: RunGate) -> None:
-        """Reserve the checkpoint for this run; see RunGate.claim."""
         self._name = heartbeat_name(gate.claim(app, self._last))
 
     @property

@@ -189,7 +189,6 @@ def _operators(app: LogicalPlan, part: PlacedApp, port: PreviewPort, chain: Prev
 
 
 def _records_of(batch: RecordBatch) -> Iterator[PreviewRecord]:
-    """The records of a batch, each with its place."""
     rows = batch.to_pylist() if batch.is_raw else readable_rows(batch.to_arrow())
     for position, (row, offset) in enumerate(zip(rows, batch.offsets().tolist(), strict=True)):
         url = url_of(batch.block_of(position))

@@ -315,7 +315,6 @@ class PreviewChain:
         return True
 
     def _pass_on(self) -> None:
-        """Pass on waiting records until there is enough."""
         while self._arrived and not self._has_enough:
             ref, payload = self._arrived.popleft()
             if isinstance(payload, RecordBatch) and len(payload) > self._piece:
@@ -430,7 +429,6 @@ class PreviewInput:
                 start, size = start + size, 2 * size
 
     def _sought(self, tuples: Mapping[PortRef, list[Any]]) -> Mapping[PortRef, list[Any]]:
-        """The tuples without those before the offset."""
         found = dict(tuples)
         for target, items in tuples.items() if self._offset else ():
             operator = self._app.operators[target.operator]

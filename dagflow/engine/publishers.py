@@ -135,7 +135,6 @@ class Publisher:
             discard_all_rivals(self._storage, files)  # objects that tasks of earlier drivers uploaded under these names
 
     def _repaired(self, window_id: int) -> list[PendingFile]:
-        """The files of earlier decisions about a window, which were taken back."""
         repaired = self._journal.state.repaired.get(window_id, ())
         return [file for file in repaired if file.target == self.operator]
 
@@ -252,7 +251,6 @@ class TargetPublisher(Publisher):
         return self._replayable_state().replays >= number
 
     def beside(self, files: Sequence[PendingFile]) -> Mapping[str, Collection[str]]:
-        """What has to be replaced with files, see ReplayableState.beside()."""
         return self._replayable_state().beside(files)
 
     def require_shown(

@@ -45,7 +45,6 @@ _WAY_ON = "use another checkpoint and another output, or remove both yourself wh
 
 
 def removers_in(operators: Mapping[str, Operator]) -> list[str]:
-    """The operators of an app that remove source files."""
     return [name for name, each in operators.items() if isinstance(each, ControlOperator) and each.removes_input]
 
 

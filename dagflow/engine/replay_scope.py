@@ -44,7 +44,6 @@ class ReplayScope:
 
 
 def replaced_files(window: Window, scope: ReplayScope) -> list[PendingFile]:
-    """The files of a window that a replay replaces."""
     is_replaced, intent = scope.replaces(window.plan), window.intent or WindowIntent(window.plan.window_id)
     return chosen_files(intent.files, intent.produced, lambda part, file: is_replaced(part))[0]
 

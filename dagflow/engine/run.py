@@ -263,7 +263,6 @@ class RepeatedWindows:
         return None
 
     def emit_rest(self, window_id: int) -> Emission | None:
-        """The files that windows have held back; see ControlGraph."""
         return self._control.emit_rest(window_id)
 
     def unemitted_bytes(self) -> dict[str, int]:
@@ -354,7 +353,6 @@ class RejectRetry:
         return Emission(plan, dict(tuples))
 
     def emit_rest(self, window_id: int) -> Emission | None:
-        """The files that windows have held back; see ControlGraph."""
         return self._control.emit_rest(window_id)
 
     def _is_tried(self, rejects: WindowRejects) -> npt.NDArray[np.bool_]:
@@ -384,7 +382,6 @@ class RejectRetry:
         return {}
 
     def at_work(self) -> str:
-        """The operator that works now; see ControlGraph."""
         return self._control.at_work()
 
     def scan_now(self) -> None:

@@ -305,7 +305,6 @@ class Tracer:
             yield from apart.rows_of(operator).parts()
 
     def _record_at(self, block: _Block, offset: int) -> Source:
-        """The record of a block that has a byte."""
         source, part, at, record = block.source, block.part, -1, None
         stat = FileStat.of(part.url, part.version)
         try:

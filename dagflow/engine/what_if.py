@@ -75,7 +75,6 @@ class Output:
         return self.target.name if self.target is not None else ", ".join(map(redacted, self.locations))
 
     def rows(self, store: ObjectStore, state: JournalState) -> PublishedRows:
-        """All rows that are there."""
         if self.target is None:
             return self._of_files(published_urls(store, state) if state.last_committed else ())
         return PublishedRows.of_stream(self.target.rows)
@@ -85,7 +84,6 @@ class Output:
         return rows_of_files(self.storage, self.locations[0], sorted({url for url in urls if url.startswith(below)}))
 
     def of_files(self, files: Iterable[PendingFile]) -> PublishedRows:
-        """The rows of data files."""
         return self._of_files(file.final_url for file in files if file.target in ("", self.operator))
 
     def rows_of_windows(self, windows: Iterable[Window]) -> PublishedRows:
@@ -108,7 +106,6 @@ class Output:
 
 
 def outputs_of(app: LogicalPlan) -> list[Output]:
-    """What the operators of an app publish."""
     storage = app.attributes.storage_context()
     targets, outputs = targets_of(app.instances, storage), []
     for name, operator in app.instances.items():
@@ -189,7 +186,6 @@ class Apart:
         return read_journal(self.app.attributes.storage_context(), self.checkpoint)
 
     def rows_of(self, operator: str) -> PublishedRows:
-        """What an operator has published here."""
         output = next(each for each in outputs_of(self._plan or self.app) if each.operator == operator)
         return output.rows(*self._opened())
 
@@ -396,7 +392,6 @@ def _finished(app: LogicalPlan, options: RunOptions) -> tuple[ObjectStore, Journ
 
 
 def _runs_as_it_was(apart: Apart, state: JournalState, windows: Callable[[], Iterable[Window]]) -> bool:
-    """Run the app as its newest run found it; whether it could."""
     try:
         apart.app = apart.loaded(state.text, state.source)
         apart.run_again(windows())
@@ -409,7 +404,6 @@ def _runs_as_it_was(apart: Apart, state: JournalState, windows: Callable[[], Ite
 
 
 def _copy(storage: StorageContext, checkpoint: str, directory: str) -> None:
-    """Copy a checkpoint into a directory of this machine."""
     Path(directory).mkdir(parents=True)
     for entry in storage.list_directory(checkpoint):
         path = Path(directory, name_of(entry.url))

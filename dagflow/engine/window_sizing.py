@@ -75,7 +75,6 @@ larger one is emitted."""
 
 
 def max_tuples(tasks: int) -> int:
-    """How many tuples a window may hold where this many tasks run at the same time."""
     return max(MAX_WINDOW_TUPLES, TUPLES_PER_TASK * tasks)
 
 

@@ -391,7 +391,6 @@ class Chain:
         return {name: OperatorReport(self.clock.worked_s(name), ports) for name, ports in records.items()}
 
     def take_counts(self) -> Counters:
-        """The counts since the last call."""
         counts = self.counts()
         new, self._taken = counts.since(self._taken), counts
         return new

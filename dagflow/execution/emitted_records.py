@@ -377,7 +377,6 @@ class EmittedMappings:
         return all(map(operator.is_, made, inputs))
 
     def mappings(self, sources: npt.NDArray[np.int64]) -> list[dict[str, Any]]:
-        """The gathered mappings, one by one; see to_arrow."""
         return mappings_with({name: self._values(name, parts, sources) for name, parts in self._parts.items()})
 
     def to_arrow(self, sources: npt.NDArray[np.int64]) -> pa.RecordBatch:

@@ -280,7 +280,6 @@ class Journal:
         self.append()
 
     def check_epoch(self) -> None:
-        """Check that this driver still holds the journal."""
         self._require_open()
         self._log.check_epoch()
 

@@ -23,7 +23,6 @@ _LISTINGS = 5
 
 
 def read_state(store: ObjectStore) -> JournalState:
-    """The state of the journal in a store at this moment."""
     replay = load(store)
     if replay.seq == 0:
         raise MissingJournalError("there is no journal", url=redacted(store.url))
@@ -75,7 +74,6 @@ def newest_windows(store: ObjectStore, state: JournalState, before: int = 0) -> 
 
 
 def find_window(store: ObjectStore, state: JournalState, window_id: int) -> Window:
-    """The journal's information about one window."""
     if window_id in state.planned:
         return Window(state.planned[window_id])
     if 0 < window_id <= state.forgotten:

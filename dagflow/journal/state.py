@@ -104,7 +104,6 @@ class HeldFiles:
         return [held for held in self.waiting.get(operator, []) if held.window_id > newest]
 
     def taken_by(self, window_id: int) -> list[PendingFile]:
-        """The files that a committed, not yet published window has taken."""
         return [held.file for files in self.taken.get(window_id, {}).values() for held in files]
 
     def has(self, operator: str, window_id: int) -> bool:
@@ -113,7 +112,6 @@ class HeldFiles:
         return any(held.window_id <= window_id for files in places for held in files.get(operator, ()))
 
     def files(self, but: Collection[int] = ()) -> Iterator[PendingFile]:
-        """All files, except those of some windows."""
         for by_operator in (self.waiting, *self.taken.values(), *self.withdrawn.values()):
             for files in by_operator.values():
                 yield from (held.file for held in files if held.window_id not in but)

@@ -195,7 +195,6 @@ class SentSources:
         return _Bringing(function, self._archive, self._name)
 
     def close(self) -> None:
-        """Take the modules from Spark's memory."""
         self._archive.destroy()
 
 

@@ -112,7 +112,6 @@ class SparkJobs(Runtime):
         return MIN_TASK_S
 
     def probe(self, locations: RunLocations) -> None:
-        """Check that the executors can run the app."""
         for _ in range(PROBE_ROUNDS):
             if check_compatibility(self._reports(locations), self._program.storage) >= self._executors():
                 return

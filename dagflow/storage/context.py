@@ -90,7 +90,6 @@ class StorageContext:
 
     @classmethod
     def of(cls, options: StorageOptions, roots: Mapping[str, str]) -> StorageContext:
-        """The context of an app."""
         return cls(options, Roots.of(roots))
 
     def backend(self, url: str) -> Backend:

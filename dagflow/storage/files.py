@@ -55,11 +55,9 @@ class ReadableFile(ABC):
         return
 
     def __enter__(self) -> Self:
-        """The file itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close."""
         self.close()
 
 

@@ -93,13 +93,11 @@ class PendingWriter(ABC):
         self._size_bytes = 0
 
     def _count(self, view: memoryview) -> None:
-        """Count written bytes."""
         self._size_bytes += len(view)
         if self._crc32 is not None:
             self._crc32 = updated_crc32(view, self._crc32)
 
     def _written(self, pending_url: str, records: int, token: str = "") -> PendingFile:
-        """The result of close() for the counted bytes."""
         return PendingFile(self._final, pending_url, self._size_bytes, records, self._crc32, token)
 
     @abstractmethod

@@ -374,7 +374,6 @@ _LEFT_MISSING = re.compile(r"Required keyword: 'this' missing for <class '.*\.(\
 
 
 def syntax_error(text: str, error: ParseError, kind: Any) -> ExpressionError:
-    """The error for what sqlglot has found."""
     if not error.errors:
         return ExpressionError("the text is empty", text, 0)
     found = error.errors[0]

@@ -159,7 +159,6 @@ def compression_of_content(head: bytes) -> Compression | None:
 
 
 def compression_of_name(url: str) -> Compression | None:
-    """The compression by the suffix of a file's name."""
     return COMPRESSION_BY_NAME.get(compression_name_of_url(url))
 
 

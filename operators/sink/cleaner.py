@@ -60,7 +60,6 @@ class WindowReports:
         return cls(window_id, BlockMetadata.to_table(blocks), batches)
 
     def reports(self) -> list[BlockMetadata | SmallFileBatch]:
-        """The reports that were recorded."""
         return [*BlockMetadata.from_table(self.blocks), *map(SmallFileBatch.from_json, self.batches)]
 
 

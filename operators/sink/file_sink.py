@@ -39,7 +39,6 @@ def window_names(prefix: str) -> re.Pattern[str]:
 
 
 def window_name(prefix: str, window_id: int) -> str:
-    """The name of the only file of a window."""
     return f"{prefix}-{window_id:08d}"
 
 
@@ -225,7 +224,6 @@ class FileSink:
             self._named = None
 
     def end_window(self) -> None:
-        """End all files."""
         self._end_named()
         for files in self._numbered.values():
             for file in files:
@@ -269,7 +267,6 @@ class _SinkFile:
         return format is self._format and format.fits(batch, self._layout)
 
     def write(self, rows: Any) -> int:
-        """Write rows, and return how many of them fitted."""
         taken = self._encoder.write(rows)
         if not (taken or self._records):
             raise ValueError(f"format '{self._format.name}' begins a file and takes no record")

@@ -94,7 +94,6 @@ class FileMerger(Operator):
 
     @input.batch
     def merge(self, batch: RecordBatch) -> None:
-        """Append whole files."""
         if not len(batch):
             return
         if not batch.is_raw:

@@ -57,7 +57,6 @@ class MetadataWriter(ControlOperator):
 
     @input.each
     def write(self, item: Any) -> None:
-        """Append one line."""
         is_plain = dataclasses.is_dataclass(item) and not isinstance(item, type)
         value = dataclasses.asdict(item) if is_plain else item
         self._lines.append(json.dumps(value, default=str).encode())

@@ -79,7 +79,6 @@ class RecordWriter(Operator, ColumnTyped):
 
     @input.batch
     def write(self, batch: RecordBatch) -> None:
-        """Append the records of one batch."""
         batch = self.format.held(batch)
         if self.file_name == "part":
             self._sink.write(batch, self.format)

@@ -253,7 +253,6 @@ class TableWriter(RecordRefusing, TransactionalSink):
 
     @input.batch
     def write(self, batch: RecordBatch) -> None:
-        """Append the records of one batch."""
         if self._why_refused_all:
             self.refuse(batch, dict.fromkeys(range(len(batch)), self._why_refused_all))
         elif REMOVED in batch.to_arrow().schema.names:

@@ -85,11 +85,9 @@ class SmallFileBatcher:
         return not len(self) or self._state.is_open == (self._may_grow and not etag)
 
     def add(self, url: str, version: FileVersion, fingerprint: int = 0, discovered_ms: int = 0) -> None:
-        """Add a file that fits."""
         self._extend([url], ListedStats.of([version]), [fingerprint], discovered_ms)
 
     def add_files(self, files: ListedFiles) -> None:
-        """Add files that fit."""
         self._extend(files.urls, files.stats, files.fingerprints or [0] * len(files), files.discovered_ms)
 
     def _extend(self, urls: Sequence[str], stats: ListedStats, fingerprints: Sequence[int], discovered_ms: int) -> None:

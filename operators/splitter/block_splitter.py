@@ -76,7 +76,6 @@ class BlockSplitter(ControlOperator):
         self.batch_bytes = self.batch_bytes if self.batches == "whole" else 0
 
     def unemitted_bytes(self) -> int:
-        """The rest of the file that is being cut."""
         return self._cutter.rest_bytes
 
 

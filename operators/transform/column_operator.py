@@ -65,7 +65,6 @@ class ColumnOperator(RecordRefusing, Generic[Plan]):
         """Emit what is made of the records of a batch, at least one."""
 
     def expressions(self) -> Iterable[Node]:
-        """The expressions in the operator's properties."""
         return ()
 
     def explanation(self) -> list[str]:

@@ -101,7 +101,6 @@ class RecordFilter(Operator, ColumnTraced):
 
     @input.batch
     def filter(self, batch: RecordBatch) -> None:
-        """Emit the records that are kept."""
         if self.drop is not None:
             self.output.emit(batch.filter(pc.invert(self.drop.mask(batch))))
         elif self.keep is not None:

@@ -165,5 +165,4 @@ class _ArrowFile(io.RawIOBase):
         return self._stream.size_bytes
 
     def writable(self) -> bool:
-        """Always true: the file can be written."""
         return True

@@ -63,7 +63,6 @@ _NEW_TABLE = {
 
 
 def data_location(table: IcebergTable, handle: Handle) -> str:
-    """Location of the data files of an existing table."""
     properties = handle.metadata.properties
     return _reachable(table, properties.get(TableProperties.WRITE_DATA_PATH) or join(handle.location(), DATA))
 

@@ -310,7 +310,6 @@ def _add(facts: FileFacts, field: pa.Field, footer: pq.FileMetaData, leaf: int, 
 
 
 def has_bounds(kind: pa.DataType) -> bool:
-    """Whether facts have bounds of columns of a type."""
     types = pa.types
     return bool(
         types.is_boolean(kind)

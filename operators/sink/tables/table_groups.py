@@ -238,7 +238,6 @@ class TableMerger(Operator):
 
     @classmethod
     def of(cls, table: Table) -> TableMerger:
-        """The merger of the fragments of a table."""
         merger = cls()
         merger._table = table
         return merger

@@ -188,7 +188,6 @@ def _reported_damage(url: str) -> Iterator[None]:
 
 
 def _group(parquet: pq.ParquetFile, group: int, columns: list[str] | None = None) -> pa.Table:
-    """Read one row group."""
     table = parquet.read_row_group(group, columns=columns, use_threads=False)
     # The checksum of a page does not cover its header, such as the number of its values.
     if table.num_rows != parquet.metadata.row_group(group).num_rows:

@@ -82,12 +82,10 @@ class TakenFiles:
         return any(self.index.view().has_file_in(name.rstrip(b"/")) for name in self._locations.names)
 
     def snapshot(self) -> TakenState:
-        """The files that were taken."""
         reports = self.pending.reports.note_snapshot(self.pending.window_id)
         return TakenState(self.index.snapshot(), self._locations, self.pending.window_id, reports)
 
     def restore(self, state: TakenState, unfinished: Sequence[str]) -> None:
-        """Take back a snapshot."""
         require_same_names(state.locations, self._files, self._roots)
         self.index.restore(state.index)
         self.pending.resume(state.window_id, state.reports, unfinished)

@@ -203,7 +203,6 @@ class ListingAnswer:
     names: bytes
 
     def count(self, index: int) -> int:
-        """How many entries one directory has."""
         return self.ends[index + 1][0] - self.ends[index][0]
 
     def entries(self, first: int, end: int) -> tuple[list[bytes], npt.NDArray[np.int64]]:

@@ -252,5 +252,4 @@ class FsspecObjectStore(ObjectStore):
                 self.filesystem.rm_file(self.path_in_store(name))
 
     def path_in_store(self, name: str) -> str:
-        """The path of an object in the file system."""
         return f"{self._root}/{name}"

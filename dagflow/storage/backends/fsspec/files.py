@@ -122,7 +122,6 @@ class FsspecFile(RangedFile):
 
 
 def read_each(read: Callable[[int], Content], count: int, threads: int) -> Sequence[Content]:
-    """The contents of files 0 to count, read by several threads."""
     with ThreadPoolExecutor(threads) as pool:
         return list(pool.map(read, range(count)))
 
