@@ -152,7 +152,6 @@ class AggregateMerger(_Grouped, ColumnTraced):
 
     @input.batch
     def take(self, batch: RecordBatch) -> None:
-        """Add the partial results of one partition."""
         if len(batch):
             self.add(pa.Table.from_batches([batch.to_arrow()]))
 

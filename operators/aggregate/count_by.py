@@ -57,7 +57,6 @@ class CountBy(AggregateBase, ColumnTraced):
 
     @input.batch
     def take(self, batch: RecordBatch) -> None:
-        """Count the records of one batch."""
         arrived = pa.Table.from_batches([batch.to_arrow()])
         if len(batch) and self._are_counted:
             self.add(arrived)

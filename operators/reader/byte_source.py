@@ -126,11 +126,9 @@ class SourcePrefix:
 
     @property
     def size_bytes(self) -> int:
-        """See ByteSource."""
         return self._size_bytes
 
     def read_into(self, offset: int, buffer: memoryview) -> int:
-        """See ByteSource."""
         return self._source.read_into(offset, buffer[: max(0, self._size_bytes - offset)])
 
 
@@ -143,11 +141,9 @@ class GrowingSource:
 
     @property
     def size_bytes(self) -> int:
-        """See ByteSource."""
         return self._source.size_bytes
 
     def read_into(self, offset: int, buffer: memoryview) -> int:
-        """See ByteSource."""
         return self._source.read_into(offset, buffer)
 
 
@@ -164,11 +160,9 @@ class BufferSlice:
 
     @property
     def size_bytes(self) -> int:
-        """See ByteSource."""
         return len(self._view)
 
     def read_into(self, offset: int, buffer: memoryview) -> int:
-        """See ByteSource."""
         piece = self._view[offset : offset + len(buffer)]
         buffer[: len(piece)] = piece
         return len(piece)

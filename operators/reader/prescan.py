@@ -228,7 +228,6 @@ class BlockPreScan(PreScan):
         return PreScanState(tuple(self._files.values()), self._decision, self._path_types)
 
     def restore(self, state: PreScanState) -> None:
-        """Take back a snapshot."""
         self._files = {(file.url, file.version): file for file in state.files}
         self._decision = state.decision
         self._path_types = state.path_types

@@ -50,7 +50,6 @@ class SmallFileBatchReader:
     context: OperatorContext
 
     def read(self, small_files: SmallFileBatch) -> Iterator[ReadStep]:
-        """Read a batch."""
         for files in self._without_gone(small_files):
             for part in files.by_backend():
                 yield from self._read(part)

@@ -84,7 +84,6 @@ def _byte_at(data: Bytes, at: int) -> int:
 
 @part
 def _is_digit(data: Bytes, at: int) -> bool:
-    """Whether a digit is at a position."""
     return _ZERO <= _byte_at(data, at) <= _NINE
 
 

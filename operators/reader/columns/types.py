@@ -337,7 +337,6 @@ class NumberPattern:
 
     @property
     def text(self) -> str:
-        """An example."""
         return f"1{self.thousands or ''}234{self.decimal}5"
 
     def canonical(self, texts: Any) -> Any:

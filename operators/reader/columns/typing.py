@@ -184,7 +184,6 @@ def typed(
 
 
 def shown(text: str) -> str:
-    """A value as messages show it."""
     return repr(text if len(text) <= _SHOWN_VALUE else f"{text[: _SHOWN_VALUE - 1]}…")
 
 

@@ -44,7 +44,6 @@ class ArrowParts:
 
     @property
     def with_rows(self) -> list[Message]:
-        """The record batches."""
         return [message for message in self.messages if message.kind in (_ROWS, _TORN)]
 
 
@@ -75,7 +74,6 @@ class ArrowTable(TableFile):
         self._next = -1
 
     def units(self, block: BlockMetadata) -> Sequence[RowUnit]:
-        """The record batches."""
         batches = self._parts.with_rows
         units = tiled([each.start for each in batches], [each.rows for each in batches], self._source.size_bytes)
         return [unit for unit in units if block.start <= unit.start < block.end]

@@ -82,7 +82,6 @@ class Avro(Tabular, PreScanned):
     ] = None
 
     def check_properties(self) -> None:
-        """Read the schema."""
         super().check_properties()
         require_package("it", "fastavro", "avro")
         if self.reader_schema is None:
@@ -309,7 +308,6 @@ class AvroFile(TableFile):
             yield joined
 
     def parts(self, unit: RowUnit) -> Sequence[RowUnit]:
-        """The data blocks of a unit of several."""
         blocks = [*self.blocks(unit.start, unit.end, unit.first_row)]
         return blocks if len(blocks) > 1 else ()
 

@@ -174,7 +174,6 @@ class WorkbookFile(TableFile):
         self.all_units = tiled([size * at // len(counts) for at in range(len(counts))], counts, size)
 
     def units(self, block: BlockMetadata) -> Sequence[RowUnit]:
-        """The sheets."""
         return [unit for unit in self.all_units if block.start <= unit.start < block.end]
 
     def reasons(self, unit: RowUnit) -> Mapping[int, str]:
@@ -182,7 +181,6 @@ class WorkbookFile(TableFile):
         return self.sheets[unit.index].reasons
 
     def read(self, unit: RowUnit, names: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
-        """The rows of a sheet."""
         sheet = self.sheets[unit.index]
         if [*sheet.columns] != self.schema.names:
             raise ValueError(f"it has the columns {', '.join(sheet.columns)}, unlike the first sheet")

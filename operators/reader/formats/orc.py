@@ -51,11 +51,9 @@ class OrcTable(TableFile):
         self.all_units = units or _units_of(footer, self._file.nstripes, self._file.nrows, source.size_bytes)
 
     def units(self, block: BlockMetadata) -> Sequence[RowUnit]:
-        """The stripes."""
         return [unit for unit in self.all_units if block.start <= unit.start < block.end]
 
     def read(self, unit: RowUnit, names: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
-        """The rows of a stripe."""
         yield self._file.read_stripe(unit.index, columns=None if names is None else [*names])
 
 

@@ -48,7 +48,6 @@ class ParquetTable(TableFile):
         self.all_units = units or _units_of(self.file.metadata, source.size_bytes)
 
     def units(self, block: BlockMetadata) -> Sequence[RowUnit]:
-        """The row groups."""
         return [unit for unit in self.all_units if block.start <= unit.start < block.end]
 
     def read(self, unit: RowUnit, names: Sequence[str] | None) -> Iterator[pa.RecordBatch]:

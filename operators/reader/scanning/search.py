@@ -66,7 +66,6 @@ class CodeUnit:
 
     @property
     def size(self) -> int:
-        """Bytes in a code unit."""
         return int(self.dtype[-1])
 
     def view(self, data: Bytes) -> CodeUnits:
@@ -212,7 +211,6 @@ class BackwardSearch:
         return max(self.floor, position - (position - self.floor) % self.unit.size)
 
     def units(self, start: int, end: int) -> CodeUnits:
-        """The code units between two borders."""
         return self.unit.view(read_exactly(self.source, start, end))
 
     def run_start(self, position: int, value: int) -> int:
