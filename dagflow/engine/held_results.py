@@ -23,8 +23,8 @@ from dagflow.journal.saved_state import AppFacts, OperatorFacts, SavedPart, Save
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import WindowPlan
 from dagflow.plan.accumulators import accumulators
-from dagflow.plan.added_operators import unifier_name
-from dagflow.plan.description import without_limits
+from dagflow.plan.logical import unifier_name
+from dagflow.plan.placement import without_limits
 from dagflow.report.app_changes import operator_changes
 
 FAN_IN = 8

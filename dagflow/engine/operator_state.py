@@ -23,8 +23,8 @@ from dagflow.execution.messages import TaskResult
 from dagflow.execution.state_codec import StateCodec
 from dagflow.journal.saved_state import OperatorFacts, SavedSegment, SavedState
 from dagflow.journal.windows import SideVersion, WindowPlan
-from dagflow.plan.description import property_fact
 from dagflow.plan.physical import PhysicalPlan, Stage
+from dagflow.plan.placement import property_fact
 from dagflow.report.app_changes import operator_changes
 from dagflow.storage.base import ObjectStore
 from dagflow.storage.context import StorageContext

@@ -10,8 +10,7 @@ from dagflow.api.operator import Operator
 from dagflow.api.refused_records import REJECTS
 from dagflow.api.transactions import targets_of
 from dagflow.errors import PlanError, own_name
-from dagflow.plan.added_operators import unifier_name
-from dagflow.plan.logical import LogicalPlan, reached
+from dagflow.plan.logical import LogicalPlan, reached, unifier_name
 from dagflow.plan.physical import PhysicalPlan
 
 

@@ -16,8 +16,7 @@ from dagflow.api.partitioning import ByName
 from dagflow.api.ports import InputPort, OutputPort, Port, fits
 from dagflow.errors import AppError, PlanError, Problem, SpecError
 from dagflow.plan.accumulators import require_ends, require_single_use_of_totals, wants_to_follow
-from dagflow.plan.added_operators import expanded, grouped, unified
-from dagflow.plan.logical import LogicalPlan, OperatorNode, fuse, in_topological_order
+from dagflow.plan.logical import LogicalPlan, OperatorNode, expanded, fuse, grouped, in_topological_order, unified
 from dagflow.plan.physical import Edge, PortRef
 from dagflow.plan.stream_columns import require_columns
 from dagflow.spec.app_reader import Overrides, read

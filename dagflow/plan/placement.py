@@ -1,18 +1,27 @@
-"""Decides where each operator of a logical plan runs, and what is exchanged."""
+"""Decides where each operator of a logical plan runs, what is exchanged, and what the journal keeps of the app."""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import inspect
+import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_args, get_origin
+
+from pydantic import BaseModel
 
 from dagflow.api.capabilities import SelectsRows, SkipsRows, WantedRows
 from dagflow.api.operator import Operator
+from dagflow.api.properties import Limit, Tuning, marked, property_model
 from dagflow.frozen import frozen
-from dagflow.journal.saved_state import AppFacts, OperatorFacts
-from dagflow.plan.added_operators import fixed_count
-from dagflow.plan.description import describe, describe_composites
-from dagflow.plan.logical import LogicalPlan
+from dagflow.journal.saved_state import CHECKSUM_MARK, AppFacts, OperatorFacts, without_checksums
+from dagflow.plan.logical import LogicalPlan, OperatorNode, fixed_count, own_heads
 from dagflow.plan.physical import Edge, Exchange, PhysicalPlan, Stage
+from dagflow.secret_names import HIDDEN, SHORTEST_SECRET, is_secret_flag, is_secret_option
 from dagflow.spec.app_spec import Attributes, KeyedPartition, Partition
+from dagflow.spec.shown_text import shown_value
 from dagflow.storage.context import StorageContext
 
 
@@ -132,3 +141,154 @@ def push_down(app: LogicalPlan) -> None:
             ]
             target = app.instances[edges[0].target.operator] if len(edges) == 1 else None
             operator.wanted = target.wanted_rows() if isinstance(target, SelectsRows) else WantedRows()
+
+
+def describe(app: LogicalPlan) -> AppFacts:
+    secrets = _secrets_of(app)
+    return AppFacts(
+        {name: _operator_facts(app, node, secrets) for name, node in app.operators.items()},
+        sorted(f"{edge.source} -> {edge.target}" + (" (to all)" * edge.is_broadcast) for edge in app.edges),
+        _code_of(app),
+        {name: _operator_facts(app, node, secrets) for name, node in app.composites.items()},
+        {str(part): str(own) for part, own in app.own_ports.items()},
+        own_heads(app),
+    )
+
+
+def describe_composites(app: LogicalPlan) -> dict[str, OperatorFacts]:
+    """The app's composite operators as it declares them, without limits; its other facts have their parts instead.
+
+    Values of the environment, and secrets, have no checksum here: a new credential changes no result.
+    """
+    if app.spec is None:
+        return {}
+    secrets = _secrets_of(app)
+    found: dict[str, OperatorFacts] = {}
+    for name in app.composites:
+        spec = app.spec.operators[name]
+        if spec.operator_class is not None:
+            given = without_limits(spec.properties, property_model(spec.operator_class))
+            found[name] = OperatorFacts(
+                _kind(spec.operator_class),
+                {key: _without_checksums(property_fact(key, value, secrets)) for key, value in given.items()},
+                tuning=marked(property_model(spec.operator_class), Tuning),
+            )
+    return found
+
+
+def _without_checksums(fact: Any) -> Any:
+    return json.loads(without_checksums(json.dumps(fact, ensure_ascii=False)))
+
+
+def without_limits(value: Any, annotation: Any) -> Any:
+    """The value of a property, or of all, without the properties in it that are limits."""
+    if not isinstance(value, Mapping):
+        return value
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        fields = annotation.model_fields
+        kept = [key for key in value if key not in marked(annotation, Limit)]
+        return {key: without_limits(value[key], fields[key].annotation if key in fields else None) for key in kept}
+    parts = get_args(annotation)
+    if get_origin(annotation) is dict:
+        return {key: without_limits(each, parts[1]) for key, each in value.items()}
+    return value
+
+
+def _secrets_of(app: LogicalPlan) -> dict[str, str]:
+    return {} if app.spec is None else {k: v for k, v in app.spec.secrets.items() if len(k) >= SHORTEST_SECRET}
+
+
+def _code_of(app: LogicalPlan) -> dict[str, str]:
+    """Checksums of the author's modules, and of each class of the script or the notebook itself, by name."""
+    modules = [] if app.spec is None else app.spec.user_modules()
+    found = {path.name: _checksum_of(path) for path in modules}
+    for cls in {type(operator) for operator in app.instances.values() if type(operator).__module__ == "__main__"}:
+        with contextlib.suppress(OSError, TypeError):  # a class that was typed at a prompt has no source
+            found[f"class {cls.__qualname__}"] = hashlib.sha256(_source_of(cls).encode()).hexdigest()[:16]
+    return found
+
+
+def _source_of(cls: type) -> str:
+    """In a notebook, where only functions know their lines, the source of the methods."""
+    try:
+        return inspect.getsource(cls)
+    except (OSError, TypeError):
+        return "".join(inspect.getsource(each) for each in vars(cls).values() if inspect.isfunction(each))
+
+
+def _operator_facts(app: LogicalPlan, node: OperatorNode, secrets: Mapping[str, str]) -> OperatorFacts:
+    spec = None if app.spec is None else app.spec.operators.get(node.name)
+    fields = property_model(type(node.operator)).model_fields
+    given = {name: getattr(node.operator, name) for name in fields} if spec is None else dict(spec.properties)
+    policy = None if spec is None or spec.partitioner is None else spec.partitioner
+    partition = "" if node.partition is None else str(node.partition)
+    if policy is not None:
+        partition += f" {policy.policy_class.__qualname__} {property_fact('', dict(policy.properties), secrets)}"
+    return OperatorFacts(
+        _kind(type(node.operator)),
+        {name: property_fact(name, value, secrets) for name, value in given.items()},
+        partition.strip(),
+        node.is_control,
+        marked(property_model(type(node.operator)), Tuning),
+    )
+
+
+def _kind(cls: type[Operator]) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def property_fact(name: str, value: Any, secrets: Mapping[str, str]) -> Any:
+    """The value of a property as JSON, with checksums in place of secrets and of values from the environment."""
+    if value is None or isinstance(value, bool | int | float):
+        is_shown = value is None or shown_value(name, str(value)) == str(value)
+        return value if is_shown else _shown(name, str(value), secrets)
+    if isinstance(value, str):
+        return _shown(name, value, secrets)
+    if isinstance(value, Mapping):
+        is_headers = name.lower() == "headers"
+        return {
+            str(key): _hidden(each, secrets)
+            if is_headers and is_secret_option(str(key))
+            else property_fact(str(key), each, secrets)
+            for key, each in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [
+            _hidden(each, secrets) if is_secret_flag(str(before)) else property_fact(name, each, secrets)
+            for before, each in zip(("", *value), value, strict=False)
+        ]
+    # Apps that are made without YAML contain objects; those from YAML contain at most dates.
+    members = getattr(value, "__dict__", None)
+    held = {each: part for each, part in (members or {}).items() if not each.startswith("_")}
+    own = {each: property_fact(each, part, secrets) for each, part in held.items()}
+    return {type(value).__qualname__: own} if members is not None else _shown(name, str(value), secrets)
+
+
+def _hidden(value: Any, secrets: Mapping[str, str]) -> str:
+    text = str(value)
+    return _veiled(text, secrets) if text in secrets else _checked(HIDDEN, text)
+
+
+def _shown(name: str, text: str, secrets: Mapping[str, str]) -> str:
+    # A value that is a reference shows which one.
+    shown = text if text in secrets else shown_value(name, text)
+    return _veiled(shown if shown == text else shown.replace(HIDDEN, _checked(HIDDEN, text)), secrets)
+
+
+def _veiled(text: str, secrets: Mapping[str, str]) -> str:
+    for value in sorted(secrets, key=len, reverse=True):
+        if value in text:
+            text = text.replace(value, _checked(secrets[value], value))
+    return text
+
+
+def _checked(reference: str, value: str) -> str:
+    # A checksum of this length reveals a change of the value, but not the value.
+    return f"{reference}{CHECKSUM_MARK}{hashlib.blake2b(value.encode(), digest_size=2).hexdigest()}"
+
+
+def _checksum_of(module: Path) -> str:
+    checksum = hashlib.sha256()
+    for file in sorted(module.rglob("*.py")) if module.is_dir() else [module]:
+        checksum.update(file.read_bytes())
+    return checksum.hexdigest()[:16]

@@ -25,10 +25,9 @@ from dagflow.errors import AppError, DagflowError, PlanError
 from dagflow.execution.state_codec import StateCodec
 from dagflow.journal.reader import read_journal
 from dagflow.journal.saved_state import without_checksums
-from dagflow.plan.description import property_fact
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan, OperatorNode, own_edge, own_operators
-from dagflow.plan.placement import PlacedApp
+from dagflow.plan.placement import PlacedApp, property_fact
 from dagflow.report.app_changes import app_changes
 from dagflow.spec.shown_text import Redactor, shown_value
 from dagflow.spec.yaml_tree import Mapping

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from dagflow import App, BacklogStats, InputPort, Operator, OutputPort, PartitionPolicy
 from dagflow.errors import PlanError, SpecError
-from dagflow.plan.description import describe
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
+from dagflow.plan.placement import describe
 from dagflow.spec.app_spec import KeyedPartition
 from operators.reader.block_reader import BlockReader
 from operators.sink.record_writer import RecordWriter

@@ -21,8 +21,7 @@ from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.window_replay import replay_windows
 from dagflow.errors import JournalError, StorageError
 from dagflow.journal.reader import read_state
-from dagflow.plan.added_operators import grouped
-from dagflow.plan.logical import LogicalPlan
+from dagflow.plan.logical import LogicalPlan, grouped
 from dagflow.runtime.local import InlineRuntime
 from dagflow.spec.app_spec import Attributes
 from dagflow.storage.context import StorageContext

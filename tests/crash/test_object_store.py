@@ -17,8 +17,7 @@ from dagflow.api.operator import Operator
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.execution.messages import WindowJob
-from dagflow.plan.added_operators import grouped
-from dagflow.plan.logical import LogicalPlan, OperatorNode
+from dagflow.plan.logical import LogicalPlan, OperatorNode, grouped
 from dagflow.plan.physical import Edge, PortRef
 from dagflow.runtime.local import InlineRuntime
 from dagflow.spec.app_spec import Attributes

@@ -11,8 +11,7 @@ import pytest
 from dagflow.engine import held_results
 from dagflow.engine import operator_state as segment_store
 from dagflow.engine.run import run
-from dagflow.plan.added_operators import unified
-from dagflow.plan.logical import LogicalPlan
+from dagflow.plan.logical import LogicalPlan, unified
 from dagflow.runtime.local import InlineRuntime
 from dagflow.testing.faults import InjectedCrash, crashing_disk
 from operators.aggregate.count_by import CountBy

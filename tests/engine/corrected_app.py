@@ -7,8 +7,7 @@ from typing import Any
 
 from dagflow import Operator
 from dagflow.api.transactions import Target
-from dagflow.plan.added_operators import grouped
-from dagflow.plan.logical import LogicalPlan
+from dagflow.plan.logical import LogicalPlan, grouped
 from dagflow.storage.context import StorageContext
 from operators.reader.block_reader import BlockReader
 from operators.sink.record_writer import RecordWriter

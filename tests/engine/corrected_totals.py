@@ -12,8 +12,7 @@ import duckdb
 from deltalake import DeltaTable
 
 from dagflow import Operator
-from dagflow.plan.added_operators import expanded, grouped, unified
-from dagflow.plan.logical import LogicalPlan
+from dagflow.plan.logical import LogicalPlan, expanded, grouped, unified
 from operators.aggregate.aggregate import Aggregate
 from operators.reader.block_reader import BlockReader
 from operators.sink.record_writer import RecordWriter

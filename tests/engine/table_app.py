@@ -18,8 +18,7 @@ from dagflow import Operator
 from dagflow.api.transactions import FileTarget, Target
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
-from dagflow.plan.added_operators import grouped
-from dagflow.plan.logical import LogicalPlan
+from dagflow.plan.logical import LogicalPlan, grouped
 from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
 from dagflow.testing.faults import CrashPoint

@@ -28,9 +28,8 @@ from dagflow.journal.reader import read_state
 from dagflow.journal.saved_state import AppFacts, OperatorFacts, SavedPart
 from dagflow.journal.windows import WindowPlan
 from dagflow.metrics.counters import Counters
-from dagflow.plan.added_operators import unified
 from dagflow.plan.load import load_app
-from dagflow.plan.logical import LogicalPlan, OperatorNode
+from dagflow.plan.logical import LogicalPlan, OperatorNode, unified
 from dagflow.report.reading import status
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.local import InlineRuntime

@@ -14,8 +14,7 @@ from dagflow.engine.run import run
 from dagflow.errors import MissingJournalError, OperatorError
 from dagflow.execution.messages import WindowJob
 from dagflow.journal.reader import read_state
-from dagflow.plan.added_operators import unified
-from dagflow.plan.logical import LogicalPlan
+from dagflow.plan.logical import LogicalPlan, unified
 from dagflow.report.manifest import manifests
 from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dagflow.plan.description import describe
 from dagflow.plan.load import load_app
+from dagflow.plan.placement import describe
 from dagflow.report.app_changes import AppChange, app_changes
 
 APP = """\

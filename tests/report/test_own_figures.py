@@ -15,10 +15,9 @@ from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import own_name, part_name
 from dagflow.journal.saved_state import AppFacts
 from dagflow.metrics.counters import Counters, OperatorCounters
-from dagflow.plan.description import describe
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
-from dagflow.plan.placement import place
+from dagflow.plan.placement import describe, place
 from dagflow.plan.render.explain import Format, explain
 from dagflow.report.app_changes import app_changes
 from dagflow.report.endpoints import metrics_text

@@ -16,8 +16,7 @@ from dagflow.engine.corrections import correction_problems
 from dagflow.engine.run import run
 from dagflow.errors import DagflowError
 from dagflow.execution.messages import WindowJob
-from dagflow.plan.added_operators import expanded, grouped, unified
-from dagflow.plan.logical import LogicalPlan
+from dagflow.plan.logical import LogicalPlan, expanded, grouped, unified
 from dagflow.report.manifest import tracked_files
 from dagflow.runtime.local import InlineRuntime
 from dagflow.testing.faults import InjectedCrash

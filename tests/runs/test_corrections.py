@@ -25,8 +25,7 @@ from dagflow.engine.window_replay import replay_windows, superseded_in, with_old
 from dagflow.errors import DagflowError, PlanError, ReplacedFilesGoneError
 from dagflow.execution.messages import WindowJob
 from dagflow.journal.reader import read_state
-from dagflow.plan.added_operators import grouped
-from dagflow.plan.logical import LogicalPlan
+from dagflow.plan.logical import LogicalPlan, grouped
 from dagflow.report.manifest import tracked_files, window_manifest
 from dagflow.report.reading import status
 from dagflow.runtime.local import InlineRuntime

@@ -24,8 +24,7 @@ from dagflow.errors import DagflowError, JournalError, LostOutputError
 from dagflow.execution.messages import WindowJob
 from dagflow.journal.reader import read_state, read_window
 from dagflow.journal.state import JournalState
-from dagflow.plan.added_operators import grouped
-from dagflow.plan.logical import LogicalPlan
+from dagflow.plan.logical import LogicalPlan, grouped
 from dagflow.report.manifest import WindowManifest, window_manifest
 from dagflow.report.reading import status
 from dagflow.runtime.local import InlineRuntime

@@ -11,8 +11,7 @@ import pytest
 from dagflow import InputPort, Operator, OutputPort, RecordBatch
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RuntimeFactory
-from dagflow.plan.added_operators import unified
-from dagflow.plan.logical import LogicalPlan
+from dagflow.plan.logical import LogicalPlan, unified
 from operators.aggregate.count_by import CountBy
 from operators.aggregate.top_n import TopN
 from operators.sink.record_writer import RecordWriter

@@ -11,7 +11,7 @@ import pytest
 
 from dagflow.engine import publishers
 from dagflow.errors import ReplacedFilesGoneError
-from dagflow.plan.added_operators import grouped
+from dagflow.plan.logical import grouped
 from operators.reader.block_reader import BlockReader
 from operators.sink.table_writer import TableWriter
 from tests.engine.corrected_app import EDGES, SUPERSEDE, all_lines, corrected_app, lines_of, splitter, write

@@ -25,9 +25,8 @@ from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.window_repair import why_gone
 from dagflow.errors import JournalError, RunStoppedError
 from dagflow.journal.reader import read_state
-from dagflow.plan.description import describe
 from dagflow.plan.logical import LogicalPlan
-from dagflow.plan.placement import PlacedApp
+from dagflow.plan.placement import PlacedApp, describe
 from dagflow.report.manifest import unmatched
 from dagflow.report.open_rejects import (
     RejectChoice,

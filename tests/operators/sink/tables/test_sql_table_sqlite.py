@@ -14,7 +14,7 @@ import pytest
 from dagflow.engine.run import run
 from dagflow.engine.window_repair import repair
 from dagflow.errors import DagflowError, StorageError
-from dagflow.plan.added_operators import grouped
+from dagflow.plan.logical import grouped
 from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.context import StorageContext
 from operators.sink.table_writer import TableWriter

@@ -17,8 +17,8 @@ from pyiceberg.exceptions import NoSuchTableError
 from dagflow.engine.run import run
 from dagflow.errors import DagflowError
 from dagflow.execution.messages import WindowJob
-from dagflow.plan.added_operators import grouped
 from dagflow.plan.load import load_app
+from dagflow.plan.logical import grouped
 from dagflow.runtime.local import InlineRuntime
 from dagflow.testing.faults import InjectedCrash
 from operators.sink.table_writer import TableWriter

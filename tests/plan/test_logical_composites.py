@@ -16,7 +16,7 @@ name: parts
 operators:
   splitter: {class: FileSplitterInput, properties: {files: in}}
   reader: {class: BlockReader}
-  both: {class: tests.plan.test_added_operators_composites.DropsByBothEnds, partition: parallel}
+  both: {class: tests.plan.test_logical_composites.DropsByBothEnds, partition: parallel}
   writer: {class: RecordWriter, properties: {path: out}, partition: parallel}
   other: {class: RecordWriter, properties: {path: other}, partition: parallel}
 streams:

@@ -9,8 +9,8 @@ import pytest
 
 from dagflow import InputPort, Operator, OutputPort, RecordBatch, Unified
 from dagflow.errors import PlanError
-from dagflow.plan.added_operators import unified
 from dagflow.plan.load import check, load_app
+from dagflow.plan.logical import unified
 from dagflow.plan.placement import place
 from dagflow.plan.render.explain import explain
 from tests.engine.dags import dag
@@ -107,7 +107,7 @@ def test_a_unifier_must_fit_its_port(tmp_path: Path) -> None:
 
 
 NO_UNIFIER = {
-    "raises": r"operator 'odd': unifier\('output'\) raised ValueError\(boo\) at test_added_operators_unifiers.py:\d+",
+    "raises": r"operator 'odd': unifier\('output'\) raised ValueError\(boo\) at test_logical_unifiers.py:\d+",
     "class": r"operator 'odd': unifier\('output'\) returned the class SampleWords, and not an operator or None",
     "text": r"operator 'odd': unifier\('output'\) returned a str, and not an operator or None",
 }
