@@ -149,7 +149,7 @@ class _Fields:
         self.kinds, widths = columns[[0, 4]]
         is_text, sizes = self.kinds == TEXT, widths * count + 15 & -8
         self._targets = np.where(is_text, np.cumsum(is_text) - 1, np.cumsum(sizes) - sizes)
-        self._written = np.empty(int(sizes.sum()) + PADDING, np.uint8)
+        self._written = np.frombuffer(pa.allocate_buffer(int(sizes.sum()) + PADDING), np.uint8)
         self._is_null = np.zeros((len(plans), count), np.bool_)
         self._starts, self._stops = np.empty((2, np.count_nonzero(is_text), count), np.int32)
         columns = np.vstack([columns, self._targets])

@@ -101,15 +101,15 @@ def valid_text(batch: RecordBatch, rejects: ByteAccounting) -> RecordBatch:
 def _is_text(records: pa.BinaryArray) -> bool:
     """Whether all are UTF-8 together, and none begins within a character; may be false where there are empty ones."""
     borders, content = borders_of(records), records.buffers()[2]
-    if content is None:
+    data = np.frombuffer(b"" if content is None else content, np.uint8)[: int(borders[-1])]
+    if data[borders[0] :].max(initial=0) < 0x80:
         return True
     whole = pa.Array.from_buffers(pa.binary(), 1, [None, pa.py_buffer(borders[[0, -1]]), content])
     try:
         whole.cast(pa.string())
     except pa.ArrowInvalid:
         return False
-    data = np.frombuffer(content, np.uint8, int(borders[-1]))
-    return not (len(data) and ((data.take(borders[:-1], mode="clip") & 0xC0) == 0x80).any())
+    return not ((data.take(borders[:-1], mode="clip") & 0xC0) == 0x80).any()
 
 
 def why_not_text(charset: str, error: UnicodeDecodeError, what: str) -> str:
