@@ -44,6 +44,9 @@ _BAD_RECORDS = ("fail", "skip", "column")
 BLOCK_BYTES = 16 << 20
 """Bytes of a block, unless an option says otherwise: Spark's tasks are to be even, and a block costs little."""
 
+CHUNK_BYTES = 4 << 20
+"""Bytes that a format reads at a time, at least: a batch costs Spark more than the second-level cache saves."""
+
 WINDOW_BLOCKS, WINDOW_BYTES = 100_000, 64 << 30
 """What a window of a stream has at most without a limit: its plan is held in memory."""
 
@@ -124,7 +127,10 @@ class SourceOptions:
             for source, target in ports.items()
         }
         spec = replace(spec, operators={**spec.operators, ROWS: rows}, streams={**spec.streams, **streams})
-        return logical_plan(spec, problems)
+        app = logical_plan(spec, problems)
+        format = vars(app.operators[READER].operator)["format"]
+        format.chunk_bytes = max(format.chunk_bytes, CHUNK_BYTES)
+        return app
 
 
 def _end(operator: str, port: str) -> Endpoint:

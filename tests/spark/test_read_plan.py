@@ -178,3 +178,11 @@ def test_an_rdd_of_a_format_with_columns_has_the_bytes_of_its_records(tmp_path: 
     ):
         options = SourceOptions.of({"path": str(tmp_path / name), "record": record, "block_size": 10})
         assert list(pairs(map(pickle.dumps, read_tasks(options, is_raw=True)))) == expected
+
+
+def test_spark_gets_few_batches(tmp_path: Path) -> None:
+    """Each costs it more than the bytes of a smaller one, which stay in the second-level cache."""
+    (tmp_path / "a.txt").write_bytes(b"%0127d\n" % 0 * (BLOCK_BYTES >> 7))
+    options = SourceOptions.of({"path": str(tmp_path), "record": "lines"})
+    shape = RowShape(columns_of(options))
+    assert sum(1 for task in read_tasks(options) for _ in task.rows(shape)) <= 6

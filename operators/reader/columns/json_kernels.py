@@ -14,7 +14,18 @@ import numpy as np
 import numpy.typing as npt
 from numba import types
 
-from operators.reader.columns.kernels import BYTES, OVERLAPPING, Bytes, Offsets, Words, compiled, part
+from operators.reader.columns.kernels import (
+    BYTES,
+    EACH,
+    HIGHEST,
+    ONE,
+    OVERLAPPING,
+    Bytes,
+    Offsets,
+    Words,
+    compiled,
+    part,
+)
 
 ABSENT, NULL, TRUE, FALSE, NUMBER, TEXT = range(6)
 """Kinds of values; texts are those without escapes."""
@@ -24,10 +35,7 @@ _ZERO, _NINE, _MINUS, _PLUS, _POINT, _SMALL_E = b"09-+.e"
 _LOWER = 0x20
 """The bit by which small letters differ from capital ones."""
 
-_EACH = np.uint64(0x0101010101010101)
-_HIGHEST = _EACH * np.uint64(0x80)
-_QUOTES, _BACKSLASHES, _SPACES = (_EACH * np.uint64(byte) for byte in (_QUOTE, _BACKSLASH, _SPACE))
-_ONE = np.uint64(1)
+_QUOTES, _BACKSLASHES, _SPACES = (EACH * np.uint64(byte) for byte in (_QUOTE, _BACKSLASH, _SPACE))
 _TO_COUNT = np.uint64(56)
 
 _WORDS = np.array([0, *(int.from_bytes(word, "little") for word in (b"null", b"true", b"false"))], np.uint64)
@@ -104,12 +112,12 @@ def _text_end(words: Words, at: int) -> int:
     while True:
         word = words[np.uintp(at)]
         quotes, backslashes = word ^ _QUOTES, word ^ _BACKSLASHES
-        found = (quotes - _EACH) & ~quotes | (backslashes - _EACH) & ~backslashes | (word - _SPACES) & ~word
-        found &= _HIGHEST
+        found = (quotes - EACH) & ~quotes | (backslashes - EACH) & ~backslashes | (word - _SPACES) & ~word
+        found &= HIGHEST
         if found != 0:
             # The lowest bit of each byte up to the first one that was found; the product adds them.
-            below = ((found & (~found + _ONE)) - _ONE) & _EACH
-            count: Any = np.int64(below * _EACH >> _TO_COUNT)
+            below = ((found & (~found + ONE)) - ONE) & EACH
+            count: Any = np.int64(below * EACH >> _TO_COUNT)
             place: int = at + count - 1
             return place
         at += 8

@@ -295,7 +295,7 @@ class RecordFormat(HasProperties, ABC):
     wanted = WantedRows()
     """What is used of the records; a format may leave out others, and columns, if it reads less for it."""
 
-    # Without an annotation, so that it is no option: only tests change it.
+    # Without an annotation, so that it is no option: tests and Spark's data source change it.
     chunk_bytes = CHUNK_BYTES
     """About how many bytes are read at a time; the records of a block do not depend on it."""
 
