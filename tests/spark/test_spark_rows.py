@@ -14,7 +14,7 @@ TEXT = RowShape(pa.schema([("record", pa.string())]))
 
 @pytest.mark.parametrize("values", [[], [b""], [b"a", b"", b"bc"], [b"a", b"\xc3\xa4", b"c"]])
 def test_bytes_become_text(values: list[bytes]) -> None:
-    """Those of a part of a batch as well."""
+    """Bytes of a part of a batch do so as well."""
     for start in range(len(values) + 1):
         rows = TEXT.rows(RECORDS, RecordBatch.raw(values).slice(start, 2))
         rows.validate(full=True)

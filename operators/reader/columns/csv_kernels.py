@@ -22,6 +22,9 @@ from dagflow.storage.columns import bool_column
 from operators.reader.byte_source import PADDING
 from operators.reader.columns.kernels import (
     BYTES,
+    EACH,
+    HIGHEST,
+    ONE,
     OVERLAPPING,
     WRITTEN,
     Bytes,
@@ -182,9 +185,7 @@ class _Fields:
         return pc.if_else(is_word, pa.scalar(None, pa.string()), texts)
 
 
-_EACH = np.uint64(0x0101010101010101)
-_HIGHEST = _EACH * np.uint64(0x80)
-_ONE, _LOW_HALF = np.uint64(1), np.uint64(15)
+_LOW_HALF = np.uint64(15)
 
 
 def _word(text: bytes) -> Any:
@@ -227,7 +228,7 @@ def _place_of(words: Words, repeated: Any, at: int, end: int) -> int:
     """The next place of a byte that is repeated in a word; end if it is not before that."""
     while at < end:
         others = words[np.uintp(at)] ^ repeated
-        hits = (others - _EACH) & ~others & _HIGHEST
+        hits = (others - EACH) & ~others & HIGHEST
         if hits != 0:
             place: int = min(at + (_lowest(hits) >> 3), end)
             return place
@@ -249,7 +250,7 @@ def _digits_at(words: Words, at: int, end: int) -> tuple[Any, int]:
     number, start = np.uint64(0), at
     while at < end:
         word = words[np.uintp(at)] ^ _DIGITS
-        others = ((word + _DIGIT_LIMITS) | word) & _HIGHEST
+        others = ((word + _DIGIT_LIMITS) | word) & HIGHEST
         size = min(8 if others == 0 else _lowest(others) >> 3, end - at)
         if size == 0:
             break
@@ -270,7 +271,7 @@ def _number_at(words: Words, at: int, end: int, kind: int, low: int, high: int, 
     count, size = end - at, 0
     if 0 < count <= 8 - is_negative:
         word ^= _DIGITS
-        others = ((word + _DIGIT_LIMITS) | word) & _HIGHEST
+        others = ((word + _DIGIT_LIMITS) | word) & HIGHEST
         digits = 8 if others == 0 else _lowest(others) >> 3
         if digits < count and kind != INTEGER:
             # The digits behind the point move to its place.
@@ -279,10 +280,10 @@ def _number_at(words: Words, at: int, end: int, kind: int, low: int, high: int, 
                 return np.int64(0), -1
             size = count - 1 - digits
             count -= 1
-            head = (_ONE << shift) - _ONE
+            head = (ONE << shift) - ONE
             word = word & head | word >> np.uint64(8) & ~head
         word <<= np.uint64(64 - 8 * count)
-        if (word | (word + _DIGIT_LIMITS)) & _HIGHEST != 0:
+        if (word | (word + _DIGIT_LIMITS)) & HIGHEST != 0:
             return np.int64(0), -1
         number = _eight_digits(word)
     else:
@@ -329,7 +330,7 @@ def _digit(word: Any, place: int) -> int:
 def _day_at(words: Words, at: int, low: int, high: int) -> tuple[Any, int]:
     """The day that is written at a place, from 1970 on."""
     word, last = words[np.uintp(at)] ^ _DAY_HEAD, (words[np.uintp(at + 8)] ^ _DIGITS) & np.uint64(0xFFFF)
-    if (word | (word + _DAY_LIMITS) | last | (last + _DIGIT_LIMITS)) & _HIGHEST != 0:
+    if (word | (word + _DAY_LIMITS) | last | (last + _DIGIT_LIMITS)) & HIGHEST != 0:
         return np.int64(0), -1
     year = 1000 * _digit(word, 0) + 100 * _digit(word, 1) + 10 * _digit(word, 2) + _digit(word, 3)
     month, day = 10 * _digit(word, 5) + _digit(word, 6), 10 * _digit(last, 0) + _digit(last, 1)
@@ -356,7 +357,7 @@ def _moment_at(
     between, word = data[np.uintp(at)], words[np.uintp(at + 1)] ^ _CLOCK
     hour, minute = 10 * _digit(word, 0) + _digit(word, 1), 10 * _digit(word, 3) + _digit(word, 4)
     second = 10 * _digit(word, 6) + _digit(word, 7)
-    is_clock = (word | (word + _CLOCK_LIMITS)) & _HIGHEST == 0 and hour < 24 and minute < 60 and second < 60
+    is_clock = (word | (word + _CLOCK_LIMITS)) & HIGHEST == 0 and hour < 24 and minute < 60 and second < 60
     if not is_clock or (between != _SPACE and between != _T):
         return value, -1
     value += (3600 * hour + 60 * minute + second) * unit
@@ -411,7 +412,7 @@ def _read_rows(
     quotes are negative. Bytes and written bytes are followed by PADDING more.
     """
     kinds, lows, highs, scales, widths = columns[0], columns[1], columns[2], columns[3], columns[4]
-    last, quotes, place = len(kinds) - 1, _EACH * np.uint64(quote), borders[0] >> 6
+    last, quotes, place = len(kinds) - 1, EACH * np.uint64(quote), borders[0] >> 6
     bits = ends[np.uintp(place)] >> np.uint64(borders[0] & 63) << np.uint64(borders[0] & 63)
     for row in range(len(borders) - 1):
         start, end = borders[row], borders[row + 1]
@@ -424,7 +425,7 @@ def _read_rows(
                 return False
             following = stop + 1
             if column < last:
-                bits &= bits - _ONE
+                bits &= bits - ONE
             else:
                 stop = end - (end > start and data[np.uintp(end - 1)] == LF)
                 stop -= stop > start and data[np.uintp(stop - 1)] == CR
