@@ -279,7 +279,6 @@ class KeptByFile(Capability):
 
     # Without an annotation, so that it is no property.
     is_by_file = False
-    """Whether its state is kept by file."""
 
     @abstractmethod
     def keep_by_file(self) -> None:

@@ -288,8 +288,6 @@ class RefusedLog:
 
 
 MAX_REASON = 1024
-"""Characters of the reason of a reject."""
-
 REJECTS = "errors"
 """The port at which an operator emits what it refuses."""
 

@@ -17,7 +17,6 @@ from dagflow.errors import ANOTHER_CHECKPOINT, JournalError, cut_text, text_of
 from dagflow.frozen import frozen
 
 _MAX_SHOWN = 200
-"""Characters of a value in a message."""
 
 
 @frozen

@@ -116,7 +116,6 @@ take_over_option = click.option(
 file_option = partial(
     click.option, "-o", "--output", "file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE"
 )
-"""For commands that may write into a file."""
 
 store_option = click.option(
     "--app",

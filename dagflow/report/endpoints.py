@@ -92,7 +92,6 @@ METRICS: tuple[Metric, ...] = (
     Metric("dagflow_table_lag_windows", "Committed windows whose records a table does not show yet.", _OPERATOR),
     Metric("dagflow_table_lag_seconds", "Seconds since the oldest of these windows was committed, or 0.", _OPERATOR),
 )
-"""All metrics, in the order in which they are exported."""
 
 Values = float | Mapping[Any, float]
 """The value of a metric, or its values by its label, or labels."""
@@ -239,7 +238,6 @@ ENDPOINTS: Final[Mapping[str, Callable[[Sequence[CheckpointReading]], Answer]]] 
     "/healthz": health_answer,
     "/readyz": readiness_answer,
 }
-"""The functions that answer requests, by path."""
 
 
 def reason_against(reading: CheckpointReading) -> str:

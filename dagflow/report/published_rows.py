@@ -177,8 +177,6 @@ def _rows_of(data: bytes, path: str) -> pa.Table:
 
 
 SAMPLED = 10
-"""Rows of each kind that are shown."""
-
 FEW = 1 << 17
 """Rows that are compared at once; more are divided."""
 

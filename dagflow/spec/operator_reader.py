@@ -285,8 +285,6 @@ def _fields_of(annotation: Any) -> Iterator[dict[str, Any]]:
 
 
 COLUMNS = "columns"
-"""The property, of an operator or of a format."""
-
 _ENDINGS = (".yaml", ".yml")
 
 

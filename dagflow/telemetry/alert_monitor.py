@@ -168,8 +168,6 @@ class AlertMonitor:
 
 
 COMMAND_TIMEOUT_S: Final = 20.0
-"""Seconds after which a command is killed."""
-
 _MOST_CHARACTERS = 200
 
 

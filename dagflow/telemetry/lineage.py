@@ -38,8 +38,6 @@ MOST_DATASETS: Final = 50
 """How many inputs, and how many outputs, are reported at most: an app names roots, and seldom many."""
 
 MOST_COLUMNS: Final = 300
-"""How many columns of a dataset are reported at most."""
-
 DatasetLocations = Mapping[str, tuple[Sequence[str], Sequence[str]]]
 """The locations that each operator reads, and those that it publishes into."""
 

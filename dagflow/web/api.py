@@ -219,8 +219,6 @@ _IMPORT = re.compile(r"""(\bfrom\s*|\bimport\s*\(\s*|\bimport\s+)(["'])(\.[^"']+
 """A module that another one names by a relative path, statically or when it is needed."""
 
 _STYLE_SHEET = re.compile(r'<link rel="stylesheet" href="([^"]+)" />')
-"""A style sheet that the served page loads."""
-
 _PAGE = """<!doctype html>
 <html lang="en">
 <head>

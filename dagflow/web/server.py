@@ -24,8 +24,6 @@ from dagflow.web import is_loopback
 from dagflow.web.checkpoints import Checkpoint, named
 
 _QUEUED = 128
-"""Connections that wait to be accepted."""
-
 _NICE = 10
 """The priority below that of the run."""
 

@@ -91,7 +91,6 @@ def command(settings: Settings, files: str, write: bool, rows: int) -> int:
 
 
 Places = dict[str, tuple[int, ...]]
-"""Where columns of records of one length are."""
 
 
 def _of_files(files: str) -> tuple[LogicalPlan, str, Places | None]:
@@ -181,10 +180,7 @@ def _with_checksum(text: str) -> str:
 
 
 COLUMNED = ("csv", "json_lines", "json", "xml", "fixed", "paragraphs", "regex", *FORMAT_BY_KIND.values())
-"""The formats whose columns can be inferred from files."""
-
 RECORDS = "messages"
-"""The port at which a reader emits records."""
 
 
 @frozen

@@ -181,7 +181,6 @@ _LEAST_CELL = 12
 
 
 _MOST_NAME = 200
-"""Characters of the name of a column that are shown."""
 
 
 @frozen

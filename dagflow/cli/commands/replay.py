@@ -176,8 +176,6 @@ def describe(window: ReplayedWindow) -> str:
 
 
 WOULD_CHANGE = 3
-"""The exit code where something would change."""
-
 _STOPPING = "stopping: nothing is changed; a second signal (Ctrl-C) stops at once"
 _MOST_CHARACTERS = 100
 

@@ -34,8 +34,6 @@ _DATES = ("%d.%m.%Y", "%Y/%m/%d", "%m/%d/%Y", "%d/%m/%Y", "%d-%b-%Y", "%Y%m%d")
 _TIMES = tuple(f"{date} {time}" for date in _DATES[:-1] for time in ("%H:%M", "%H:%M:%S"))
 _DIGITS = 18
 _MOST_DIGITS = 38
-"""Digits of the widest decimal."""
-
 _DOUBLE_DIGITS = 15
 """Any number of up to this many digits has a double of its own."""
 
@@ -231,8 +229,6 @@ _LONG_DIGITS = 400
 """A whole number of so many digits is too large for any type."""
 
 _SHOWN = 3
-"""Reasons that a comment gives."""
-
 _EMPTY = "object without members"
 _UNTYPED = "value that no type takes"
 

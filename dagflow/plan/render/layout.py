@@ -29,7 +29,6 @@ _ROOMS = (1.0, 0.8, 0.6, 0.4, 0.2, 0.1)
 _GAP, _LABEL_GAP, _LANE_GAP = 24.0, 10.0, 6.0
 """Pixels beside operators and frames, labels, and passing arrows."""
 _LANE = 12.0
-"""Room for a passing arrow."""
 _BEND, _HEAD, _LINE = 36.0, 18.0, 8.0
 """Pixels before a row: behind operators, where arrows bend; for the heads of arrows; between labels."""
 _BEND_PART, _MAX_BEND = 0.12, 40.0

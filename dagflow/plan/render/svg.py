@@ -147,7 +147,6 @@ def _label_lines(text: str, box: Box) -> Iterator[str]:
 
 
 LABEL = 11.5
-"""The font size of labels."""
 ROOT = "dagflow-plan"
 """The class of the picture's root, so that its styles touch nothing else on a page."""
 
@@ -213,7 +212,6 @@ _STYLE_WORDS: Mapping[ArrowStyle, str] = {
 _SWATCH = 26.0
 _ITEM_GAP = 24.0
 LEGEND_ROW = 20.0
-"""The height of a row of the legend."""
 
 
 def style() -> str:
