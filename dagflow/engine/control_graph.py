@@ -362,11 +362,7 @@ class PreScans:
         return self._resolved(emission, self._marks(emission, lambda prescan, item: not emission.is_complete))
 
     def complete_again(self, emissions: Sequence[Emission]) -> list[Emission]:
-        """The emissions of windows that are planned again, completed once more.
-
-        Args:
-            emissions: The planned windows, in order, with all that were planned after the first of them.
-        """
+        """The emissions of windows that are planned again, all from the first of them on, completed once more."""
         marks = [self._marks(each, lambda prescan, item: prescan.take_back(item)) for each in emissions]
         return [self._resolved(emission, own) for emission, own in zip(emissions, marks, strict=True)]
 

@@ -48,11 +48,7 @@ class GoneVersions:
             self.committed(window_id, window.intent.skipped if window.intent else (), emitted)
 
     def committed(self, window_id: int, skipped: Iterable[Skipped], last_emitted: int) -> None:
-        """Let later windows leave out the versions that this one has left out in part.
-
-        Args:
-            last_emitted: The last window that may contain more of these versions because it was already emitted.
-        """
+        """Let later windows, up to the last emitted one, leave out the versions that this one has left out in part."""
         self._known = {version: each for version, each in self._known.items() if each[1] > window_id}
         self._known.update((each.version, (each, last_emitted)) for each in skipped if each.is_gone)
 

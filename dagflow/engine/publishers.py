@@ -75,11 +75,7 @@ class Publisher:
         self._first_window = journal.state.next_window_id
 
     def decide(self, waiting: Sequence[PendingFile], files: Sequence[PendingFile]) -> dict[str, TargetDecision | None]:
-        """The decisions about a window's files, by operator; None where there is nothing to decide.
-
-        Args:
-            waiting: Files of earlier windows that are not published yet.
-        """
+        """The decisions about a window's files, by operator, with earlier files that wait; None for no decision."""
         return {name: target.decide(waiting, files) for name, target in self._targets.items()}
 
     def check(self, waiting: Sequence[PendingFile], files: Sequence[PendingFile]) -> None:

@@ -179,9 +179,6 @@ class WindowPlanner:
         """Let the next run plan uncommitted windows with side inputs again; called when this run has failed.
 
         The cause may be corrected in a side input, and a plan names the version that existed when it was made.
-
-        Raises:
-            StorageError: The store failed; the next run may keep the plans.
         """
         planned = self._parts.journal.state.planned
         if repairs := [Repair(window_id) for window_id in sorted(planned) if planned[window_id].side_inputs]:

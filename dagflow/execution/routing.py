@@ -111,9 +111,7 @@ def size_bytes_of(item: Any) -> int:
 def assign_balanced(sizes: Sequence[int], partitions: int) -> list[list[int]]:
     """Distribute items over partitions, balanced by size, neighbours together; a size of 0 counts as 1.
 
-    Returns:
-        For each partition the ascending, consecutive indices of its items; partitions beyond the number of items stay
-        empty.
+    The indices of each partition ascend without a gap; partitions beyond the number of items stay empty.
     """
     borders = _borders(np.array(sizes, np.int64), partitions)
     return [list(range(start, end)) for start, end in pairwise(borders)]

@@ -206,11 +206,7 @@ T = TypeVar("T")
 
 
 def to_json(value: Any) -> Any:
-    """A dataclass, or a collection of dataclasses, as JSON values.
-
-    Raises:
-        TypeError: A value is neither JSON nor a dataclass.
-    """
+    """A dataclass, or a collection of dataclasses, as JSON values; a TypeError for anything else."""
     return msgspec.to_builtins(value, str_keys=True, builtin_types=(Compressed,))
 
 

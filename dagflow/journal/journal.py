@@ -96,13 +96,9 @@ class Journal:
         """Take over the journal in a store, or begin one.
 
         Args:
-            store: The checkpoint.
-            app: The app's name.
-            retention: When the journal is made smaller.
             source: The app file, which a replay needs.
             roots: Where the named roots are, for reading the journal without the app.
             text: The app file without secrets.
-            is_local: Whether tasks run on this machine, without Spark.
 
         Raises:
             FencedError: Another driver took over at the same time.
@@ -224,12 +220,7 @@ class Journal:
         self.append(ReplayDone(window_id, name, dict(receipts)))
 
     def window(self, window_id: int) -> Window:
-        """The journal's information about a window.
-
-        Raises:
-            MissingError: There is no such window.
-            StorageError: The store failed.
-        """
+        """The journal's information about a window; a MissingError where there is none."""
         return find_window(self._store, self.state, window_id)
 
     def windows(self, window_id: int = 1) -> Iterator[Window]:

@@ -223,11 +223,7 @@ def _require_forgotten(store: ObjectStore, state: JournalState, first: int, end:
 
 
 def _frames_in(store: ObjectStore, name: str) -> list[bytes]:
-    """The windows of an archive, not decoded.
-
-    Raises:
-        TornError: The archive has fewer windows than its name says.
-    """
+    """The windows of an archive, not decoded; a TornError if it has fewer than its name says."""
     url = redacted(f"{store.url}/{name}")
     frames, (first, last) = frames_of(store.read(name), url), window_range(name)
     if len(frames) < (count := last - first + 1):

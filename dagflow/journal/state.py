@@ -486,11 +486,7 @@ class JournalState:
         yield from self.held.files()
 
     def to_json(self) -> dict[str, Any]:
-        """The state as JSON values, without finished windows: they belong in the archive.
-
-        Raises:
-            ValueError: There are finished windows that are not in the archive.
-        """
+        """The state as JSON values, without finished windows: they must be in the archive by then."""
         if self.finished:
             raise ValueError(f"windows {sorted(self.finished)} are not in the archive yet")
         value: dict[str, Any] = to_json(self)

@@ -432,11 +432,7 @@ def class_of(item: Any) -> type:
 
 
 def require_importable(kind: type) -> None:
-    """Refuse a class that the next run cannot find by its name.
-
-    Raises:
-        TupleError: No module has it under its name.
-    """
+    """Refuse a class that the next run cannot find by its name, with a TupleError."""
     if _imported(kind_name(kind)) is not kind:
         raise TupleError(f"a {kind.__name__} cannot be kept in the journal: no module has it under its name")
 

@@ -96,11 +96,7 @@ class SparkJobs(Runtime):
 
     @abstractmethod
     def _window(self, prepared: Any, window: WindowJob, slots: list[int]) -> list[Any]:
-        """Run the stages of a window; returns all that those of the last level have left for the driver.
-
-        Args:
-            slots: How many slots each level has.
-        """
+        """Run the stages of a window on their slots; returns what those of the last level have left for the driver."""
 
     @abstractmethod
     def _applied(self, apply: Apply, items: list[Any], tasks: int) -> list[Any]:

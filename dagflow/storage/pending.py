@@ -141,7 +141,7 @@ class PendingFiles(ABC):
             final_url: The name under which it will be published.
             tag: The driver's result of pending_tag().
             durability: Which failures the file survives.
-            checksum: Whether to compute crc32, which is cheap where isal is installed (checksums.py).
+            checksum: Whether to compute crc32.
         """
 
     def open_held(

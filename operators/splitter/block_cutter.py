@@ -331,11 +331,7 @@ class BlockCutter:
         return file is None
 
     def give_up(self, gone: Container[bytes]) -> None:
-        """Emit the rest of the open file as blocks that are left out, if its version is gone.
-
-        Args:
-            gone: Names in the index of files whose versions are gone.
-        """
+        """Emit the rest of the open file as blocks that are left out, if its name in the index is one of those gone."""
         file = self._open
         if file is not None and os.fsencode(self._roots.shorten(file.url)) in gone:
             self._open = replace(file, continuation=replace(file.continuation, is_gone=True, supersedes=None))

@@ -47,12 +47,7 @@ class ArchiveFiles(Files):
         self._unpacked: tuple[FileStat, ReadableFile] | None = None
 
     def members(self, archive: FileStat) -> Iterator[FileStat]:
-        """All members of a version of an archive, by the bytes of their names.
-
-        Raises:
-            SourceChangedError: The archive has another version.
-            StorageError: It is no archive, or damaged, or the store failed.
-        """
+        """All members of a version of an archive, by the bytes of their names; errors as those of members_of()."""
         return (_stat_of(archive, member) for member in self.directory(archive).values())
 
     def knows(self, archive: FileStat) -> bool:

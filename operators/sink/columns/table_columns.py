@@ -62,11 +62,7 @@ def schema_of_text(text: str) -> pa.Schema:
 
 
 def names_in_order(names: Iterable[str], decided: Iterable[str]) -> list[str]:
-    """Names of columns in the order of decisions, and others behind them.
-
-    Args:
-        decided: The texts of the decisions, oldest first; "" for none.
-    """
+    """Names of columns in the order of the texts of decisions, the oldest first, and others behind them."""
     first = dict.fromkeys(name for text in decided if text for name in schema_of_text(text).names)
     names = dict.fromkeys(names)
     return [*(name for name in first if name in names), *(name for name in names if name not in first)]

@@ -136,15 +136,7 @@ class Table(ABC):
         return stored
 
     def wider_type(self, there: pa.DataType, given: pa.DataType) -> pa.DataType | None:
-        """The type that a column of an existing table can be widened to, so that it takes all values of another type.
-
-        Args:
-            there: The type of the column.
-            given: The other type, one of the table's.
-
-        Returns:
-            The type, `there` itself where that takes them; None where the column cannot take them.
-        """
+        """The type of a column widened so that it takes all values of another type; None where it cannot."""
         return there if there == given else None
 
     @property
@@ -186,11 +178,7 @@ class Table(ABC):
         return partitionable(rows, self.shape.partition_by, required, in_files=self.stores_partition_columns)
 
     def files(self, context: OperatorContext, target_bytes: int | None, origin: FactOrigin) -> DataFiles:
-        """The data files of a window in a task: of Parquet, unless the kind of table has others.
-
-        Args:
-            target_bytes: The size at which a file ends and the next one begins; None for no limit.
-        """
+        """The data files of a window in a task, of about target_bytes: of Parquet, unless the kind has others."""
         stores = self.stores_partition_columns
         return TableFiles(context, self.shape, target_bytes, origin, stores_partition_columns=stores)
 
@@ -215,11 +203,7 @@ class Table(ABC):
             raise ValueError(f"{given}: {self.name} is not on a server; it is for postgres:SCHEMA.TABLE")
 
     def keep_parts(self) -> None:
-        """Let rows say which file they came with.
-
-        Raises:
-            ValueError: The kind of table knows it without.
-        """
+        """Let rows say which file they came with; a ValueError where the kind of table knows it without."""
         raise ValueError(f"metadata_columns: part is for tables of databases; {self.name} knows its files without it")
 
     def replace_by(self, keys: Sequence[str]) -> None:
@@ -257,11 +241,7 @@ class Table(ABC):
         """
 
     def spelled(self, path: Path) -> Hashable:
-        """What the kind of table distinguishes a field by, of all columns and their members.
-
-        Args:
-            path: The name of the column, and those of members in it, from the outside to the inside.
-        """
+        """What the kind of table distinguishes a field by, given by the names of its column and members in it."""
         return lower_case(path)
 
     def names(self, shape: TableShape) -> TableNames:

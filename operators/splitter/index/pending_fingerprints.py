@@ -106,11 +106,7 @@ class PendingFingerprints:
         self._unfinished = self._late = NO_ENTRIES
 
     def begin_window(self, window_id: int) -> None:
-        """Assign entries that are added from now on to a window.
-
-        Args:
-            window_id: The window; it may begin again, as long as nothing was emitted in it.
-        """
+        """Assign later entries to a window, which may begin again as long as nothing was emitted in it."""
         with self._lock:
             self._encode_singles()
             self.window_id = window_id

@@ -194,11 +194,7 @@ class Lister(ABC):
         """
 
     def identities_above(self, directory: bytes) -> list[object]:
-        """The identities of all directories above the one that a name leads to, links followed.
-
-        Raises:
-            MissingError: A directory above no longer exists.
-        """
+        """The identities of all directories above that of a name, links followed; MissingError if one is gone."""
         return []
 
     def is_also_directory(self, path: bytes) -> bool:

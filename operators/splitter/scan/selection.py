@@ -317,10 +317,7 @@ class OwnNames:
     def reads(self, path: bytes) -> bool:
         """Whether the target of a link, or of a path through links, exists and is read under its own name.
 
-        For a directory, whether everything below it is read.
-
-        Args:
-            path: The path; b"/" at its end is allowed.
+        For a directory, with or without `/` at its end, whether everything below it is read.
         """
         if not os.path.exists(path):
             return False

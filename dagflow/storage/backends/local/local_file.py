@@ -137,11 +137,7 @@ def stat_of(url: str, status: os.stat_result) -> FileStat:
 
 
 def require_version(expected: FileStat | None, now: FileStat, file: int | str) -> None:
-    """Refuse a file that no longer has the planned version.
-
-    Raises:
-        SourceChangedError: The file has another version, which is more than an append.
-    """
+    """Refuse a file whose version is neither the planned one nor that with an append."""
     if expected is not None and not has_grown(expected, now, file):
         require_same_version(expected, now)
 
