@@ -410,11 +410,7 @@ class PreScans:
         return StateCodec.of_prescans(name, self._prescans[name])
 
     def restore(self, states: Mapping[str, SavedState], last_run: Collection[str]) -> None:
-        """Restore what state() returned.
-
-        Raises:
-            JournalError: The name of an operator that has left state is gone.
-        """
+        """Restore what state() returned; a JournalError if the name of an operator that has left state is gone."""
         require_owners(states, self._names, self._prescans.keys() - states.keys(), last_run)
         for name, state in states.items():
             if name in self._prescans:

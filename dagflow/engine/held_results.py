@@ -141,11 +141,7 @@ class HeldResults:
         return {name: [part.data or self._segments.read(part.name) for part in parts] for name, parts in given.items()}
 
     def after(self, window_id: int, results: Sequence[TaskResult]) -> dict[str, SavedParts]:
-        """Take in the parts that a window left, and make them durable.
-
-        Returns:
-            The held results for the window's intent.
-        """
+        """Take in the parts that a window left, and make them durable; returns the held results for its intent."""
         before = self.segment_names
         taken = self._given.pop(window_id, {})
         # A window may publish one result and hold back the next one.

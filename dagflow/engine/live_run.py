@@ -227,11 +227,7 @@ LOOK_EVERY_S = 1.0
 
 
 def request_scan(checkpoint: str, storage: StorageContext) -> str:
-    """Ask the run that follows on a checkpoint to look for new files now.
-
-    Returns:
-        The name of the request; the run that takes the request removes it.
-    """
+    """Ask the run that follows on a checkpoint to look for new files now; returns the request, which it removes."""
     store = storage.objects(checkpoint)
     if not read_state(store).app:
         raise MissingJournalError("there is no journal", url=redacted(store.url))

@@ -442,11 +442,7 @@ class PreviewInput:
 
 
 def first_files(app: LogicalPlan, count: int) -> list[str]:
-    """The first files that an app would read, without empty ones.
-
-    Args:
-        app: An app whose blocks are larger than any file.
-    """
+    """The first files that an app would read, without empty ones; its blocks are larger than any file."""
     placed = PlacedApp.of(app, app.attributes.storage_context())
     found: dict[str, None] = {}
     with preview_input(placed, Program.of(app.name, placed.plan, placed.operators, placed.storage)) as source:

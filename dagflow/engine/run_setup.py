@@ -348,11 +348,7 @@ def open_journal(
 
 
 def in_session(options: RunOptions, runtime: RuntimeFactory | None) -> RunOptions:
-    """The options with the Spark session of this process, where there is one.
-
-    Raises:
-        DagflowError: The run is one on Spark, and Spark cannot start here.
-    """
+    """The options with the Spark session of this process, where there is one; an error where Spark cannot start."""
     if runtime is not None or options.workers is not None:
         return options
     require_version()

@@ -179,11 +179,7 @@ class SimulationStep:
 
 
 def simulate(stage: str, decider: Partitioner, trace: Sequence[TraceSample]) -> list[SimulationStep]:
-    """Let a policy decide at each moment of a trace, as it would in a run.
-
-    Args:
-        decider: The policy; its state changes, so it cannot be used again.
-    """
+    """Let a policy decide at each moment of a trace, as it would in a run, which changes its state."""
     first = trace[0]
     current = defined(stage, decider, BacklogStats(first.millis, 0, 0))
     steps = [SimulationStep(first.millis, current, PartitionDecision(0, stage, 0, 0, current, "start"))]

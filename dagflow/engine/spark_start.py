@@ -47,11 +47,7 @@ class SparkStart:
     _is_over: bool = field(default=False, init=False)
 
     def begin(self) -> Future[Runtime]:
-        """Start Spark in the background; a second call does nothing.
-
-        Returns:
-            The runtime, or the DagflowError that says why there is none.
-        """
+        """Start Spark in the background, once; gives the runtime, or the DagflowError that says why there is none."""
         if self._runtime is None:
             self._runtime = Future()
             threading.Thread(target=self._run, args=(self._runtime,), name="spark-start", daemon=True).start()

@@ -139,11 +139,7 @@ class Tracer:
         self.version = "" if receipt is None else receipt.version
 
     def of_rows(self, where: str, most: int) -> Trace:
-        """The first rows for which a condition is true, each with what it is from.
-
-        Raises:
-            DagflowError: No row is so, or the condition cannot be computed.
-        """
+        """The first rows for which a condition is true, each with what it is from; an error if there are none."""
         rows, count, target = dict[str, Rows](), 0, self.output.target
         # Databases remove files whose rows they have taken, and other programs those that they have written anew.
         with suppress(*([] if target is None else [MissingError])):
@@ -160,11 +156,7 @@ class Tracer:
         return Trace(self.output.name, self.version, count, traced)
 
     def of_bytes(self, url: str, offset: int, most: int) -> Trace:
-        """The rows that the record at a byte of a file became.
-
-        Raises:
-            DagflowError: No window has read the byte.
-        """
+        """The rows that the record at a byte of a file became; an error if no window has read the byte."""
         chosen = _blocks_at(self._blocks(self.windows(), ("read", "corrected")), redacted(url), offset)
         if not chosen:
             hint = "`dagflow status APP --files '*'` shows the files that were read"

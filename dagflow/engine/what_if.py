@@ -87,11 +87,7 @@ class Output:
         return self._of_files(file.final_url for file in files if file.target in ("", self.operator))
 
     def rows_of_windows(self, windows: Iterable[Window]) -> PublishedRows:
-        """The rows that some windows have published.
-
-        Raises:
-            DagflowError: The output does not say which rows these are.
-        """
+        """The rows that some windows have published; an error if the output does not say which these are."""
         if self.target is None:
             return self.of_files(file for window in windows if window.intent for file in window.intent.files)
         found = PublishedRows.of_stream(self.target.rows)

@@ -116,11 +116,7 @@ def repair(checkpoint: str, window_id: int, storage: StorageContext) -> Repaired
 
 
 def _examined(state: JournalState, window_id: int, checkpoint: str, storage: StorageContext) -> RepairedWindow:
-    """The damage of a window.
-
-    Raises:
-        JournalError: Nothing is wrong that a repair would fix.
-    """
+    """The damage of a window; a JournalError where nothing is wrong that a repair would fix."""
     url = redacted(checkpoint)
     if window_id > state.last_planned:
         raise MissingError(f"there is no window {window_id}; the newest one is {state.last_planned}", url=url)

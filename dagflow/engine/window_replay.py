@@ -31,11 +31,7 @@ from dagflow.storage.location import absolute, join, moved_with, redacted
 
 
 def app_file(checkpoint: str, storage: StorageContext) -> str:
-    """The app file of the newest run on a checkpoint.
-
-    Raises:
-        JournalError: The journal does not name the file, or cannot be read.
-    """
+    """The app file of the newest run on a checkpoint; a JournalError where the journal does not name it."""
     url = absolute(checkpoint)
     source = read_state(storage.objects(url)).source
     if not source:

@@ -386,11 +386,7 @@ class WindowLoop(ABC):
         self._submit_next(len(self._in_flight) + 1)
 
     def _commit_oldest(self, max_in_flight: int) -> None:
-        """Wait for the oldest window and commit it.
-
-        Args:
-            max_in_flight: Windows that may be in flight while tasks of the oldest one are slow.
-        """
+        """Wait for the oldest window, while so many may be in flight beside its slow tasks, and commit it."""
         flight = self._in_flight[0]
         results = self._wait(flight, max_in_flight)
         if results is None:

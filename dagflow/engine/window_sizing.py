@@ -235,11 +235,7 @@ def budget_by_speed(speeds: PartitionSpeeds, counts: Mapping[str, int]) -> Windo
 
 
 def first_windows(found: InputEstimate, limits: WindowLimits, parallelism: int) -> int:
-    """At least how many windows an input takes before any throughput was measured.
-
-    Args:
-        limits: What the input operator emits into one window at most.
-    """
+    """At least how many windows, within limits, an input takes before any throughput was measured."""
     by_limit = [
         found.blocks / (limits.blocks or FIRST_WINDOW_TUPLES * parallelism),
         found.files / (limits.files or math.inf),
@@ -279,11 +275,7 @@ class RunEstimate:
 
 
 def estimate(app: LogicalPlan, *, parallelism: int = 1, within_s: float = WITHIN_S) -> RunEstimate | None:
-    """Ask the input operators how much input there is.
-
-    Returns:
-        The sum, or None where no input operator can estimate its input.
-    """
+    """Ask the input operators how much input there is; None where none of them can estimate it."""
     found = InputEstimate()
     storage = app.attributes.storage_context()
     windows = 0

@@ -80,11 +80,7 @@ class StallDetector:
         return self._now() - self._since
 
     def look(self, mark: Hashable) -> Stall | None:
-        """Compare the current mark of the work with the last one.
-
-        Returns:
-            A stall, once, and its end, once; None where there is nothing to report.
-        """
+        """Compare the current mark of the work with the last one; returns a stall once, and its end once."""
         if mark != self._mark:
             over = Stall(self.stood_s, is_over=True) if self.is_reported else None
             self._mark, self._since, self.is_reported = mark, self._now(), False

@@ -271,11 +271,7 @@ class JournalState:
         return sum(plan.counters.total(names.BLOCKS_EMITTED) for plan in self.planned.values())
 
     def apply(self, event: Event) -> None:
-        """Change the state by an event.
-
-        Raises:
-            ValueError: A driver that keeps the protocol would not write this event now.
-        """
+        """Change the state by an event; a ValueError where a driver that keeps the protocol would not write it now."""
         match event:
             case Fence():
                 self._take_over(event)

@@ -43,11 +43,7 @@ _BATCH_SETTING, _BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch", "6
 
 
 def connect_class() -> Any:
-    """The class of the sessions of Spark Connect.
-
-    Raises:
-        DagflowError: A package that it needs is not installed, or too old.
-    """
+    """The class of the sessions of Spark Connect; an error if a package that it needs is missing, or too old."""
     try:
         # Heavy.
         from pyspark.sql.connect.session import SparkSession
@@ -374,11 +370,7 @@ def _arrived(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Any]]:
 
 
 def _rows(results: Iterable[Any], keys: Sequence[int], *, opens: bool) -> Iterator[pa.RecordBatch]:
-    """The results of a task as rows; without keys all go to the driver.
-
-    Args:
-        opens: Whether each slot of the next level gets a row without an item.
-    """
+    """The results of a task as rows, with one for each slot that opens; without keys all go to the driver."""
     placed = results if keys else (((0, ()), result) for result in results)
     if opens:
         placed = itertools.chain((((slot, (_OPENS,)), None) for slot in range(len(keys))), placed)

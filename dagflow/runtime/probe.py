@@ -207,11 +207,7 @@ def _require_credentials(storage: StorageContext, url: str) -> None:
 
 
 def check_compatibility(answers: Iterable[dict[str, Any]], storage: StorageContext) -> int:
-    """Refuse to start where an executor lacks something.
-
-    Returns:
-        Number of executors that have reported.
-    """
+    """Refuse to start where an executor lacks something; returns how many have reported."""
     reports = msgspec.convert(list(answers), list[ExecutorReport])
     problems = [problem for report in reports if (problem := report.problem(storage)) is not None]
     for report in reports:

@@ -182,11 +182,7 @@ def _by_duckdb(usage: str, sql: str, kind: pa.DataType, *checks: Callable[[CallS
 
 
 def _result(sql: str, kind: pa.DataType, values: tuple[Any, ...]) -> Any:
-    """The values that DuckDB computes of columns.
-
-    Raises:
-        pa.ArrowInvalid: One of the rows has no value.
-    """
+    """The values that DuckDB computes of columns; pa.ArrowInvalid if one of the rows has none."""
     # Optional: the extra sql.
     import duckdb
 

@@ -315,11 +315,7 @@ class SourceCollector:
                 self._ids, self._counts, self._is_in_order = array("q", sums.ids()), array("q", sums.counts), False
 
     def end_before(self, batch: RecordBatch, position: int) -> int:
-        """Note that a record goes to the next file.
-
-        Returns:
-            The offset of the record, where the file has records of the same block; the next file starts there.
-        """
+        """Note that a record goes to the next file; returns its offset where the file has records of the same block."""
         found = block_runs(batch, position, position + 1) if self._is_known else None
         is_shared = found is not None and len(self._ids) > 0 and max(self._ids) in found[0]
         if is_shared and (origin := batch.origin) is not None:

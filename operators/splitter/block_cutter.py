@@ -310,11 +310,7 @@ class BlockCutter:
         return True
 
     def cut(self) -> bool:
-        """Emit blocks of the open file until it is finished or the window is full.
-
-        Returns:
-            Whether no file is open any more.
-        """
+        """Emit blocks of the open file until the window is full, or no file is open any more, which is returned."""
         file = self._open
         while file is not None:
             block = file.next_block(self._next_block_id)

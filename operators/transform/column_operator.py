@@ -73,11 +73,7 @@ class ColumnOperator(RecordRefusing, Generic[Plan]):
 
     @abstractmethod
     def plan(self, schema: pa.Schema) -> Plan:
-        """Plan how records with these columns are computed.
-
-        Raises:
-            ValueError: Records with these columns cannot be computed.
-        """
+        """Plan how records with these columns are computed; a ValueError if they cannot be."""
 
     def plan_of(self, schema: pa.Schema) -> Plan:
         if self._plans is None:
@@ -116,11 +112,7 @@ class ColumnOperator(RecordRefusing, Generic[Plan]):
             raise LookupError(_RAW)
 
     def columns_of(self, batch: RecordBatch) -> pa.RecordBatch:
-        """The columns of records; where a reader has taken members as they came, a column that is absent is null.
-
-        Raises:
-            LookupError: The records are raw.
-        """
+        """The columns of records, null where a reader that takes members as they came lacks one; LookupError if raw."""
         if batch.is_raw:
             raise LookupError(_RAW)
         rows = batch.to_arrow()
@@ -131,11 +123,7 @@ class ColumnOperator(RecordRefusing, Generic[Plan]):
         return rows
 
     def accepted(self, batch: RecordBatch, reasons: Mapping[int, str]) -> pa.BooleanArray:
-        """Refuse the records that have a reason, and return a mask of the others.
-
-        Raises:
-            RecordError: A record failed, and no stream takes rejects.
-        """
+        """Refuse the records that have a reason, as RecordRefusing.refuse() does, and return a mask of the others."""
         self.refuse(batch, dict(sorted(reasons.items())))
         mask = np.ones(len(batch), bool)
         mask[[*reasons]] = False

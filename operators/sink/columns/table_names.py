@@ -158,11 +158,7 @@ def require_names(names: TableNames, table: str, new: Iterable[pa.Field], causes
 
 
 def refusal_of(table: str, column: pa.Field, why: str, at: str) -> DagflowError:
-    """The error about a column that a table cannot have.
-
-    Args:
-        why: What TableNames.why_not has returned for it.
-    """
+    """The error about a column that a table cannot have, for the reason that TableNames.why_not gives."""
     name = shown_name(column.name)
     text = f"{table} cannot have {why}" + (f"; the first record with {name} is at {at}" if at else "")
     if "member" in why and " in columns " not in why:

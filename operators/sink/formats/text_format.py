@@ -79,11 +79,7 @@ class TextFormat(SinkFormat):
 
 
 def _heading_of(format: TextFormat, batch: RecordBatch) -> bytes:
-    """The first bytes of a file.
-
-    Raises:
-        ValueError: The format's heading gave no bytes.
-    """
+    """The first bytes of a file; a ValueError if the format's heading gave none."""
     heading = format.heading(batch)
     if not isinstance(heading, bytes):
         raise ValueError(f"{type(format).__name__}.heading gave {type(heading).__name__}; it must give bytes")

@@ -126,11 +126,7 @@ class Table(ABC):
         """The table's name in messages."""
 
     def column_type(self, kind: pa.DataType) -> pa.DataType:
-        """The type of a column, for one of Arrow's that is not nested.
-
-        Raises:
-            ValueError: The kind of table has no such type.
-        """
+        """The type of a column, for one of Arrow's that is not nested; a ValueError if there is none."""
         if (stored := stored_type(kind, self.least_bits, self.time_type)) is None:
             raise ValueError(f"{self.format_name} has no type for {type_name(kind)}{self.why_no_type}")
         return stored
@@ -234,11 +230,7 @@ class Table(ABC):
     def require_replaceable(  # noqa: B027  # most kinds replace rows of all columns
         self, columns: pa.Schema, partition_by: Sequence[PartitionField]
     ) -> None:
-        """Refuse columns that prevent the kind of table from replacing rows.
-
-        Raises:
-            ValueError: Rows with such a column cannot be replaced.
-        """
+        """Refuse columns that prevent the kind of table from replacing rows, with a ValueError."""
 
     def spelled(self, path: Path) -> Hashable:
         """What the kind of table distinguishes a field by, given by the names of its column and members in it."""
@@ -263,11 +255,7 @@ class Table(ABC):
 
 
 def table_class(kind: str) -> type[Table]:
-    """The class of a kind of table; it is imported when it is asked for.
-
-    Raises:
-        LookupError: There is no such kind.
-    """
+    """The class of a kind of table, imported when it is asked for; a LookupError if there is no such kind."""
     paths = {form.partition(":")[0]: path for form, path in TABLE_KINDS.items()}
     path = paths.get(kind) or plugin_path("targets", kind)
     if path is None:

@@ -123,11 +123,7 @@ class DeltaLog:
         return [name for name in names if not name.startswith((".", "part-"))]
 
     def create(self, columns: pa.Schema, partition_by: Sequence[str]) -> DeltaTable:
-        """Create a table without rows.
-
-        Raises:
-            DeltaError: The table was not created, or exists already.
-        """
+        """Create a table without rows; a DeltaError if it was not created, or exists already."""
         fields = Schema.from_arrow(columns)
         return DeltaTable.create(
             self.table.location,

@@ -206,11 +206,7 @@ class PartitionRows:
 
 
 def partitions_of(rows: pa.RecordBatch, fields: Sequence[PartitionField]) -> Iterator[PartitionRows]:
-    """Split rows by their values in some partition fields.
-
-    Args:
-        rows: The rows; a column that they lack counts as missing values.
-    """
+    """Split rows by their values in some partition fields; in a column that they lack, these are missing."""
     if not fields:
         yield PartitionRows({}, None)
         return

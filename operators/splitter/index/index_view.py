@@ -47,11 +47,7 @@ class IndexView:
         self._near: tuple[bytes, bytes, list[pa.Table]] | None = None
 
     def look_up(self, paths: Sequence[bytes]) -> IndexEntries:
-        """The version that was taken of each path.
-
-        Args:
-            paths: Ascending, each once, and after all that were looked up before.
-        """
+        """The version that was taken of each path; paths ascend, also from call to call, each once."""
         if not paths:
             return self._entries(paths, [])
         tables, held_rows = self._in_memory(paths), 0

@@ -152,11 +152,7 @@ class Lister(ABC):
 
     @abstractmethod
     def entries(self, directory: bytes) -> Iterator[Entries]:
-        """The entries of a directory, piece by piece.
-
-        Raises:
-            StorageError: The directory cannot be listed; MissingError if it no longer exists.
-        """
+        """The entries of a directory, piece by piece; a MissingError if it no longer exists."""
 
     def queue(self, directories: Iterable[bytes], *, is_whole_tree: bool = False) -> None:  # noqa: B027  # optional
         """Announce directories, or whole trees, that the walk will reach in the order of their paths.
@@ -187,11 +183,7 @@ class Lister(ABC):
 
     @abstractmethod
     def identity(self, directory: bytes) -> object:
-        """A value that is equal for two names of the same directory, by which a walk detects a loop of links.
-
-        Raises:
-            MissingError: The directory no longer exists.
-        """
+        """A value that is equal for all names of a directory, which shows a loop of links; MissingError if it is gone."""
 
     def identities_above(self, directory: bytes) -> list[object]:
         """The identities of all directories above that of a name, links followed; MissingError if one is gone."""

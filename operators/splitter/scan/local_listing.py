@@ -267,11 +267,7 @@ class _Descent:
         self.columns = _empty_columns()
 
     def enter(self, directory: bytes, name: bytes, depth: int = 0) -> bool:
-        """Append directory + name and everything below it.
-
-        Returns:
-            False if the directory is left to the walk; nothing was appended.
-        """
+        """Append directory + name and all below it; False, with nothing appended, if it is left to the walk."""
         path = directory + name
         if not depth:
             # A requested directory is finished if possible: the walk has to wait for whatever remains of it.
