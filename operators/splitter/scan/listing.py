@@ -183,7 +183,7 @@ class Lister(ABC):
 
     @abstractmethod
     def identity(self, directory: bytes) -> object:
-        """A value that is equal for all names of a directory, which shows loops of links; MissingError if it is gone."""
+        """A value that is equal for all names of a directory, which shows loops of links; MissingError if gone."""
 
     def identities_above(self, directory: bytes) -> list[object]:
         """The identities of all directories above that of a name, links followed; MissingError if one is gone."""
