@@ -14,7 +14,6 @@ import numpy.typing as npt
 
 from dagflow.frozen import frozen
 from operators.reader.byte_source import Bytes, ByteSource, read_exactly
-from operators.reader.formats.base import CHUNK_BYTES
 from operators.reader.scanning.search import (
     BackwardSearch,
     Bits,
@@ -37,6 +36,9 @@ _IS_WHITE = np.zeros(256, bool)
 _IS_WHITE[[*WHITE]] = True
 
 _FIRST_STEP = 4 << 10
+_MOST_STEP = 512 << 10
+"""Bytes that are looked at together: for the masks of more, the system gives fresh memory, which takes as long."""
+
 _INDENTATION = 24
 """Bytes of white space that are passed over for all members together; what is longer, for each by itself."""
 
@@ -182,7 +184,7 @@ def stretches(source: ByteSource, start: int, end: int, entry: Entry, *, is_esca
         stretch = JsonPiece.of(data, start, in_string=in_string, is_escaped=is_escaped)
         yield stretch
         in_string, is_escaped = stretch.ends_in_string, stretch.is_escaped
-        start, step = start + len(data), CHUNK_BYTES
+        start, step = start + len(data), _MOST_STEP
 
 
 def is_escaped_at(source: ByteSource, position: int, floor: int) -> bool:
@@ -237,7 +239,7 @@ def text_from(source: ByteSource, position: int, limit: int) -> int:
             break
         if (place := first_text(data)) >= 0:
             return position + place
-        position, step = position + len(data), min(2 * step, CHUNK_BYTES)
+        position, step = position + len(data), min(2 * step, _MOST_STEP)
     return min(limit, source.size_bytes)
 
 
@@ -248,7 +250,7 @@ def text_before(source: ByteSource, position: int, floor: int) -> int:
         low = max(floor, position - step)
         if rest := len(read_exactly(source, low, position).tobytes().rstrip(WHITE)):
             return low + rest
-        position, step = low, min(2 * step, CHUNK_BYTES)
+        position, step = low, min(2 * step, _MOST_STEP)
     return floor
 
 
