@@ -106,11 +106,11 @@ class DatabaseTable(Table):
         return f"table {self.extra}:{self.place}"
 
     @contextlib.contextmanager
-    def session(self, *, writes: bool) -> Iterator[SqlSession]:
+    def session(self, *, writes: bool, pause_s: float = 0.0) -> Iterator[SqlSession]:
         """A transaction, which is committed at the end, and rolled back after an error.
 
         Raises:
-            StorageError: The database refused, or the outcome is not known.
+            StorageError: The database refused, or the outcome is not known; after a pause where it may come back.
         """
         package, session = importlib.import_module(self.session_class.package), self.session_class()
         try:
@@ -123,6 +123,7 @@ class DatabaseTable(Table):
             if code == _NOT_ALLOWED and session.statement:
                 advice = f"let the owner of the table run this, and continue the run: {session.statement}"
             kind = TransientStorageError if code.startswith(session.passing) else StorageError
+            time.sleep(pause_s if kind is TransientStorageError else 0.0)
             raise kind(f"{self.format_name} refused: {said}", url=self.name, hint=advice) from error
 
     @property
@@ -342,46 +343,47 @@ class _StagedFormat(DataFileFormat):
     def start(self, stream: FileStream, batch: RecordBatch, max_bytes: int | None) -> FileEncoder:
         return _StagedEncoder(self._table, self, stream, self.layout_of(batch))
 
-    def facts_with(self, schema: pa.Schema, nulls: Mapping[str, int]) -> FileFacts:
-        """The facts of a table with these columns, and so many nulls in each."""
-        facts = facts_of(self._origin.operator, schema, pa.schema([]), None, {}, self._origin.causes, ())
-        return self.shared(replace(facts, nulls={**nulls}))
-
 
 _CHUNK_BYTES = 8 << 20
 """Bytes of rows that a task sends at once."""
+
+_SENT_ROWS = 512
+"""Rows that are sent at once: where they fit into a socket, the server takes them while the next are encoded."""
 
 _PAUSE_S = 2.0
 """Between two attempts of a task, in which a server may come back."""
 
 
 class _StagedEncoder(ChunkedEncoder):
-    """Loads rows into a table of the file's name; that of a task that fails is left to clear()."""
+    """Loads rows into a table of the file's name, in one transaction, which a task that fails does not commit."""
 
     def __init__(self, table: PostgresTable, format: _StagedFormat, stream: FileStream, schema: pa.Schema) -> None:
         super().__init__(stream, _CHUNK_BYTES, None)
         self._table, self._format, self._schema = table, format, schema
         self._path = table.staged(stream.url)
         self._nulls = Counter[str]()
+        self._loading: SqlSession | None = None
+        self._transaction = contextlib.ExitStack()
 
     def measure(self, rows: pa.RecordBatch, room: int) -> tuple[int, int]:
         return len(rows), max(1, rows.nbytes)
 
     def write_chunk(self, held: list[pa.RecordBatch]) -> None:
         rows = pa.Table.from_batches([rows.cast(self._schema) for rows in held], self._schema)
-        try:
-            with self._table.session(writes=True) as session:
-                if not self._nulls:
-                    numbers = [f"{ROW} bigserial"] if self._format._origin.keys else []
-                    mark = [f"{REMOVED} boolean"] if numbers and REMOVED not in self._schema.names else []
-                    session.make(self._path, self._schema, *numbers, *mark)
-                session.add(self._path, rows.to_reader())
-        except TransientStorageError:
-            time.sleep(_PAUSE_S)
-            raise
+        with self._transaction as kept:
+            if self._loading is None:
+                self._loading = kept.enter_context(self._table.session(writes=True, pause_s=_PAUSE_S))
+                numbers = [f"{ROW} bigserial"] if self._format._origin.keys else []
+                mark = [f"{REMOVED} boolean"] if numbers and REMOVED not in self._schema.names else []
+                self._loading.make(self._path, self._schema, *numbers, *mark)
+            self._loading.add(self._path, rows.to_reader(_SENT_ROWS))
+            self._transaction = kept.pop_all()
         self._nulls.update({name: rows[name].null_count for name in rows.column_names})
 
     def finish(self) -> None:
         super().finish()
+        self._transaction.close()
         self.stream.write(self._path[-1].encode())
-        self.stream.facts = self._format.facts_with(self._schema, self._nulls)
+        origin = self._format._origin
+        facts = facts_of(origin.operator, self._schema, pa.schema([]), None, {}, origin.causes, ())
+        self.stream.facts = self._format.shared(replace(facts, nulls={**self._nulls}))

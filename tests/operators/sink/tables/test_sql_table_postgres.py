@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import adbc_driver_postgresql.dbapi
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -23,6 +24,7 @@ from dagflow.errors import DagflowError, StorageError
 from dagflow.execution.task_outputs import TaskOutputs
 from dagflow.storage.pending import PendingFile
 from dagflow.storage.publishing import publish_all
+from operators.sink.tables.base import DataFiles
 from operators.sink.tables.sql_table import DatabaseTable, PostgresTable
 from operators.sink.tables.table_files import FactOrigin
 from tests.operators.sink.tables.postgres_server import DyingServer, Server, running_server
@@ -53,16 +55,20 @@ class Postgres(SqlTargetContract):
 
     def file(self, root: Path, rows: pa.Table) -> PendingFile:
         """A file that names a table with the rows, as a task makes it."""
-        table, outputs = self.table(root), TaskOutputs(STORAGE, "attempt", "process")
-        context = OperatorContext(operator="orders", outputs=outputs)
-        files = table.files(context, None, FactOrigin("orders", keys=self.keys))
-        files.begin_window(1)
-        for batch in rows.to_batches():
-            files.write(RecordBatch(batch))
-        files.end_window()
+        outputs = TaskOutputs(STORAGE, "attempt", "process")
+        self.begun(root, outputs, rows).end_window()
         (file,) = outputs.take_finished()
         publish_all(STORAGE, [file], durability="process")
         return file
+
+    def begun(self, root: Path, outputs: TaskOutputs, rows: pa.Table) -> DataFiles:
+        """The files of a task that has written rows, and has not ended."""
+        context = OperatorContext(operator="orders", outputs=outputs)
+        files = self.table(root).files(context, None, FactOrigin("orders", keys=self.keys))
+        files.begin_window(1)
+        for batch in rows.to_batches():
+            files.write(RecordBatch(batch))
+        return files
 
     @contextlib.contextmanager
     def lost(self, root: Path, file: PendingFile) -> Iterator[None]:
@@ -144,6 +150,16 @@ def test_tables_of_attempts_that_were_never_decided_are_removed(tmp_path: Path) 
     database.target(tmp_path).open("").commit([DecidedWindow(1, "d", tuple(other))])
     assert database.staged(tmp_path) <= before
     assert database.rows(tmp_path) == database.rows_of([1, 1])
+
+
+def test_a_task_that_fails_leaves_no_table(tmp_path: Path) -> None:
+    """Its rows are in a transaction that is never committed, also where it has sent many."""
+    database, rows = Postgres(), pa.table({"n": np.arange(2 << 20)})
+    before = database.staged(tmp_path)
+    files = database.begun(tmp_path, TaskOutputs(STORAGE, "attempt", "process"), rows)
+    assert database.execute(tmp_path, "SELECT 1 FROM pg_stat_activity WHERE state = 'idle in transaction'")
+    del files
+    assert database.staged(tmp_path) == before
 
 
 def test_columns_become_wider(tmp_path: Path) -> None:
