@@ -204,6 +204,10 @@ class FileTarget(ABC):
     is_on_server: bool = False
     """Whether it changes more than files below the locations that its operator claims; tests of an app replace it."""
 
+    writes_again: bool = False
+    """Whether its transactions write all rows once more. Windows are shorter then: the transaction of one is under way
+    while tasks load the next."""
+
     @property
     @abstractmethod
     def name(self) -> str:

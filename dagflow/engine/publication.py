@@ -35,6 +35,7 @@ class Publication:
 
     Attributes:
         targets: How messages name the targets, by operator.
+        writes_again: Whether a target writes all rows once more.
         lost: What targets have lost of what they had, in words.
     """
 
@@ -51,6 +52,7 @@ class Publication:
         file_targets = file_targets_of(operators, storage)
         targets = {name: target for name, target in file_targets.items() if isinstance(target, Target)}
         self.targets = {name: target.name for name, target in targets.items()}
+        self.writes_again = any(target.writes_again for target in targets.values())
         self._in_targets = {
             name: TargetPublisher(name, target, journal, storage, durability) for name, target in targets.items()
         }

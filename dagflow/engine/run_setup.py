@@ -220,7 +220,7 @@ class Assembly:
         self.store = store = opened.gate.store
         master = SparkMaster.parse(options.master or app.attributes.master)
         # As far as is known before Spark starts.
-        self.sizing = WindowSizing(options.workers or master.parallelism)
+        self.sizing = WindowSizing(options.workers or master.parallelism, writes_again=publication.writes_again)
         self.segments = SegmentStore(store, journal.epoch)
         self.states = OperatorStates(app.plan, app.operators, self.segments, arriving_key_families(opened.app))
         self.held = HeldResults(

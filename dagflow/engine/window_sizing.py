@@ -39,6 +39,9 @@ FIRST_WINDOW_TUPLES = 1024
 """Size of a window for each task that runs at the same time, before anything was measured. Windows that are sized by
 throughput are never smaller afterwards."""
 
+LEAST_BYTES_WRITTEN_AGAIN = 128 << 20
+"""The same bytes where a target writes all rows once more: what it writes of the last window, no tasks run beside."""
+
 FIRST_BYTES_BY_SPEED = 8 << 20
 """Bytes for each partition, where a policy waits for a first speed: a second or two of a slow operator."""
 
@@ -146,12 +149,16 @@ class PartitionSpeeds:
 class WindowSizing:
     """Measures committed windows, and sizes the next ones.
 
+    Args:
+        writes_again: Whether a target writes all rows once more.
+
     Attributes:
         parallelism: Tasks that run at the same time; updated when the cluster is known.
     """
 
-    def __init__(self, parallelism: int) -> None:
+    def __init__(self, parallelism: int, *, writes_again: bool = False) -> None:
         self.parallelism = parallelism
+        self._least_bytes = LEAST_BYTES_WRITTEN_AGAIN if writes_again else FIRST_WINDOW_BYTES
         self.speeds = PartitionSpeeds()
         self._largest_tuples = 0
         self._bytes_per_s = 0.0
@@ -182,7 +189,8 @@ class WindowSizing:
     def budget(self) -> WindowBudget:
         if counts := self._partitions_by_speed():
             return budget_by_speed(self.speeds, counts)
-        return budget_by_throughput(self._tuples_per_s, self._bytes_per_s, self.parallelism, self._largest_tuples)
+        measured = self._tuples_per_s, self._bytes_per_s
+        return budget_by_throughput(*measured, self.parallelism, self._largest_tuples, self._least_bytes)
 
 
 def working_s(busy_s: Mapping[str, float], longest_s: Mapping[str, float], parallelism: int) -> float:
@@ -199,19 +207,24 @@ def counted_s(elapsed_s: float, tasks_s: float) -> float:
 
 
 def budget_by_throughput(
-    tuples_per_s: float, bytes_per_s: float, parallelism: int, largest_tuples: int
+    tuples_per_s: float,
+    bytes_per_s: float,
+    parallelism: int,
+    largest_tuples: int,
+    least_bytes: int = FIRST_WINDOW_BYTES,
 ) -> WindowBudget:
     """The budget of a window that lasts about WINDOW_TARGET_S.
 
     Args:
         tuples_per_s: Measured throughput of all tasks together; 0.0 before the first window.
         largest_tuples: Tuples of the largest window that was emitted by now; 0 before the first.
+        least_bytes: The budget for each task before the first window, and at least.
     """
     first = FIRST_WINDOW_TUPLES * parallelism
     wanted = min(int(tuples_per_s * WINDOW_TARGET_S), MAX_GROWTH * largest_tuples)
     return WindowBudget(
         min(max(wanted, first), max_tuples(parallelism)),
-        min(max(int(bytes_per_s * WINDOW_TARGET_S), FIRST_WINDOW_BYTES * parallelism), MAX_WINDOW_BYTES),
+        min(max(int(bytes_per_s * WINDOW_TARGET_S), least_bytes * parallelism), MAX_WINDOW_BYTES),
     )
 
 

@@ -11,6 +11,7 @@ from dagflow.engine.window_sizing import (
     FIRST_BYTES_BY_SPEED,
     FIRST_WINDOW_BYTES,
     FIRST_WINDOW_TUPLES,
+    LEAST_BYTES_WRITTEN_AGAIN,
     MAX_GROWTH,
     MAX_WINDOW_BYTES,
     MAX_WINDOW_TUPLES,
@@ -104,6 +105,12 @@ def test_windows_are_sized_by_speed_only_for_policies_that_need_it() -> None:
     assert sizing.budget().size_bytes == 3 * FIRST_BYTES_BY_SPEED
     sizing.committed(load(10, 100_000_000), {"reader": 1.0}, {"reader": 1.0})
     assert sizing.budget().size_bytes == 300_000_000
+
+
+def test_windows_are_shorter_where_a_target_writes_rows_again() -> None:
+    """Before anything is measured: what it writes of the last window, no tasks run beside."""
+    assert WindowSizing(2, writes_again=True).budget().size_bytes == 2 * LEAST_BYTES_WRITTEN_AGAIN
+    assert 0 < LEAST_BYTES_WRITTEN_AGAIN < FIRST_WINDOW_BYTES
 
 
 @given(RATES, RATES, TASKS, LARGEST)

@@ -44,6 +44,7 @@ class TableTarget(FileTarget):
     def __init__(self, table: Table) -> None:
         self.table = table
         self.is_on_server = table.is_on_server
+        self.writes_again = not table.has_groups
         self._to_repeat: pa.Schema | None = None
         self._causes: dict[str, str] = {}
 

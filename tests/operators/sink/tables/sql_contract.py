@@ -129,6 +129,10 @@ class SqlContract(SqlTargetContract):
         rows = self.target(root).rows()
         return pa.table({}) if rows is None else rows.read_all()
 
+    def test_windows_are_short(self, tmp_path: Path) -> None:
+        """The driver's transaction writes the rows of one while tasks are at work on others."""
+        assert self.target(tmp_path).writes_again
+
     def test_files_of_rows_in_the_table_are_removed(self, tmp_path: Path) -> None:
         """Nothing else needs them."""
         files = self.files(tmp_path, 1)
