@@ -301,7 +301,7 @@ def _converted(column: pa.Array, is_far: bool) -> list[Any]:
     values = _plain(column, is_far)
     if not _has_seconds(column):
         return values
-    in_utc = _plain(column.cast(_with_leaves(column.type, _in_utc)), is_far)
+    in_utc = _plain(column.cast(with_leaves(column.type, _in_utc)), is_far)
     return [*map(_with_whole_minutes, values, in_utc)]
 
 
@@ -323,22 +323,23 @@ def _python_type(kind: pa.DataType, is_far: bool) -> pa.DataType:
             return pa.string()
         return pa.string() if is_far and (types.is_timestamp(kind) or types.is_date(kind)) else kind
 
-    return _with_leaves(kind, converted)
+    return with_leaves(kind, converted)
 
 
-def _with_leaves(kind: pa.DataType, converted: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+def with_leaves(kind: pa.DataType, converted: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    """A type with others in place of those that have none in them."""
     types = pa.types
     if types.is_dictionary(kind):
-        plain = _with_leaves(kind.value_type, converted)
+        plain = with_leaves(kind.value_type, converted)
         return kind if plain == kind.value_type else plain
     if types.is_map(kind):
-        return pa.map_(_with_leaves(kind.key_type, converted), _with_leaves(kind.item_type, converted))
+        return pa.map_(with_leaves(kind.key_type, converted), with_leaves(kind.item_type, converted))
     if types.is_fixed_size_list(kind):
-        return pa.list_(_with_leaves(kind.value_type, converted), kind.list_size)
+        return pa.list_(with_leaves(kind.value_type, converted), kind.list_size)
     if types.is_list(kind) or types.is_large_list(kind):
-        return (pa.list_ if types.is_list(kind) else pa.large_list)(_with_leaves(kind.value_type, converted))
+        return (pa.list_ if types.is_list(kind) else pa.large_list)(with_leaves(kind.value_type, converted))
     if types.is_struct(kind):
-        return pa.struct([field.with_type(_with_leaves(field.type, converted)) for field in kind])
+        return pa.struct([field.with_type(with_leaves(field.type, converted)) for field in kind])
     return converted(kind)
 
 

@@ -16,7 +16,8 @@ import pyarrow as pa
 from numba import types as numba_types
 
 from operators.reader.byte_source import PADDING
-from operators.reader.columns.avro_types import LISTS, NUMBERS, AvroType, require_sound
+from operators.reader.columns.avro_types import LISTS, NUMBERS, AvroType
+from operators.reader.columns.exact_casts import require_sound
 from operators.reader.columns.kernels import (
     BYTES,
     Bytes,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -80,7 +79,7 @@ class AvroType:
         are_numbers = all(inner.kind in NUMBERS and "logicalType" not in inner.facts for inner in self.kept)
         self.is_apart = len(self.kept) > 1 and not are_numbers
         self.column: AvroType = self.kept[-1].column if is_union and self.kept and not self.is_apart else self
-        self.arrow = self.arrow_with(pa.string())
+        self.arrow = self._arrow()
 
     def _inner_schemas(self) -> list[Any]:
         if self.kind == "map":
@@ -89,23 +88,22 @@ class AvroType:
         fields = self.facts.get("types") or [field["type"] for field in self.facts.get("fields", ())]
         return [self.facts["items"]] if self.kind == "array" else fields
 
-    def arrow_with(self, text: pa.DataType) -> pa.DataType:
-        """The type of the column, with another one for text."""
+    def _arrow(self) -> pa.DataType:
         kind, facts, logical = self.kind, self.facts, self.facts.get("logicalType", "")
         if self.is_apart or kind in RECORDS:
-            return pa.struct([(name, member.arrow_with(text)) for name, member in self.members.items()])
+            return pa.struct([(name, member.arrow) for name, member in self.members.items()])
         if kind == "union" and len(self.kept) > 1:
             kinds = {inner.kind for inner in self.kept}
             is_lossy = "float" in kinds and {"int", "long"} & kinds
             return _PLAIN["double" if is_lossy else max(kinds, key=NUMBERS.index)]
         if kind == "union":
-            return self.kept[0].arrow_with(text) if self.kept else pa.null()
+            return self.kept[0].arrow if self.kept else pa.null()
         if kind == "map":
-            return pa.map_(pa.string(), self.inner[0].inner[1].arrow_with(text))
+            return pa.map_(pa.string(), self.inner[0].inner[1].arrow)
         if kind == "array":
             if _is_empty(self.inner[0].arrow):
                 raise ValueError("its schema has an array of items without bytes, of which there may be any number")
-            return pa.list_(self.inner[0].arrow_with(text))
+            return pa.list_(self.inner[0].arrow)
         if logical == "decimal" and kind in ("bytes", "fixed"):
             digits, scale = int(facts["precision"]), int(facts.get("scale", 0))
             return (pa.decimal128 if digits <= _MOST_DIGITS else pa.decimal256)(digits, scale)
@@ -113,7 +111,7 @@ class AvroType:
             return pa.binary(facts["size"])
         if kind not in _PLAIN:
             raise ValueError(f"its schema has the type {kind!r}, which holds itself or is not defined")
-        return text if kind in ("string", "enum") else _LOGICAL.get((kind, logical), _PLAIN[kind])
+        return _LOGICAL.get((kind, logical), _PLAIN[kind])
 
     @property
     def members(self) -> dict[str, AvroType]:
@@ -141,26 +139,25 @@ class AvroType:
         A value of a union that is apart is a record of one member, which has the same bytes, and tells of which type
         it is.
         """
-        parts, names = [inner.stored for inner in self.inner], {inner: name for name, inner in self.members.items()}
-        if self.is_apart:
-            fields = [[{"name": names.get(inner), "type": part}] for inner, part in zip(self.inner, parts, strict=True)]
-            return [
-                {"type": "record", "name": f"n{inner.number}.member", "fields": field} if inner in names else "null"
-                for inner, field in zip(self.inner, fields, strict=True)
-            ]
+        parts = {inner: inner.stored for inner in self.inner}
+        for name, inner in self.members.items() if self.is_apart else ():
+            fields = [{"name": name, "type": parts[inner]}]
+            parts[inner] = {"type": "record", "name": f"n{inner.number}.member", "fields": fields}
         if self.kind == "union":
-            return parts
-        if self.kind == "map":
-            return {"type": "map", "values": parts[0]["fields"][1]["type"]}
+            return [*parts.values()]
+        if self.kind in LISTS:
+            (part,) = parts.values()
+            is_map = self.kind == "map"
+            return {"type": self.kind, "values": part["fields"][1]["type"]} if is_map else self.facts | {"items": part}
         facts = {key: value for key, value in self.facts.items() if key != "logicalType"}
         # Named anew at each place.
         facts["name"] = f"n{self.number}.{self.facts.get('name', '').rpartition('.')[2]}"
         if self.kind in RECORDS:
-            fields = [field | {"type": part} for field, part in zip(self.facts["fields"], parts, strict=True)]
-            return facts | {"fields": fields}
+            types = zip(self.facts["fields"], parts.values(), strict=True)
+            return facts | {"fields": [field | {"type": part} for field, part in types]}
         if self.kind in ("bytes", "fixed"):
             return facts | {"logicalType": STORED, "is_exact": pa.types.is_decimal(self.arrow)}
-        return facts | ({"items": parts[0]} if parts else {"type": "bytes"} if self.kind == "string" else {})
+        return facts | {"type": "bytes" if self.kind == "string" else self.kind}
 
 
 def require_same_units(written: AvroType, wanted: AvroType, name: str = "value") -> None:
@@ -182,14 +179,3 @@ def _is_empty(kind: pa.DataType) -> bool:
     if pa.types.is_struct(kind):
         return all(_is_empty(field.type) for field in kind)
     return kind in (pa.null(), pa.binary(0))
-
-
-def require_sound(arrays: Sequence[pa.Array]) -> None:
-    """Refuse lists and structs with text that is not UTF-8: their rows cannot be told apart later.
-
-    Raises:
-        ArrowInvalid: There is such text.
-    """
-    for array in arrays:
-        if pa.types.is_nested(array.type):
-            array.validate(full=True)

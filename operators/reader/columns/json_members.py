@@ -14,10 +14,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.json as arrow_json
 
+from dagflow.api.columns.column_values import with_leaves
 from dagflow.api.records import RecordBatch
 from dagflow.frozen import frozen
 from dagflow.late import compute as pc
 from dagflow.storage.columns import borders_of
+from operators.reader.columns.exact_casts import require_sound
 from operators.reader.columns.literals import WIDE_DIGITS
 from operators.reader.columns.machine_code import PAYING_BYTES, MachineCode
 from operators.reader.columns.types import ColumnType
@@ -204,7 +206,7 @@ def _has_empty(batch: RecordBatch) -> bool:
 
 def _with_room(kind: pa.DataType) -> pa.DataType:
     """The type with room for many digits: Arrow does not check whether a number has too many for its decimals."""
-    return _replaced(kind, lambda leaf: pa.decimal256(WIDE_DIGITS, leaf.scale) if pa.types.is_decimal(leaf) else leaf)
+    return with_leaves(kind, lambda leaf: pa.decimal256(WIDE_DIGITS, leaf.scale) if pa.types.is_decimal(leaf) else leaf)
 
 
 def _may_overflow(batch: RecordBatch) -> bool:
@@ -212,27 +214,17 @@ def _may_overflow(batch: RecordBatch) -> bool:
     return bool(pc.any(pc.match_substring_regex(batch.framed(), _MANY_DIGITS)).as_py())
 
 
-def _replaced(kind: pa.DataType, replace: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
-    if pa.types.is_list(kind):
-        return pa.list_(_replaced(kind.value_type, replace))
-    if pa.types.is_struct(kind):
-        return pa.struct([(field.name, _replaced(field.type, replace)) for field in kind])
-    return replace(kind)
-
-
 def is_sound(table: pa.Table) -> bool:
     """Whether nested arrays are valid: Arrow loses nulls before the first value whose type it infers."""
     try:
-        for column in table.columns:
-            if pa.types.is_nested(column.type):
-                column.validate(full=True)
+        require_sound(table.columns)
     except pa.ArrowInvalid:
         return False
     return True
 
 
 def as_written(kind: pa.DataType) -> pa.DataType:
-    return _replaced(kind, lambda leaf: pa.string() if pa.types.is_temporal(leaf) else leaf)
+    return with_leaves(kind, lambda leaf: pa.string() if pa.types.is_temporal(leaf) else leaf)
 
 
 def read_options(batch: RecordBatch) -> arrow_json.ReadOptions:

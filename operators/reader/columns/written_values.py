@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from dagflow.api.columns.column_values import with_leaves
 from operators.found_values import MAX_DEPTH
 from operators.reader.columns.types import ColumnType
 from operators.reader.columns.typing import all_shortened, shortened, shown
@@ -81,11 +82,7 @@ def name_twice(members: Object) -> str | None:
 
 def written_type(kind: pa.DataType) -> pa.DataType:
     """The type of values as they are written, where numbers are text, and so are dates, times and timestamps."""
-    if pa.types.is_list(kind):
-        return pa.list_(written_type(kind.value_type))
-    if pa.types.is_struct(kind):
-        return pa.struct([(field.name, written_type(field.type)) for field in kind])
-    return kind if pa.types.is_boolean(kind) else pa.string()
+    return with_leaves(kind, lambda leaf: leaf if pa.types.is_boolean(leaf) else pa.string())
 
 
 def written_as(kind: pa.DataType, *, takes_others: bool = False) -> Callable[[Any], Any]:

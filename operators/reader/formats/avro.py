@@ -15,13 +15,15 @@ import pyarrow as pa
 from pydantic import BeforeValidator, Field
 
 from dagflow.api.columns.column_typing import StreamColumns
+from dagflow.api.columns.column_values import with_leaves
 from dagflow.errors import DagflowError, RecordError
 from dagflow.late import LateModule
 from dagflow.storage.files import PythonFile
 from operators.files.metadata import BlockMetadata
 from operators.format_registry import require_package
 from operators.reader.byte_source import ByteSource, FileView, SourceEndError, read_exactly
-from operators.reader.columns.avro_types import STORED, AvroType, require_same_units, require_sound
+from operators.reader.columns.avro_types import STORED, AvroType, require_same_units
+from operators.reader.columns.exact_casts import require_sound
 from operators.reader.columns.machine_code import MachineCode
 from operators.reader.compression.blocks import decompressed
 from operators.reader.formats.base import BATCH_RECORDS, FormatTraits, PreScanned
@@ -195,7 +197,7 @@ class AvroRecords:
         while batch := list(itertools.islice(records, BATCH_RECORDS)):
             values = [[record[name] for record in batch] if is_record else batch for name in names]
             # Other text that is not UTF-8 is found later, with its row.
-            stored = [column.arrow_with(pa.binary()) for column in columns]
+            stored = [stored_type(column.arrow) for column in columns]
             arrays = [*map(pa.array, values, stored)]
             arrays = [array.cast(column.arrow, safe=False) for array, column in zip(arrays, columns, strict=True)]
             require_sound(arrays)
@@ -217,6 +219,11 @@ def _value(stored: bytes, written: Any, wanted: Any) -> Any:
     if isinstance(facts, dict) and facts.get("is_exact"):
         return Decimal(int.from_bytes(stored, "big", signed=True)).scaleb(-facts.get("scale", 0), _EXACT)
     return stored
+
+
+def stored_type(kind: pa.DataType) -> pa.DataType:
+    """A type with bytes in place of text."""
+    return with_leaves(kind, lambda leaf: pa.binary() if pa.types.is_string(leaf) else leaf)
 
 
 def _numbers_in(data: bytes) -> tuple[int, int, int]:

@@ -13,7 +13,7 @@ import fastavro
 import pyarrow as pa
 import pytest
 
-from operators.reader.formats.avro import AvroRecords
+from operators.reader.formats.avro import AvroRecords, stored_type
 from tests.nightly import IS_NIGHTLY
 from tests.strangers.fuzzing import seeds
 
@@ -146,7 +146,7 @@ def written(schema: Any, records: list[Any]) -> bytes:
 
 def are_equal(reader: AvroRecords, *tables: pa.Table) -> bool:
     """Whether tables have the same values: some numbers do not equal themselves, and text may be none."""
-    stored = pa.schema([(name, column.arrow_with(pa.binary())) for name, column in reader.columns.items()])
+    stored = pa.schema([(name, stored_type(column.arrow)) for name, column in reader.columns.items()])
     one, other = (repr(table.cast(stored, safe=False).to_pylist()) for table in tables)
     return one == other and tables[0].schema == tables[1].schema
 
