@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from numba import types as numba_types
 
+from dagflow.late import compute as pc
 from operators.reader.byte_source import PADDING
 from operators.reader.columns.avro_types import LISTS, NUMBERS, AvroType
 from operators.reader.columns.exact_casts import require_sound
@@ -75,7 +76,7 @@ class AvroProgram:
         words, ends, lasts = words_of(data), np.cumsum([*map(len, contents)]), np.cumsum(rows)
         columns, count = self._columns.copy(), sum(rows)
         # Where items of lists have no room, they are counted.
-        columns[:, COUNT] = 1 + (count if count * len(columns) <= _MOST_VALUES else 0)
+        columns[:, COUNT] = 1 + (2 * count if 2 * count * len(columns) <= _MOST_VALUES else 0)
         while (columns[:, COUNT] > columns[:, SIZE]).any():
             columns[:, SIZE], columns[:, COUNT] = columns[:, COUNT], 0
             columns[:, START] = np.cumsum(columns[:, SIZE]) - columns[:, SIZE]
@@ -224,7 +225,8 @@ def _plain(
 
 def _require_keys(keys: pa.Array, borders: Offsets) -> None:
     rows = np.repeat(np.arange(len(borders) - 1), np.diff(borders))
-    if pa.table([rows, keys], ["row", "key"]).group_by(["row", "key"]).aggregate([]).num_rows < len(keys):
+    codes = keys.dictionary_encode()
+    if pc.count_distinct(pa.array(rows * len(codes.dictionary) + codes.indices.to_numpy())).as_py() < len(keys):
         raise pa.ArrowInvalid("a map has a key twice")
 
 

@@ -145,7 +145,7 @@ def require_sound(columns: Iterable[Any]) -> None:
     """Refuse nested columns with damage, such as text that is not UTF-8: it is not found by rows.
 
     Raises:
-        pa.ArrowInvalid: One has some.
+        pa.ArrowInvalid: A column is damaged.
     """
     for column in columns:
         if pa.types.is_nested(column.type):
