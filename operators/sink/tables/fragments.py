@@ -37,7 +37,13 @@ _SHRINKS_TO = 0.65
 _HELD_BYTES = 64 << 20
 """Most bytes of rows of all partitions that are held in memory."""
 
-_LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
+_LZ4, _PLAIN = (pa.ipc.IpcWriteOptions(compression=codec) for codec in ("lz4", None))
+
+_WORTHWHILE, _SAMPLED_ROWS = 0.7, 4096
+"""The share of its length that lz4 may leave of the first rows of a fragment, and how many these are.
+
+It takes longer than all else that is done for rows to wait. Random text becomes a fifth shorter, that of tables half.
+"""
 
 PartitionValues = tuple[str | None, ...]
 """The values of the partition columns as text."""
@@ -138,6 +144,7 @@ class _Fragment:
         self._records = 0
         self._input: dict[PartitionValues, str] = {}
         self._begins: dict[PartitionValues, bool] = {}
+        self._options: pa.ipc.IpcWriteOptions | None = None
 
     def takes(self, schema: pa.Schema) -> bool:
         """Whether rows of a schema may be added; its columns are noted then."""
@@ -170,14 +177,15 @@ class _Fragment:
         # Rows of one schema would otherwise come together, and a newer row before an older one with its key.
         schema = pa.schema([*self._columns.values(), *ORIGINS])
         rows = pa.Table.from_batches([with_columns(each, schema) for each in self._rows.pop(values)], schema)
-        row_bytes, begins = self._bytes.pop(values), self._begins.pop(values)
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, schema, options=_LZ4) as writer:
-            writer.write_table(rows.combine_chunks())
-        data = sink.getvalue()
+        rows, row_bytes, begins = rows.combine_chunks(), self._bytes.pop(values), self._begins.pop(values)
+        if self._options is None and rows.num_rows >= _SAMPLED_ROWS:
+            sample = rows.slice(0, _SAMPLED_ROWS)
+            is_worthwhile = _stream_of(sample, _LZ4).size < _WORTHWHILE * _stream_of(sample, _PLAIN).size
+            self._options = _LZ4 if is_worthwhile else _PLAIN
+        data = _stream_of(rows, self._options or _LZ4)
         self._file.write(data)
         # What lz4 has not made smaller, zstd does not, either.
-        data_bytes = round(data.size * min(1.0, max(_SHRINKS_TO, data.size / max(row_bytes, 1))))
+        data_bytes = round(min(row_bytes, data.size) * max(_SHRINKS_TO, min(1.0, data.size / max(row_bytes, 1))))
         place = self._end, self._end + data.size, updated_crc32(data, 0)
         self._pieces.append([list(values), *place, begins, data_bytes])
         self._end += data.size
@@ -189,6 +197,13 @@ class _Fragment:
         schema = schema_text(without_mark(pa.schema(list(self._columns.values()))))
         causes = {name: causes[name] for name in self._columns if name in causes}
         self._file.close(records=self._records, facts=replace(facts, schema=schema, causes=causes, held=self._pieces))
+
+
+def _stream_of(rows: pa.Table, options: pa.ipc.IpcWriteOptions) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema, options=options) as writer:
+        writer.write_table(rows)
+    return sink.getvalue()
 
 
 def read_piece(storage: StorageContext, url: str, place: Place) -> list[pa.RecordBatch]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,12 @@ from operators.sink.tables.table_files import FactOrigin
 ROWS = pa.record_batch({"id": list(range(40)), "k": ["a", "b"] * 20, "v": [f"text {n}" for n in range(40)]})
 
 
-def fragment(root: Path) -> PendingFile:
+def fragment(root: Path, rows: pa.RecordBatch = ROWS) -> PendingFile:
     """Rows of two partitions."""
     outputs = TaskOutputs(StorageContext.default(), "tag", "process")
     files = FragmentFiles(OperatorContext(outputs=outputs), DeltaTable(str(root), ["k"]), FactOrigin("table"))
     files.begin_window(1)
-    files.write(RecordBatch(ROWS))
+    files.write(RecordBatch(rows))
     files.end_window()
     (file,) = outputs.take_finished()
     return file
@@ -69,3 +70,17 @@ def test_a_fragment_whose_end_became_zeros_is_refused(tmp_path: Path) -> None:
         path.write_bytes(content[:length] + bytes(len(content) - length))
         with pytest.raises(LostOutputError, match=r"its bytes .* are not those that were written"):
             rows_of(file)
+
+
+@pytest.mark.parametrize(("texts", "is_shorter"), [(["a text of a table"], True), (None, False)])
+def test_rows_wait_compressed_where_that_makes_them_shorter(
+    tmp_path: Path, texts: list[str] | None, *, is_shorter: bool
+) -> None:
+    """Random text would take longer to compress than to write and to read, and does so again for each row."""
+    dice, count = random.Random(1), 5_000
+    values = (texts or [dice.randbytes(40).hex() for _ in range(count)]) * (1 if texts is None else count)
+    rows = pa.record_batch({"id": list(range(count)), "k": ["a"] * count, "v": values})
+    file = fragment(tmp_path, rows)
+    assert [row["v"] for row in rows_of(file)] == values
+    # Each row has the numbers of its offset and its block beside.
+    assert (file.size_bytes < rows.nbytes + 16 * count) is is_shorter
