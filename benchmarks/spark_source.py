@@ -3,10 +3,10 @@
     python -m benchmarks.spark_source [--lines-mb 500] [--csv-mb 500] [--files 100000] [--rounds 5]
 
 Lines: records that do not begin with a dot are counted, as with spark.read.text; "ready lines" is a data source that
-does nothing but return the same batches, which is the most that one in Python can reach. CSV: rows with notes of
-several lines are counted by one column, all of their columns are looked at, or go with types to a sink that takes
-nothing in, as with spark.read.csv and multiLine, which reads a file in one task. Streams: files of 5 KB are read by a
-new query with Trigger.AvailableNow, into such a sink. The CPU time is that of all processes.
+does nothing but return the same batches, which is the most that one in Python can reach. Long lines have 306 bytes.
+CSV: rows with notes of several lines are counted by one column, all of their columns are looked at, or go with types to
+a sink that takes nothing in, as with spark.read.csv and multiLine, which reads a file in one task. Streams: files of 5
+KB are read by a new query with Trigger.AvailableNow, into such a sink. The CPU time is that of all processes.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ LINES = b"".join(
     b"%s2026-03-04T%02d:00:%02dZ host-%d GET /items/%d 200\n" % (b"." if n % 10 == 0 else b"", n % 24, n % 60, n, n * 7)
     for n in range(20_000)
 )
+LONG_LINES = LINES.replace(b" 200\n", b" 200 " + b"the answer, and what else a server notes; " * 6 + b"\n")
 NOTE = b"the customer writes that the parcel was opened, and asks for another one"
 ROWS = b"".join(
     b'%d,"%b",%d.50,host-%d\n' % (n, b"\n".join([NOTE] * (1 + n % 5)), n * 3, n % 100) for n in range(20_000)
@@ -126,20 +127,14 @@ def passed_on(frame: Any) -> int:
     return len(frame.columns)
 
 
-def contenders(spark: Any, lines: str, rows: str, files: str) -> dict[str, Callable[[], int]]:
+def contenders(spark: Any, lines: str, long_lines: str, rows: str, files: str) -> dict[str, Callable[[], int]]:
     """What is measured, by name; each returns how many records it has counted."""
-    ours = spark.read.format("dagflow")
+    ours = spark.read.format("dagflow").option("record", "lines").schema("record string")
     csv = spark.read.option("header", "true").option("multiLine", "true")
     all_fields = "sum(length(id) + length(note) + length(price) + length(host))"
     return {
         "Spark text": lambda: spark.read.text(lines).where(~col("value").startswith(".")).count(),
-        "dagflow lines": lambda: (
-            ours.option("record", "lines")
-            .schema("record string")
-            .load(lines)
-            .where(~col("record").startswith("."))
-            .count()
-        ),
+        "dagflow lines": lambda: ours.load(lines).where(~col("record").startswith(".")).count(),
         "ready lines": lambda: (
             spark.read.format("ready")
             .option("bytes", os.path.getsize(lines))
@@ -147,6 +142,8 @@ def contenders(spark: Any, lines: str, rows: str, files: str) -> dict[str, Calla
             .where(~col("record").startswith("."))
             .count()
         ),
+        "Spark text, long lines": lambda: spark.read.text(long_lines).where(~col("value").startswith(".")).count(),
+        "dagflow long lines": lambda: ours.load(long_lines).where(~col("record").startswith(".")).count(),
         "Spark csv multiLine": lambda: csv.csv(rows).where("id <> '7'").count(),
         "dagflow csv": lambda: (
             spark.read.format("dagflow")
@@ -188,14 +185,15 @@ def main() -> int:
     dagflow.spark.register(spark)
     spark.dataSource.register(ReadyLines)
     with tempfile.TemporaryDirectory() as directory:
-        lines, rows = Path(directory, "lines.txt"), Path(directory, "rows.csv")
+        lines, long_lines, rows = (Path(directory, name) for name in ("lines.txt", "long.txt", "rows.csv"))
         repeated(lines, LINES, options.lines_mb << 20)
+        repeated(long_lines, LONG_LINES, options.lines_mb << 20)
         repeated(rows, ROWS, options.csv_mb << 20, b"id,note,price,host\n")
         small = Path(directory, "small")
         small.mkdir()
         for number in range(options.files):
             (small / f"{number:06}.log").write_bytes(LINES[:5000])
-        measured = contenders(spark, str(lines), str(rows), str(small))
+        measured = contenders(spark, str(lines), str(long_lines), str(rows), str(small))
         measured = {name: count for name, count in measured.items() if re.search(options.only, name)}
         counts = {name: count() for name, count in measured.items()}  # warms up as well
         print(counts, file=sys.stderr)
