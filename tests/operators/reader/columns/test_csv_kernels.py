@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -141,6 +142,20 @@ def test_a_column_with_other_values_is_given_as_text() -> None:
     }
     for text in (b"1,x,2\n1,x\n", b'1,x,2\n1,"x,2\n', b'a,b,c\n"d" ,e,f\n', b"a,b,c\nd,e\nf,g,h,i\n", b'x"y,b,c\n'):
         assert _columns(text, kinds) == {}
+
+
+def marked(rows: MarkedRows, names: Sequence[str], *others: object) -> pa.RecordBatch:
+    """Stands for machine code."""
+    return pa.RecordBatch.from_pydict({name: ["by machine code"] * (len(rows.borders) - 1) for name in names})
+
+
+def test_rows_are_read_with_machine_code_once_it_pays() -> None:
+    """A process has read as many bytes then."""
+    made = RECORD_FORMATS.make({"type": "csv", "header": False, "columns": ["a"]})
+    assert isinstance(made, Csv)
+    made.machine_code = MachineCode(f"{__name__}.marked", 4)
+    read = [columns_of(made, b"1\n")[0] for _ in range(3)]
+    assert read == [[{"a": "1"}], [{"a": "by machine code"}], [{"a": "by machine code"}]]
 
 
 @st.composite
