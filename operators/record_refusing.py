@@ -94,7 +94,11 @@ class RecordRefusing(RejectLimited, ColumnTraced):
         return totals.get("input", 0)
 
     def refuse(self, batch: RecordBatch, reasons: Mapping[int, str]) -> None:
-        """Refuse records; a RecordError where no stream takes rejects."""
+        """Refuse records.
+
+        Raises:
+            RecordError: A record is refused, and no stream takes rejects.
+        """
         if not reasons:
             return
         if not self._takes_rejects:
@@ -120,7 +124,11 @@ class RecordRefusing(RejectLimited, ColumnTraced):
     def without(
         self, batch: RecordBatch, rows: pa.RecordBatch, reasons: Mapping[int, str]
     ) -> tuple[RecordBatch, pa.RecordBatch, list[int]]:
-        """The records that have no reason to be refused, their rows, and their positions; refuses the others."""
+        """The records that have no reason to be refused, their rows, and their positions.
+
+        Raises:
+            RecordError: A record is refused, and no stream takes rejects.
+        """
         if not reasons:
             return batch, rows, [*range(len(batch))]
         kept = [row for row in range(len(batch)) if row not in reasons]

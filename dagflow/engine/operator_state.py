@@ -49,7 +49,11 @@ class SegmentStore:
         self._dropped: list[tuple[int, str]] = []
 
     def create(self, window_id: int, operator: str, partition: int, data: bytes) -> str:
-        """Make a segment durable before an intent names it; returns its object, "" where it belongs into the intent."""
+        """Make a segment durable, before the intent of its window names it.
+
+        Returns:
+            The name of its object; "" for a segment that belongs into the intent itself.
+        """
         if len(data) <= INLINE_BYTES:
             return ""
         # A slash, as in the names of operators in modules, would make directories, whose objects no listing shows.
@@ -422,7 +426,11 @@ class OperatorStates:
 
 
 def _shares(returned: object, partitions: int) -> list[Any]:
-    """The shares that split_state() has returned: a list of one state, or None, for each partition."""
+    """The shares that split_state() has returned.
+
+    Raises:
+        BrokenContractError: The returned value is not a list of one state, or None, for each partition.
+    """
     if not isinstance(returned, Iterable):
         raise BrokenContractError(f"returned {type(returned).__name__}, and not a state or None for each partition")
     shares = list(returned)

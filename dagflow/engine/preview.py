@@ -332,7 +332,11 @@ def _default_port(app: LogicalPlan) -> PreviewPort:
 
 
 def part_before(app: LogicalPlan, port: PreviewPort, file: str | None) -> LogicalPlan:
-    """The part of an app that leads to a port, with new operator instances, one of which reads the file."""
+    """The part of an app that leads to a port, with new operator instances, ready to run.
+
+    Raises:
+        PlanError: The file has no reader, or several.
+    """
     names = {ref.operator for ref in port.sources}
     while more := {edge.source.operator for edge in app.edges if edge.target.operator in names} - names:
         names |= more

@@ -130,7 +130,11 @@ class Publication:
         return taken
 
     def publish(self, window_id: int, files: Iterable[PendingFile]) -> dict[str, str]:
-        """Publish a committed window, as often as it takes until it is published everywhere."""
+        """Publish a committed window; may be repeated.
+
+        Raises:
+            DagflowError: The window is not published everywhere; a later call continues.
+        """
         receipts = {}
         by_operator = _files_by_operator(files)
         # A repaired window may make no files any more for a target that has some of an earlier decision.
@@ -152,7 +156,11 @@ class Publication:
         return operator in self._in_targets and self._in_targets[operator].has_replay(number)
 
     def require_shown(self, files: Iterable[PendingFile]) -> None:
-        """Refuse to replace files that targets do not show any more, or whose target is not of the app any more."""
+        """Refuse to replace files that targets do not show any more.
+
+        Raises:
+            JournalError: A target does not belong to the app any more.
+        """
         for operator, own in _files_by_operator(files).items():
             self._publisher(operator).require_shown(own)
 

@@ -167,7 +167,12 @@ class WindowSizing:
         self._partitions_by_speed: Callable[[], Mapping[str, int]] = dict
 
     def size_by_speed(self, partitions: Callable[[], Mapping[str, int]]) -> None:
-        """Size windows by speed where a policy scales stages by it: a function gives the partitions of each."""
+        """Size windows by speed for the stages that a policy scales by speed.
+
+        Args:
+            partitions: Returns the partition count of each such stage, by its head; windows are sized by throughput
+                where it returns none.
+        """
         self._partitions_by_speed = partitions
 
     def start_clock(self) -> None:
@@ -194,14 +199,22 @@ class WindowSizing:
 
 
 def working_s(busy_s: Mapping[str, float], longest_s: Mapping[str, float], parallelism: int) -> float:
-    """About how many seconds a window's tasks take where no others run, and `parallelism` of them run at a time."""
+    """About how many seconds a window's tasks take where no others run.
+
+    Args:
+        parallelism: Tasks that run at the same time; where there are more, they wait for each other.
+    """
     return sum(max(longest_s[head], total / parallelism) for head, total in busy_s.items())
 
 
 def counted_s(elapsed_s: float, tasks_s: float) -> float:
-    """How many seconds a window counts: those since the window before, or those of its tasks alone if these are fewer.
+    """How many seconds a window counts for its throughput.
 
     The fixed cost of a window does not grow with its size, and several windows may overlap.
+
+    Args:
+        elapsed_s: Seconds since the window before it was committed.
+        tasks_s: Seconds that its tasks take where no others run.
     """
     return max(min(elapsed_s, tasks_s), MIN_WINDOW_S)
 

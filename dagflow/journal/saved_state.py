@@ -174,7 +174,11 @@ KEPT_ENDS = 1000
 def ends_after(
     waiting: Sequence[WaitingEnd], left: Sequence[WaitingEnd], read: Sequence[WaitingEnd]
 ) -> list[WaitingEnd]:
-    """The ends that wait after a window has left some, and has read, or found to be over, some of those before it."""
+    """The ends that wait after a window.
+
+    Args:
+        read: The ends among `waiting` that it has read, or whose files are other ones by now.
+    """
     gone = set(read)
     return [*(end for end in waiting if end not in gone), *left][-KEPT_ENDS:]
 

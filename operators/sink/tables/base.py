@@ -126,13 +126,25 @@ class Table(ABC):
         """The table's name in messages."""
 
     def column_type(self, kind: pa.DataType) -> pa.DataType:
-        """The type of a column, for one of Arrow's that is not nested; a ValueError if there is none."""
+        """The type of a column, for one of Arrow's that is not nested.
+
+        Raises:
+            ValueError: The kind of table has no such type.
+        """
         if (stored := stored_type(kind, self.least_bits, self.time_type)) is None:
             raise ValueError(f"{self.format_name} has no type for {type_name(kind)}{self.why_no_type}")
         return stored
 
     def wider_type(self, there: pa.DataType, given: pa.DataType) -> pa.DataType | None:
-        """The type of a column widened so that it takes all values of another type; None where it cannot."""
+        """The type that a column of an existing table can be widened to, so that it takes all values of another type.
+
+        Args:
+            there: The type of the column.
+            given: The other type, one of the table's.
+
+        Returns:
+            The type, `there` itself where that takes them; None where the column cannot take them.
+        """
         return there if there == given else None
 
     @property
@@ -174,7 +186,11 @@ class Table(ABC):
         return partitionable(rows, self.shape.partition_by, required, in_files=self.stores_partition_columns)
 
     def files(self, context: OperatorContext, target_bytes: int | None, origin: FactOrigin) -> DataFiles:
-        """The data files of a window in a task, of about target_bytes: of Parquet, unless the kind has others."""
+        """The data files of a window in a task: of Parquet, unless the kind of table has others.
+
+        Args:
+            target_bytes: The size at which a file ends and the next one begins; None for no limit.
+        """
         stores = self.stores_partition_columns
         return TableFiles(context, self.shape, target_bytes, origin, stores_partition_columns=stores)
 
@@ -199,7 +215,11 @@ class Table(ABC):
             raise ValueError(f"{given}: {self.name} is not on a server; it is for postgres:SCHEMA.TABLE")
 
     def keep_parts(self) -> None:
-        """Let rows say which file they came with; a ValueError where the kind of table knows it without."""
+        """Let rows say which file they came with.
+
+        Raises:
+            ValueError: The kind of table knows it without.
+        """
         raise ValueError(f"metadata_columns: part is for tables of databases; {self.name} knows its files without it")
 
     def replace_by(self, keys: Sequence[str]) -> None:
@@ -230,10 +250,18 @@ class Table(ABC):
     def require_replaceable(  # noqa: B027  # most kinds replace rows of all columns
         self, columns: pa.Schema, partition_by: Sequence[PartitionField]
     ) -> None:
-        """Refuse columns that prevent the kind of table from replacing rows, with a ValueError."""
+        """Refuse columns that prevent the kind of table from replacing rows.
+
+        Raises:
+            ValueError: Rows with such a column cannot be replaced.
+        """
 
     def spelled(self, path: Path) -> Hashable:
-        """What the kind of table distinguishes a field by, given by the names of its column and members in it."""
+        """What the kind of table distinguishes a field by, of all columns and their members.
+
+        Args:
+            path: The name of the column, and those of members in it, from the outside to the inside.
+        """
         return lower_case(path)
 
     def names(self, shape: TableShape) -> TableNames:
@@ -255,7 +283,11 @@ class Table(ABC):
 
 
 def table_class(kind: str) -> type[Table]:
-    """The class of a kind of table, imported when it is asked for; a LookupError if there is no such kind."""
+    """The class of a kind of table; it is imported when it is asked for.
+
+    Raises:
+        LookupError: There is no such kind.
+    """
     paths = {form.partition(":")[0]: path for form, path in TABLE_KINDS.items()}
     path = paths.get(kind) or plugin_path("targets", kind)
     if path is None:

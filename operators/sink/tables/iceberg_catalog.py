@@ -93,7 +93,11 @@ class TableCatalog:
                 return None
 
     def new_location(self) -> str:
-        """The location at which the catalog puts a new table of this name, in a namespace that it has."""
+        """The location at which the catalog puts a new table of this name.
+
+        Raises:
+            StorageError: The catalog cannot be reached, or lacks the namespace.
+        """
         with refusals(self._table):
             return self.catalog.create_table_transaction(self.identifier, Schema()).table_metadata.location
 

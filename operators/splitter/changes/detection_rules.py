@@ -395,7 +395,11 @@ class ChangedFiles:
         return any(uncompressed(path) != path for path in names) and self._on_change.appended == "tail"
 
     def begun(self, changed: Sequence[tuple[ListedFiles, IndexEntry]]) -> dict[bytes, tuple[FilePrefix, int]]:
-        """By name, how files began before a tail of them was gone, and the fingerprint of that when it was read."""
+        """How files began before a tail of them was gone.
+
+        Returns:
+            By name, their first bytes, and the fingerprint of these bytes when they were read.
+        """
         tails = {
             files.index_names[0]: (files, entry)
             for files, entry in changed
@@ -421,7 +425,11 @@ class ChangedFiles:
 
 
 def closing(files: ListedFiles, entry: IndexEntry) -> ListedFiles:
-    """One unchanged file that is over: the record is read that was left at the end of the version that was taken."""
+    """One unchanged file that is over: the record is read that was left at its end.
+
+    Args:
+        entry: The version that was taken, with all of its bytes.
+    """
     is_stored = uncompressed(files.keys[0]) == files.keys[0]
     return replace(
         files,

@@ -115,7 +115,11 @@ class FileIndex:
         taken_millis: int,
         fingerprints: Numbers,
     ) -> pa.Table:
-        """Record that versions were taken, and return their entries; paths ascend."""
+        """Record that versions were taken; paths ascend.
+
+        Returns:
+            The entries.
+        """
         taken = np.full(len(paths), taken_millis, np.int64)
         entries = entries_of(paths, [size_bytes, mtime_ns, identities, taken, fingerprints])
         self._newest_millis = max(self._newest_millis, taken_millis)
@@ -131,7 +135,11 @@ class FileIndex:
         self._flush_beyond(MEMORY_ENTRIES - 1)
 
     def record_late(self, entries: pa.Table, report: int) -> LateEntries:
-        """Record entries, by path, of a report for an earlier snapshot; returns them for restore_late() behind it."""
+        """Record entries of a report that belong to an earlier snapshot; paths ascend.
+
+        Returns:
+            The value for restore_late() after that snapshot was restored.
+        """
         if self._run_set is None or entries.num_rows <= INLINE_ENTRIES or self._has_in_memory(entries):
             self.record_table(entries)
             return LateEntries(report, encoded(entries))
@@ -306,7 +314,11 @@ class RunSet:
         self._orphans = self.require_files(runs)
 
     def require_files(self, runs: Sequence[Run]) -> list[str]:
-        """Refuse an index without a file of these runs; returns the files that belong to none of them."""
+        """Refuse an index without a file of these runs.
+
+        Returns:
+            The files that belong to none of the runs.
+        """
         named = {file.name for run in runs for file in run.files}
         present = set(self.store.list(""))
         if missing := sorted(named - present):
