@@ -44,6 +44,9 @@ class PreScan(ABC):
 
         Called for all tuples of all such windows, in order, before the first of them is resolved again.
 
+        Args:
+            item: The tuple as it was planned.
+
         Returns:
             Whether it is scanned and resolved again; otherwise it stays as it was planned.
         """
@@ -73,6 +76,9 @@ class PreScan(ABC):
     @abstractmethod
     def scan(self, item: Any, storage: StorageContext) -> Any:
         """Scan one tuple, in a task.
+
+        Args:
+            item: The tuple.
 
         Returns:
             A small, picklable result.
@@ -200,6 +206,12 @@ class SideInput(Capability):
 def read_consistently(operator: SideInput, storage: StorageContext, version: str) -> tuple[str, bytes]:
     """One version of a side input, which may change during the read.
 
+    Args:
+        version: Its version before the read.
+
+    Returns:
+        Its version and its data.
+
     Raises:
         DagflowError: The side input cannot be read, or changes all the time.
     """
@@ -215,7 +227,11 @@ def read_consistently(operator: SideInput, storage: StorageContext, version: str
 
 
 def loaded_side_data(operator: Operator, storage: StorageContext) -> SideData | None:
-    """The side input of an operator that runs without a checkpoint; None where it has none."""
+    """The side input of an operator that runs without a checkpoint; None where it has none.
+
+    Raises:
+        DagflowError: The side input cannot be read.
+    """
     if not isinstance(operator, SideInput):
         return None
     version, data = read_consistently(operator, storage, operator.side_input_version(storage))

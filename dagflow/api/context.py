@@ -56,7 +56,11 @@ class OutputFile(Protocol):
     """A file that is being written; it becomes visible when its window is committed."""
 
     def write(self, data: Buffer) -> None:
-        """Append bytes."""
+        """Append bytes.
+
+        Raises:
+            StorageError: The store refused them.
+        """
 
     def close(self, *, records: int, sources: FileSources | None = None, facts: FileFacts | None = None) -> None:
         """End the file, and pass it to the window's commit.
@@ -73,13 +77,20 @@ class OutputFiles(Protocol):
     """Opens the files that the window of an operator publishes."""
 
     def open(self, url: str) -> OutputFile:
-        """Start the file that will be published as url; when the window runs again it must use the same name."""
+        """Start the file that will be published as url; when the window runs again it must use the same name.
+
+        Raises:
+            StorageError: The store refused it.
+        """
 
     def hold(self, url: str) -> OutputFile:
         """Start a file that is held back, and that a later window merges into others; see TransactionalSink.
 
         Args:
             url: A name beside which it is kept. No file is ever published under it.
+
+        Raises:
+            StorageError: The store refused it.
         """
 
 
@@ -88,6 +99,9 @@ class WindowBudget:
     """How much a control operator may emit into the current window.
 
     The first tuple of a window is always within the budget, however large.
+
+    Attributes:
+        size_bytes: Sum of the sizes of the tuples.
     """
 
     tuples: int
@@ -180,10 +194,12 @@ class Skipped:
 
     Attributes:
         url: The file, as it was planned; shown redacted().
+        start: First byte.
         end: One past the last byte of the range in the planned version.
         reason: Why it was left out, in words.
         cause: "unreadable" where the version cannot be read; "superseded" where the file has another version, "deleted"
             where the file does not exist; "corrected" where its records were taken out of the output again.
+        size_bytes: Size of the version.
         mtime_ns: Its modification time, in nanoseconds since 1970; 0 where the store has no times.
         etag: The store's tag of it, or "".
         file_id: Its inode number; 0 where unknown.
@@ -246,6 +262,7 @@ class WaitingEnd(NamedTuple):
     """Bytes at the end of a file that a reader has left, because they may go on.
 
     Attributes:
+        url: The file.
         waiting_bytes: How many they are.
         file_id: Its inode number; 0 where unknown.
         since_ms: When that was committed, in milliseconds since 1970.
@@ -341,6 +358,8 @@ class OperatorContext:
     """The context of one operator instance.
 
     Attributes:
+        app: The app's name.
+        operator: The operator's name in the app.
         partition: 0-based number of the partition; 0 for control operators.
         partitions: The operator's number of partitions in this window.
         share: This partition's share of a rate limit in this window; the shares of partitions that run at the same

@@ -168,6 +168,7 @@ class RecordBatch:
         Args:
             records: Bytes for a raw batch, or mappings of column to value; a column that a record lacks is null.
             delimiters: The delimiter to write after each raw record.
+            origin: Where the records come from.
 
         Raises:
             BatchTooLargeError: The raw records have 2 GiB or more.
@@ -188,7 +189,11 @@ class RecordBatch:
     def raw(
         cls, records: Sequence[bytes], delimiters: Delimiters = LINE_FEED, origin: Origin | None = None
     ) -> RecordBatch:
-        """Make a batch of raw records."""
+        """Make a batch of raw records.
+
+        Raises:
+            BatchTooLargeError: The records have 2 GiB or more.
+        """
         uniform = delimiters.uniform
         if uniform is not None:
             return cls(framed=_concatenated(records, uniform), delimiters=delimiters, origin=origin)

@@ -127,6 +127,7 @@ class UnversionedState(TargetState):
 
     Args:
         marker: The newest window of the writer, as it was read.
+        decision: The decision about it.
     """
 
     def __init__(self, marker: int, decision: str | None) -> None:
@@ -368,7 +369,11 @@ class MergeOperators:
 
 
 def file_targets_of(operators: Mapping[str, Operator], storage: StorageContext) -> dict[str, FileTarget]:
-    """The targets of an app, by the operator that writes to each."""
+    """The targets of an app, by the operator that writes to each.
+
+    Raises:
+        DagflowError: A target cannot be used.
+    """
     sinks = ((name, sink) for name, sink in operators.items() if isinstance(sink, TransactionalSink))
     targets = ((name, sink.transaction_target(storage)) for name, sink in sinks)
     return {name: target for name, target in targets if target is not None}

@@ -54,6 +54,7 @@ class ColumnValuesError(ValueError):
         position: The position of this record among the values; -1 where it is not known.
 
     Attributes:
+        position: The position of the record among the values.
         source: The position in a batch of the record that it was emitted for; -1 where it is not known.
     """
 
@@ -68,7 +69,11 @@ class ColumnValuesError(ValueError):
 
 
 def columns_to_arrow(columns: Mapping[str, Sequence[Any]]) -> pa.RecordBatch:
-    """Columns whose types follow from their values."""
+    """Columns whose types follow from their values.
+
+    Raises:
+        ColumnValuesError: A name is no text, or the values of a column have no common type.
+    """
     arrays = [column_of(name, values) for name, values in columns.items()]
     return pa.RecordBatch.from_arrays(arrays, [*columns])
 
