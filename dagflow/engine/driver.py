@@ -66,7 +66,11 @@ class Driver(WindowLoop):
         self._has_committed = False
 
     def run(self) -> RunSnapshot:
-        """Process all input, or follow it until the run is asked to stop."""
+        """Process all input, or follow it until the run is asked to stop.
+
+        Raises:
+            DagflowError: The run failed; its journal is resumable.
+        """
         state: RunState = "completed"
         try:
             self._recover()

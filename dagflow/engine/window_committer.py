@@ -100,6 +100,9 @@ class WindowCommitter:
         Args:
             replays: Decisions about earlier windows, which are published together with this one.
             corrections: What these and the window change in outputs.
+
+        Raises:
+            DagflowError: The window must not be committed, or could not be.
         """
         window_id = planned.window_id
         (control_states, control_files, counted), event_states = self._control_result(planned, results)
@@ -162,7 +165,11 @@ class WindowCommitter:
         return self._control.process_results(planned.window_id, late, reports), event_states
 
     def _check_limits(self, window: Window, *counted: Counters) -> None:
-        """Add what a window has counted to the run's totals, and let operators that check limits check their own."""
+        """Add what a window has counted to the run's totals, and let operators that check limits check their own.
+
+        Raises:
+            DagflowError: An operator refuses to continue.
+        """
         for counters in counted:
             self._counted.add(counters)
         for name, operator in self._operators.items():

@@ -36,13 +36,16 @@ class WindowJob:
 
     Attributes:
         tag: Unique to this driver; part of the name of every pending file.
+        partitions: Partition count of each stage, by the stage's head.
         assigned: The tuples of each port, for each partition of each stage that the driver feeds, by the stage's head.
         together: The slots of the lowest level that run in one task, one after the other; empty for one task each.
         shares: The share of each partition in the rate limit of its operator, by the stage's head and partition;
             a partition that is not listed has an even share.
+        holds: Operators that hold their results back.
         parts: Parts of held results that the window takes in, by operator.
         gone: Versions of files to leave out whole, as found by an earlier attempt; see OperatorContext.gone.
         retracted: Versions of files whose records leave with the window; see OperatorContext.retracted.
+        decided: The decisions of targets, by operator; see OperatorContext.decided.
         holding: Operators that may hold files back for a later window; None for all.
     """
 
@@ -69,14 +72,17 @@ class TaskResult:
     """The result of one task of one stage.
 
     Attributes:
+        reports: Tuples for control operators, by input port.
         accounting: Byte accounting: by operator, sums by key that must be zero over all tasks and windows.
         moved: The ranges that were found under other names; see OperatorContext.moved.
         waiting: The ends of files that were left; see OperatorContext.waiting.
         read_in_part: Versions of files that it read in part; see OperatorContext.gone.
         refused: Where refused records are, by operator, as written by RefusedRecords.to_bytes().
+        source_events: Events for control operators that listen to them.
         sources: The blocks that each file comes from, in the order of the files; None where that is not known.
         error: Why the window must not be committed; None where it may be.
         started_ms: When the task began, in milliseconds since 1970 by the clock of its host.
+        parts: Parts of the results that operators hold back, by operator.
     """
 
     stage: int

@@ -43,6 +43,7 @@ class Heartbeat:
     """What a driver records about itself, every few seconds and at its end.
 
     Attributes:
+        process: The driver's process.
         nonce: Makes the run unique, also within one process.
         command: "run" or "replay".
         app_file: The app file, or "".
@@ -53,6 +54,7 @@ class Heartbeat:
             cannot be set; it stops while the machine sleeps.
         epoch: The driver's epoch; 0 before it has one.
         outputs: Locations that the run publishes into, once it has looked at them.
+        error: Why it failed, or "".
         stalls: What has made no progress for long, in words; empty where nothing stalls.
         backlog_bytes: Bytes of input that the run knows and has not committed; no other process knows what scans have
             listed.
@@ -176,6 +178,8 @@ class ProcessIdentity:
 
     Attributes:
         host: Its machine's name, for display: containers and machines share names.
+        user: Who started it.
+        pid: Its process id.
         boot: The id of the boot of its machine's kernel, or "" where the system has none.
         pid_space: The namespace of its process id, or "".
         start_ticks: When it started, in clock ticks since the boot; unlike a process id, this is not used again.
@@ -254,8 +258,10 @@ class RunningWindow:
 
     Attributes:
         bytes_read: Bytes that its tasks have read by now.
+        bytes: Bytes that it holds.
         stalls: Its stalled tasks: which, for how long and in what, in words; not in a heartbeat, which has the
             stalls of the whole run.
+        operators: What its operators have done by now, by name.
         records_read: Records that its sources have emitted by now.
         seconds: Seconds since its tasks were submitted.
     """

@@ -286,7 +286,12 @@ class RecentRejects:
 
 
 def recent_rejects(checkpoint: str, storage: StorageContext, run_start: int, last_committed: int) -> RecentRejects:
-    """The rejects of the newest windows of a checkpoint."""
+    """The rejects of the newest windows of a checkpoint.
+
+    Args:
+        run_start: The first window that may count.
+        last_committed: The newest window that counts.
+    """
     first = max(last_committed - REJECT_WINDOWS + 1, run_start, 1)
     recent = RecentRejects()
     for window in committed_windows(storage.objects(checkpoint), first) if last_committed else ():
@@ -300,7 +305,12 @@ def exceeded_limits(reading: CheckpointReading, limits: AlertSettings, recent: R
 
 
 def figures_of(reading: CheckpointReading, limits: AlertSettings, recent: RecentRejects) -> Iterator[Finding]:
-    """The figures that limits are compared with."""
+    """The figures that limits are compared with.
+
+    Args:
+        reading: The checkpoint; one that cannot be read has no figures.
+        recent: The rejects of its newest windows.
+    """
     if reading.snapshot is None:
         return
     if limits.freshness_millis is not None:

@@ -124,6 +124,10 @@ class RunStatistics:
 
         Args:
             state: "running", "completed" or "stopped".
+            backlog: Tuples that wait to be processed, by stage head.
+            running: Windows whose tasks run, in order.
+            whole: How much the run will read, where that is known.
+            backlog_bytes: Bytes of input that are known and not committed.
             backlog_blocks: The blocks that these bytes are in; None where some are not known to be cut yet.
         """
         seconds = time.monotonic() - self._started

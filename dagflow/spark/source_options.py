@@ -56,7 +56,14 @@ class SourceOptions:
     """The options of one source, checked as far as the app does not check them.
 
     Attributes:
+        files: Properties of the splitter.
+        reader: Properties of the reader.
+        on_bad_record: What becomes of a refused record: fail, skip or column.
+        has_file: Whether rows have the column `_file`.
+        has_offset: Whether rows have the column `_offset`.
         state: Where a stream keeps its state; "" where no option says so.
+        is_limited: Whether a batch of a stream has a limit.
+        storage: The attribute `storage` of an app.
     """
 
     files: Mapping[str, Any]

@@ -200,7 +200,11 @@ class Table(ABC):
         return target(self, storage)
 
     def current_shape(self, storage: StorageContext) -> TableShape:
-        """The shape that the table has now, or that it would get."""
+        """The shape that the table has now, or that it would get.
+
+        Raises:
+            DagflowError: The table cannot be read, or not be written to.
+        """
         shape: TableShape = self.target(storage).shape()
         return shape
 

@@ -106,14 +106,22 @@ class DeltaLog:
         return handle
 
     def entry(self, version: int) -> FileStat | None:
-        """Identifies the log entry of a version, so that another file in its place shows; None where there is none."""
+        """Identifies the log entry of a version, so that another file in its place shows; None where there is none.
+
+        Raises:
+            StorageError: The store failed.
+        """
         return self.storage.find(self.path(version))
 
     def path(self, version: int) -> str:
         return join(self.table.location, f"{LOG}/{version:020}.json")
 
     def other_files(self) -> list[str]:
-        """Names of files in the table's directory that no writer of ours has made."""
+        """Names of files in the table's directory that no writer of ours has made.
+
+        Raises:
+            StorageError: The store failed.
+        """
         try:
             entries = list(self.storage.list_directory(self.table.location))
         except MissingError:
@@ -152,7 +160,11 @@ def columns_of(handle: DeltaTable) -> pa.Schema:
 
 
 def rows_of(handle: DeltaTable, names: Sequence[str] | None = None) -> pa.RecordBatchReader:
-    """The rows of a table, in any order."""
+    """The rows of a table, in any order.
+
+    Raises:
+        DeltaError: The rows cannot be read.
+    """
     columns = columns_of(handle)
     wanted = [*columns.names] if names is None else [*names]
     schema = pa.schema([columns.field(name) for name in wanted])

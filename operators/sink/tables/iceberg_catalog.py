@@ -85,7 +85,11 @@ class TableCatalog:
             )
 
     def load(self) -> Handle | None:
-        """The current table; None where there is none."""
+        """The current table; None where there is none.
+
+        Raises:
+            StorageError: The catalog cannot be reached.
+        """
         with refusals(self._table):
             try:
                 return self.catalog.load_table(self.identifier)
