@@ -51,8 +51,8 @@ class AggregateBase(Operator, Accumulator, Unified):
     are again when there are four times as many rows; where combining, most of the work, has not halved the rows, only
     for their bytes."""
     compact_bytes = 64 << 20
-    """Bytes of rows at which they are combined in any case; half as many again where nothing is sorted, which takes a
-    copy."""
+    """Bytes of rows at which they are combined in any case. Where nothing is sorted, which takes a copy, half as many
+    again; but half of that as long as combining has not halved the rows, for then they leave all at once."""
     held_bytes = 48 << 20
     """Bytes of groups that are held in memory behind that."""
 
@@ -77,11 +77,12 @@ class AggregateBase(Operator, Accumulator, Unified):
     def begin_window(self, window_id: int) -> None:
         self._runs = GroupRuns(self.keys)
         self._held = Shares(self.keys, self.combined)
-        self._most_rows, self._most_bytes = self.compact_rows, self._room
+        self._most_rows, self._most_bytes = self.compact_rows, self._room(is_halved=False)
 
-    @property
-    def _room(self) -> int:
-        return self.compact_bytes * 3 // 2 if self.is_partial else self.compact_bytes
+    def _room(self, *, is_halved: bool) -> int:
+        if not self.is_partial:
+            return self.compact_bytes
+        return self.compact_bytes * 3 // (2 if is_halved else 4)
 
     def add(self, partial: pa.Table, *, are_combined: bool = False) -> None:
         held = self._held
@@ -94,7 +95,7 @@ class AggregateBase(Operator, Accumulator, Unified):
             if held.nbytes > self.held_bytes and self.keys:
                 self._let_go()
             self._most_rows = max(self.compact_rows, 4 * held.rows) if is_halved else sys.maxsize
-            self._most_bytes = max(self._room, held.nbytes + self.compact_bytes // 4)
+            self._most_bytes = max(self._room(is_halved=is_halved), held.nbytes + self.compact_bytes // 4)
 
     def _let_go(self) -> None:
         """Emit what another operator combines, or else store it as a run."""
