@@ -395,7 +395,7 @@ class Aggregate(_Grouped, ColumnOperator[_Grouping], Composite, SelectsRows):
         )
 
     def result(self, combined: pa.Table) -> pa.Table:
-        return combined if self.is_partial else self.finished(combined)
+        return combined if self.is_partial or self.over == "all" else self.finished(combined)
 
     def unifier(self, port: str) -> Operator | None:
         """The operator that combines the groups of all partitions; from now on this one passes on parts."""

@@ -202,7 +202,7 @@ class BlockPreScan(PreScan):
                 self._files[key] = replace(file, cut=cut)
             return block
         if self._with_state is not None and not self._with_state.needs_prescan:
-            is_behind = item.start and not expected_compression(item, self._setting)
+            is_behind = item.begins_at_cut or (item.start and not expected_compression(item, self._setting))
             return replace(item, entry_state=UNKNOWN_STATE) if is_behind else item
         state = file.entry_state
         if item.begins_at_cut:
