@@ -39,7 +39,7 @@ def test_each_record_is_there_once_with_its_place(
     content = content.replace(b"\0", b"\n")
     path = tmp_path_factory.mktemp("cut") / "a.txt"
     path.write_bytes(content)
-    given: dict[str, Any] = {"binary": "allow", "keep_delimiter": "true", "batch_bytes": 0}
+    given: dict[str, Any] = {"binary": "allow", "keep_delimiter": "true", "batch_bytes": 0, "compression": "none"}
     rows = rows_of(path=str(path), block_size=block_size, _file="true", _offset="true", **given)
     assert b"".join(row["record"] for row in rows) == content
     for row in rows:
