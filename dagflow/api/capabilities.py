@@ -271,7 +271,7 @@ class Accumulator(Capability):
     # Without an annotation, so that it is no property.
     is_partial = False
     """Whether another operator combines what the partitions of this one emit. Where a task runs several of them, each
-    leaves its part to the next one, which may be any object, and the last one emits."""
+    leaves its part to the next one, which may be any object, or emits and leaves None; the last one emits."""
 
     @abstractmethod
     def add_part(self, part: Any) -> None:

@@ -314,8 +314,8 @@ class Aggregate(_Grouped, ColumnOperator[_Grouping], Composite, SelectsRows):
     Guarantee: each group occurs once in a result, over all partitions, in order of keys. A result is of a run, a
     window or a time, as `over` says, and each record is counted in exactly one; with `over: all` a result has the
     groups of a window, each with its total over all windows of all runs so far, in order of keys in each partition.
-    The sum of doubles may differ in its last digits with the number of partitions and of their tasks; those of whole
-    numbers and decimals are exact.
+    The sum of doubles may differ in its last digits with the number of partitions; those of whole numbers and decimals
+    are exact.
     """
 
     def expand(self) -> Expansion | None:
@@ -393,6 +393,9 @@ class Aggregate(_Grouped, ColumnOperator[_Grouping], Composite, SelectsRows):
         return _Grouping(
             {name: key.bind(schema) for name, key in self.by.items()}, {call.name: call.bind(schema) for call in calls}
         )
+
+    def is_exact(self, schema: pa.Schema) -> bool:
+        return "double" not in map(kind_of, schema.names)
 
     def result(self, combined: pa.Table) -> pa.Table:
         return combined if self.is_partial or self.over == "all" else self.finished(combined)

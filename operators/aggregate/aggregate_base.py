@@ -66,6 +66,10 @@ class AggregateBase(Operator, Accumulator, Unified):
     def result(self, combined: pa.Table) -> pa.Table:
         """The rows that are emitted, in an order that depends on nothing but the rows."""
 
+    def is_exact(self, schema: pa.Schema) -> bool:
+        """Whether rows of a schema can be combined in any grouping: sums of doubles differ in their last digits."""
+        return True
+
     def unifier(self, port: str) -> Operator | None:
         return None
 
@@ -77,6 +81,7 @@ class AggregateBase(Operator, Accumulator, Unified):
     def begin_window(self, window_id: int) -> None:
         self._runs = GroupRuns(self.keys)
         self._held = Shares(self.keys, self.combined)
+        self._is_exact = True
         self._most_rows, self._most_bytes = self.compact_rows, self._room(is_halved=False)
 
     def _room(self, *, is_halved: bool) -> int:
@@ -86,6 +91,7 @@ class AggregateBase(Operator, Accumulator, Unified):
 
     def add(self, partial: pa.Table, *, are_combined: bool = False) -> None:
         held = self._held
+        self._is_exact &= self.is_exact(partial.schema)
         held.add(partial, are_combined=are_combined)
         self._is_large |= held.nbytes >= self.compact_bytes // 2
         if not held.are_combined and (held.rows > self._most_rows or held.nbytes > self._most_bytes):
@@ -143,6 +149,10 @@ class AggregateBase(Operator, Accumulator, Unified):
 
     def take_part(self) -> Any:
         if self.is_partial:
+            if not self._is_exact:
+                # Which partitions share a task is not planned, and a window that runs again must give the same bytes.
+                self.end_window()
+                return None
             return self._held, self._most_rows, self._most_bytes
         if not self._held.rows and not self._runs:
             return None

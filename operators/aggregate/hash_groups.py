@@ -160,9 +160,11 @@ def _by_number(table: pa.Table, key: str, functions: Sequence[Any], numbered: Ca
         values = table.column(name).combine_chunks().to_numpy()
         if function == "sum":
             values = values.astype({"i": np.int64, "u": np.uint64, "f": np.float64}[values.dtype.kind], copy=False)
+        # Of two zeros, NumPy keeps the second, and Arrow the first; the order in which doubles are added matters.
+        order = slice(None) if function == "sum" else slice(None, None, -1)
         folded = np.zeros(len(firsts), values.dtype) if function == "sum" else values[firsts]
         with np.errstate(all="ignore"):
-            _FOLDS[function].at(folded, numbers, values)
+            _FOLDS[function].at(folded, numbers[order], values[order])
         columns[f"{name}_{function}"] = pa.array(folded)
     return pa.table(columns)
 

@@ -146,6 +146,10 @@ class FormatContract(ABC):
     step: ClassVar[int] = 1
     """Of the contents of most pieces one in this many is tried; no divisor of the number of pieces."""
 
+    def is_refused(self, content: bytes) -> bool:
+        """Whether a file of any bytes may be refused as a whole: most formats do not take UTF-16 and UTF-32."""
+        return wide_encoding(content[:TEXT_HEAD_BYTES])[0] != ""
+
     @abstractmethod
     def reference(self, content: bytes, format: RecordFormat) -> tuple[Records, Rejects]:
         """The records and rejects of a file, by a simple parser that goes from left to right."""
@@ -208,7 +212,7 @@ class FormatContract(ABC):
         from hypothesis import strategies as st
 
         noise = st.sampled_from(self.pieces) | st.binary(max_size=4)
-        contents = st.lists(noise, max_size=60).map(b"".join).filter(lambda content: not is_marked(content))
+        contents = st.lists(noise, max_size=60).map(b"".join).filter(lambda content: not self.is_refused(content))
 
         @settings(deadline=None)
         @given(st.sampled_from(self.formats), contents, st.integers(1, 40), st.integers(1, 20))
@@ -221,11 +225,6 @@ class FormatContract(ABC):
                 assert apart == expected, "with an instance of its own for each block, of which the last is read first"
 
         check()
-
-
-def is_marked(content: bytes) -> bool:
-    """Whether the first bytes show UTF-16 or UTF-32: then most formats refuse the file."""
-    return wide_encoding(content[:TEXT_HEAD_BYTES])[0] != ""
 
 
 def _new(spec: object, chunk_bytes: int) -> RecordFormat:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -33,6 +34,16 @@ def test_numbered_groups_are_those_of_arrow(key: pa.DataType, value: pa.DataType
     assert _are_numbers(table, "k", FUNCTIONS)
     wanted = table.group_by("k", use_threads=False).aggregate(FUNCTIONS).select(["k", "a_sum", "b_min", "b_max"])
     assert shown(_by_number(table, "k", FUNCTIONS, numbered).sort_by("k")) == shown(wanted.sort_by("k"))
+
+
+@pytest.mark.parametrize("function", ["sum", "min", "max"])
+def test_zeros_keep_the_sign_that_arrow_gives_them(function: str) -> None:
+    """In whatever order both zeros, other numbers and NaN come."""
+    some = [0.0, -0.0, 1.0, -1.0, math.nan]
+    rows = [(key, value) for key, values in enumerate(itertools.product(some, repeat=3)) for value in values]
+    table = pa.table([pa.array([key for key, _ in rows]), pa.array([value for _, value in rows])], ["k", "a"])
+    wanted = table.group_by("k", use_threads=False).aggregate([("a", function)])
+    assert shown(_by_number(table, "k", [("a", function)], numbered)) == shown(wanted)
 
 
 def shown(table: pa.Table) -> str:

@@ -10,6 +10,7 @@ from collections import Counter
 from decimal import Decimal
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +19,7 @@ from operators.reader.columns.machine_code import MachineCode
 from operators.reader.formats import RECORD_FORMATS
 from operators.reader.formats.base import ByteAccounting, HeaderError, PreScanned, RecordFormat, RejectListener
 from operators.reader.formats.csv import Csv
+from operators.reader.scanning.csv_head import other_format
 from operators.testing import URL, FormatContract, MemorySource, Records, Rejects, block_of, read_cut, read_range
 from operators.testing.format_contract import read_one
 from tests.nightly import IS_NIGHTLY, cuts
@@ -26,6 +28,10 @@ from tests.reference.csv import csv_records, csv_rows
 
 
 class CsvContract(FormatContract):
+    def is_refused(self, content: bytes) -> bool:
+        first = next((line for line in content.splitlines() if line and not line.startswith(b"#")), b"")
+        return super().is_refused(content) or bool(other_format(np.frombuffer(first, np.uint8)))
+
     def reference(self, content: bytes, format: RecordFormat) -> tuple[Records, Rejects]:
         assert isinstance(format, Csv)
         start = 3 if content.startswith(b"\xef\xbb\xbf") else 0
