@@ -150,6 +150,7 @@ def columns_in(node: Node, known: Collection[str] = ()) -> list[str]:
     """The names of the columns that an expression reads, each once, in order of appearance.
 
     Args:
+        node: The expression.
         known: Columns that are known to exist: of the alternative names of a column, one of these is taken.
     """
     names = [(part.name, *part.others) for part in walk(node) if isinstance(part, ColumnName)]

@@ -236,6 +236,7 @@ class BlockReader(RejectLimited, BacklogScaled, SkipsRows):
     def retry_batch(
         self, blocks: Mapping[int, Any], refused: RefusedRecords, is_tried: npt.NDArray[np.bool_], first_id: int
     ) -> RefusedBlocks:
+        """The blocks of refused records."""
         in_one_pass = scanned_before(self.format) is not None
         return RefusedBlocks.of(blocks, refused, is_tried, first_id, in_one_pass=in_one_pass)
 
@@ -293,6 +294,7 @@ class BlockReader(RejectLimited, BacklogScaled, SkipsRows):
         self.teardown()
 
     def teardown(self) -> None:
+        """Close the file."""
         if self._readers is not None:
             self._readers.files.close()
             self._readers.refused.close()
@@ -382,6 +384,7 @@ class RefusedBlockReader:
     context: OperatorContext
 
     def read(self, refused: RefusedBlocks) -> Iterator[ReadStep]:
+        """Read the records of some blocks."""
         for index in range(len(refused.blocks)):
             block, records, is_tried = refused.of_block(index)
             self.context.refused.keep(records.where(~is_tried))
@@ -389,6 +392,7 @@ class RefusedBlockReader:
                 yield from self._read_block(block, records.where(is_tried))
 
     def close(self) -> None:
+        """Close the file."""
         self.files.close()
 
     def _read_block(self, block: BlockMetadata, records: RefusedRecords) -> Iterator[ReadStep]:

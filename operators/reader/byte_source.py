@@ -126,9 +126,11 @@ class SourcePrefix:
 
     @property
     def size_bytes(self) -> int:
+        """See ByteSource."""
         return self._size_bytes
 
     def read_into(self, offset: int, buffer: memoryview) -> int:
+        """See ByteSource."""
         return self._source.read_into(offset, buffer[: max(0, self._size_bytes - offset)])
 
 
@@ -141,9 +143,11 @@ class GrowingSource:
 
     @property
     def size_bytes(self) -> int:
+        """See ByteSource."""
         return self._source.size_bytes
 
     def read_into(self, offset: int, buffer: memoryview) -> int:
+        """See ByteSource."""
         return self._source.read_into(offset, buffer)
 
 
@@ -160,9 +164,11 @@ class BufferSlice:
 
     @property
     def size_bytes(self) -> int:
+        """See ByteSource."""
         return len(self._view)
 
     def read_into(self, offset: int, buffer: memoryview) -> int:
+        """See ByteSource."""
         piece = self._view[offset : offset + len(buffer)]
         buffer[: len(piece)] = piece
         return len(piece)

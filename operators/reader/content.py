@@ -66,6 +66,9 @@ class ContentReader:
         """The raw records of a block, with offsets in the content of the file.
 
         Args:
+            file: The file, as it is stored.
+            block: The block, in bytes of the file.
+            accounting: The byte accounting of the block.
             has_grown: Whether the file is longer now than the planned version, so that a last record of that version
                 without delimiter waits for its end.
 

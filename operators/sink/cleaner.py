@@ -284,6 +284,7 @@ class OtherNames:
         """Whether a block's version is there under another name.
 
         Args:
+            block: The block.
             has_grown: Whether it counts only if it was appended to. An unchanged version may be the target of a link
                 that was removed, or have another name for other reasons.
         """

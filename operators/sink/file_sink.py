@@ -136,6 +136,8 @@ class FileSink:
         """Append records to the numbered files of a directory.
 
         Args:
+            batch: The records.
+            format: The format of the files.
             directory: A directory below the root; "" for the root itself.
 
         Raises:

@@ -1,4 +1,4 @@
-"""Machine code that copies texts and splits bytes, and what is needed to compile that of formats; needs numba.
+"""Machine code that copies texts, and what is needed to compile that of formats; needs numba.
 
 numba compiles a function when its module is first imported on a machine, which takes some seconds, and keeps the code
 beside the module, or in the cache directory of the user. It compiles again only when the module changes, so all parts
@@ -129,49 +129,3 @@ def texts_of(
 def validity_of(is_null: npt.NDArray[np.bool_] | None) -> pa.Buffer | None:
     """The bits of an array for values that are not null."""
     return None if is_null is None else pa.array(~is_null).buffers()[1]
-
-
-@compiled(
-    *(types.int64, OVERLAPPING, types.uint64),
-    *(WRITTEN, types.Array(types.int64, 1, "C"), types.Array(types.int32, 1, "C")),
-)
-def _split(words: Words, terminators: Any, copied_words: Words, places: Any, borders: Offsets) -> int:
-    """Copy what is between terminators side by side; returns how many of them there are, 0 if places are too few."""
-    at = to = count = 0
-    while at < len(words):
-        word = words[np.uintp(at)]
-        copied_words[np.uintp(to)] = word
-        others = word ^ terminators
-        found = (others - EACH) & ~others & HIGHEST  # see json_kernels
-        if found == 0:
-            at += 8
-            to += 8
-            continue
-        if count == len(places):
-            return 0
-        lowest = found >> np.uint64(7)
-        length: Any = np.int64(((lowest - ONE) & ~lowest & EACH) * EACH >> np.uint64(56))
-        to += length
-        places[count] = at + length
-        count += 1
-        borders[count] = to
-        at += length + 1
-    return count
-
-
-def split(data: Bytes, terminator: int) -> tuple[npt.NDArray[np.int64], pa.BinaryArray] | None:
-    """Where a byte is, and what lies before each and behind the one before it; the last seven bytes are left out.
-
-    None where there is none, or where more than every eighth byte is one.
-    """
-    if len(data) < 8:
-        return None
-    places = np.empty(len(data) // 8, np.int64)
-    borders = np.empty(len(places) + 1, np.int32)
-    borders[0] = 0
-    copied = np.empty(len(data) + PADDING, np.uint8)
-    count = _split(words_of(data), EACH * np.uint64(terminator), words_of(copied), places, borders)
-    if not count:
-        return None
-    buffers = [None, pa.py_buffer(borders), pa.py_buffer(copied)]
-    return places[:count], pa.Array.from_buffers(pa.binary(), count, buffers)

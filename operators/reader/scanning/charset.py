@@ -181,5 +181,6 @@ class UndecodedRejects(ByteAccounting):
         self._rejects = rejects
 
     def reject_all(self, offsets: Sequence[int], raws: Sequence[bytes], reasons: Sequence[str]) -> None:
+        """Refuse whole records."""
         rows = np.searchsorted(self._batch.offsets(), np.array(offsets, np.int64))
         self._rejects.reject_all(offsets, self._batch.take(rows).to_pylist(), reasons)

@@ -99,6 +99,7 @@ class MarkedRows:
         return self.marks.quoting is None and not self.marks.is_literal(int(self.borders[-1]) - 1)
 
     def length(self) -> int:
+        """The bytes of all rows."""
         return int(self.borders[-1] - self.borders[0])
 
 

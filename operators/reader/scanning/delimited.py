@@ -8,11 +8,10 @@ from typing import Annotated, Literal
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 from pydantic import Field
 
 from dagflow.api.properties import Count, Size
-from dagflow.api.records import NO_DELIMITER, RECORD, Origin, RecordBatch
+from dagflow.api.records import NO_DELIMITER, RecordBatch
 from dagflow.errors import RecordError
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import (
@@ -248,11 +247,11 @@ class Delimited(RecordFormat):
             is_out = None if is_left_out is None else is_left_out[index:end]
             begins = self._behind_holes(view, part, start, is_out)
             batch = self.frame(view, part, begins)
-            size = int(part.stops[-1]) - start if isinstance(begins, int) else int((part.stops - begins).sum())
+            lengths = np.diff(part.stops, prepend=start) if isinstance(begins, int) else part.stops - begins
             if is_out is not None:
-                lengths = np.diff(part.stops, prepend=start) if isinstance(begins, int) else part.stops - begins
-                batch, size = batch.take(np.flatnonzero(~is_out)), int(lengths[~is_out].sum())
-            if unframed := size - sum(batch.content_bytes()):
+                rows = np.flatnonzero(~is_out)
+                batch, lengths = batch.take(rows), lengths[rows]
+            if unframed := int(lengths.sum()) - sum(batch.content_bytes()):
                 view.accounting.count_delimiters(unframed)
             # Also without records where these were refused, so that the rejects are passed on.
             if len(batch) or self.on_long == "reject":
@@ -286,9 +285,6 @@ class Delimited(RecordFormat):
         borders = np.empty(len(found.stops) + 1, np.int32)
         borders[0] = start
         borders[1:] = found.stops
-        if found.records is not None:
-            column = pa.RecordBatch.from_arrays([found.records], [RECORD])
-            return RecordBatch(column, delimiters=delimiters, origin=Origin((view.block,), borders[:-1], view.start))
         return frame_adjacent(view.buffer, borders, delimiters, view.block, view.start)
 
     def _unended(self, view: BlockView) -> Iterator[RecordBatch]:

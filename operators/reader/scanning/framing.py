@@ -56,6 +56,7 @@ def pieces_of(buffer: pa.Buffer, starts: Positions, stops: Positions) -> pa.Bina
 
 
 def frame_one(record: bytes, delimiter: bytes, block: BlockMetadata, offset: int) -> RecordBatch:
+    """A single record."""
     borders = np.array([0, len(record) + len(delimiter)], np.int32)
     return frame_adjacent(pa.py_buffer(record + delimiter), borders, Delimiters((delimiter,)), block, offset)
 

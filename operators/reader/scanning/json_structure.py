@@ -127,6 +127,7 @@ class Entry:
 
     @classmethod
     def of(cls, code: int) -> Entry:
+        """The entry of a number."""
         return cls(code >> 3, bool(code & 4), code & 3)
 
     @property

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from dagflow.api.records import Delimiters
 from dagflow.frozen import frozen
@@ -39,19 +38,16 @@ class Terminators:
         starts: Where each terminator begins, ascending.
         stops: One past the end of each.
         codes: For each the index of its bytes in the format's table; None where all have the first.
-        records: What is before each and behind the one before it, where the search has copied that; else None.
     """
 
     starts: Positions
     stops: Positions
     codes: npt.NDArray[np.uint8] | None = None
-    records: pa.BinaryArray | None = None
 
     def part(self, start: int, end: int) -> Terminators:
         """The terminators [start, end)."""
         codes = None if self.codes is None else self.codes[start:end]
-        records = None if self.records is None else self.records[start:end]
-        return Terminators(self.starts[start:end], self.stops[start:end], codes, records)
+        return Terminators(self.starts[start:end], self.stops[start:end], codes)
 
     def delimiters(self, table: tuple[bytes, ...]) -> Delimiters:
         """The terminators as delimiters of a batch, in their simplest form."""
@@ -70,6 +66,7 @@ class CodeUnit:
 
     @property
     def size(self) -> int:
+        """Bytes in a code unit."""
         return int(self.dtype[-1])
 
     def view(self, data: Bytes) -> CodeUnits:
@@ -215,6 +212,7 @@ class BackwardSearch:
         return max(self.floor, position - (position - self.floor) % self.unit.size)
 
     def units(self, start: int, end: int) -> CodeUnits:
+        """The code units between two borders."""
         return self.unit.view(read_exactly(self.source, start, end))
 
     def run_start(self, position: int, value: int) -> int:

@@ -61,10 +61,12 @@ class NarrowSource:
 
     @property
     def size_bytes(self) -> int:
+        """See ByteSource."""
         size = self._source.size_bytes
         return size if size == UNKNOWN_SIZE else size // self.unit_bytes
 
     def read_into(self, offset: int, buffer: memoryview) -> int:
+        """See ByteSource."""
         memory = bytearray(len(buffer) * self.unit_bytes)
         start = offset * self.unit_bytes
         count = read_fully(self._source, start, memoryview(memory))
@@ -146,25 +148,31 @@ class WideAccounting(ByteAccounting):
         self._size = narrow.unit_bytes
 
     def reject(self, offset: int, length: int, reason: str, raw: bytes) -> None:
+        """See ByteAccounting."""
         self.wide.reject(offset * self._size, length * self._size, reason, self._raw(offset, raw))
 
     def reject_all(self, offsets: Sequence[int], raws: Sequence[bytes], reasons: Sequence[str]) -> None:
+        """See ByteAccounting."""
         wide = [self._raw(offset, raw) for offset, raw in zip(offsets, raws, strict=True)]
         self.wide.reject_all([offset * self._size for offset in offsets], wide, reasons)
 
     def refuse_file(
         self, source: ByteSource, block: BlockMetadata, reason: str, remedy: str = "", start: int = 0
     ) -> None:
+        """See ByteAccounting."""
         self.is_file_refused = True
         self.wide.refuse_file(self._source, self._block, reason, remedy, start * self._size)
 
     def skip(self, offset: int, length: int, reason: str) -> None:
+        """See ByteAccounting."""
         self.wide.skip(offset * self._size, length * self._size, reason)
 
     def skip_records(self, offsets: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], reason: str) -> None:
+        """See ByteAccounting."""
         self.wide.skip_records(offsets * self._size, lengths * self._size, reason)
 
     def count_delimiters(self, length: int) -> None:
+        """See ByteAccounting."""
         self.wide.count_delimiters(length * self._size)
 
     def _raw(self, offset: int, narrow: bytes) -> bytes:

@@ -354,6 +354,8 @@ def wider_for(there: pa.DataType, census: Census, wider: WiderType | None, *, ta
     """The type to which a column is widened for values that do not fit; its own where there is no wider one.
 
     Args:
+        there: The type of the column.
+        census: The values.
         wider: Gives wider types for values that are not nested; None where columns keep their types.
         takes_members: Whether structs get members that they lack, after their own and in the order of their names.
     """

@@ -41,6 +41,8 @@ def joined_type(
     """The type that takes all values of two types, or None.
 
     Args:
+        kind: A type.
+        other: The other one. Where either allows nulls, the joined one does.
         wider: Joins the types of values that are not nested.
         takes_members: Whether structs of the first type get the members that they lack, after their own.
     """
@@ -94,6 +96,7 @@ def with_required(column: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
 
     Args:
         column: The column, in `nullable_type(kind)`.
+        kind: The type.
         name: The column's name in messages.
     """
     if column.type == kind:

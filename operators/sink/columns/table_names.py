@@ -118,6 +118,8 @@ class TableNames:
         """The type of a column without members that the table cannot have; None if nothing is left of it.
 
         Args:
+            name: The column.
+            kind: Its type.
             known: Its type in the table, whose members come before others that are spelled alike.
         """
         own: dict[Hashable, Path] = {}
@@ -149,6 +151,9 @@ def require_names(names: TableNames, table: str, new: Iterable[pa.Field], causes
     """Refuse columns that a table cannot have; the others are taken note of.
 
     Args:
+        names: The names that the table has.
+        table: How messages call the table.
+        new: The columns that it is to get.
         causes: Place of the first record that asked for a column, by column, as far as that is known.
     """
     for column in new:

@@ -189,7 +189,9 @@ class Table(ABC):
         """The data files of a window in a task: of Parquet, unless the kind of table has others.
 
         Args:
+            context: The context of the operator that writes them.
             target_bytes: The size at which a file ends and the next one begins; None for no limit.
+            origin: What their facts say beside their rows.
         """
         stores = self.stores_partition_columns
         return TableFiles(context, self.shape, target_bytes, origin, stores_partition_columns=stores)
@@ -329,6 +331,8 @@ def require_takes(table: Table, shape: TableShape, expected: pa.Schema) -> None:
     """Refuse columns with which no record could be written to a table.
 
     Args:
+        table: The table.
+        shape: The shape of the table.
         expected: The columns that all records will have, those that the writer adds included.
     """
     given = [field for field in expected if not pa.types.is_null(field.type)]

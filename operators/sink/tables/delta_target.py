@@ -379,6 +379,7 @@ def upsert(
         rows: The rows, each key once, with the columns of the table.
         gone: The keys of rows that leave.
         keys: The columns that are compared; a null equals a null.
+        properties: Properties of the version.
 
     Raises:
         DeltaError: The version was not written, or its outcome is not known.

@@ -65,11 +65,13 @@ def upsert(
     """Replace the rows that have the keys of the given ones, and add the others, in one snapshot.
 
     Args:
+        name: The table's name in messages.
         transaction: A transaction on the table as it was read; it is not committed here.
         rows: The rows, each key once, with the columns of the table.
         gone: The keys of rows that leave.
         keys: The columns that are compared; a null equals a null.
         partition_by: The fields that the table is partitioned by, all of columns of the keys.
+        summary: Summary of the snapshot.
     """
     metadata, io = transaction.table_metadata, transaction._table.io
     manifests = require_no_deletes(name, metadata.current_snapshot(), io)

@@ -268,6 +268,8 @@ def partitionable(
     """Rows by which a table can be partitioned, and the values by which it cannot.
 
     Args:
+        rows: The rows.
+        fields: The partition fields.
         required: Columns that allow no null.
         in_files: Whether the data files hold the values. Otherwise, readers take them from the names of directories.
 

@@ -137,6 +137,10 @@ class DatabaseTable(Table):
         """Add the rows of a file to the table, or to GIVEN where they are numbered.
 
         Args:
+            session: The transaction.
+            storage: Reaches the file.
+            file: The file.
+            columns: The columns of the table.
             numbers: Columns that the file lacks, each with its value; that of ROW counts on from row to row.
         """
         columns, opened = columns.append(pa.field(REMOVED, pa.bool_())), storage.open_file(file.final_url)

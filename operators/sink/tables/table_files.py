@@ -157,6 +157,7 @@ class TableFiles:
         """Append rows of one partition.
 
         Args:
+            batch: Their columns in the file.
             values: The values of the fields that the table is partitioned by.
             fields: Columns that are in no file.
             directory: Where the files of the partition are.
@@ -267,6 +268,12 @@ def facts_of(
     counts of nulls.
 
     Args:
+        operator: The operator that writes it.
+        columns: The columns of its rows, with the partition columns.
+        stored: The columns that are in the file.
+        footer: Its footer.
+        partition: The values of the partition columns.
+        causes: Why columns are new or wider, see FileFacts.
         with_nan: The columns with NaN, which the footer does not show; see names_with_nan().
     """
     own_causes = {name: causes[name] for name in columns.names if name in causes}
@@ -381,7 +388,9 @@ def newest_rows(
     """The last row of each key, and the keys alone of rows that shall only leave; a null equals a null.
 
     Args:
+        storage: Reaches the files.
         files: Files with rows, in order.
+        keys: The columns that identify rows.
         columns: The columns of the table; columns that a row lacks are null.
     """
     schema = pa.schema([*(field.with_nullable(True) for field in columns), (REMOVED, pa.bool_())])

@@ -282,6 +282,8 @@ def merged_columns(
     """The columns of a table that takes some files: its own, followed by those that it lacks.
 
     Args:
+        table: The table.
+        files: The files, in order.
         known: The columns of the table; None if the files create it.
         may_grow: Whether an existing table may get more columns.
         causes: Places of the records that asked for columns, as in FileFacts, beside those in the facts of the files.
