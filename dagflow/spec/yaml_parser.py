@@ -9,9 +9,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from collections.abc import Mapping as MappingType
-from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -102,29 +101,22 @@ def parse_text(
     Args:
         has_lines: Whether problems shall name line and column.
     """
-    builder = _Builder(text, file, environment, problems, has_lines)
-    event: Any = None
+    reader = _Reader(text, file, environment, problems, has_lines)
     try:
         if match := yaml.reader.Reader.NON_PRINTABLE.search(text):
             line = text.count("\n", 0, match.start()) + 1
             column = match.start() - text.rfind("\n", 0, match.start())
-            raise _UnusableError(builder.at(line, column), f"character {match[0]!r} is not allowed in YAML")
-        for event in yaml_events(text):
-            builder.take(event)
-        if builder.root is None:
-            raise _UnusableError(builder.at(1, 1), "the file is empty; an app has 'name', 'operators' and 'streams'")
+            raise _UnusableError(reader.at(line, column), f"character {match[0]!r} is not allowed in YAML")
+        return reader.document()
     except _UnusableError as error:
         problems.add(error.place, str(error))
-        return None
     except yaml.MarkedYAMLError as error:
-        line, column, reason = _line_and_reason(error, text, event, builder.innermost)
-        place = builder.at(line, column) if line else Place(file)
+        line, column, reason = _line_and_reason(error, text, reader.last, reader.within)
+        place = reader.at(line, column) if line else Place(file)
         problems.add(place, f"not YAML: {reason}")
-        return None
     except yaml.YAMLError as error:
         problems.add(Place(file), f"not YAML: {' '.join(str(error).split())}")
-        return None
-    return builder.root
+    return None
 
 
 def yaml_events(text: str) -> Iterator[Any]:
@@ -137,104 +129,97 @@ def yaml_events(text: str) -> Iterator[Any]:
     return events
 
 
-@dataclass(slots=True)
-class _Open:
-    place: Place
-    anchor: str | None
-    is_mapping: bool
-    children: list[Node] = field(default_factory=list)
-    weight: int = 1
-    height: int = 1
-
-    @property
-    def awaits_key(self) -> bool:
-        return self.is_mapping and len(self.children) % 2 == 0
-
-
-class _Builder:
-    """Builds nodes from the parser's events without recursion, so that no depth of nesting can harm it."""
+class _Reader:
+    """Reads one document from the parser's events, each value by a call within that of the value around it."""
 
     def __init__(self, text: str, file: str, environment: Environment, problems: Problems, has_lines: bool) -> None:
-        self.root: Node | None = None
+        self.last: Any = None
+        self.within: list[tuple[str, Place]] = []
         self._text = text
         self._file = file
         self._has_lines = has_lines
         self._environment = environment
         self._problems = problems
-        self._open: list[_Open] = []
-        self._anchors: dict[str, Node | None] = {}
-        self._weight = 0
+        self._events = yaml_events(text)
+        # By anchor the node, the values in it and its levels; None while it is being read.
+        self._anchors: dict[str, tuple[Node, int, int] | None] = {}
+        self._count = self._deepest = 0
 
     def at(self, line: int, column: int) -> Place:
         return Place(self._file, line, column) if self._has_lines else Place(self._file)
 
-    @property
-    def innermost(self) -> _Open | None:
-        return self._open[-1] if self._open else None
+    def _place(self, event: Any) -> Place:
+        return self.at(event.start_mark.line + 1, event.start_mark.column + 1)
 
-    def take(self, event: Any) -> None:
-        place = self.at(event.start_mark.line + 1, event.start_mark.column + 1)
-        if isinstance(event, yaml.DocumentStartEvent) and self.root is not None:
-            raise _UnusableError(place, "a second document begins here; an app is one document")
-        if isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
-            self._begin(event, place)
-        elif isinstance(event, yaml.ScalarEvent):
-            self._add(self._scalar(event, place), event.anchor, 1, 0)
-        elif isinstance(event, yaml.AliasEvent):
-            self._alias(event.anchor or "", place)
-        elif isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
-            done = self._open.pop()
-            self._add(self._close(done), done.anchor, 0, done.height)
+    def _next(self) -> Any:
+        self.last = next(self._events)
+        return self.last
 
-    def _begin(self, event: Any, place: Place) -> None:
+    def document(self) -> Node:
+        root: Node | None = None
+        while not isinstance(event := self._next(), yaml.StreamEndEvent):
+            if isinstance(event, yaml.DocumentStartEvent) and root is not None:
+                raise _UnusableError(self._place(event), "a second document begins here; an app is one document")
+            if isinstance(event, yaml.NodeEvent):
+                root = self._node(event)
+        if root is None:
+            raise _UnusableError(self.at(1, 1), "the file is empty; an app has 'name', 'operators' and 'streams'")
+        return root
+
+    def _node(self, event: Any) -> Node:
+        place, level = self._place(event), len(self.within)
+        if isinstance(event, yaml.AliasEvent):
+            return self._alias(event.anchor or "", place)
+        before, deepest = self._count, self._deepest
+        if event.anchor:
+            self._anchors[event.anchor] = None
+        self._deepest = level
+        self._add(1, place)
+        node = self._scalar(event, place) if isinstance(event, yaml.ScalarEvent) else self._collection(event, place)
+        if event.anchor:
+            self._anchors[event.anchor] = node, self._count - before, self._deepest - level
+        self._deepest = max(deepest, self._deepest)
+        return node
+
+    def _add(self, values: int, place: Place) -> None:
+        self._count += values
+        if self._count > MAX_NODES:
+            raise _UnusableError(place, f"more than {MAX_NODES} values, counting aliases as often as they occur")
+
+    def _require_level(self, level: int, place: Place) -> None:
+        if level > MOST_LEVELS:
+            raise _UnusableError(place, f"nested more than {MOST_LEVELS} levels deep")
+
+    def _alias(self, anchor: str, place: Place) -> Node:
+        known = self._anchors.get(anchor)
+        if known is None:
+            why = "is inside the value that it names" if anchor in self._anchors else "names nothing above it"
+            raise _UnusableError(place, f"the alias '*{anchor}' {why}")
+        node, count, height = known
+        self._deepest = max(self._deepest, len(self.within) + height)
+        self._require_level(self._deepest, place)
+        self._add(count, place)
+        return node
+
+    def _collection(self, event: Any, place: Place) -> Node:
         is_mapping = isinstance(event, yaml.MappingStartEvent)
         if event.tag not in (None, "!", _TAGS + ("map" if is_mapping else "seq")):
             raise _UnusableError(place, f"the tag {quoted(event.tag)} has no meaning in an app")
-        if len(self._open) >= MOST_LEVELS:
-            raise _UnusableError(place, f"nested more than {MOST_LEVELS} levels deep")
-        self._count(1, place)
-        if event.anchor:
-            self._anchors[event.anchor] = None
-        self._open.append(_Open(place, event.anchor, is_mapping))
+        self._require_level(len(self.within) + 1, place)
+        self.within.append(("{" if is_mapping else "[", place))
+        node = self._mapping(place) if is_mapping else Items(place, tuple(map(self._node, self._until_end())))
+        self.within.pop()
+        return node
 
-    def _count(self, weight: int, place: Place) -> None:
-        self._weight += weight
-        if self._weight > MAX_NODES:
-            raise _UnusableError(place, f"more than {MAX_NODES} values, counting aliases as often as they occur")
+    def _until_end(self) -> Iterator[Any]:
+        while isinstance(event := self._next(), yaml.NodeEvent):
+            yield event
 
-    def _add(self, node: Node, anchor: str | None, weight: int, height: int) -> None:
-        self._count(weight, node.place)
-        if anchor:
-            self._anchors[anchor] = node
-        if not self._open:
-            self.root = node
-            return
-        parent = self._open[-1]
-        if parent.awaits_key and not isinstance(node, Scalar):
-            raise _UnusableError(node.place, "a key must be text, not a list or a mapping")
-        parent.children.append(node)
-        parent.weight += 1 if isinstance(node, Scalar) else node.weight
-        parent.height = max(parent.height, height + 1)
-
-    def _alias(self, anchor: str, place: Place) -> None:
-        node = self._anchors.get(anchor)
-        if node is None:
-            why = "is inside the value that it names" if anchor in self._anchors else "names nothing above it"
-            raise _UnusableError(place, f"the alias '*{anchor}' {why}")
-        if self._open[-1].awaits_key:
-            raise _UnusableError(place, "a key must be text, not an alias")
-        weight, height = (1, 0) if isinstance(node, Scalar) else (node.weight, node.height)
-        if len(self._open) + height > MOST_LEVELS:
-            raise _UnusableError(place, f"nested more than {MOST_LEVELS} levels deep")
-        self._add(node, None, weight, height)
-
-    def _close(self, done: _Open) -> Node:
-        if not done.is_mapping:
-            return Items(done.place, tuple(done.children), done.weight, done.height)
+    def _mapping(self, place: Place) -> Mapping:
         entries: dict[str, MappingEntry] = {}
         merged: list[Node] = []
-        for key, value in zip(done.children[::2], done.children[1::2], strict=True):
-            assert isinstance(key, Scalar)  # _add has refused every other kind
+        for event in self._until_end():
+            key, value = self._key(event), self._node(self._next())
             if key.value == "<<":
                 merged += value.items if isinstance(value, Items) else [value]
             elif key.text in entries:
@@ -246,14 +231,29 @@ class _Builder:
             if not isinstance(source, Mapping):
                 raise _UnusableError(source.place, "'<<' takes a mapping or a list of mappings")
             entries = {**source.entries, **entries}
-        return Mapping(done.place, entries, done.weight, done.height)
+        return Mapping(place, entries)
+
+    def _key(self, event: Any) -> Scalar:
+        """The text that was typed: `on:` is no truth value. The value marks a merge key."""
+        place = self._place(event)
+        if not isinstance(event, yaml.ScalarEvent):
+            what = "an alias" if isinstance(event, yaml.AliasEvent) else "a list or a mapping"
+            raise _UnusableError(place, f"a key must be text, not {what}")
+        self._add(1, place)
+        typed = self._typed(event)
+        key = Scalar(place, "<<" if typed == "<<" and not event.style else None, typed, typed)
+        if event.anchor:
+            self._anchors[event.anchor] = key, 1, 0
+        return key
+
+    def _typed(self, event: Any) -> str:
+        return show_braces(event.value) if "${" in self._source(event) else str(event.value)
+
+    def _source(self, event: Any) -> str:
+        return self._text[event.start_mark.index : event.end_mark.index]
 
     def _scalar(self, event: Any, place: Place) -> Scalar:
-        source = self._text[event.start_mark.index : event.end_mark.index]
-        typed: str = show_braces(event.value) if "${" in source else event.value
-        if self._open and self._open[-1].awaits_key:
-            # A key is the text that was typed: `on:` is no truth value. The value marks a merge key.
-            return Scalar(place, "<<" if typed == "<<" and not event.style else None, typed, typed)
+        typed = self._typed(event)
         text = self._environment.expand(typed, place, self._problems)
         if text is None:
             return Scalar(place, None, "", typed, is_broken=True)
@@ -262,7 +262,7 @@ class _Builder:
             value = resolve(text)
         elif event.tag not in (None, "!"):
             value = self._tagged(event.tag, text, typed, place)
-        return Scalar(place, value, text, typed, source=source)
+        return Scalar(place, value, text, typed, source=self._source(event))
 
     def _tagged(self, tag: str, text: str, typed: str, place: Place) -> ScalarValue:
         kind = tag.removeprefix(_TAGS)
@@ -293,7 +293,7 @@ _OPENING = {"while parsing a flow mapping": ("{", "}"), "while parsing a flow se
 
 
 def _line_and_reason(
-    error: yaml.MarkedYAMLError, text: str, last: Any, innermost: _Open | None
+    error: yaml.MarkedYAMLError, text: str, last: Any, within: Sequence[tuple[str, Place]]
 ) -> tuple[int, int, str]:
     """Line, column and reason of a mistake in YAML.
 
@@ -305,9 +305,9 @@ def _line_and_reason(
     """
     mark = error.problem_mark or error.context_mark
     is_at_end = mark is not None and not text[mark.index :].strip()
-    if error.context == "while parsing a flow node" and is_at_end and innermost is not None:
-        opening = "{" if innermost.is_mapping else "["
-        return innermost.place.line, innermost.place.column, f"the '{opening}' is not closed before the end"
+    if error.context == "while parsing a flow node" and is_at_end and within:
+        opening, place = within[-1]
+        return place.line, place.column, f"the '{opening}' is not closed before the end"
     mark, reason = _mark_and_reason(error, text, last)
     return (0, 0, reason) if mark is None else (mark.line + 1, mark.column + 1, reason)
 

@@ -68,16 +68,8 @@ def _without_quotes(source: str) -> str:
 
 @frozen
 class Items:
-    """A list.
-
-    Attributes:
-        weight: How many nodes it holds, itself included, aliases counted as often as they occur.
-    """
-
     place: Place
     items: tuple[Node, ...]
-    weight: int = 1
-    height: int = 1
 
 
 @frozen
@@ -88,16 +80,8 @@ class MappingEntry:
 
 @frozen
 class Mapping:
-    """Keys and values.
-
-    Attributes:
-        weight: How many nodes it holds, itself included, aliases counted as often as they occur.
-    """
-
     place: Place
     entries: dict[str, MappingEntry]
-    weight: int = 1
-    height: int = 1
 
     def get(self, key: str) -> Node | None:
         entry = self.entries.get(key)
