@@ -272,7 +272,7 @@ class App:
             workers=(workers or usable_cores()) if local else None,
         )
         with limited_run(self.logical(), options, limit) as (part, chosen):
-            return RunResult(run_watched(part, chosen, is_quiet=quiet))
+            return RunResult.of(run_watched(part, chosen, is_quiet=quiet))
 
     def __repr__(self) -> str:
         return f"App('{self.name}': {len(self._spec.operators)} operators, {len(self._spec.streams)} streams)"

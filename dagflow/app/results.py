@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import html
 import sys
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import Any, Self
 
 from typing_extensions import override
 
@@ -18,7 +18,6 @@ from dagflow.cli.signals import on_driver_thread, stop_on_signals
 from dagflow.engine.live_run import StopRequest
 from dagflow.engine.run import run as engine_run
 from dagflow.engine.run_setup import RunOptions
-from dagflow.journal.saved_state import LeftOut
 from dagflow.journal.windows import Receipt
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import PhysicalPlan
@@ -56,83 +55,33 @@ class AppPlan:
         return self.show("svg")
 
 
-@dataclass(frozen=True)
-class RunResult:
-    """The result of a run; a notebook shows it as a small table.
+class RunResult(RunSnapshot):
+    """The figures of a run that has ended; a notebook shows it as a small table."""
 
-    Attributes:
-        snapshot: All figures of the run.
-    """
+    __slots__ = ()
 
-    snapshot: RunSnapshot
-
-    @property
-    def state(self) -> str:
-        """How the run ended: "completed" or "stopped"."""
-        return self.snapshot.state
-
-    @property
-    def seconds(self) -> float:
-        """Duration of the run in seconds."""
-        return self.snapshot.seconds
-
-    @property
-    def files(self) -> int:
-        """Number of files that the run began."""
-        return self.snapshot.files
-
-    @property
-    def bytes(self) -> int:
-        """Number of bytes that the run read."""
-        return self.snapshot.bytes
-
-    @property
-    def records(self) -> dict[str, int]:
-        """Number of records that left each port, by "operator.port"."""
-        return self.snapshot.records
-
-    @property
-    def rejected(self) -> int:
-        """Number of records that were refused."""
-        return self.snapshot.rejected
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """Counters of the operators' own, by "operator:name"."""
-        return self.snapshot.counts
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        """Locations where the operators publish."""
-        return self.snapshot.outputs
+    @classmethod
+    def of(cls, done: RunSnapshot) -> Self:
+        """The figures of a snapshot."""
+        return cls(**{each.name: getattr(done, each.name) for each in fields(done)})
 
     @property
     def tables(self) -> dict[str, Receipt]:
         """What tables and other transactional targets have at the end, by operator: the newest window, and version."""
-        return self.snapshot.targets
-
-    @property
-    def left_out(self) -> LeftOut:
-        """Ranges of the input that all runs together have left out."""
-        return self.snapshot.left_out
-
-    def to_json(self) -> dict[str, Any]:
-        """The object that `dagflow run --json` prints."""
-        return self.snapshot.to_json()
+        return self.targets
 
     def __str__(self) -> str:
-        return summary(self.snapshot)
+        return summary(self)
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        figures = self.snapshot
         rows = [
-            (f"{figures.app}", f"{figures.state} in {duration(figures.seconds)}"),
-            ("read", f"{count(figures.files, 'file')}, {size(figures.bytes)}"),
+            (self.app, f"{self.state} in {duration(self.seconds)}"),
+            ("read", f"{count(self.files, 'file')}, {size(self.bytes)}"),
             *((port, count(number, "record")) for port, number in self.records.items() if number),
-            ("rejected", f"{figures.rejected:,}"),
-            ("left out", f"{count(figures.left_out.ranges, 'range')}, {size(figures.left_out.bytes)}"),
+            ("rejected", f"{self.rejected:,}"),
+            ("left out", f"{count(self.left_out.ranges, 'range')}, {size(self.left_out.bytes)}"),
             ("output", ", ".join(self.outputs)),
             *((name, f"{table.version}, window {table.window_id}") for name, table in self.tables.items()),
         ]
