@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import threading
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, TimeoutError
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from dagflow.errors import RunStoppedError
 from dagflow.execution.messages import Program
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import PhysicalPlan
-from dagflow.runtime.base import Runtime
+from dagflow.runtime.base import Runtime, in_thread
 from dagflow.runtime.probe import RunLocations
 from dagflow.runtime.spark_jobs import SparkJobs
 from dagflow.runtime.spark_process import SparkProcess, spark_log
@@ -49,8 +48,7 @@ class SparkStart:
     def begin(self) -> Future[Runtime]:
         """Start Spark in the background, once; gives the runtime, or the DagflowError that says why there is none."""
         if self._runtime is None:
-            self._runtime = Future()
-            threading.Thread(target=self._run, args=(self._runtime,), name="spark-start", daemon=True).start()
+            self._runtime = in_thread(self._started, "spark-start")
         return self._runtime
 
     def wait(self) -> Runtime:
@@ -74,12 +72,6 @@ class SparkStart:
             self.process.kill()
         if self._runtime is not None and self._runtime.exception() is None:
             self._runtime.result().close()
-
-    def _run(self, runtime: Future[Runtime]) -> None:
-        try:
-            runtime.set_result(self._started())
-        except BaseException as error:
-            runtime.set_exception(error)
 
     def _warn_of_settings(self) -> None:
         # A session of Spark Connect is asked nothing: its server may not answer, and there may be none yet.

@@ -7,13 +7,32 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, TypeVar
 
 from dagflow.execution.messages import PickledTuples, Program, ShuffleItem, TaskResult, WindowJob
 from dagflow.runtime.progress_board import ProgressBoard, WindowProgress
 
+T = TypeVar("T")
+
 MAX_ATTEMPTS = 4
 """How often a task is tried without Spark: its process may die, or its store may work the next time."""
+
+
+def in_thread(work: Callable[[], T], name: str) -> Future[T]:
+    """The result of work on a thread of its own, which does not keep the process from ending."""
+    future: Future[T] = Future()
+    future.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            result = work()
+        except BaseException as error:
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return future
 
 
 class Runtime(ABC):

@@ -10,11 +10,10 @@ import pickle
 import socket
 import sys
 import tempfile
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, wait
 from functools import cache, lru_cache
 from operator import itemgetter
 from pathlib import Path
@@ -26,6 +25,7 @@ import cloudpickle
 from dagflow.errors import DagflowError, ProcessEndedError
 from dagflow.execution.messages import Program, WindowJob
 from dagflow.frozen import frozen
+from dagflow.runtime.base import in_thread
 from dagflow.runtime.module_files import package_zip
 from dagflow.runtime.spark_jobs import Apply, SparkJobs, is_cancelled, job_failure
 from dagflow.runtime.spark_tasks import higher_task, lowest_task
@@ -299,15 +299,8 @@ class ConnectRuntime(SparkJobs):
 
     def _asked_for(self, ask: Callable[[], object]) -> None:
         """Ask the server for something, and go on without an answer where there is none."""
-
-        def work() -> None:
-            # Where the server has ended, so have its jobs.
-            with contextlib.suppress(Exception):
-                ask()
-
-        asking = threading.Thread(target=work, name="connect-end", daemon=True)
-        asking.start()
-        asking.join(CLOSE_S)
+        # Where the server has ended, so have its jobs.
+        wait([in_thread(ask, "connect-end")], CLOSE_S)
 
 
 _GONE = ("StatusCode.UNAVAILABLE", "INVALID_HANDLE.SESSION_", "SparkContext was shut down")

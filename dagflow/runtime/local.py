@@ -23,7 +23,7 @@ from dagflow.execution.messages import Program, ShuffleItem, TaskResult, WindowJ
 from dagflow.execution.task import run_level, run_prescan
 from dagflow.execution.task_watch import TaskHost, TaskMessage
 from dagflow.frozen import frozen
-from dagflow.runtime.base import MAX_ATTEMPTS, Runtime, driver_inputs, group_slots, slot_of
+from dagflow.runtime.base import MAX_ATTEMPTS, Runtime, driver_inputs, group_slots, in_thread, slot_of
 from dagflow.runtime.progress_board import ProgressBoard
 from dagflow.runtime.scratch import Scratch
 from dagflow.runtime.task_server import TaskServer
@@ -163,21 +163,15 @@ class LocalRuntime(Runtime):
 
     def submit(self, window: WindowJob) -> Future[list[TaskResult]]:
         """Start a window on a thread of its own, which waits for its jobs."""
-        future: Future[list[TaskResult]] = Future()
         self._board.open(window.window_id)
 
-        def run() -> None:
+        def run() -> list[TaskResult]:
             try:
-                results = self._run(window)
-            except BaseException as error:
+                return self._run(window)
+            finally:
                 self._board.close(window.window_id)
-                future.set_exception(error)
-            else:
-                self._board.close(window.window_id)
-                future.set_result(results)
 
-        threading.Thread(target=run, name=f"window {window.window_id}", daemon=True).start()
-        return future
+        return in_thread(run, f"window {window.window_id}")
 
     def _run(self, window: WindowJob) -> list[TaskResult]:
         groups = group_slots(driver_inputs(self._program, window), window.together)
@@ -287,6 +281,7 @@ class SingleProcessRuntime(InlineRuntime):
 
 
 _STORE = "store records that go to another stage"
+_ELSEWHERE = "let TMPDIR name a directory on another disk: it says where a local run keeps such records"
 
 
 @frozen
@@ -317,7 +312,7 @@ class SpoolWriter:
 
     def write(self, item: ShuffleItem) -> None:
         data = pickle.dumps(item, protocol=5)
-        with _disk_errors(self._directory, _STORE):
+        with translated(self._directory, _STORE, hint=_ELSEWHERE):
             if self._file is None:
                 descriptor, self._path = tempfile.mkstemp(dir=self._directory)
                 self._file = os.fdopen(descriptor, "wb")
@@ -331,7 +326,9 @@ class SpoolWriter:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if self._file is not None:
             # After an error, written data is useless; the error of the block is the one to report.
-            with _disk_errors(self._directory, _STORE) if error is None else contextlib.suppress(OSError):
+            with (
+                translated(self._directory, _STORE, hint=_ELSEWHERE) if error is None else contextlib.suppress(OSError)
+            ):
                 self._file.close()
 
 
@@ -340,18 +337,8 @@ def read_spooled(spooled: Iterable[SpooledItem]) -> Iterator[Any]:
     with contextlib.ExitStack() as stack:
         files: dict[str, BinaryIO] = {}
         for item in spooled:
-            with _disk_errors(item.path, "read records that come from another stage"):
+            with translated(item.path, "read records that come from another stage", hint=_ELSEWHERE):
                 if item.path not in files:
                     files[item.path] = stack.enter_context(open(item.path, "rb", buffering=0))
                 data = os.pread(files[item.path].fileno(), item.length, item.offset)
             yield pickle.loads(data)
-
-
-@contextlib.contextmanager
-def _disk_errors(path: str, action: str) -> Iterator[None]:
-    try:
-        with translated(path, action):
-            yield
-    except StorageError as error:
-        error.advise(hint="let TMPDIR name a directory on another disk: it says where a local run keeps such records")
-        raise

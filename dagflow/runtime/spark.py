@@ -8,17 +8,17 @@ import os
 import pickle
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import wait
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # ships no types
 from pyspark import Broadcast, SparkContext
 
 from dagflow.api.records import RecordBatch
-from dagflow.errors import StorageError
 from dagflow.execution.messages import PickledTuples, Program, ShuffleItem, WindowJob
+from dagflow.runtime.base import in_thread
 from dagflow.runtime.probe import RunLocations
 from dagflow.runtime.spark_context import SentSources, link_sources, stop_context, translated, translating
 from dagflow.runtime.spark_jobs import Apply, SparkJobs
@@ -167,20 +167,13 @@ class SparkRuntime(SparkJobs):
 
     def _asked_for(self, done: str, within_s: float, ask: Callable[[], object]) -> None:
         """Ask Java to end some work; a Java of this run that does not answer is killed."""
-
-        def work() -> None:
-            # This fails only where the JVM has ended, and its jobs with it.
-            with contextlib.suppress(Py4JError, OSError):
-                ask()
-
-        asking = threading.Thread(target=work, name="spark-end", daemon=True)
-        asking.start()
-        asking.join(within_s)
-        if asking.is_alive() and self._owns_context:
+        # This fails only where the JVM has ended, and its jobs with it.
+        asking = in_thread(ask, "spark-end")
+        if wait([asking], within_s).not_done and self._owns_context:
             logger.warning("Java has not %s within %d seconds, and is killed", done, within_s)
             opened: Any = self._context
             opened.process.kill()
-            asking.join()
+            wait([asking])
 
 
 def _slot(key: tuple[int, tuple[int, ...]]) -> int:
@@ -204,6 +197,12 @@ def in_order(arrived: Iterable[tuple[Place, Any]], held_bytes: int = HELD_BYTES)
 
     Spark's own sorter looks at its memory only after a hundred items, and would hold half a gibibyte of them.
     """
+    errors = partial(
+        disk.translated,
+        _directory() or tempfile.gettempdir(),
+        "store records that come from another stage",
+        hint="let spark.local.dir name a directory on another disk",
+    )
     with contextlib.ExitStack() as stack:
         file: BinaryIO | None = None
         waiting: list[tuple[Place, Any, int]] = []
@@ -211,7 +210,7 @@ def in_order(arrived: Iterable[tuple[Place, Any]], held_bytes: int = HELD_BYTES)
             size = _size_bytes(item)
             held_bytes -= size
             if size and held_bytes < 0:
-                with _disk_errors():
+                with errors():
                     # It has no name, so that nothing is left of a task that is killed.
                     file = file or stack.enter_context(tempfile.TemporaryFile(dir=_directory()))
                     start = file.tell()
@@ -221,13 +220,13 @@ def in_order(arrived: Iterable[tuple[Place, Any]], held_bytes: int = HELD_BYTES)
             else:
                 waiting.append((place, item, 0))
         if file is not None:
-            with _disk_errors():
+            with errors():
                 file.flush()
         waiting.sort(key=lambda entry: entry[0], reverse=True)
         while waiting:
             _, item, length = waiting.pop()
             if length and file is not None:
-                with _disk_errors():
+                with errors():
                     item = pickle.loads(os.pread(file.fileno(), length, item))
             yield item
 
@@ -241,14 +240,3 @@ def _size_bytes(item: Any) -> int:
 
 def _directory() -> str | None:
     return next(iter(os.environ.get(_DIRECTORIES, "").split(",")), "") or None
-
-
-@contextlib.contextmanager
-def _disk_errors() -> Iterator[None]:
-    place = _directory() or tempfile.gettempdir()
-    try:
-        with disk.translated(place, "store records that come from another stage"):
-            yield
-    except StorageError as error:
-        error.advise(hint="let spark.local.dir name a directory on another disk")
-        raise

@@ -6,7 +6,6 @@ import errno
 import logging
 import os
 import re
-import threading
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
@@ -19,7 +18,7 @@ from dagflow.errors import DagflowError, RunStoppedError
 from dagflow.execution.messages import Program, TaskResult, WindowJob
 from dagflow.execution.task import run_prescan
 from dagflow.execution.task_process import warm
-from dagflow.runtime.base import MAX_ATTEMPTS, Runtime, driver_inputs, group_slots
+from dagflow.runtime.base import MAX_ATTEMPTS, Runtime, driver_inputs, group_slots, in_thread
 from dagflow.runtime.probe import RunLocations, check_compatibility, examiner, incompatibility_of
 from dagflow.runtime.progress_board import LastReport, ProgressBoard, ProgressReceiver, death_of
 from dagflow.runtime.spark_tasks import Attempt, SentProgram, have_used_each_other
@@ -141,20 +140,17 @@ class SparkJobs(Runtime):
         return results
 
     def _begin(self, what: str, work: Callable[[], T], known: Known) -> Future[T]:
-        future: Future[T] = Future()
-        future.set_running_or_notify_cancel()
-
-        def run() -> None:
+        def run() -> T:
             try:
                 self._label(what)
-                future.set_result(work())
+                return work()
             except Exception as error:
-                future.set_exception(known(str(error)) or self._translated(error, what))
+                failure = known(str(error)) or self._translated(error, what)
+            raise failure
 
         # Not Spark's InheritableThread: it calls the JVM before it calls run. Where the JVM has ended, the thread would
         # die and the future would never be done.
-        threading.Thread(target=run, name=what, daemon=True).start()
-        return future
+        return in_thread(run, what)
 
     def _waited_for(
         self,

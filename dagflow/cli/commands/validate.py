@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from functools import partial
 from typing import TypeVar
 
@@ -23,6 +21,7 @@ from dagflow.engine.window_sizing import estimate
 from dagflow.errors import DagflowError, MissingError, PlanError, StorageError, own_name
 from dagflow.plan.accumulators import results_of_windows, unused_records, wants_to_follow, wrong_totals
 from dagflow.plan.logical import LogicalPlan
+from dagflow.runtime.base import in_thread
 from dagflow.spec.spark_master import SparkMaster
 from dagflow.storage.location import absolute
 
@@ -119,16 +118,7 @@ def _input_warnings(logical: LogicalPlan, app: str) -> Iterator[str]:
 
 def in_time(work: Callable[[], T], within_s: float) -> T | None:
     """The result of work on a thread of its own; None where it takes longer, and continues until the process ends."""
-    done: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            done.set_result(work())
-        except BaseException as error:
-            done.set_exception(error)
-
-    threading.Thread(target=run, daemon=True).start()
     try:
-        return done.result(within_s)
+        return in_thread(work, "look").result(within_s)
     except TimeoutError:
         return None

@@ -26,8 +26,11 @@ _HINTS = {
 
 
 @contextlib.contextmanager
-def translated(url: str, action: str) -> Iterator[None]:
+def translated(url: str, action: str, hint: str = "") -> Iterator[None]:
     """Turn an OSError into a StorageError that names the action.
+
+    Args:
+        hint: What helps, beside the advice for the error.
 
     Raises:
         MissingError: There is nothing at the location.
@@ -40,7 +43,10 @@ def translated(url: str, action: str) -> Iterator[None]:
     except StorageError:
         raise
     except OSError as error:
-        raise storage_error(error, url, action) from error
+        failure = storage_error(error, url, action)
+        if hint:
+            failure.advise(hint=hint)
+        raise failure from error
 
 
 def storage_error(error: OSError, url: str, action: str) -> StorageError:
