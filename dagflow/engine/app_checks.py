@@ -19,7 +19,7 @@ from dagflow.api.control import ControlOperator
 from dagflow.api.operator import Operator
 from dagflow.api.transactions import Target, TransactionalSink
 from dagflow.engine.live_run import StopRequest
-from dagflow.engine.preparation import LocationCollector, prepare_operator
+from dagflow.engine.preparation import LocationCollector
 from dagflow.engine.preview import preview
 from dagflow.engine.preview_chain import PreviewOptions
 from dagflow.engine.run_setup import RunOptions, in_session, lazy_runtime
@@ -71,15 +71,14 @@ def app_checks(app: LogicalPlan, *, starts_spark: bool = True) -> Iterator[Machi
 
 def _prepared(app: LogicalPlan, collector: LocationCollector) -> str:
     others = {name: each for name, each in app.instances.items() if not isinstance(each, TransactionalSink)}
-    for name, operator in others.items():
-        prepare_operator(name, operator, collector)
+    collector.prepare(others)
     return f"{len(others)} are ready"
 
 
 def _table(name: str, operator: TransactionalSink, collector: LocationCollector) -> str:
     """Ask the target, or its catalog, what it has."""
     if isinstance(operator, Operator):
-        prepare_operator(name, operator, collector)
+        collector.prepare({name: operator})
     target = operator.transaction_target(collector.storage)
     return "needs no transactions" if not isinstance(target, Target) else f"{target.name} can be reached"
 

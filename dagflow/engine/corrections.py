@@ -61,13 +61,11 @@ def correction_problems(app: LogicalPlan) -> list[Problem]:
     obstacle = why_not_replayed(PlacedApp.of(app, app.attributes.storage_context()), by_file=True) if owners else None
     if obstacle is None:
         return []
-    spec = app.spec.operators.get(owners[0]) if app.spec is not None else None
-    at = ("", 0, 0) if spec is None else (spec.place.file, spec.place.line, spec.place.column)
     text = (
         f"operator '{own_name(owners[0])}' has on_change: supersede, and the records of a version that was read cannot "
         f"be taken out again: {obstacle.message}; let on_change say reread, ignore or fail"
     )
-    return [Problem(*at, text)]
+    return [app.written(owners[0]).place.problem(text)]
 
 
 @dataclass(slots=True)

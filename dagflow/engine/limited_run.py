@@ -11,7 +11,7 @@ from pathlib import Path
 from dagflow.api.control import ControlOperator
 from dagflow.api.refused_records import REJECTS
 from dagflow.api.transactions import TransactionalSink, file_targets_of
-from dagflow.engine.preparation import LocationCollector, prepare_operator
+from dagflow.engine.preparation import LocationCollector
 from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import DagflowError, StorageError
 from dagflow.execution.messages import RecordLimit
@@ -147,7 +147,7 @@ def _require_inside(plan: LogicalPlan, bounds: OutputBounds) -> None:
     """Refuse an app with an operator that would publish elsewhere, as far as the operators say so."""
     for name, operator in plan.instances.items():
         collector = LocationCollector(plan.attributes.storage_context())
-        prepare_operator(name, operator, collector)
+        collector.prepare({name: operator})
         for url in sorted(collector.outputs):
             if not bounds.include(url):
                 raise DagflowError(

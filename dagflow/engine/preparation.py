@@ -6,7 +6,6 @@ import contextlib
 import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from dagflow.api.context import RunPreparation
 from dagflow.api.operator import Operator, defines
 from dagflow.api.transactions import TransactionalSink
 from dagflow.engine.publishers import writer_of
@@ -47,7 +46,7 @@ class LocationCollector:
         again: Windows that are about to run again: their new output replaces what they have held back.
 
     Attributes:
-        operator: The operator whose locations come next; "" where that does not matter.
+        operator: The operator whose locations come next.
         outputs: Which operator publishes into each location.
         input_locations: Those of the inputs that may be everything in a directory.
     """
@@ -60,6 +59,13 @@ class LocationCollector:
         self.outputs: dict[str, str] = {}
         self.inputs: list[str] = []
         self.input_locations: list[InputLocation] = []
+
+    def prepare(self, operators: Mapping[str, Operator]) -> None:
+        """Let operators say where they publish and what they read, and check it."""
+        for name, operator in operators.items():
+            self.operator = name
+            with located(name, operator.prepare):
+                operator.prepare(self)
 
     @property
     def published(self) -> Iterable[str]:
@@ -148,11 +154,8 @@ def require_paths_apart(app: LogicalPlan, paths: Mapping[str, str]) -> None:
     """Refuse an app whose paths show that it would read its own output, or the source files that it has archived."""
     storage = app.attributes.storage_context()
     collector = LocationCollector(storage)
-    for name, operator in app.instances.items():
-        # Preparing other operators may change something outside of the app.
-        if defines(operator, "estimate"):
-            collector.operator = name
-            prepare_operator(name, operator, collector)
+    # Preparing other operators may change something outside of the app.
+    collector.prepare({name: each for name, each in app.instances.items() if defines(each, "estimate")})
     _require_read_once(storage, collector.input_locations, app.instances)
     outputs = {absolute(path): owner for path, owner in paths.items()}
     _require_apart(storage, collector.input_locations, outputs, app.attributes.checkpoint)
@@ -174,8 +177,7 @@ def output_locations(app: LogicalPlan) -> set[str]:
     """The locations that the operators of an app publish into, redacted; empty where they cannot tell."""
     collector = LocationCollector(app.attributes.storage_context())
     try:
-        for name, node in app.operators.items():
-            prepare_operator(name, node.operator, collector)
+        collector.prepare(app.instances)
     except DagflowError:
         return set()  # the run itself says what is wrong
     return {redacted(url) for url in collector.outputs}
@@ -187,7 +189,7 @@ def dataset_locations(app: LogicalPlan) -> dict[str, tuple[list[str], list[str]]
     for name, operator in app.instances.items():
         collector = LocationCollector(app.attributes.storage_context())
         with contextlib.suppress(DagflowError):  # the run itself says what is wrong
-            prepare_operator(name, operator, collector)
+            collector.prepare({name: operator})
         found[name] = collector.inputs, sorted(collector.outputs)
     return found
 
@@ -202,20 +204,13 @@ def target_problems(app: LogicalPlan, unseen: list[str] | None = None) -> list[P
     for name, operator in app.instances.items():
         if isinstance(operator, TransactionalSink):
             try:
-                prepare_operator(name, operator, collector)
+                collector.prepare({name: operator})
             except StorageError as error:  # the app may be valid where its target is not
                 if unseen is not None:
                     unseen.append(f"the table of operator '{name}' could not be looked at: {error}")
             except DagflowError as error:
-                spec = app.spec.operators.get(name) if app.spec is not None else None
-                at = ("", 0, 0) if spec is None else (spec.place.file, spec.place.line, spec.place.column)
-                problems.append(Problem(*at, f"operator '{name}': {error.message}"))
+                problems.append(app.written(name).place.problem(f"operator '{name}': {error.message}"))
     return problems
-
-
-def prepare_operator(name: str, operator: Operator, run: RunPreparation) -> None:
-    with located(name, operator.prepare):
-        operator.prepare(run)
 
 
 def prepare(
@@ -230,9 +225,7 @@ def prepare(
         PlanError: Records do not fit what an operator has found, such as the table that is to hold them.
     """
     preparation, operators = LocationCollector(storage, journal, again), app.instances
-    for name, operator in operators.items():
-        preparation.operator = name
-        prepare_operator(name, operator, preparation)
+    preparation.prepare(operators)
     require_outside(storage, preparation.outputs, checkpoint)
     _require_apart(storage, preparation.input_locations, preparation.outputs, checkpoint)
     _require_read_once(storage, preparation.input_locations, operators)

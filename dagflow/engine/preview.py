@@ -21,7 +21,7 @@ from dagflow.api.operator import defines
 from dagflow.api.records import RECORD, UNKNOWN, RecordBatch
 from dagflow.api.refused_records import REJECTS, TAKE_REJECTS
 from dagflow.api.sources import url_of
-from dagflow.engine.preparation import LocationCollector, prepare_operator
+from dagflow.engine.preparation import LocationCollector
 from dagflow.engine.preview_chain import PreviewChain, PreviewOptions, PreviewPort, PreviewReject, preview_input
 from dagflow.errors import DagflowError, PlanError, Problem, own_name
 from dagflow.execution.messages import Program
@@ -146,8 +146,7 @@ def preview(app: LogicalPlan, options: PreviewOptions = PreviewOptions()) -> Pre
     part = part_before(app, port, options.file)
     with contextlib.redirect_stdout(sys.stderr):
         placed = PlacedApp.of(part, app.attributes.storage_context())
-        for name, operator in placed.operators.items():
-            prepare_operator(name, operator, LocationCollector(placed.storage))
+        LocationCollector(placed.storage).prepare(placed.operators)
         program = Program.of(app.name, placed.plan, placed.operators, placed.storage)
         chain = PreviewChain(app, placed, program, port, options)
         with preview_input(placed, program, options.offset) as source:

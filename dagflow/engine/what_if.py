@@ -22,7 +22,7 @@ from dagflow.api.transactions import RowOrigin, Target, TransactionalSink, targe
 from dagflow.engine.corrections import Superseded
 from dagflow.engine.limited_run import MOVE_IT, relocated_app
 from dagflow.engine.live_run import StopRequest
-from dagflow.engine.preparation import LocationCollector, prepare_operator
+from dagflow.engine.preparation import LocationCollector
 from dagflow.engine.repeatable import totals_by_output
 from dagflow.engine.replay_scope import replaced_files, replay_scope, with_retries
 from dagflow.engine.run import run
@@ -107,7 +107,7 @@ def outputs_of(app: LogicalPlan) -> list[Output]:
     for name, operator in app.instances.items():
         collector = LocationCollector(storage)
         if not operator.output_ports.keys() - {REJECTS}:
-            prepare_operator(name, operator, collector)
+            collector.prepare({name: operator})
         if collector.outputs:
             origin = operator.row_origin() if isinstance(operator, TransactionalSink) else None
             outputs.append(Output(name, storage, list(collector.outputs), targets.get(name), origin))

@@ -15,7 +15,7 @@ from dagflow.api.control import ControlOperator
 from dagflow.api.ports import TupleBatch, unbatched
 from dagflow.api.records import RecordBatch
 from dagflow.api.sources import url_of
-from dagflow.engine.preparation import LocationCollector, prepare_operator
+from dagflow.engine.preparation import LocationCollector
 from dagflow.engine.preview_chain import PreviewInput, preview_input
 from dagflow.errors import DagflowError
 from dagflow.execution.messages import Program, WindowJob
@@ -51,8 +51,7 @@ class _Raw:
 @contextlib.contextmanager
 def _input_of(app: LogicalPlan) -> Iterator[tuple[Program, PreviewInput]]:
     placed = PlacedApp.of(app, app.attributes.storage_context())
-    for name, operator in placed.operators.items():
-        prepare_operator(name, operator, LocationCollector(placed.storage))
+    LocationCollector(placed.storage).prepare(placed.operators)
     program = Program.of(app.name, placed.plan, placed.operators, placed.storage)
     with preview_input(placed, program) as source:
         yield program, source

@@ -21,7 +21,7 @@ import pyarrow as pa
 from dagflow.api.columns.column_values import readable_rows
 from dagflow.api.transactions import targets_of
 from dagflow.engine.limited_run import without_servers
-from dagflow.engine.preparation import LocationCollector, prepare_operator
+from dagflow.engine.preparation import LocationCollector
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.execution.task_outputs import OutputBounds
@@ -258,7 +258,7 @@ def _output_locations_inside(plan: LogicalPlan, bounds: OutputBounds) -> dict[st
     found: dict[str, list[str]] = {}
     for name, node in plan.operators.items():
         collector = LocationCollector(plan.attributes.storage_context())
-        prepare_operator(name, node.operator, collector)
+        collector.prepare({name: node.operator})
         for url in collector.outputs:
             if not bounds.include(url):
                 raise ValueError(f"operator '{name}' publishes into {redacted(url)}: give it a relative path with set=")
