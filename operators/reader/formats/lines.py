@@ -14,16 +14,19 @@ from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.records import Origin, RecordBatch
 from operators.format_registry import imported
 from operators.reader.byte_source import BufferedFiles, Bytes, ByteSource, read_exactly
+from operators.reader.columns.machine_code import MachineCode
 from operators.reader.formats.base import ByteAccounting, FormatTraits, Parsed
 from operators.reader.scanning.charset import BadBytes, Charset, decoded
 from operators.reader.scanning.delimited import Delimited
 from operators.reader.scanning.search import (
     BYTE,
+    CR,
     LEAST_HOLE,
     NEWLINES,
     BackwardSearch,
     CodeUnit,
     CodeUnits,
+    Positions,
     Terminators,
     contains,
     find_newlines,
@@ -31,6 +34,9 @@ from operators.reader.scanning.search import (
     overlaps_itself,
     without_overlaps,
 )
+
+SPLITTER = MachineCode("operators.reader.columns.line_kernels.split", 512 << 20)
+"""Machine code for lines that are wanted as a column: it saves less time than that for JSON."""
 
 _FIRST_OF_MARKS = (0xEF, 0xFE, 0xFF)
 """The first bytes of byte order marks, but for zeros."""
@@ -64,6 +70,7 @@ class Lines(Delimited):
         ),
     ] = None
 
+    _splits = False  # whether each record is in a file as it is, and one byte ends it
     _escape = -1  # the code unit that makes the next one literal, if there is one
 
     def check_properties(self) -> None:
@@ -76,6 +83,7 @@ class Lines(Delimited):
         if type(self) is Lines and is_single and not changes_records:
             # No byte is added to a file that ends with CR: an LF would make another newline of the two.
             endings = b"\n\r" if self.delimiter is None else self.table[0]
+            self._splits = self.has_holes
             self.traits = replace(self.traits, multi_file=self._read_together, file_endings=endings)
 
     def _use(self, charset: Charset | None) -> None:
@@ -100,9 +108,20 @@ class Lines(Delimited):
         return self.hole_bytes(source) if head == bytes(LEAST_HOLE) else mark_bytes
 
     def find(self, data: Bytes, is_at_end: bool) -> Terminators:
+        # Machine code leaves out the last bytes, which belong to the next chunk where there is one.
+        if not is_at_end and (parts := self._parts(data)) is not None:
+            return Terminators(parts[0], parts[0] + 1, records=parts[1])
         size = self.unit_bytes
         found = self._find(data if size == 1 else self._unit.view(data), is_at_end)
         return found if size == 1 else Terminators(found.starts * size, found.stops * size, found.codes)
+
+    def _parts(self, data: Bytes) -> tuple[Positions, pa.BinaryArray] | None:
+        """Terminators, and records before them, by machine code; None where it does not pay, or for CRs or NULs."""
+        if not self._splits or not self.wanted.columns or (split := SPLITTER.after(len(data))) is None:
+            return None
+        parts: tuple[Positions, pa.BinaryArray] | None
+        parts = split(data, self.table[0][0], (0, CR if self.delimiter is None else 0))
+        return parts
 
     def _find(self, units: CodeUnits, is_at_end: bool) -> Terminators:
         if self.delimiter is None:

@@ -8,10 +8,11 @@ from typing import Annotated, Literal
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 from pydantic import Field
 
 from dagflow.api.properties import Count, Size
-from dagflow.api.records import NO_DELIMITER, RecordBatch
+from dagflow.api.records import NO_DELIMITER, RECORD, Origin, RecordBatch
 from dagflow.errors import RecordError
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import (
@@ -247,11 +248,11 @@ class Delimited(RecordFormat):
             is_out = None if is_left_out is None else is_left_out[index:end]
             begins = self._behind_holes(view, part, start, is_out)
             batch = self.frame(view, part, begins)
-            lengths = np.diff(part.stops, prepend=start) if isinstance(begins, int) else part.stops - begins
+            size = int(part.stops[-1]) - start if isinstance(begins, int) else int((part.stops - begins).sum())
             if is_out is not None:
-                rows = np.flatnonzero(~is_out)
-                batch, lengths = batch.take(rows), lengths[rows]
-            if unframed := int(lengths.sum()) - sum(batch.content_bytes()):
+                lengths = np.diff(part.stops, prepend=start) if isinstance(begins, int) else part.stops - begins
+                batch, size = batch.take(np.flatnonzero(~is_out)), int(lengths[~is_out].sum())
+            if unframed := size - sum(batch.content_bytes()):
                 view.accounting.count_delimiters(unframed)
             # Also without records where these were refused, so that the rejects are passed on.
             if len(batch) or self.on_long == "reject":
@@ -261,7 +262,7 @@ class Delimited(RecordFormat):
         self, view: BlockView, found: Terminators, start: int, is_left_out: Mask | None
     ) -> int | Positions:
         """Where the records begin that terminators end: see frame. Holes at their heads are skipped."""
-        if not contains(view.data[start : found.stops[-1]], 0) or not self.has_holes:
+        if found.records is not None or not contains(view.data[start : found.stops[-1]], 0) or not self.has_holes:
             return start
         starts = np.append(start, found.stops[:-1])
         holes = leading_holes(view.data, starts, found.starts, self.unit_bytes)
@@ -285,6 +286,9 @@ class Delimited(RecordFormat):
         borders = np.empty(len(found.stops) + 1, np.int32)
         borders[0] = start
         borders[1:] = found.stops
+        if found.records is not None:
+            column = pa.RecordBatch.from_arrays([found.records], [RECORD])
+            return RecordBatch(column, delimiters=delimiters, origin=Origin((view.block,), borders[:-1], view.start))
         return frame_adjacent(view.buffer, borders, delimiters, view.block, view.start)
 
     def _unended(self, view: BlockView) -> Iterator[RecordBatch]:

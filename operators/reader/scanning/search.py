@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from dagflow.api.records import Delimiters
 from dagflow.frozen import frozen
@@ -38,16 +39,19 @@ class Terminators:
         starts: Where each terminator begins, ascending.
         stops: One past the end of each.
         codes: For each the index of its bytes in the format's table; None where all have the first.
+        records: What is before each and behind the one before it, without NULs, where the search has copied that.
     """
 
     starts: Positions
     stops: Positions
     codes: npt.NDArray[np.uint8] | None = None
+    records: pa.BinaryArray | None = None
 
     def part(self, start: int, end: int) -> Terminators:
         """The terminators [start, end)."""
         codes = None if self.codes is None else self.codes[start:end]
-        return Terminators(self.starts[start:end], self.stops[start:end], codes)
+        records = None if self.records is None else self.records[start:end]
+        return Terminators(self.starts[start:end], self.stops[start:end], codes, records)
 
     def delimiters(self, table: tuple[bytes, ...]) -> Delimiters:
         """The terminators as delimiters of a batch, in their simplest form."""

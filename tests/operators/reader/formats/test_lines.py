@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from dagflow.api.capabilities import WantedRows
 from dagflow.errors import RecordError
 from operators.reader.formats import RECORD_FORMATS
 from operators.reader.formats.base import ByteAccounting, RecordFormat
-from operators.reader.formats.lines import Lines
+from operators.reader.formats.lines import SPLITTER, Lines
 from operators.testing import URL, FormatContract, MemorySource, Records, Rejects, block_of, read_cut, read_range
 from tests.nightly import IS_NIGHTLY, cuts
 from tests.reference.lines import delimited_records, newline_records, without_header, without_long
@@ -198,3 +201,24 @@ def test_a_validate_that_is_no_function_is_refused(path: str, problem: str) -> N
     """It is looked up when the app is checked."""
     with pytest.raises(ValueError, match=problem):
         RECORD_FORMATS.make({"type": "lines", "validate": path})
+
+
+@given(
+    spec=st.sampled_from([{}, {"delimiter": "|"}, *({"max_record": 40, "on_long": what} for what in ("cut", "skip"))]),
+    pieces=st.lists(
+        st.sampled_from([*[b"\n", b"|"] * 4, b"\r\n", b"\0" * 5, *(b"a" * size for size in (3, 9, 30, 70))]),
+        max_size=90,
+    ),
+    sizes=st.tuples(st.integers(20, 400), st.integers(20, 400)),
+)
+def test_machine_code_finds_the_same_records(spec: Any, pieces: list[bytes], sizes: tuple[int, int]) -> None:
+    """With the same accounting, where columns are wanted; it copies the records while it looks for their ends."""
+    pytest.importorskip("numba", reason="needs numba")
+    SPLITTER.after(1 << 40)
+    content = b"x" + b"".join(pieces)
+    formats = [RECORD_FORMATS.make({"type": "lines", **spec}) for _ in range(2)]
+    formats[1].wanted = WantedRows(columns=frozenset({"record"}))
+    for format in formats:
+        format.chunk_bytes = sizes[0]
+    without, compiled = (read_cut(format, content, sizes[1]) for format in formats)
+    assert compiled == without
