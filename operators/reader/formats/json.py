@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Generator, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -29,7 +28,6 @@ from operators.reader.scanning.json_structure import (
     next_separator,
     text_before,
     text_from,
-    trimmed,
 )
 from operators.reader.scanning.search import BYTE_ORDER_MARK, LF, Positions, positions_of
 
@@ -104,15 +102,8 @@ class Json(JsonRecords, PreScanned):
         if problem:
             accounting.refuse_file(source, block, problem, remedy)
             return
-        limit = min(limit, source.size_bytes)
-        start = max(block.start, begin)
-        if block.start < start:
-            accounting.skip(block.start, min(start, limit) - block.start, "before the array")
-        # The block with the array's bracket notices that the file ends behind it.
-        if start < limit or limit == begin:
-            reading = _Reading(source, block, accounting, begin, start, limit, self)
-            for batch in reading.batches(Entry.of(block.entry_state)):
-                yield from self.narrow(batch)
+        for batch in _Reading(source, block, accounting, begin, self).batches():
+            yield from self.narrow(batch)
 
     def _array(self, source: ByteSource, block: BlockMetadata) -> Place:
         file = (block.url, block.version)
@@ -167,99 +158,97 @@ def _members(source: ByteSource, position: int, wanted: str | None = None) -> di
     return found
 
 
-@dataclass(slots=True)
 class _Reading:
     """Reads one block.
 
-    Attributes:
+    Args:
         begin: Where the array's first member may begin.
-        start: Where the block begins in the array, or the array in the block.
+
+    Attributes:
         limit: Where the block ends.
-        covered: The end of what is accounted for.
         separator: Where the bracket or comma before the next member is.
+        end: The end of the last member, with its delimiter, or of another reject.
+        accounted: Where the block's own bytes begin, and on top of it the bytes of members, delimiters and rejects.
         guesses: Whether commas between objects have been between members so far.
     """
 
-    source: ByteSource
-    block: BlockMetadata
-    accounting: ByteAccounting
-    begin: int
-    start: int
-    limit: int
-    format: Json
-    covered: int = 0
-    separator: int = 0
-    guesses: bool = True
+    def __init__(
+        self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting, begin: int, format: Json
+    ) -> None:
+        self.source, self.block, self.accounting, self.begin, self.format = source, block, accounting, begin, format
+        self.limit = min(block.end, source.size_bytes)
+        self.accounted = self.end = block.start
+        self.separator = begin - 1
+        self.guesses = True
 
-    def batches(self, entry: Entry) -> Iterator[RecordBatch]:
-        """The members that begin in the block, which begins as the entry says."""
-        self.covered = position = self.start
-        if not entry.phase:
-            is_closed = self._enter(entry)
-            if not is_closed:
-                is_closed = yield from self._members()
-            if not is_closed or self.separator >= self.limit:
-                self._pass_to(self.limit)
-                return
-            position, entry = self.separator + 1, Entry(-1, False, 1)
-        if entry.phase < 3:
-            self._pass_end(position, entry)
+    def batches(self) -> Iterator[RecordBatch]:
+        """The members that begin in the block; counts the bytes between them as skipped."""
+        entry, position = Entry.of(self.block.entry_state), self.block.start
+        if entry.phase == 3:
+            return
+        is_closed = entry.phase > 0
+        if not is_closed and self.begin <= self.limit:
+            is_closed = self._enter(entry) or (yield from self._members())
+            entry, position = Entry(-1, False, 1), self.separator + 1
+        if is_closed:
+            self._refuse_other(position, entry)
+        skipped = max(self.end, min(self.limit, self.source.size_bytes)) - self.accounted
+        if skipped > 0:
+            self.accounting.skip(self.block.start, skipped, "between members")
 
     def _enter(self, entry: Entry) -> bool:
         """Find the first separator; returns whether it closes the array."""
-        before = text_before(self.source, self.start, self.begin)
-        is_between = not (entry.depth or entry.in_string)
-        if is_between and (before == self.begin or _byte_at(self.source, before - 1) == b","):
+        start = self.block.start
+        before = text_before(self.source, start, self.begin)
+        if before <= self.begin or (_byte_at(self.source, before - 1) == b"," and not (entry.depth or entry.in_string)):
             self.separator = before - 1
             return False
-        self.separator, is_closed = next_separator(self.source, self.start, self.begin, entry)
+        self.separator, is_closed = next_separator(self.source, start, self.begin, entry)
         # A member that never ends has all the rest of the file, and others the byte behind them.
-        has_end = self.separator < self.source.size_bytes
-        end = text_before(self.source, self.separator, self.begin) + 1 if has_end else self.separator
-        self.covered = max(self.start, end)
+        end = self.separator
+        if end < self.source.size_bytes:
+            end = text_before(self.source, end, self.begin) + 1
+        self.accounted = max(start, end)
         return is_closed
 
     def _members(self) -> Generator[RecordBatch, None, bool]:
         """Read members from the separator on; returns whether the array ends in what was read."""
-        view, position, chunk = FileView(self.source), self.separator, self.format.chunk_bytes
-        while self.separator < self.limit:
-            data = view.move(position, min(position + chunk, max(position, self.limit) + _PROBE_BYTES) + 1)
+        view, position, is_closed = FileView(self.source), self.separator + 1, False
+        while not is_closed and self.separator < self.limit:
+            end = min(position + self.format.chunk_bytes, max(position, self.limit) + _PROBE_BYTES)
+            data = view.move(position, end)
             if self.guesses and (guess := self._guess(view)) is not None:
-                batch, last = guess
-                yield batch
-                self.separator = position = position + last
+                yield guess
+                position = self.separator + 1
                 continue
-            found, is_closed = JsonPiece.of(data[1:]).separators(0)
-            text = position + 1 + first_text(data[1:])
+            piece, text = JsonPiece.of(data), first_text(data)
+            found, is_closed = piece.separators(0)
             if len(found):
-                yield from self._complete(view, found + 1, is_closed)
-                self.separator = position = position + 1 + int(found[-1])
-            elif text > position and text >= self.limit:
-                break
-            elif text > position:
-                is_closed = yield from self._take_spread(text)
-                position = self.separator
-            elif view.is_at_end:
-                self._pass_to(self.separator)
-                if self.block.start <= self.separator:
+                is_empty = is_closed and self.separator < self.begin and text == found[-1]
+                self.separator = position + int(found[-1])
+                if not is_empty:
+                    yield from self._complete(view, *piece.trimmed(found))
+                position = self.separator + 1
+            elif text >= 0 and position + text < self.limit:
+                is_closed = yield from self._take_spread(position + text)
+                position = self.separator + 1
+            elif text < 0 and not view.is_at_end:
+                position = view.end
+            else:
+                if text < 0 and self.block.start <= self.separator:
                     self._reject(self.separator, 0, "the file ends within the array: it is cut")
                 break
-            else:
-                # The last blank stands for the separator.
-                position = view.end - 1
-            if is_closed:
-                return True
-        return False
+        return is_closed
 
-    def _guess(self, view: FileView) -> tuple[RecordBatch, int] | None:
-        """Members that are objects, if the bytes between the first two are between all, and the last comma's place.
+    def _guess(self, view: FileView) -> RecordBatch | None:
+        """Members that are objects, if the bytes between the first two are between all; moves the separator.
 
         What begins as a member and is a JSON value is the member. So parsing, which must be done anyway, proves the
         guess, and brackets and quotes need not be looked at.
         """
-        data = view.data
-        match, first = _BORDER.search(view.buffer), 1 + first_text(data[1:])
-        if match is None:
+        data, match = view.data, _BORDER.search(view.buffer)
+        first = first_text(data)
+        if match is None or first < 0 or data[first] != ord("{"):
             return None
         border = match[0]
         ends = positions_of(data[: 1 - len(border)] == ord("}"))
@@ -268,48 +257,36 @@ class _Reading:
         starts = np.append(first, ends + len(border) - 1)[:-1]
         count = min(int(np.searchsorted(starts, self.limit - view.start)), BATCH_RECORDS)
         starts, stops = starts[:count], ends[:count] + 1
-        if not count or not first or data[first] != ord("{"):
-            return None
-        if len(data) > self.format.max_record and (stops - starts).max() > self.format.max_record:
+        if not count or int((stops - starts).max()) > self.format.max_record:
             return None
         behind = data[stops]
         data[stops] = LF
         batch = frame_apart(view.buffer, starts, stops + 1, LINE_FEED, self.block, view.start)
-        if not self.format.proves(batch):
+        self.guesses = self.format.proves(batch)
+        if not self.guesses:
             data[stops] = behind
-            self.guesses = False
             return None
-        self._pass_gaps(view.start, starts, stops)
-        return batch, int(stops[-1]) + border.index(b",") - 1
+        self.separator = view.start + int(stops[-1]) + border.index(b",") - 1
+        self._cover(int((stops + 1 - starts).sum()), view.start + int(stops[-1]) + 1)
+        return batch
 
-    def _pass_gaps(self, position: int, starts: Positions, stops: Positions) -> None:
-        """Skip what is between members; the byte behind each is its delimiter."""
-        gaps = int(starts.sum() - stops[:-1].sum()) - len(starts) + 1 + position - self.covered
-        if gaps:
-            self.accounting.skip(self.covered, gaps, "between members")
-        self.covered = position + int(stops[-1]) + 1
-
-    def _complete(self, view: FileView, found: Positions, is_closed: bool) -> Iterator[RecordBatch]:
-        """The members before separators that were found in a view, which begins with one."""
+    def _complete(self, view: FileView, starts: Positions, stops: Positions) -> Iterator[RecordBatch]:
+        """Members in a view that begin in the block; where one is missing, the separator behind it is refused."""
         data, position = view.data, view.start
-        starts, stops = trimmed(data, np.append(0, found[:-1]) + 1, found)
-        is_empty = starts == stops
-        if is_closed and len(found) == 1 and is_empty[0] and self.separator < self.begin:
-            return
         count = int(np.searchsorted(starts, self.limit - position))
-        starts, stops, is_empty = starts[:count], stops[:count], is_empty[:count]
+        starts, stops = starts[:count], stops[:count]
         if not count:
             return
-        # Where a member is missing, the separator behind it is refused.
-        self._pass_gaps(position, starts, stops)
+        is_empty = starts == stops
         if is_empty.any():
             raws = [bytes([mark]) for mark in data[starts[is_empty]].tolist()]
             reasons = [f"a member is missing before '{raw.decode()}'" for raw in raws]
             self.accounting.reject_all((position + starts[is_empty]).tolist(), raws, reasons)
         is_long = stops - starts > self.format.max_record
         for start, stop in zip(starts[is_long].tolist(), stops[is_long].tolist(), strict=True):
-            self._is_long(position + start, position + stop)
+            self._refuse_long(position + start, position + stop)
         rows = np.flatnonzero(~(is_empty | is_long))
+        self._cover(int((stops + 1 - starts)[~is_long].sum()), position + int(stops[-1]) + 1)
         # With the delimiter of lines, members are parsed like them.
         data[stops[rows]] = LF
         for index in range(0, len(rows), BATCH_RECORDS):
@@ -318,46 +295,42 @@ class _Reading:
 
     def _take_spread(self, start: int) -> Generator[RecordBatch, None, bool]:
         """Read a member that is long, or far from its separator; returns whether the array ends there."""
-        self._pass_to(start)
         self.separator, is_closed = next_separator(self.source, start, self.begin, Entry())
         if self.separator >= self.source.size_bytes:
             reason = "the file ends within the array: it is cut, or this member's brackets or quotes are not closed"
             self._reject(start, self.source.size_bytes - start, reason)
-            self.covered = self.source.size_bytes
             return False
         stop = text_before(self.source, self.separator, self.begin)
-        self.covered = stop + 1
-        if not self._is_long(start, stop):
+        if stop - start > self.format.max_record:
+            self._refuse_long(start, stop)
+        else:
             yield frame_one(read_exactly(self.source, start, stop).tobytes(), b"\n", self.block, start)
+            self._cover(stop + 1 - start, stop + 1)
         return is_closed
 
-    def _is_long(self, start: int, stop: int) -> bool:
-        """Whether a member is longer than any may be, and was refused."""
-        if stop - start <= self.format.max_record:
-            return False
+    def _refuse_long(self, start: int, stop: int) -> None:
         self._reject(start, stop - start, f"the member is longer than max_record, {self.format.max_record} bytes")
         self.accounting.count_delimiters(1)
-        return True
+        self._cover(1, stop + 1)
 
     def _reject(self, start: int, length: int, reason: str) -> None:
         raw = read_exactly(self.source, start, start + min(length, SHOWN_BYTES)).tobytes()
         self.accounting.reject(start, length, reason, raw)
+        self._cover(length, start + length)
 
-    def _pass_end(self, position: int, entry: Entry) -> None:
-        """Pass over what follows the array, and refuse what follows the document."""
-        depth, end, is_closed = entry.depth - self.format.outside - 1, position, entry.phase >= 2
+    def _cover(self, size_bytes: int, end: int) -> None:
+        """Note bytes of members, their delimiters and other rejects, and where they end."""
+        self.accounted += size_bytes
+        self.end = max(self.end, end)
+
+    def _refuse_other(self, position: int, entry: Entry) -> None:
+        """Refuse what follows the document, from a position behind the array on."""
+        depth, is_closed = entry.depth - self.format.outside - 1, entry.phase == 2
         entry = Entry(depth, entry.in_string)
-        while depth >= 0 and not is_closed and end < self.limit:
-            end, is_closed = next_separator(self.source, end, self.begin, entry, self.limit)
-            end, entry = end + 1, Entry()
-        other = text_from(self.source, end, self.limit)
-        self._pass_to(other)
+        while depth >= 0 and not is_closed and position < self.limit:
+            position, is_closed = next_separator(self.source, position, self.begin, entry, self.limit)
+            position, entry = position + 1, Entry()
+        other = text_from(self.source, position, self.limit)
         if other < min(self.limit, self.source.size_bytes):
             reason = "other text follows the document; read several documents, one a line, as json_lines"
             self._reject(other, size_read_from(self.source, other) - other, reason)
-
-    def _pass_to(self, end: int) -> None:
-        end = min(end, self.limit, self.source.size_bytes)
-        if self.covered < end:
-            self.accounting.skip(self.covered, end - self.covered, "between members")
-            self.covered = end

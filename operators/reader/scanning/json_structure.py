@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
 from dagflow.frozen import frozen
 from operators.reader.byte_source import Bytes, ByteSource, read_exactly
@@ -21,9 +20,8 @@ from operators.reader.scanning.search import (
     active_escapes,
     bits_of,
     contains,
-    hits_of,
     odd_bits,
-    positions_of,
+    positions_in,
 )
 
 WHITE = b" \t\r\n"
@@ -41,8 +39,6 @@ _MOST_STEP = 512 << 10
 
 _INDENTATION = 24
 """Bytes of white space that are passed over for all members together; what is longer, for each by itself."""
-
-Mask = npt.NDArray[np.bool_]
 
 
 @frozen
@@ -84,32 +80,28 @@ class JsonPiece:
         last = len(self.data) - 1
         return bool(int(self.in_string[last >> 6]) >> (last & 63) & 1)
 
-    def are_in_strings(self, places: Positions) -> Mask:
-        """Whether each place is in a string."""
-        bits: Mask = (self.in_string[places >> 6] >> (places & 63).astype(np.uint64) & np.uint64(1)).view(np.int64) > 0
-        return bits
-
-    def levels(self, depth: int, *, inverted: bool = False) -> tuple[Positions, npt.NDArray[np.int64]]:
-        """The brackets outside of strings, and the level behind each; inverted if the stretch began otherwise."""
-        outside = self.in_string if inverted else ~self.in_string
-        brackets = positions_of(hits_of((self.opening | self.closing) & outside, len(self.data)))
-        return brackets, depth + np.cumsum(_STEPS[self.data[brackets]], dtype=np.int64)
+    def levels(self, marks: Bits, depth: int) -> tuple[Positions, Positions]:
+        """The positions of some bytes, among which are all brackets outside of strings, and the level behind each."""
+        places = positions_in(marks)
+        return places, depth + np.cumsum(_STEPS[self.data[places]], dtype=np.int64)
 
     def separators(self, depth: int) -> tuple[Positions, bool]:
         """The commas at level 0 up to the bracket that closes it, and that bracket; whether it is there."""
-        brackets, levels = self.levels(depth)
-        closing = np.flatnonzero(levels < 0)[:1]
-        if len(closing):
-            brackets, levels = brackets[: closing[0] + 1], levels[: closing[0] + 1]
-        # What lies at level 0 is short between objects, and all of an array of numbers.
-        borders = np.concatenate(([-1], brackets, [len(self.data)]))
-        at_zero = np.flatnonzero(np.append(depth, levels) == 0)
-        starts = borders[at_zero] + 1
-        lengths = borders[at_zero + 1] - starts
-        places = np.arange(int(lengths.sum())) + np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
-        commas = places[self.data[places] == _COMMA]
-        commas = commas[~self.are_in_strings(commas)]
-        return (np.append(commas, brackets[-1]), True) if len(closing) else (commas, False)
+        is_comma = self.data == _COMMA
+        marks = (self.opening | self.closing | bits_of(is_comma)) & ~self.in_string
+        places, levels = self.levels(marks, depth)
+        closing = places[levels < 0][:1]
+        commas = places[(levels == 0) & is_comma[places]]
+        if not len(closing):
+            return commas, False
+        return np.append(commas[commas < closing], closing), True
+
+    def trimmed(self, separators: Positions) -> tuple[Positions, Positions]:
+        """Where the members before separators begin and end; a missing one is empty, at its separator."""
+        starts, stops = _text_in(self.data, np.append(0, separators[:-1] + 1)), separators.copy()
+        rows, size = np.flatnonzero(starts < stops), len(self.data)
+        stops[rows] = size - _text_in(self.data[::-1], size - stops[rows])
+        return starts, stops
 
 
 @frozen
@@ -160,19 +152,18 @@ class Effect:
         change, lowest, is_followed = self.change, self.lowest, self.is_followed or text >= 0
         outside = stretch.in_string if inverted else ~stretch.in_string
         opening, closing = stretch.opening & outside, stretch.closing & outside
-        if opening.any() or closing.any():
-            ups = np.bitwise_count(opening).astype(np.int32)
-            behind = np.cumsum(ups - np.bitwise_count(closing), dtype=np.int32)
-            change += int(behind[-1])
+        if (opening | closing).any():
+            ups = np.bitwise_count(opening).view(np.int8)
+            behind = change + np.cumsum(ups - np.bitwise_count(closing).view(np.int8), dtype=np.int64)
             # If all levels of 64 bytes are closed before others are opened, none is lower than this.
-            if self.change + (behind - ups).min() < lowest:
-                brackets, levels = stretch.levels(self.change, inverted=inverted)
+            if (behind - ups).min() < lowest:
+                brackets, levels = stretch.levels(opening | closing, change)
                 index = int(levels.argmin())
                 if levels[index] < lowest:
                     lowest = int(levels[index])
                     is_followed = first_text(stretch.data[int(brackets[index]) + 1 :]) >= 0
-        in_string = stretch.ends_in_string != inverted
-        return Effect(in_string, change, lowest, is_followed, self.has_text or text >= 0)
+            change = int(behind[-1])
+        return Effect(stretch.ends_in_string != inverted, change, lowest, is_followed, self.has_text or text >= 0)
 
 
 def stretches(source: ByteSource, start: int, end: int, entry: Entry, *, is_escaped: bool) -> Iterator[JsonPiece]:
@@ -215,60 +206,45 @@ def next_separator(
         separators, is_closed = stretch.separators(depth)
         if len(separators):
             return stretch.start + int(separators[0]), is_closed and len(separators) == 1
-        _, levels = stretch.levels(depth)
-        depth = int(levels[-1]) if len(levels) else depth
+        depth += Effect(entry.in_string).then(stretch, inverted=False).change
     return min(limit, source.size_bytes), False
 
 
 def first_text(data: Bytes) -> int:
     """The position of the first byte that is not white space; -1 if there is none."""
-    start, step = 0, 64
-    while start < len(data):
-        piece = data[start : start + step].tobytes()
-        if rest := len(piece.lstrip(WHITE)):
-            return start + len(piece) - rest
-        start, step = start + len(piece), 2 * step
+    for piece in (data[:64], data):
+        if rest := len(piece.tobytes().lstrip(WHITE)):
+            return len(piece) - rest
     return -1
+
+
+def _text_in(data: Bytes, places: Positions) -> Positions:
+    """The first position with text from each place on; there is text behind each."""
+    places, rows = places.copy(), np.arange(len(places))
+    for _ in range(_INDENTATION):
+        rows = rows[_IS_WHITE[data[places[rows]]]]
+        if not len(rows):
+            break
+        places[rows] += 1
+    for row in rows.tolist():
+        places[row] += first_text(data[places[row] :])
+    return places
 
 
 def text_from(source: ByteSource, position: int, limit: int) -> int:
     """The first position from the given one on, and up to limit, with text; limit or the end of the file otherwise."""
-    step = _FIRST_STEP
-    while position < min(limit, source.size_bytes):
-        data = read_exactly(source, position, min(position + step, limit))
-        if not len(data):
-            break
+    while len(data := read_exactly(source, position, min(position + _FIRST_STEP, limit))):
         if (place := first_text(data)) >= 0:
             return position + place
-        position, step = position + len(data), min(2 * step, _MOST_STEP)
+        position += len(data)
     return min(limit, source.size_bytes)
 
 
 def text_before(source: ByteSource, position: int, floor: int) -> int:
     """The end of the last text before a position; floor if there is none."""
-    step = 64
     while position > floor:
-        low = max(floor, position - step)
+        low = max(floor, position - _FIRST_STEP)
         if rest := len(read_exactly(source, low, position).tobytes().rstrip(WHITE)):
             return low + rest
-        position, step = low, min(2 * step, _MOST_STEP)
+        position = low
     return floor
-
-
-def trimmed(data: Bytes, starts: Positions, stops: Positions) -> tuple[Positions, Positions]:
-    """Ranges without white space around them; one of nothing else is empty, at its stop."""
-    starts, stops, ends = starts.copy(), stops.copy(), stops
-    for places, back, step, strip in ((starts, 0, 1, bytes.lstrip), (stops, 1, -1, bytes.rstrip)):
-        rows = np.arange(len(starts))
-        for _ in range(_INDENTATION):
-            rows = rows[starts[rows] < stops[rows]]
-            rows = rows[_IS_WHITE[data[places[rows] - back]]]
-            places[rows] += step
-            if not len(rows):
-                break
-        for row in rows.tolist():
-            piece = data[starts[row] : stops[row]].tobytes()
-            places[row] += step * (len(piece) - len(strip(piece, WHITE)))
-    is_empty = starts >= stops
-    starts[is_empty], stops[is_empty] = ends[is_empty], ends[is_empty]
-    return starts, stops

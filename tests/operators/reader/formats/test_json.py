@@ -148,6 +148,16 @@ def test_a_member_that_is_too_long_is_refused_and_passed(chunk_bytes: int) -> No
         assert [length for _, length in rejects] == [59, 10, 11]
 
 
+@pytest.mark.parametrize(
+    "content", [b"[\x01" + b" " * 30, b"[},{1 ]  ", b'[1 , "2]' + b" " * 9, b"  [1, 2 ]  ,  [3]  "]
+)
+def test_a_reject_up_to_the_end_of_a_file_counts_its_bytes_once(content: bytes) -> None:
+    """Blocks behind its beginning count none of them, however the file is cut."""
+    for block_size in range(1, len(content) + 1):
+        _, rejects = read_cut(RECORD_FORMATS.make("json"), content, block_size)
+        assert sum(rejects[-1]) == len(content)
+
+
 def test_columns_are_those_of_lines() -> None:
     """Declared, inferred and as they are found, also of members over several lines."""
     content = json.dumps([{"a": 1, "b": "x"}, {"a": 2, "b": None}, {"a": "?", "b": "y"}], indent=2).encode()
