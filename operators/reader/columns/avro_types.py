@@ -1,4 +1,4 @@
-"""The types of Avro as those of Arrow, and the schemas by which fastavro reads their values."""
+"""The types of Avro as those of Arrow."""
 
 from __future__ import annotations
 
@@ -11,9 +11,6 @@ NUMBERS = ("int", "long", "float", "double")
 
 RECORDS = ("record", "error")
 LISTS = ("array", "map")
-
-STORED = "dagflow"
-"""The logical type of bytes in a stored schema."""
 
 _PLAIN = {
     **{"null": pa.null(), "boolean": pa.bool_(), "int": pa.int32(), "long": pa.int64(), "float": pa.float32()},
@@ -44,8 +41,7 @@ class AvroType:
         is_nullable: Whether values may be null.
         is_apart: Whether it is a union that becomes a struct with a member for each type; that of numbers is the
             widest.
-        number: The number of its column; those in it have the numbers behind it.
-        end: The number behind these.
+        number: Its number.
         column: The type that has the column: itself, or one of a union.
         arrow: The type of the column.
 
@@ -72,7 +68,6 @@ class AvroType:
         known[name] = {"type": name}
         self.inner = [AvroType(inner, types, known) for inner in self._inner_schemas()]
         known[name] = self.facts
-        self.end = len(types)
         is_union = self.kind == "union"
         self.kept = [inner for inner in self.inner if inner.kind != "null"] if is_union else [self]
         self.is_nullable: bool = self.kind == "null" or (is_union and any(inner.is_nullable for inner in self.inner))
@@ -131,33 +126,6 @@ class AvroType:
     def columns(self) -> dict[str, AvroType]:
         """The columns of records of the type: its members, or `value` for another type."""
         return (self.kind in RECORDS and self.members) or {"value": self}
-
-    @property
-    def stored(self) -> Any:
-        """A schema by which fastavro reads the same bytes as they are: texts as bytes, and numbers of times.
-
-        A value of a union that is apart is a record of one member, which has the same bytes, and tells of which type
-        it is.
-        """
-        parts = {inner: inner.stored for inner in self.inner}
-        for name, inner in self.members.items() if self.is_apart else ():
-            fields = [{"name": name, "type": parts[inner]}]
-            parts[inner] = {"type": "record", "name": f"n{inner.number}.member", "fields": fields}
-        if self.kind == "union":
-            return [*parts.values()]
-        if self.kind in LISTS:
-            (part,) = parts.values()
-            is_map = self.kind == "map"
-            return {"type": self.kind, "values": part["fields"][1]["type"]} if is_map else self.facts | {"items": part}
-        facts = {key: value for key, value in self.facts.items() if key != "logicalType"}
-        # Named anew at each place.
-        facts["name"] = f"n{self.number}.{self.facts.get('name', '').rpartition('.')[2]}"
-        if self.kind in RECORDS:
-            types = zip(self.facts["fields"], parts.values(), strict=True)
-            return facts | {"fields": [field | {"type": part} for field, part in types]}
-        if self.kind in ("bytes", "fixed"):
-            return facts | {"logicalType": STORED, "is_exact": pa.types.is_decimal(self.arrow)}
-        return facts | {"type": "bytes" if self.kind == "string" else self.kind}
 
 
 def require_same_units(written: AvroType, wanted: AvroType, name: str = "value") -> None:

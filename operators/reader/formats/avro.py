@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import io
-import itertools
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from decimal import Context, Decimal
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -15,25 +13,18 @@ import pyarrow as pa
 from pydantic import BeforeValidator, Field
 
 from dagflow.api.columns.column_typing import StreamColumns
-from dagflow.api.columns.column_values import with_leaves
 from dagflow.errors import DagflowError, RecordError
 from dagflow.late import LateModule
 from dagflow.storage.files import PythonFile
 from operators.files.metadata import BlockMetadata
 from operators.format_registry import require_package
 from operators.reader.byte_source import ByteSource, FileView, SourceEndError, read_exactly
-from operators.reader.columns.avro_types import STORED, AvroType, require_same_units
-from operators.reader.columns.exact_casts import require_sound
-from operators.reader.columns.machine_code import MachineCode
+from operators.reader.columns.avro_records import AvroRecords
 from operators.reader.compression.blocks import decompressed
 from operators.reader.formats.base import BATCH_RECORDS, FormatTraits, PreScanned
 from operators.reader.scanning.tabular import BATCH_BYTES, RowUnit, TableFile, Tabular
 
 fastavro: Any = LateModule("fastavro")
-schemas: Any = LateModule("fastavro.schema")
-
-AVRO_PROGRAM = MachineCode("operators.reader.columns.avro_kernels.AvroProgram")
-"""What reads records with machine code in this process."""
 
 _MARKER_BYTES = 16
 _HEAD_BYTES = 20
@@ -49,9 +40,6 @@ _JOINED_BYTES = 1 << 20
 
 _MOST_BYTES = 256 << 20
 """Bytes of a data block when it is decompressed; writers make blocks of a few MB at most."""
-
-_EXACT = Context(prec=77)
-"""As many digits as the widest decimal of Arrow has."""
 
 
 def _schema(value: Any) -> Any:
@@ -148,82 +136,6 @@ def _file_of(source: ByteSource) -> AvroFile | None:
         raise
     except Exception:
         return None
-
-
-class AvroRecords:
-    """Reads records that are written by one schema as those of the same or another one.
-
-    Args:
-        schema: The schema that they are written by.
-        reader_schema: The other one.
-
-    Attributes:
-        types: The types of both schemas, by their numbers.
-        written: The type of records as they are written.
-        wanted: The type that they are read as.
-        columns: Its columns.
-        schema: Their names and types.
-
-    Raises:
-        ValueError: Arrow has no such types, numbers would mean something else by the other schema, or it has a union
-            that is apart.
-    """
-
-    def __init__(self, schema: Any, reader_schema: Any = None) -> None:
-        self.types = list[AvroType]()
-        parsed = [schemas.parse_schema(each) for each in (reader_schema, schema) if each is not None]
-        self.wanted = AvroType(parsed[0], self.types, {})
-        if len(parsed) > 1 and any(type.is_apart for type in self.types):
-            raise ValueError("unions of several types are only read by the schema of the file")
-        self.written = AvroType(parsed[1], self.types, {}) if len(parsed) > 1 else self.wanted
-        require_same_units(self.written, self.wanted)
-        self.columns = self.wanted.columns
-        self.schema = pa.schema([(name, column.arrow) for name, column in self.columns.items()])
-        self._stored = [schemas.parse_schema(type.stored) for type in dict.fromkeys((self.written, self.wanted))]
-        self._program: Any = None
-
-    def read(self, contents: Sequence[bytes], rows: Sequence[int], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The records of data blocks, which are decompressed and have so many rows."""
-        compiled = AVRO_PROGRAM.after(sum(map(len, contents)))
-        if compiled and self._program is None:
-            self._program = compiled(self.written, self.wanted, self.types)
-        columns = [self.columns[name] for name in names]
-        arrays = self._program and self._program.read(contents, rows, columns)
-        if arrays is not None:
-            yield pa.RecordBatch.from_arrays(arrays, names=[*names])
-            return
-        records = self._records_of(contents, rows)
-        is_record = "value" not in self.columns or self.columns["value"] is not self.wanted
-        while batch := list(itertools.islice(records, BATCH_RECORDS)):
-            values = [[record[name] for record in batch] if is_record else batch for name in names]
-            # Other text that is not UTF-8 is found later, with its row.
-            stored = [stored_type(column.arrow) for column in columns]
-            arrays = [*map(pa.array, values, stored)]
-            arrays = [array.cast(column.arrow, safe=False) for array, column in zip(arrays, columns, strict=True)]
-            require_sound(arrays)
-            yield pa.RecordBatch.from_arrays(arrays, names=[*names])
-
-    def _records_of(self, contents: Sequence[bytes], rows: Sequence[int]) -> Iterator[Any]:
-        fastavro.read.LOGICAL_READERS.update({f"{kind}-{STORED}": _value for kind in ("bytes", "fixed")})
-        for content, count in zip(contents, rows, strict=True):
-            file = io.BytesIO(content)
-            for _ in range(count):
-                yield fastavro.schemaless_reader(file, *self._stored)
-            if file.tell() < len(content):
-                raise ValueError(f"{len(content) - file.tell():,} of its bytes are behind its last record")
-
-
-def _value(stored: bytes, written: Any, wanted: Any) -> Any:
-    """The decimal that is stored as some bytes, or these."""
-    facts = wanted or written
-    if isinstance(facts, dict) and facts.get("is_exact"):
-        return Decimal(int.from_bytes(stored, "big", signed=True)).scaleb(-facts.get("scale", 0), _EXACT)
-    return stored
-
-
-def stored_type(kind: pa.DataType) -> pa.DataType:
-    """A type with bytes in place of text."""
-    return with_leaves(kind, lambda leaf: pa.binary() if pa.types.is_string(leaf) else leaf)
 
 
 def _numbers_in(data: bytes) -> tuple[int, int, int]:

@@ -14,9 +14,9 @@ import fastavro
 import pyarrow as pa
 import pytest
 
+from operators.reader.columns.avro_records import AVRO_DECODER
 from operators.reader.columns.machine_code import PAYING_BYTES
 from operators.reader.formats import RECORD_FORMATS
-from operators.reader.formats.avro import AVRO_PROGRAM
 from operators.reader.formats.base import ByteAccounting
 from operators.testing import MemorySource, TableContract, block_of, read_cut, read_range
 from operators.testing.format_contract import read_one
@@ -249,7 +249,7 @@ def test_text_in_a_list_that_is_not_utf_8_refuses_its_data_block() -> None:
     for _ in range(2):
         table, rejects = read(written(schema, records, sync_interval=1).replace(b"qqq", b"q\xffq"))
         assert (table.to_pylist(), len(rejects)) == ([records[0], records[2]], 1)
-        AVRO_PROGRAM.after(PAYING_BYTES)
+        AVRO_DECODER.after(PAYING_BYTES)
 
 
 def test_columns_are_chosen_and_cast() -> None:
@@ -289,6 +289,6 @@ def test_machine_code_reads_as_fastavro_does() -> None:
     contents = [content, content.replace(b"text 20", b"text \xff0"), content.replace(b"\x0etext 40", b"\xfetext 40")]
     for options in ({}, {"reader_schema": record_of(parts=parts[0], t=["null", "bytes"])}):
         before = [read(each, **options) for each in contents]
-        AVRO_PROGRAM.after(PAYING_BYTES)
+        AVRO_DECODER.after(PAYING_BYTES)
         assert [read(each, **options) for each in contents] == before
         assert [len(rejects) for _, rejects in before] == [0, 0 if options else 1, 1]
