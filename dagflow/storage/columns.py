@@ -60,6 +60,13 @@ def borders_of(values: pa.BinaryArray | pa.StringArray) -> npt.NDArray[np.int32]
     return np.frombuffer(values.buffers()[1], np.int32)[values.offset :][: len(values) + 1]
 
 
+def is_ascii(values: pa.BinaryArray | pa.StringArray) -> bool:
+    """Whether all bytes of the values are ASCII, as far as their buffer shows, also those under a null."""
+    borders = borders_of(values)
+    content = np.frombuffer(values.buffers()[2] or b"", np.uint8)[borders[0] : borders[-1]]
+    return int(content.max(initial=0)) < 128
+
+
 def flags_of(column: pa.BooleanArray | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
     if not len(column):
         return np.empty(0, bool)

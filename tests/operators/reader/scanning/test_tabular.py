@@ -195,6 +195,20 @@ def test_text_that_is_not_utf_8_refuses_its_row_alone() -> None:
     assert rejects == [(1, 0, "column 'text': Invalid UTF8 sequence at string index 0")]
 
 
+def test_text_whose_places_are_out_of_order_is_found_also_where_it_is_ascii() -> None:
+    """The bytes are sound as a whole, and the lengths of single values lead out of them."""
+    out, places = io.BytesIO(), pa.array([0, 2, 1, 4], pa.int32()).buffers()[1]
+    texts = pa.StringArray.from_buffers(3, places, pa.py_buffer(b"abcd"))
+    batch = pa.RecordBatch.from_arrays([pa.array([1, 2, 3]), texts], ["n", "text"])
+    with pa.ipc.new_stream(out, batch.schema) as writer:
+        writer.write_batch(batch)
+    made, refused, content = RECORD_FORMATS.make("arrow"), list[bytes](), out.getvalue()
+    accounting = ByteAccounting("a", Counter(), refused.append)
+    (rows,) = made.read(MemorySource(content), block_of(content, 0, len(content)), accounting)
+    assert rows.to_arrow().column("n").to_pylist() == [1, 3]
+    assert [json.loads(reject)["offset"] for reject in refused] == [1]
+
+
 def test_a_file_with_more_rows_than_bytes_is_refused_with_all_of_them() -> None:
     """The rows of a reject are read again once the reason is gone: those behind its bytes as well."""
     content = written(pa.table({"a": pa.array([7] * 50_000)}), row_group_size=20_000)
