@@ -31,7 +31,8 @@ class BatchTooLargeError(ValueError):
 
 
 def _selected(values: npt.NDArray[Any], selection: Any) -> npt.NDArray[Any]:
-    return values[flags_of(selection) if isinstance(selection, pa.BooleanArray) else selection]
+    # By positions: by a mask NumPy takes up to three times as long.
+    return values[np.flatnonzero(flags_of(selection)) if isinstance(selection, pa.BooleanArray) else selection]
 
 
 @frozen
@@ -321,7 +322,9 @@ class RecordBatch:
         """
         if arrow.num_rows != len(self):
             raise ValueError(f"a one-to-one map of {len(self)} records gave {arrow.num_rows}")
-        return RecordBatch(arrow, delimiters=self.delimiters, origin=self.origin)
+        batch = RecordBatch(arrow, delimiters=self.delimiters, origin=self.origin)
+        batch._offsets = self._offsets
+        return batch
 
     def derive(self, arrow: pa.RecordBatch) -> RecordBatch:
         """Wrap columns that an operator made from this batch with Arrow.

@@ -276,7 +276,7 @@ class TableWriter(RecordRefusing, TransactionalSink):
             if self.upsert_by or self.on_type_change == "fail":
                 batch, rows, _ = self.without(batch, rows, dict(self._why_refused(rows)))
             if len(batch):
-                self._files.write(RecordBatch(rows, origin=batch.origin))
+                self._files.write(batch.with_columns(rows))
 
     def _held(self, batch: RecordBatch, rows: pa.RecordBatch, rescued: Rescued) -> tuple[RecordBatch, pa.RecordBatch]:
         """The records that the table takes and their rows, without values by which it cannot be partitioned.
