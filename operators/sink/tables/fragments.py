@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+from typing_extensions import Buffer
 
 from dagflow.api.context import OperatorContext, OutputFile
 from dagflow.api.records import RecordBatch
@@ -180,15 +182,15 @@ class _Fragment:
         rows, row_bytes, begins = rows.combine_chunks(), self._bytes.pop(values), self._begins.pop(values)
         if self._options is None and rows.num_rows >= _SAMPLED_ROWS:
             sample = rows.slice(0, _SAMPLED_ROWS)
-            is_worthwhile = _stream_of(sample, _LZ4).size < _WORTHWHILE * _stream_of(sample, _PLAIN).size
-            self._options = _LZ4 if is_worthwhile else _PLAIN
-        data = _stream_of(rows, self._options or _LZ4)
-        self._file.write(data)
+            in_memory = io.BytesIO(), io.BytesIO()
+            packed, plain = map(_written, in_memory, [sample] * 2, (_LZ4, _PLAIN))
+            self._options = _LZ4 if packed.size_bytes < _WORTHWHILE * plain.size_bytes else _PLAIN
+        piece = _written(self._file, rows, self._options or _LZ4)
         # What lz4 has not made smaller, zstd does not, either.
-        data_bytes = round(min(row_bytes, data.size) * max(_SHRINKS_TO, min(1.0, data.size / max(row_bytes, 1))))
-        place = self._end, self._end + data.size, updated_crc32(data, 0)
-        self._pieces.append([list(values), *place, begins, data_bytes])
-        self._end += data.size
+        share = max(_SHRINKS_TO, min(1.0, piece.size_bytes / max(row_bytes, 1)))
+        place = self._end, self._end + piece.size_bytes, piece.crc32
+        self._pieces.append([list(values), *place, begins, round(min(row_bytes, piece.size_bytes) * share)])
+        self._end += piece.size_bytes
 
     def close(self, facts: FileFacts, causes: Mapping[str, str]) -> None:
         """End the file, with the facts that are the same for all files of the window."""
@@ -199,11 +201,33 @@ class _Fragment:
         self._file.close(records=self._records, facts=replace(facts, schema=schema, causes=causes, held=self._pieces))
 
 
-def _stream_of(rows: pa.Table, options: pa.ipc.IpcWriteOptions) -> pa.Buffer:
-    sink = pa.BufferOutputStream()
+class _Sink(io.RawIOBase):
+    """A file as Arrow writes a piece to it: straight from the columns, as a copy in memory takes longer than the rest.
+
+    Attributes:
+        size_bytes: The length of the piece so far.
+        crc32: Its checksum.
+    """
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self.size_bytes = self.crc32 = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Buffer) -> int:
+        self._file.write(data)
+        count = memoryview(data).nbytes
+        self.size_bytes, self.crc32 = self.size_bytes + count, updated_crc32(data, self.crc32)
+        return count
+
+
+def _written(file: Any, rows: pa.Table, options: pa.ipc.IpcWriteOptions) -> _Sink:
+    sink = _Sink(file)
     with pa.ipc.new_stream(sink, rows.schema, options=options) as writer:
         writer.write_table(rows)
-    return sink.getvalue()
+    return sink
 
 
 def read_piece(storage: StorageContext, url: str, place: Place) -> list[pa.RecordBatch]:
@@ -214,14 +238,14 @@ def read_piece(storage: StorageContext, url: str, place: Place) -> list[pa.Recor
         StorageError: The store failed.
     """
     start, end, crc32 = place
-    buffer, done = bytearray(end - start), 0
+    buffer, done = pa.allocate_buffer(end - start), 0
     try:
         with storage.backend(url).files.open(url) as file, memoryview(buffer) as view:
-            while done < len(buffer) and (count := file.read_into(start + done, view[done:])):
+            while done < buffer.size and (count := file.read_into(start + done, view[done:])):
                 done += count
     except MissingError as error:
         raise _lost(url, "gone", "another program has removed it") from error
-    if done < len(buffer):
+    if done < buffer.size:
         raise _lost(url, "damaged", f"it ends at byte {start + done:,}, and had {end:,} at least")
     # Arrow may read zeros for missing bytes at the end of the rows, or for values.
     if updated_crc32(buffer, 0) != crc32:
