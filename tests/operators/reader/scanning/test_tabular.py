@@ -195,10 +195,10 @@ def test_text_that_is_not_utf_8_refuses_its_row_alone() -> None:
     assert rejects == [(1, 0, "column 'text': Invalid UTF8 sequence at string index 0")]
 
 
-def test_text_whose_places_are_out_of_order_is_found_also_where_it_is_ascii() -> None:
+def test_ascii_text_with_offsets_out_of_order_is_found() -> None:
     """The bytes are sound as a whole, and the lengths of single values lead out of them."""
-    out, places = io.BytesIO(), pa.array([0, 2, 1, 4], pa.int32()).buffers()[1]
-    texts = pa.StringArray.from_buffers(3, places, pa.py_buffer(b"abcd"))
+    out, offsets = io.BytesIO(), pa.array([0, 2, 1, 4], pa.int32()).buffers()[1]
+    texts = pa.StringArray.from_buffers(3, offsets, pa.py_buffer(b"abcd"))
     batch = pa.RecordBatch.from_arrays([pa.array([1, 2, 3]), texts], ["n", "text"])
     with pa.ipc.new_stream(out, batch.schema) as writer:
         writer.write_batch(batch)
