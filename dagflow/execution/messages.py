@@ -29,6 +29,9 @@ from dagflow.plan.physical import PhysicalPlan, PortRef
 from dagflow.storage.context import StorageContext
 from dagflow.storage.pending import Durability, PendingFile
 
+PART = "#part"
+"""The port at which an operator takes in parts of its held result, before all else."""
+
 
 @frozen
 class WindowJob:
@@ -108,7 +111,7 @@ class TaskResult:
 
 @frozen
 class ShuffleItem:
-    """A RecordBatch or tuples on their way to a Spark partition, the slot, of a stage of a higher level.
+    """A RecordBatch, tuples, or a part at port PART, on the way to a Spark partition, the slot, of a higher level.
 
     Attributes:
         order: Sorting key that makes the order of arrival the same in each run.
@@ -118,7 +121,7 @@ class ShuffleItem:
     slot: int
     order: tuple[int, ...]
     target: PortRef
-    payload: RecordBatch | PickledTuples
+    payload: RecordBatch | PickledTuples | bytes
 
 
 @frozen

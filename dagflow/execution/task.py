@@ -23,7 +23,7 @@ from dagflow.api.refused_records import RefusedLog
 from dagflow.errors import DagflowError, OperatorError, TransientStorageError, cut_text, text_of, trace_of
 from dagflow.execution.chain import Chain, torn_down
 from dagflow.execution.failures import ActiveCall
-from dagflow.execution.messages import PickledTuples, Program, ShuffleItem, TaskResult, WindowJob
+from dagflow.execution.messages import PART, PickledTuples, Program, ShuffleItem, TaskResult, WindowJob
 from dagflow.execution.operator_output import captured, named_records
 from dagflow.execution.routing import router_of
 from dagflow.execution.stalls import ChainWatch
@@ -287,15 +287,23 @@ class StageTask:
         with torn_down(self._chain):
             self._setup()
             self._chain.begin_window(self._window.window_id)
-            self._add_parts()
-            for target, payload in inputs:
-                yield from self._feed(target, payload)
+            for name in [name for name in self._chain.operators if name in self._handed]:
+                self._add_part(name, self._handed.pop(name))
+            yield from self._take(inputs)
             operators = self._chain.operators.items()
             partial = (name for name, each in operators if isinstance(each, Accumulator) and each.is_partial)
             left = [] if self._is_last else [*partial]
             self._held = self._chain.end_window([*self._window.holds, *left])
             self._handed.update((name, self._held.pop(name)) for name in left if name in self._held)
             return self._chain.snapshots()
+
+    def _take(self, inputs: Iterable[tuple[PortRef, Any]]) -> Iterator[ShuffleItem]:
+        # The last payload is let go with this generator.
+        for target, payload in inputs:
+            if target.port == PART:
+                self._add_part(target.operator, payload)
+            else:
+                yield from self._feed(target, payload)
 
     def _feed(self, target: PortRef, payload: Any) -> Iterator[ShuffleItem]:
         if self._record_limit is None:
@@ -312,15 +320,10 @@ class StageTask:
                             break
         yield from self._sent()
 
-    def _add_parts(self) -> None:
-        for name, operator in self._chain.operators.items():
-            # The parts of all partitions make one result.
-            parts = list(self._window.parts.get(name, ())) if self._partition == 0 else []
-            if name in self._handed:
-                parts.append(self._handed.pop(name))
-            for part in parts:
-                if isinstance(operator, Accumulator):
-                    self._chain.call(name, operator.add_part, part)
+    def _add_part(self, name: str, part: Any) -> None:
+        operator = self._chain.operators[name]
+        if isinstance(operator, Accumulator):
+            self._chain.call(name, operator.add_part, part)
 
     def _sent(self) -> list[ShuffleItem]:
         sent, self._outgoing = self._outgoing, []

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from dagflow.execution.messages import PickledTuples, Program, ShuffleItem, TaskResult, WindowJob
+from dagflow.execution.messages import PART, PickledTuples, Program, ShuffleItem, TaskResult, WindowJob
+from dagflow.plan.physical import PortRef, Stage
 from dagflow.runtime.progress_board import ProgressBoard, WindowProgress
 
 T = TypeVar("T")
@@ -162,19 +163,41 @@ class LazyRuntime:
 
 
 def driver_inputs(program: Program, window: WindowJob) -> list[list[Any]]:
-    """The driver's input for each slot of the lowest level; items for higher levels go with slot 0."""
-    levels = program.plan.levels
-    slots: list[list[Any]] = [list(share) for stage in levels[0] for share in window.assigned[stage.head]]
-    for level in levels[1:]:
+    """The driver's input for each slot of the lowest level; items for higher levels go with slot 0.
+
+    A window that only publishes has no slot of the lowest level. Each item then gets one that passes it on, because
+    Spark holds all items of a task that go to one slot in memory at once, and parts may be large.
+    """
+    lowest, *higher = program.plan.levels
+    slots: list[list[Any]] = [share for stage in lowest for share in _shares(stage, window)]
+    sent: list[ShuffleItem] = []
+    for level in higher:
         first_slot = 0
         for stage in level:
-            for partition, share in enumerate(window.assigned.get(stage.head, [])):
-                slots[0] += [
-                    ShuffleItem(stage.level, first_slot + partition, (-1, order), target, PickledTuples.of(tuples))
-                    for order, (target, tuples) in enumerate(share)
-                ]
+            sent += [
+                ShuffleItem(stage.level, first_slot + partition, (-1, order), target, _sendable(given))
+                for partition, share in enumerate(_shares(stage, window))
+                for order, (target, given) in enumerate(share)
+            ]
             first_slot += window.partitions[stage.head]
+    if not slots:
+        return [[item] for item in sent]
+    slots[0] += sent
     return slots
+
+
+def _sendable(given: list[Any] | bytes) -> PickledTuples | bytes:
+    return given if isinstance(given, bytes) else PickledTuples.of(given)
+
+
+def _shares(stage: Stage, window: WindowJob) -> list[list[tuple[PortRef, Any]]]:
+    """The driver's input for each partition of a stage; parts come first, because those of all make one result."""
+    shares: list[list[tuple[PortRef, Any]]] = [*map(list, window.assigned.get(stage.head, []))]
+    parts = [(PortRef(name, PART), part) for name in stage.operators for part in window.parts.get(name, ())]
+    if parts:
+        shares = shares or [[]]
+        shares[0] = [*parts, *shares[0]]
+    return shares
 
 
 def slot_of(item: ShuffleItem | TaskResult, next_level: int, slots: int) -> tuple[int, tuple[int, ...]]:

@@ -107,7 +107,7 @@ def run_slots(
     """The results of slots of one level, run one after the other, and items for higher levels; a Job by partial().
 
     Args:
-        window: The window, without the tuples that the driver assigns.
+        window: The window, without what the driver gives to slots.
         directory: Where items for higher levels are stored.
         spooled: Items from lower levels, by slot, in order.
     """
@@ -175,7 +175,7 @@ class LocalRuntime(Runtime):
 
     def _run(self, window: WindowJob) -> list[TaskResult]:
         groups = group_slots(driver_inputs(self._program, window), window.together)
-        lean = replace(window, assigned={})
+        lean = replace(window, assigned={}, parts={})
         with translated(str(self._scratch.path), "make a directory for records that go to another stage"):
             directory = tempfile.mkdtemp(dir=self._scratch.path)
         results: list[TaskResult] = []

@@ -214,14 +214,14 @@ def in_order(arrived: Iterable[tuple[Place, Any]], held_bytes: int = HELD_BYTES)
                     # It has no name, so that nothing is left of a task that is killed.
                     file = file or stack.enter_context(tempfile.TemporaryFile(dir=_directory()))
                     start = file.tell()
-                    data = pickle.dumps(item, protocol=5)
-                    file.write(data)
-                    waiting.append((place, start, len(data)))
+                    file.write(pickle.dumps(item, protocol=5))
+                    waiting.append((place, start, file.tell() - start))
             else:
                 waiting.append((place, item, 0))
         if file is not None:
             with errors():
                 file.flush()
+        item = None  # what waits in the file need not be held as well
         waiting.sort(key=lambda entry: entry[0], reverse=True)
         while waiting:
             _, item, length = waiting.pop()
@@ -234,8 +234,10 @@ def in_order(arrived: Iterable[tuple[Place, Any]], held_bytes: int = HELD_BYTES)
 def _size_bytes(item: Any) -> int:
     if not isinstance(item, ShuffleItem):
         return 0
-    payload: RecordBatch | PickledTuples = item.payload
-    return len(payload.data) if isinstance(payload, PickledTuples) else payload.nbytes()
+    payload: RecordBatch | PickledTuples | bytes = item.payload
+    if isinstance(payload, RecordBatch):
+        return payload.nbytes()
+    return len(payload.data if isinstance(payload, PickledTuples) else payload)
 
 
 def _directory() -> str | None:

@@ -176,7 +176,7 @@ class SparkJobs(Runtime):
         tasks = group_slots(driver_inputs(self._program, window), window.together)
         lowest = max(len(tasks), 1)
         prepared = self._prepared(tasks)
-        lean = replace(window, assigned={})
+        lean = replace(window, assigned={}, parts={})
         del window, tasks  # from here on Spark has them
         # One result for each partition of each stage: results of lower levels pass through the higher ones.
         arriving = sum(lean.partitions.values()) + lowest + sum(counts[1:])

@@ -10,7 +10,7 @@ from typing import Any
 from dagflow.api.records import RecordBatch
 from dagflow.api.refused_records import TAKE_REJECTS
 from dagflow.errors import DagflowError
-from dagflow.execution.messages import PickledTuples, Program, TaskResult, WindowJob
+from dagflow.execution.messages import Program, TaskResult, WindowJob
 from dagflow.execution.task import run_level
 from dagflow.execution.task_watch import TaskMessage
 from dagflow.frozen import frozen
@@ -49,7 +49,7 @@ class ReadTask:
                 if item.error is not None:
                     raise _advised(item.error)
                 finish(item)
-            elif not isinstance(item.payload, PickledTuples):
+            elif isinstance(item.payload, RecordBatch):
                 yield item.target.port, item.payload
 
     def rows(self, shape: RowShape, finish: Callable[[TaskResult], None] = lambda result: None) -> Iterator[Any]:

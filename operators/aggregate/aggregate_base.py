@@ -143,7 +143,7 @@ class AggregateBase(Operator, Accumulator, Unified):
             return
         first, *rest = itertools.islice(tables_of(pa.BufferReader(part)), 2)
         if rest:
-            self._runs.add_tables(tables_of(pa.BufferReader(part)))
+            self._runs.add_bytes(part)
         else:
             self.add(first, are_combined=True)
 

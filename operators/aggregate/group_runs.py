@@ -21,7 +21,7 @@ def in_order_of(keys: Sequence[str]) -> list[tuple[str, str]]:
 
 
 class GroupRuns:
-    """Groups in files without names, of which nothing is left when the process ends, and in parts of other windows.
+    """Groups in files without names, of which nothing is left when the process ends.
 
     Args:
         keys: The columns of the keys; a key is once in a run.
@@ -43,12 +43,18 @@ class GroupRuns:
         starts = range(0, len(groups), self._rows)
         with tempfile.TemporaryFile() as file:
             _write(file, (groups.take(order.slice(start, self._rows)) for start in starts), None)
-            # Opened once more, it is there until the last reference to it is gone.
-            self.add_tables(tables_of(pa.OSFile(f"/dev/fd/{file.fileno()}")))
+            self._add_file(file)
 
-    def add_tables(self, tables: Iterator[pa.Table]) -> None:
-        """Add a run: tables in order of keys, within each and one after the other."""
-        self._runs.append(tables)
+    def add_bytes(self, part: bytes) -> None:
+        """Store the bytes of a run: tables in order of keys, within each and one after the other."""
+        with tempfile.TemporaryFile() as file:
+            file.write(part)
+            file.flush()
+            self._add_file(file)
+
+    def _add_file(self, file: BinaryIO) -> None:
+        # Opened once more, it is there until the last reference to it is gone.
+        self._runs.append(tables_of(pa.OSFile(f"/dev/fd/{file.fileno()}")))
 
     def merged(self, combined: Callable[[pa.Table], pa.Table]) -> Iterator[pa.Table]:
         """Each group once, in tables whose keys follow those of the tables before; the runs are gone then.

@@ -17,8 +17,13 @@ TARGET = PortRef("sum", "input")
 
 
 def item(number: int) -> ShuffleItem:
-    """Records, or tuples."""
-    payload = PickledTuples.of([number]) if number % 3 else RecordBatch(pa.record_batch({"n": [number] * number}))
+    """Records, tuples, or a part."""
+    payloads: list[RecordBatch | PickledTuples | bytes] = [
+        RecordBatch(pa.record_batch({"n": [number] * number})),
+        PickledTuples.of([number]),
+        bytes(20 * number),
+    ]
+    payload = payloads[number % 3]
     return ShuffleItem(1, 0, (number,), TARGET, payload)
 
 
@@ -27,6 +32,8 @@ def content(arrived: object) -> object:
     if not isinstance(arrived, ShuffleItem):
         return arrived
     payload = arrived.payload
+    if isinstance(payload, bytes):
+        return arrived.order, payload
     return arrived.order, payload.tuples() if isinstance(payload, PickledTuples) else payload.to_pylist()
 
 
