@@ -68,6 +68,10 @@ class _Grouping:
     arguments: Mapping[str, Bound | None]
 
 
+def _functions(keys: Sequence[str], schema: pa.Schema) -> list[tuple[str, str]]:
+    return [(name, COMBINED_BY[kind_of(name)]) for name in schema.names if name not in keys]
+
+
 _FILE = "#file"
 """A key of groups that are kept by file: the number of the version."""
 
@@ -114,13 +118,16 @@ class _Grouped(AggregateBase, KeptByFile):
         return self._combined_by(self._group_keys, partial)
 
     def _combined_by(self, keys: list[str], partial: pa.Table) -> pa.Table:
-        parts = [name for name in partial.schema.names if name not in keys]
+        functions = _functions(keys, partial.schema)
+        parts = [name for name, _ in functions]
         partial = with_room(partial.select([*keys, *parts]), parts)
-        functions = [(name, COMBINED_BY[kind_of(name)]) for name in parts]
         found = grouped(partial, keys, functions)
         found = found.rename_columns([*keys, *parts] if found.schema.names[0] in keys else [*parts, *keys])
         # A sum of decimals has more digits than it needs.
         return found.select([*keys, *parts]).cast(combined_schema(partial.schema, parts))
+
+    def functions(self, schema: pa.Schema) -> Sequence[tuple[str, str]]:
+        return _functions(self._group_keys, schema)
 
     def _in_shares(self, keys: list[str], tables: Iterable[pa.Table]) -> pa.Table:
         shares = Shares(keys, functools.partial(self._combined_by, keys))

@@ -66,6 +66,10 @@ class AggregateBase(Operator, Accumulator, Unified):
     def result(self, combined: pa.Table) -> pa.Table:
         """The rows that are emitted, in an order that depends on nothing but the rows."""
 
+    def functions(self, schema: pa.Schema) -> Sequence[tuple[str, str]] | None:
+        """How rows are combined, if by sums, minima and maxima alone: each column beside the keys, and its function."""
+        return None
+
     def is_exact(self, schema: pa.Schema) -> bool:
         """Whether rows of a schema can be combined in any grouping: sums of doubles differ in their last digits."""
         return True
@@ -80,9 +84,12 @@ class AggregateBase(Operator, Accumulator, Unified):
 
     def begin_window(self, window_id: int) -> None:
         self._runs = GroupRuns(self.keys)
-        self._held = Shares(self.keys, self.combined)
+        self._held = Shares(self.keys, self.combined, self._functions_if_exact)
         self._is_exact = True
         self._most_rows, self._most_bytes = self.compact_rows, self._room(is_halved=False)
+
+    def _functions_if_exact(self, schema: pa.Schema) -> Sequence[tuple[str, str]] | None:
+        return self.functions(schema) if self.is_exact(schema) else None
 
     def _room(self, *, is_halved: bool) -> int:
         if not self.is_partial:
@@ -98,10 +105,10 @@ class AggregateBase(Operator, Accumulator, Unified):
             before = held.rows
             held.combine()
             is_halved = 2 * held.rows <= before
-            if held.nbytes > self.held_bytes and self.keys:
-                self._let_go()
             self._most_rows = max(self.compact_rows, 4 * held.rows) if is_halved else sys.maxsize
             self._most_bytes = max(self._room(is_halved=is_halved), held.nbytes + self.compact_bytes // 4)
+        if held.are_combined and held.nbytes > self.held_bytes and self.keys:
+            self._let_go()
 
     def _let_go(self) -> None:
         """Emit what another operator combines, or else store it as a run."""

@@ -48,6 +48,9 @@ class CountBy(AggregateBase, ColumnTraced):
     def keys(self) -> Sequence[str]:
         return self.by
 
+    def functions(self, schema: pa.Schema) -> Sequence[tuple[str, str]]:
+        return [(COUNT, "sum")]
+
     def combined(self, partial: pa.Table) -> pa.Table:
         summed = grouped(partial, self.by, [(COUNT, "sum")])
         return summed.rename_columns([*self.by, COUNT]).select([*self.by, COUNT])
