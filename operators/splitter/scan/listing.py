@@ -118,20 +118,22 @@ class Entries:
         names: Ascending by their bytes. A directory's name ends in "/" and is sorted with it, so that a walk that
             descends at once visits paths in order. A file's name is empty where its key ends in "/".
         stats: Versions; None where they take further calls.
-        links: Those of the names that are links.
+        is_walked: Whether each directory is followed by everything below it, as paths relative to the listed one.
+        directory: Path of the listed directory, with "/" at its end; b"" where the caller knows it.
     """
 
     names: list[bytes]
     stats: ListedStats | None = None
+    is_walked: bool = False
+    directory: bytes = b""
     links: frozenset[bytes] = frozenset()
 
     def __len__(self) -> int:
         return len(self.names)
 
     def slice(self, start: int, end: int) -> Entries:
-        if start == 0 and end >= len(self):
-            return self
-        return Entries(self.names[start:end], None if self.stats is None else self.stats.slice(start, end), self.links)
+        stats = None if self.stats is None else self.stats.slice(start, end)
+        return Entries(self.names[start:end], stats, self.is_walked, self.directory, self.links)
 
     def without(self, names: frozenset[bytes]) -> Entries:
         kept = [at for at, name in enumerate(self.names) if name not in names]
@@ -153,10 +155,18 @@ class Lister(ABC):
         """The entries of a directory, piece by piece; a MissingError if it no longer exists."""
 
     def queue(self, directories: Iterable[bytes], *, is_whole_tree: bool = False) -> None:  # noqa: B027  # optional
-        """Announce directories that the walk will reach in the order of their paths.
+        """Announce directories, or whole trees, that the walk will reach in the order of their paths.
 
-        A lister that prefetches starts on them, and in whole trees goes on below them; others ignore it.
+        A lister that prefetches starts on them; others ignore it.
         """
+
+    def walked(self, directory: bytes, names: list[bytes]) -> Iterator[Entries]:
+        """Consecutive subdirectories, with everything below them if that was prefetched.
+
+        Yields:
+            In the order of their paths: entries with is_walked; or a single directory, which the walk must enter.
+        """
+        return (Entries([name]) for name in names)
 
     def stats(self, directory: bytes, names: list[bytes]) -> tuple[list[bytes], ListedStats]:
         """The names that are files now, and their versions."""

@@ -1,4 +1,4 @@
-"""Lists the machine's own file systems: one directory, or many of them at a time."""
+"""Lists the machine's own file systems: one directory, or many of them at a time, with everything below."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import itertools
 import os
 import stat
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from dagflow.api.regular_expressions import matcher
 from dagflow.errors import MissingError, StorageError
 from dagflow.frozen import frozen
 from dagflow.storage.backends.local.disk import bounded_ns
@@ -19,6 +21,7 @@ from dagflow.storage.fingerprint import file_id_of
 from operators.files.metadata import FileVersion
 from operators.splitter.scan.listing import (
     ENTRIES_AT_ONCE,
+    UNFINISHED_ENDS,
     Entries,
     Kind,
     ListedStats,
@@ -29,8 +32,12 @@ from operators.splitter.scan.listing import (
 Columns = tuple["array[int]", "array[int]", "array[int]"]
 """Lengths in bytes, modification times in nanoseconds, inode numbers as signed 64 bits."""
 
-_DIRECTORY = -1, 0, 0
-"""The version of a directory."""
+WALKED, NOT_VISITED, TO_BE_ENTERED = -1, -2, -3
+"""Length of a directory in an answer: everything below it follows; not visited yet; the walk must enter it itself."""
+
+_HIDDEN_PREFIXES = (b".", b"_")
+_MAX_DEPTH = 100
+"""Levels that are listed below one requested directory."""
 
 _STATS_AT_ONCE = 256
 """Files examined before the results go into columns: 32 bytes a file there, 700 as objects."""
@@ -166,32 +173,135 @@ class ListingRequest:
     Attributes:
         directories: With "/" at their ends.
         max_entries: Number of entries after which no further directory is started; a larger one is left to the walk.
+        is_walk: Whether everything below them is listed too.
+        ignored: The pattern of directories that the walk skips; None for none.
     """
 
     directories: list[bytes]
     max_entries: int
+    is_walk: bool
+    ignored: str | None = None
 
 
-DirectoryListing = tuple[list[bytes], Columns]
-"""The names in a directory, and their versions; the length of a directory is -1."""
+@frozen
+class ListingAnswer:
+    """The entries of several directories, in columns: single names would take three times the memory.
 
-
-def list_directories(request: ListingRequest) -> list[DirectoryListing | None]:
-    """List directories; runs in a thread of the driver, or in a task.
-
-    Returns:
-        The listing of each that was started; None where the walk must list it itself. Links are left to the walk,
-        because one may lead back up.
+    Attributes:
+        outcomes: For each directory whether it was listed; False if the walk must list it itself. Directories that were
+            not started have none.
+        ends: For each of these directories the end of its entries, and that of their names in bytes.
+        columns: Lengths, times and inode numbers of the entries.
+        names: The names, each followed by a NUL: for each directory its own one and the paths below it, relative to its
+            parent.
     """
-    listed: list[DirectoryListing | None] = []
-    count = 0
+
+    directories: list[bytes]
+    outcomes: list[bool]
+    ends: list[tuple[int, int]]
+    columns: npt.NDArray[np.int64]
+    names: bytes
+
+    def count(self, index: int) -> int:
+        return self.ends[index + 1][0] - self.ends[index][0]
+
+    def entries(self, first: int, end: int) -> tuple[list[bytes], npt.NDArray[np.int64]]:
+        (start, start_byte), (stop, stop_byte) = self.ends[first], self.ends[end]
+        return self.names[start_byte:stop_byte].split(b"\0")[:-1], self.columns[:, start:stop]
+
+    def count_listed(self, first: int, parent: bytes, names: list[bytes]) -> int:
+        """How many directories, from the first on, were listed and have these names below the parent."""
+        listed = zip(self.directories[first:], self.outcomes[first:], names, strict=False)
+        are_next = (is_listed and path == parent + name for path, is_listed, name in listed)
+        return sum(1 for _ in itertools.takewhile(bool, are_next))
+
+    @property
+    def is_complete(self) -> bool:
+        return len(self.outcomes) == len(self.directories) and all(self.outcomes) and not self._has_unvisited
+
+    @property
+    def _has_unvisited(self) -> bool:
+        return bool((self.columns[0] == NOT_VISITED).any())
+
+    def unvisited(self) -> Iterator[bytes]:
+        for index in range(len(self.outcomes)) if self._has_unvisited else ():
+            names, columns = self.entries(index, index + 1)
+            parent = parent_of(self.directories[index])
+            yield from (parent + names[at] for at in np.flatnonzero(columns[0] == NOT_VISITED).tolist())
+
+
+def parent_of(path: bytes) -> bytes:
+    """The path of a directory without its name; both end in "/", or the parent is empty."""
+    return path[: path.rfind(b"/", 0, -1) + 1]
+
+
+def answer(request: ListingRequest) -> ListingAnswer:
+    """List directories; runs in a thread of the driver, or in a task."""
+    descent = _Descent(request)
+    outcomes: list[bool] = []
+    ends, joined = [(0, 0)], list[bytes]()
     for path in request.directories:
-        if count >= request.max_entries:
+        before = len(descent.names)
+        if before >= request.max_entries:
             break
-        found = None if os.path.islink(path[:-1]) else list_directory(path, request.max_entries)
-        listed.append(found)
-        count += 0 if found is None else len(found[0])
-    return listed
+        parent = parent_of(path)
+        outcomes.append(descent.enter(parent, path[len(parent) :]))
+        joined.append(b"\0".join([*descent.names[before:], b""]) if outcomes[-1] else b"")
+        ends.append((len(descent.names), ends[-1][1] + len(joined[-1])))
+    columns = np.array([np.frombuffer(column, np.int64) for column in descent.columns])
+    return ListingAnswer(request.directories, outcomes, ends, columns, b"".join(joined))
+
+
+class _Descent:
+    """Descends below directories as a walk does that selects everything below them.
+
+    Does not enter links, because one may lead back up, names that a scan may skip, and directories that cannot be
+    listed.
+    """
+
+    def __init__(self, request: ListingRequest) -> None:
+        self._max_entries = self._stop_at = request.max_entries
+        self._max_depth = _MAX_DEPTH if request.is_walk else 0
+        self._is_ignored = None if request.ignored is None else matcher(request.ignored)
+        self.names: list[bytes] = []
+        self.columns = _empty_columns()
+
+    def enter(self, directory: bytes, name: bytes, depth: int = 0) -> bool:
+        """Append directory + name and all below it; False, with nothing appended, if it is left to the walk."""
+        path = directory + name
+        if not depth:
+            # A requested directory is finished if possible: the walk has to wait for whatever remains of it.
+            self._stop_at = len(self.names) + self._max_entries
+        if os.path.islink(path[:-1]) or (listed := list_directory(path, self._max_entries)) is None:
+            return False
+        self._append(name, WALKED)
+        bare_names, versions = listed
+        names = [name + bare for bare in bare_names]
+        if TO_BE_ENTERED not in versions[0]:
+            self.names += names
+            _extend(self.columns, versions)
+            return True
+        for below, bare, *version in zip(names, bare_names, *versions, strict=True):
+            if version[0] != TO_BE_ENTERED:
+                self.names.append(below)
+                _extend(self.columns, ([number] for number in version))
+            elif not self._max_depth or self._may_skip(bare):
+                self._append(below, TO_BE_ENTERED)
+            elif len(self.names) >= self._stop_at or depth == self._max_depth:
+                self._append(below, NOT_VISITED)
+            elif not self.enter(directory, below, depth + 1):
+                self._append(below, TO_BE_ENTERED)
+        return True
+
+    def _append(self, name: bytes, size: int) -> None:
+        self.names.append(name)
+        _extend(self.columns, ([size], [0], [0]))
+
+    def _may_skip(self, name: bytes) -> bool:
+        bare = name[:-1]
+        if bare.startswith(_HIDDEN_PREFIXES) or bare.endswith(UNFINISHED_ENDS):
+            return True
+        return self._is_ignored is not None and self._is_ignored(os.fsdecode(bare))
 
 
 def stat_files(directory: bytes, names: Sequence[bytes]) -> Columns | None:
@@ -200,14 +310,15 @@ def stat_files(directory: bytes, names: Sequence[bytes]) -> Columns | None:
     return examined[1] if examined is not None and _all_modes(stat.S_ISREG, examined[0]) else None
 
 
-def list_directory(directory: bytes, max_entries: int) -> DirectoryListing | None:
+def list_directory(directory: bytes, max_entries: int) -> tuple[list[bytes], Columns] | None:
     """A directory's entries by their bytes, directories with "/" at the end, and their versions.
 
     Args:
         max_entries: A larger directory is left to the walk, which reads it in parts.
 
     Returns:
-        None if there are more entries, or one is a link, or neither file nor directory, or a call fails.
+        None if there are more entries, or one is a link, or neither file nor directory, or a call fails. The length of
+        a directory is TO_BE_ENTERED.
     """
     try:
         names = os.listdir(directory)
@@ -224,12 +335,12 @@ def list_directory(directory: bytes, max_entries: int) -> DirectoryListing | Non
     if not _all_modes(lambda mode: stat.S_ISREG(mode) or stat.S_ISDIR(mode), modes):
         return None
     entries: list[tuple[bytes, int, int, int]] = sorted(
-        (name + b"/", *_DIRECTORY) if stat.S_ISDIR(mode) else (name, size, mtime, inode)
+        (name + b"/", TO_BE_ENTERED, 0, 0) if stat.S_ISDIR(mode) else (name, size, mtime, inode)
         for name, mode, size, mtime, inode in zip(names, modes, *columns, strict=True)
     )
-    listed, *versions = zip(*entries, strict=True)
-    sizes, times, inodes = (array("q", column) for column in versions)
-    return [*listed], (sizes, times, inodes)
+    columns = _empty_columns()
+    _extend(columns, zip(*(version for _, *version in entries), strict=True))
+    return [name for name, *_ in entries], columns
 
 
 def _stat_all(directory: bytes, names: Sequence[bytes]) -> tuple[array[int], Columns] | None:
@@ -283,3 +394,8 @@ def _add_versions(columns: Columns, statuses: Sequence[os.stat_result]) -> None:
 
 def _empty_columns() -> Columns:
     return array("q"), array("q"), array("q")
+
+
+def _extend(columns: Columns, rows: Iterable[Iterable[int]]) -> None:
+    for column, values in zip(columns, rows, strict=False):
+        column.extend(values)

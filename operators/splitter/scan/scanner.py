@@ -6,15 +6,16 @@ import bisect
 import contextlib
 import functools
 import heapq
+import itertools
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
-from dagflow.api.regular_expressions import matcher
 from dagflow.errors import CredentialsError, MissingError, StorageError, TransientStorageError
 from dagflow.metrics import names as metrics
 from dagflow.storage.backends.archive import ArchiveFiles, directory_in_task
@@ -23,20 +24,15 @@ from dagflow.storage.files import FileStat
 from dagflow.storage.location import redacted
 from operators.files.metadata import FileVersion
 from operators.splitter.scan.listed_files import InTasks, ListedFiles
-from operators.splitter.scan.listing import (
-    DIRECTORY,
-    ENTRIES_AT_ONCE,
-    UNFINISHED_ENDS,
-    Entries,
-    ListedStats,
-    Notices,
-)
+from operators.splitter.scan.listing import DIRECTORY, ENTRIES_AT_ONCE, Entries, ListedStats, Notices
 from operators.splitter.scan.local_listing import (
-    DirectoryListing,
+    NOT_VISITED,
+    WALKED,
+    ListingAnswer,
     ListingRequest,
     LocalLister,
-    list_directories,
-    list_directory,
+    answer,
+    parent_of,
 )
 from operators.splitter.scan.scan_roots import RemoteLister, Root, below, find_roots, listed_in
 from operators.splitter.scan.selection import ARCHIVE_END, OutputLocations, OwnNames, Selection, reads_all_in
@@ -244,6 +240,9 @@ MAX_DIRECTORIES = 512
 MAX_FILES = 8192
 """Number of files that one request should find; a directory with more is left to the walk."""
 
+FIRST_FILES, MAX_FILES_HERE = 64, 1024
+"""Files that the walk's thread lists at a time if no other did: few at first, as the first window waits for them."""
+
 THREADS = 4
 """Threads of the driver that list ahead: where directories are slow to list, they wait at the same time."""
 
@@ -251,9 +250,7 @@ CONCURRENT_TASKS = 16
 """Number of requests that run as tasks at a time: listing in tasks pays where each directory is slow to list."""
 
 PREFETCHED_REQUESTS = 5
-"""Number of answers that are held ahead of the walk, some 100 bytes a file; more where more requests may be pending."""
-
-_HIDDEN_PREFIXES = (b".", b"_")
+"""Number of answers that are held ahead of the walk, some 50 bytes a file; more where more requests may be pending."""
 
 DIRECTORY_FILES = 16
 """Memory of a directory without entries, in terms of files."""
@@ -272,14 +269,14 @@ class Prefetching:
         self.max_pending = count or (THREADS if in_tasks is None else CONCURRENT_TASKS)
         self.threads = ThreadPoolExecutor(self.max_pending, thread_name_prefix="listing")
 
-    def ask(self, request: ListingRequest) -> Future[list[DirectoryListing | None]]:
+    def ask(self, request: ListingRequest) -> Future[ListingAnswer]:
         return self.threads.submit(self._answer, request)
 
-    def _answer(self, request: ListingRequest) -> list[DirectoryListing | None]:
+    def _answer(self, request: ListingRequest) -> ListingAnswer:
         if self._in_tasks is None:
-            return list_directories(request)
-        listed: list[DirectoryListing | None]
-        [listed] = self._in_tasks(list_directories, [request])
+            return answer(request)
+        listed: ListingAnswer
+        [listed] = self._in_tasks(answer, [request])
         return listed
 
     def close(self) -> None:
@@ -329,33 +326,34 @@ class PrefetchingLister(LocalLister):
         self._prefetching = prefetching
         self._max_files = max_files
         self._max_held_files = max(PREFETCHED_REQUESTS, prefetching.max_pending + 2) * max_files
-        self._ignored = None if ignored is None else matcher(ignored)
+        self._max_files_here = FIRST_FILES
+        self._ignored = ignored
         self._queued = QueuedDirectories()
-        # The directories that are queued, asked for or listed, and whether everything in them is selected.
-        self._announced: dict[bytes, bool] = {}
-        self._pending: dict[Future[list[DirectoryListing | None]], ListingRequest] = {}
+        # The queued directories that are listed alone; the others, which are most, are walked.
+        self._only_listed: set[bytes] = set()
+        self._pending: dict[Future[ListingAnswer], ListingRequest] = {}
         self._asked: set[bytes] = set()
-        # Ahead of the walk: by directory, and in order of path. None for those that the walk must list itself.
-        self._listed: dict[bytes, DirectoryListing | None] = {}
+        # The answers ahead of the walk: by directory, in order of path, and their size.
+        self._listed: dict[bytes, tuple[ListingAnswer, int]] = {}
         self._listed_ahead = QueuedDirectories()
         self._held_files = 0
+        self._left_to_walk: set[bytes] = set()
         # Recent number of files per directory; at first directories are expected to be large.
         self._seen_directories, self._seen_files = 1, max_files // 8
 
     def queue(self, directories: Iterable[bytes], *, is_whole_tree: bool = False) -> None:
-        paths = [path for path in directories if path not in self._announced]
-        self._announced.update(dict.fromkeys(paths, is_whole_tree))
+        paths = list(directories)
         self._queued.add(paths)
+        if not is_whole_tree:
+            self._only_listed.update(paths)
 
     def entries(self, directory: bytes) -> Iterator[Entries]:
-        is_announced = directory in self._announced
         listed = self._prefetched(directory)
-        if listed is None and is_announced and directory not in self._listed:
-            listed = list_directory(directory, self._max_files)
-        self._drop([directory])
         if listed is not None:
-            sizes, times, ids = (np.frombuffer(column, np.int64) for column in listed[1])
-            yield Entries(listed[0], ListedStats(sizes, times, ids))
+            (parent, *names), columns = listed[0].entries(listed[1], listed[1] + 1)
+            sizes, *others = columns[:, 1:]
+            self._drop([directory])
+            yield Entries([name[len(parent) :] for name in names], ListedStats(np.maximum(sizes, WALKED), *others))
             return
         count = 0
         for entries in super().entries(directory):
@@ -371,60 +369,119 @@ class PrefetchingLister(LocalLister):
         present = [name for some, _ in examined for name in some]
         return present, ListedStats.concatenated([stats for _, stats in examined])
 
+    def walked(self, directory: bytes, names: list[bytes]) -> Iterator[Entries]:
+        at = 0
+        while at < len(names):
+            path = directory + names[at]
+            listed = self._prefetched(path)
+            if listed is None and path not in self._left_to_walk:
+                listed = self._list_here(path)
+            if listed is None:
+                self._left_to_walk.discard(path)
+                yield Entries([names[at]])
+                at += 1
+                continue
+            answered, first = listed
+            count = answered.count_listed(first, directory, names[at : at + MAX_DIRECTORIES])
+            entries = answered.entries(first, first + count)
+            at += count
+            self._drop(answered.directories[first : first + count])
+            yield from self._completed(directory, *entries)
+
+    def _completed(self, directory: bytes, names: list[bytes], columns: npt.NDArray[np.int64]) -> Iterator[Entries]:
+        """The entries of an answer, with the entries of unvisited directories in their place."""
+        stats, sizes = ListedStats(*columns), columns[0].tolist()
+
+        def group_of(numbered: tuple[int, int]) -> tuple[int, object]:
+            index, at = numbered
+            return at - index, parent_of(names[at]) if sizes[at] == NOT_VISITED else at
+
+        done = 0
+        for _, group in itertools.groupby(enumerate(np.flatnonzero(columns[0] < WALKED).tolist()), group_of):
+            positions = [at for _, at in group]
+            first, end = positions[0], positions[-1] + 1
+            if done < first:
+                yield Entries(names[done:first], stats.slice(done, first), is_walked=True)
+            done = end
+            if sizes[first] != NOT_VISITED:
+                yield Entries([names[first]])
+                continue
+            parent = parent_of(names[first])
+            for entries in self.walked(directory + parent, [name[len(parent) :] for name in names[first:end]]):
+                yield replace(entries, names=[parent + name for name in entries.names])
+        if done < len(names):
+            yield Entries(names[done:], stats.slice(done, len(names)), is_walked=True)
+
     def _count_seen(self, directories: int, files: int) -> None:
         # The next directories are probably like the last ones.
         self._seen_directories = self._seen_directories // 2 + directories
         self._seen_files = self._seen_files // 2 + files
 
-    def _prefetched(self, directory: bytes) -> DirectoryListing | None:
-        """The listing of a directory that the walk enters; None if it is left to this thread."""
-        # Without their slashes, directories that the walk has skipped sort before it, and those below it after it.
-        self._drop([*self._queued.take_through(directory), *self._listed_ahead.take_through(directory[:-1])])
+    def _prefetched(self, directory: bytes) -> tuple[ListingAnswer, int] | None:
+        """The answer that has a directory, and its position there; None if it is left to this thread."""
+        self._only_listed.difference_update(self._queued.take_through(directory))
+        # Without its slash it sorts after the skipped directories and before itself.
+        self._drop(self._listed_ahead.take_through(directory[:-1]))
         self._ask()
-        while done := self._answered(directory):
-            for future in done:
-                self._receive(self._pending.pop(future), future.result())
+        is_pending = True
+        while self._pending and is_pending:
+            is_pending = directory in self._asked
+            for future in wait(self._pending, None if is_pending else 0, FIRST_COMPLETED).done:
+                request = self._pending.pop(future)
+                self._asked.difference_update(request.directories)
+                answered = self._receive(request, future.result())
+                self._count_seen(answered.outcomes.count(True), answered.ends[-1][0])
             # Threads that are done get new requests while the walk waits for others.
             self._ask()
         return self._listed.get(directory)
 
-    def _answered(self, directory: bytes) -> Collection[Future[list[DirectoryListing | None]]]:
-        """The requests that are answered; waits for some of them if they have a directory."""
-        if directory in self._asked:
-            return wait(self._pending, return_when=FIRST_COMPLETED).done
-        return [future for future in self._pending if future.done()]
+    def _list_here(self, directory: bytes) -> tuple[ListingAnswer, int] | None:
+        """Walk a directory, and the next queued ones, in this thread."""
+        max_files, self._max_files_here = self._max_files_here, min(2 * self._max_files_here, MAX_FILES_HERE)
+        self._queued.add([directory])
+        request = self._next_request(max_files)
+        answered = self._receive(request, answer(request))
+        if answered.is_complete:
+            # An incomplete walk says nothing about how much lies below a directory.
+            self._count_seen(len(answered.directories), answered.ends[-1][0])
+        return self._listed.get(directory)
 
     def _drop(self, directories: Iterable[bytes]) -> None:
-        """Release listings that were used, or that the walk skipped."""
+        """Release answers that were used, or that the walk skipped."""
         for path in directories:
-            self._announced.pop(path, None)
             if (listed := self._listed.pop(path, None)) is not None:
-                self._held_files -= len(listed[0]) + DIRECTORY_FILES
+                answered, index = listed
+                self._held_files -= answered.count(index) + DIRECTORY_FILES
+
+    def _next_request(self, max_files: int) -> ListingRequest:
+        """The next queued directories, about as many as have max_files, all to be listed in the same way."""
+        likely = self._seen_directories * max_files // max(self._seen_files, 1)
+        directories = self._queued.take(max(1, min(likely, MAX_DIRECTORIES)))
+        is_walk = directories[0] not in self._only_listed
+        count = next((at for at, path in enumerate(directories) if (path in self._only_listed) == is_walk), None)
+        if count is not None:
+            self._queued.add(directories[count:])
+            del directories[count:]
+        self._only_listed.difference_update(directories)
+        return ListingRequest(directories, max_files, is_walk, self._ignored)
 
     def _ask(self) -> None:
         """Give requests to idle threads, as long as there is memory for the answers."""
         while self._queued and len(self._pending) < self._prefetching.max_pending:
             if self._held_files + len(self._pending) * self._max_files >= self._max_held_files:
                 return
-            # About as many directories as have max_files.
-            likely = self._seen_directories * self._max_files // max(self._seen_files, 1)
-            request = ListingRequest(self._queued.take(max(1, min(likely, MAX_DIRECTORIES))), self._max_files)
+            request = self._next_request(self._max_files)
             self._pending[self._prefetching.ask(request)] = request
             self._asked.update(request.directories)
 
-    def _receive(self, request: ListingRequest, listed: list[DirectoryListing | None]) -> None:
-        self._asked.difference_update(request.directories)
-        self._queued.add(request.directories[len(listed) :])
-        self._listed_ahead.add(request.directories[: len(listed)])
-        found = [(path, one) for path, one in zip(request.directories, listed, strict=False) if one is not None]
-        self._listed |= dict(zip(request.directories, listed, strict=False))
-        self._count_seen(len(found), sum(len(names) for _, (names, _) in found))
-        for path, (names, _) in found:
-            self._held_files += len(names) + DIRECTORY_FILES
-            if self._announced.get(path):
-                below_it = (path + name for name in names if name.endswith(b"/") and not self._may_skip(name[:-1]))
-                self.queue(below_it, is_whole_tree=True)
-
-    def _may_skip(self, name: bytes) -> bool:
-        is_hidden = name.startswith(_HIDDEN_PREFIXES) or name.endswith(UNFINISHED_ENDS)
-        return is_hidden or (self._ignored is not None and self._ignored(os.fsdecode(name)))
+    def _receive(self, request: ListingRequest, answered: ListingAnswer) -> ListingAnswer:
+        for index, (path, is_listed) in enumerate(zip(answered.directories, answered.outcomes, strict=False)):
+            if is_listed:
+                self._listed[path] = answered, index
+                self._listed_ahead.add([path])
+                self._held_files += answered.count(index) + DIRECTORY_FILES
+            elif request.is_walk:
+                self._left_to_walk.add(path)
+        self.queue(answered.directories[len(answered.outcomes) :], is_whole_tree=request.is_walk)
+        self.queue(answered.unvisited(), is_whole_tree=True)
+        return answered

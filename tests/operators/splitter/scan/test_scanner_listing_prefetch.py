@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from dagflow.storage.context import StorageContext
 from operators.splitter.scan import local_listing
 from operators.splitter.scan.listing import Notices
-from operators.splitter.scan.local_listing import DirectoryListing, ListingRequest, LocalLister
+from operators.splitter.scan.local_listing import TO_BE_ENTERED, ListingAnswer, ListingRequest, LocalLister
 from operators.splitter.scan.scan_roots import find_root
 from operators.splitter.scan.scanner import Prefetching, PrefetchingLister, QueuedDirectories
 from operators.splitter.scan.selection import OwnNames, Selection
@@ -36,7 +36,7 @@ class RecordingThreads(Prefetching):
         super().__init__(count=2)
         self.listed: list[bytes] = []
 
-    def ask(self, request: ListingRequest) -> Future[list[DirectoryListing | None]]:
+    def ask(self, request: ListingRequest) -> Future[ListingAnswer]:
         """Note the directories."""
         self.listed += request.directories
         return super().ask(request)
@@ -47,12 +47,12 @@ class Immediate(RecordingThreads):
 
     answers = 0
 
-    def ask(self, request: ListingRequest) -> Future[list[DirectoryListing | None]]:
+    def ask(self, request: ListingRequest) -> Future[ListingAnswer]:
         """Note the directories, and list them."""
         self.listed += request.directories
         self.answers += 1
-        answered: Future[list[DirectoryListing | None]] = Future()
-        answered.set_result(local_listing.list_directories(request))
+        answered: Future[ListingAnswer] = Future()
+        answered.set_result(local_listing.answer(request))
         return answered
 
 
@@ -135,7 +135,7 @@ def test_a_thread_lists_as_the_scan_does(tmp_path: Path) -> None:
     assert [each for each in listed if not each[0].endswith(b"/")] == [
         (name, stat.size_bytes, stat.mtime_ns, stat.file_id) for name, stat in zip(files, stats, strict=True)
     ]
-    assert {size for name, size in zip(names, sizes, strict=True) if name.endswith(b"/")} == {-1}
+    assert {size for name, size in zip(names, sizes, strict=True) if name.endswith(b"/")} == {TO_BE_ENTERED}
 
 
 @pytest.mark.parametrize("special", ["pipe", "gone", "x", "."])
@@ -151,13 +151,15 @@ def test_a_thread_leaves_to_the_scan_what_needs_a_word(tmp_path: Path, special: 
 
 
 def test_a_thread_does_not_answer_for_more_than_it_should(tmp_path: Path) -> None:
-    """Large directories are left to the walk, and directories that were not started are left out."""
+    """Large directories are left to the walk, and directories that were not started are marked."""
     for directory, count in (("a", 2), ("b", 6), ("c", 3), ("d", 1)):
         for number in range(count):
             write(tmp_path / directory / str(number))
     asked = [bytes(tmp_path / name) + b"/" for name in "abcd"]
-    answered = local_listing.list_directories(ListingRequest(asked, 5))
-    assert [listed and listed[0] for listed in answered] == [[b"0", b"1"], None, [b"0", b"1", b"2"]]
+    answered = local_listing.answer(ListingRequest(asked, 5, is_walk=False))
+    assert answered.outcomes == [True, False, True]
+    assert answered.entries(0, 1)[0] == [b"a/", b"a/0", b"a/1"]
+    assert [answered.count(index) for index in range(3)] == [3, 0, 4]
 
 
 @given(st.sets(st.binary(min_size=1, max_size=3)), st.binary(max_size=3), st.integers(0, 5))
@@ -215,7 +217,7 @@ def silence() -> Iterator[None]:
     taken=st.sampled_from([None, "a.*|n\nl"]),
     glob=st.sampled_from([b"", b"/*", b"/[ab]*", b"/**/a*"]),
 )
-def test_listing_ahead_finds_what_listing_step_by_step_does(
+def test_going_down_at_once_finds_what_going_down_step_by_step_does(
     tmp_path_factory: pytest.TempPathFactory,
     leaves: dict[tuple[bytes, ...], str],
     max_files: int,
@@ -241,20 +243,20 @@ def test_listing_ahead_finds_what_listing_step_by_step_does(
     assert results[0] == results[1]
 
 
-def test_threads_go_on_below_directories_with_everything_in_them(tmp_path: Path) -> None:
-    """They list each directory once, before the walk comes to it, and none behind a link, which may lead back up."""
+def test_a_tree_is_gone_down_without_a_look_at_each_directory(tmp_path: Path) -> None:
+    """What threads find below directories in a row is taken as it comes; where they stop, others go on."""
     for number in range(400):
         write(tmp_path / f"{number // 100}" / f"{number:03}" / "deep" / "x")
     (tmp_path / "1" / "150" / "deep" / "up").symlink_to("../..")
     threads = Immediate()
-    lister = PrefetchingLister(threads, max_files=1000)
-    lister.queue([bytes(tmp_path / name) + b"/" for name in "0123"], is_whole_tree=True)
-    first = bytes(tmp_path / "0") + b"/"
-    assert [entries.names for entries in lister.entries(first)] == [[b"%03d/" % number for number in range(100)]]
-    second = bytes(tmp_path / "1") + b"/"
-    assert {second, second + b"100/", second + b"100/deep/"} <= set(threads.listed)
-    assert not any(b"/up/" in path for path in threads.listed)
-    threads = Immediate()
-    found = scanned(str(tmp_path), Selection(), threads)
-    assert len([one for one in found if one.endswith("/x 1")]) == 400
-    assert len(threads.listed) == len(set(threads.listed))
+    lister = PrefetchingLister(threads, max_files=100)
+    names = [b"0/", b"1/", b"2/", b"3/"]
+    lister.queue([bytes(tmp_path) + b"/" + name for name in names], is_whole_tree=True)
+    pieces = list(lister.walked(bytes(tmp_path) + b"/", names))
+    found = [name for piece in pieces for name in piece.names]
+    assert found == sorted(found)
+    assert len(found) == 1 + 3 * 301 - 1
+    # The first is more than this process lists at once, and the link may lead anywhere: the walk looks at these.
+    assert [piece.names for piece in pieces if not piece.is_walked] == [[b"0/"], [b"1/150/deep/"]]
+    assert len(pieces) < 30
+    assert threads.answers > 3
