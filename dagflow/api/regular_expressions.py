@@ -1,13 +1,15 @@
 r"""Regular expressions and globs that an app gives.
 
-RE2 matches them all, so that the time is linear in the text: no pattern makes a run stand still. Operators whose own
-patterns go through Arrow's kernels use the same dialect, as these are RE2 too.
+RE2 matches the expressions, so that the time is linear in the text: no pattern makes a run stand still. Operators whose
+own patterns go through Arrow's kernels use the same dialect, as these are RE2 too. Globs, which have no alternatives,
+need no such engine.
 
 A lone surrogate, as of a file name that is no UTF-8, is one character.
 """
 
 from __future__ import annotations
 
+import fnmatch
 import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
@@ -147,22 +149,8 @@ def glob_matcher(glob: str) -> Callable[[str], bool]:
 
     `*` stands for any characters, `?` for one, [a-z] for one of some and [!a-z] for one of all others.
     """
-    # What opens a class that is never closed is itself.
+    # A bracket behind the last one that closes is itself: fnmatch would look for its end from each such bracket on.
     head, bracket, tail = glob.rpartition("]")
-    pattern = "".join(map(_piece_of_glob, _GLOB_PIECES.findall(head + bracket)))
-    return matcher(f"(?s){pattern}{''.join(_GLOB_SIGNS.get(sign) or re.escape(sign) for sign in tail)}")
-
-
-_GLOB_SIGNS = {"*": ".*", "?": "."}
-_GLOB_PIECES = re.compile(r"\*+|\[!?+\]?+[^\]]*\]|.", re.DOTALL)
-
-
-def _piece_of_glob(piece: str) -> str:
-    if len(piece) < 3 or not piece.startswith("["):
-        return _GLOB_SIGNS.get(piece[0]) or re.escape(piece)
-    is_other = piece[1] == "!"
-    ranges = re.findall(r"(.)-(.)|(.)", piece[2 if is_other else 1 : -1], re.DOTALL)
-    known = [f"{re.escape(a or one)}-{re.escape(b or one)}" for a, b, one in ranges if one or a <= b]
-    if not known:
-        return "." if is_other else r"[^\x00-\x{10FFFF}]"
-    return f"[{'^' if is_other else ''}{''.join(known)}]"
+    pattern = fnmatch.translate(head + bracket + tail.replace("[", "\0")).replace("\0", r"\[")
+    match = re.compile(pattern).match
+    return lambda text: match(text) is not None
