@@ -130,12 +130,15 @@ def _tar_members(archive: ReadableFile) -> Iterator[Member]:
     tar = tarfile.TarFile(fileobj=file)
     targets: dict[str, Member] = {}
     for info in tar:
-        if info.islnk() and (target := targets.get(info.linkname)) is not None:
-            yield replace(target, name=info.name)
+        if info.islnk():
+            refusal = f"it is a hard link to {info.linkname}, which is not before it in its archive"
+            unknown = Member(info.name, info.offset_data, 0, 0, refusal=refusal)
+            yield replace(targets.get(posixpath.normpath(info.linkname), unknown), name=info.name)
         elif info.isreg():
             refusal = "it is stored as a sparse file, which dagflow does not read" if info.issparse() else ""
-            targets[info.name] = Member(info.name, info.offset_data, info.size, info.size, refusal=refusal)
-            yield targets[info.name]
+            member = Member(info.name, info.offset_data, info.size, info.size, refusal=refusal)
+            targets[posixpath.normpath(info.name)] = member
+            yield member
     # The library takes a damaged header for the end.
     buffer, at = memoryview(bytearray(_COPY_BYTES)), tar.offset
     while count := archive.read_into(at, buffer):

@@ -154,7 +154,7 @@ class ObjectStore(ABC):
 class Backend(ABC):
     """One kind of store, reached by the URLs of its schemes.
 
-    StorageContext makes one for each scheme in each process. An implementation is one file, named in registry.py or in
+    StorageContext makes one for each scheme in each process. An implementation is one file, named in BACKENDS or in
     the app's attributes by `storage: {SCHEME: {backend: package.module.Class}}`. It must pass the suite
     dagflow.testing.storage_contract.StorageContract.
 

@@ -61,7 +61,7 @@ def output_of(file: PendingFile, outputs: Iterable[str]) -> str:
 
 @frozen
 class HeldFile:
-    """A pending file of a committed window that a later window takes in; see api/grouper.py.
+    """A pending file of a committed window that a later window takes in; see api.control.Grouper.
 
     Attributes:
         window_id: The window that wrote it.
@@ -297,7 +297,7 @@ class FileFacts:
             only for columns that the table was not known to have, or to have in that type.
         keys: Columns by whose values rows of the file replace rows of the target; empty where rows are added.
         held: What a later window needs to take the file in, as a JSON value; None for a file that its own window
-            publishes. See api/grouper.py.
+            publishes. See api.control.Grouper.
         decided: The text of the target's decision about the columns of the window, in the first file of a window that
             changes them; see TargetDecision.
         has_blocks: Whether the file says of which block each of its rows is.

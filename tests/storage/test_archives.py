@@ -172,6 +172,23 @@ def test_no_name_leads_out_of_an_archive_and_nothing_but_files_is_read(tmp_path:
     assert content(StorageContext.default(), f"{archive}!a") == b"last"
 
 
+def test_a_hard_link_without_its_file_is_refused_and_not_left_out(tmp_path: Path) -> None:
+    """Also where the file comes later; another spelling of the file's name makes no difference."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        tar.addfile(_link("early", tarfile.LNKTYPE, "b"))
+        info = tarfile.TarInfo("./b")
+        info.size = 2
+        tar.addfile(info, io.BytesIO(b"1\n"))
+        tar.addfile(_link("hard", tarfile.LNKTYPE, "b"))
+    archive = put(tmp_path / "a.tar", out.getvalue())
+    storage = StorageContext()
+    assert files_of(storage, archive) == [f"{archive}!{name}" for name in ("b", "early", "hard")]
+    assert content(storage, f"{archive}!hard") == b"1\n"
+    with pytest.raises(StorageError, match="hard link to b, which is not before it in its archive"):
+        content(storage, f"{archive}!early")
+
+
 def _link(name: str, kind: bytes, target: str = "") -> tarfile.TarInfo:
     info = tarfile.TarInfo(name)
     info.type, info.linkname = kind, target

@@ -1,1 +1,1 @@
-"""The kinds of stores that come with dagflow; registry.py lists the schemes of each."""
+"""The kinds of stores that come with dagflow; BACKENDS of context.py has the schemes of each."""

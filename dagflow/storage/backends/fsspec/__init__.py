@@ -244,7 +244,8 @@ class FsspecObjectStore(ObjectStore):
             except FileNotFoundError:
                 return
         names = (directory + entry["name"].rpartition("/")[2] for entry in entries if entry["type"] == "file")
-        yield from sorted(name for name in names if name > after)
+        # Tools that copy a checkpoint may create an object of the directory's name, to mark the directory.
+        yield from sorted(name for name in names if name > max(after, directory))
 
     def delete(self, names: Iterable[str]) -> None:
         for name in names:

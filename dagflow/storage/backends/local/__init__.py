@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import filecmp
 import os
 import stat
@@ -58,18 +59,18 @@ class LocalFiles(Files):
 
     def list(self, url: str) -> Iterator[FileStat]:
         with translated(url, "list"), os.scandir(url) as listing:
-            entries = [(os.fsencode(entry.name) + (b"/" if entry.is_dir() else b""), entry) for entry in listing]
+            entries = [(os.fsencode(entry.name) + (b"/" if _is_directory(entry) else b""), entry) for entry in listing]
         entries.sort(key=lambda pair: pair[0])
         for _, entry in entries:
             try:
-                yield stat_of(join(url, entry.name), entry.stat())
-            except FileNotFoundError:
-                continue
+                found = stat_of(join(url, entry.name), entry.stat())
             except OSError as error:
-                if isinstance(error, StorageError):
+                # It has vanished, leads nowhere or to itself, or is a pipe or the like.
+                if isinstance(error, FileNotFoundError | StorageError) or error.errno == errno.ELOOP:
                     continue
                 with translated(join(url, entry.name), "look at"):
                     raise
+            yield found
 
     def remove(self, url: str) -> None:
         with translated(url, "remove"):
@@ -91,6 +92,12 @@ class LocalFiles(Files):
 
     def load(self, files: SmallFiles, buffer: memoryview, endings: bytes) -> LoadedFiles:
         return load(files, buffer, endings)
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    with contextlib.suppress(OSError):
+        return entry.is_dir()
+    return False
 
 
 _TEMPORARY = "tmp"

@@ -200,10 +200,11 @@ class S3ObjectStore(ObjectStore):
         return self._location.get(f"read {name}", Key=self._key(name))
 
     def list(self, directory: str, after: str = "") -> Iterator[str]:
-        root = len(self._key(""))
+        root, prefix = len(self._key("")), self._key(directory)
         start = {"StartAfter": self._key(after)} if after else {}
-        for page in self._location.list(f"list {directory}", Prefix=self._key(directory), Delimiter="/", **start):
-            yield from (entry["Key"][root:] for entry in page.get("Contents", ()))
+        for page in self._location.list(f"list {directory}", Prefix=prefix, Delimiter="/", **start):
+            # Not the object that marks the directory.
+            yield from (entry["Key"][root:] for entry in page.get("Contents", ()) if entry["Key"] != prefix)
 
     def delete(self, names: Iterable[str]) -> None:
         rest = iter(names)

@@ -41,6 +41,7 @@ def test_pipes_and_dead_links_are_not_listed_and_a_pipe_is_not_waited_for(tmp_pa
     """What is no file is left out, and opening it is an error, not a hang."""
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "dead").symlink_to("nowhere")
+    (tmp_path / "endless").symlink_to("endless")
     put(str(tmp_path / "file"), b"1")
     (tmp_path / "link").symlink_to("file")
     assert [entry.url for entry in STORAGE.list_directory(str(tmp_path))] == [

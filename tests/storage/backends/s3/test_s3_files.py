@@ -90,6 +90,14 @@ def test_a_listing_need_not_count_its_keys(s3_root: str, store: FaultInjectingPr
         list(storage.list_directory(f"{s3_root}/x"))
 
 
+def test_an_object_that_marks_a_directory_is_no_object_of_a_journal(s3_root: str) -> None:
+    """Tools that copy a checkpoint create one for each of its directories."""
+    objects, marker = STORAGE.objects(s3_root), s3_client().location(f"{s3_root}/log/")
+    objects.create("log/000000000001", b"1")
+    marker.call("put_object", "mark a directory", Key=marker.key, Body=b"")
+    assert list(objects.list("log/")) == ["log/000000000001"]
+
+
 def test_an_s3_file_that_is_replaced_while_it_is_open_is_noticed(s3_root: str) -> None:
     """Every request names the version, so two versions are never mixed."""
     url = put(f"{s3_root}/f", b"0123456789")
