@@ -12,7 +12,7 @@ import re
 import sys
 import sysconfig
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -45,34 +45,28 @@ class Kind:
 
     Attributes:
         example: How the dotted path of such a class looks.
+        bases: The classes that it derives from one of.
     """
 
     noun: str
     derive: str
     example: str
-    accepts: Callable[[type], bool]
+    bases: tuple[type, ...]
+
+    def accepts(self, cls: type) -> bool:
+        return issubclass(cls, self.bases) and (issubclass(cls, Operator) or not inspect.isabstract(cls))
 
 
-OPERATOR = Kind(
-    "operator", "derive it from dagflow.Operator", "my_ops.DropComments", lambda cls: issubclass(cls, Operator)
-)
-CODEC = Kind(
-    *("stream codec", "derive it from dagflow.StreamCodec", "my_codecs.FirstWord"),
-    accepts=lambda cls: issubclass(cls, StreamCodec) and not inspect.isabstract(cls),
-)
-
-
-POLICY = Kind(
-    *("partitioner", "derive it from dagflow.PartitionPolicy", "my_policies.Nightly"),
-    accepts=lambda cls: issubclass(cls, PartitionPolicy) and not inspect.isabstract(cls),
-)
-BACKEND = Kind(
-    *("storage backend", "derive it from dagflow.storage.base.Backend", "my_stores.ArchiveBackend"),
-    accepts=lambda cls: issubclass(cls, Backend) and not inspect.isabstract(cls),
-)
+_OWN_OPERATOR = "my_ops.DropComments"
+OPERATOR = Kind("operator", "derive it from dagflow.Operator", _OWN_OPERATOR, (Operator,))
+CODEC = Kind("stream codec", "derive it from dagflow.StreamCodec", "my_codecs.FirstWord", (StreamCodec,))
+POLICY = Kind("partitioner", "derive it from dagflow.PartitionPolicy", "my_policies.Nightly", (PartitionPolicy,))
+BACKEND = Kind("storage backend", "derive it from dagflow.storage.base.Backend", "my_stores.ArchiveBackend", (Backend,))
 DESCRIBED = Kind(
-    *("operator or partitioner", "derive it from dagflow.Operator or dagflow.PartitionPolicy", OPERATOR.example),
-    accepts=lambda cls: OPERATOR.accepts(cls) or POLICY.accepts(cls),
+    "operator or partitioner",
+    "derive it from dagflow.Operator or dagflow.PartitionPolicy",
+    _OWN_OPERATOR,
+    (Operator, PartitionPolicy),
 )
 
 

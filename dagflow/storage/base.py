@@ -212,11 +212,6 @@ class Backend(ABC):
         """
 
 
-def flush_disks() -> None:
-    """Wait until everything that this machine has written is on its disks."""
-    os.sync()
-
-
 class SourceFiles:
     """Removes and archives the source files of one kind of store. URLs are absolute, see location.absolute.
 

@@ -31,6 +31,9 @@ neither fsspec nor a client."""
 ANY_OTHER: Final = f"{_BUILT_IN}.fsspec.FsspecBackend"
 """The backend of every other scheme that fsspec knows, and of chains such as `zip://a::s3://b/c`."""
 
+ARCHIVES: Final = f"{_BUILT_IN}.archive.ArchiveBackend"
+"""The backend of the members of archives, which is made with that of the archives and a context."""
+
 
 def backend_of(url: str, options: StorageOptions) -> Backend:
     """The backend of a URL's scheme: the app's own, one of dagflow's, or fsspec's file system."""
@@ -46,13 +49,6 @@ def backend_of(url: str, options: StorageOptions) -> Backend:
     return backend_class(scheme, options)
 
 
-def archive_backend(store: Backend, storage: object) -> Backend:
-    """The backend of the members of archives in a store, which the context `storage` reaches."""
-    archive_class = import_module(f"{_BUILT_IN}.archive").ArchiveBackend
-    backend: Backend = archive_class(store, storage)
-    return backend
-
-
 def known_protocols() -> list[str]:
     """The protocols that options can be given for."""
     # Heavy: only apps with options pay for the import of fsspec.
@@ -60,9 +56,9 @@ def known_protocols() -> list[str]:
     return sorted({*known, *BACKENDS, *plugins("stores"), *(name for family in FAMILIES for name in family)} - {""})
 
 
-def _class_of(name: str) -> Callable[[str, StorageOptions], Backend]:
+def _class_of(name: str) -> Callable[..., Backend]:
     module, _, class_name = name.rpartition(".")
-    backend_class: Callable[[str, StorageOptions], Backend] = getattr(import_module(module), class_name)
+    backend_class: Callable[..., Backend] = getattr(import_module(module), class_name)
     return backend_class
 
 
@@ -101,7 +97,7 @@ class StorageContext:
         if archive_of(url) is None:
             return backend
         members = self._backends.get(f"{scheme}!")
-        return members or self._backends.setdefault(f"{scheme}!", archive_backend(backend, self))
+        return members or self._backends.setdefault(f"{scheme}!", _class_of(ARCHIVES)(backend, self))
 
     def named_like(self, url: str, other: str) -> str:
         """A location to compare with another one: with the other's scheme, if both schemes reach one store."""

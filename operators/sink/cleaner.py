@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
@@ -19,7 +20,6 @@ from dagflow.api.saved_values import RowTable
 from dagflow.errors import MissingError, SourceChangedError, StorageError
 from dagflow.frozen import frozen
 from dagflow.metrics.names import CLEANED, CLEANED_NOT
-from dagflow.storage.base import flush_disks
 from dagflow.storage.context import StorageContext
 from dagflow.storage.files import FileStat
 from dagflow.storage.location import absolute, is_local, join, parent, redacted
@@ -153,7 +153,7 @@ class SourceCleaner(ControlOperator, CommitListener):
                         continue
                     if not is_durable:
                         # A file may be removed only when not even a power loss can take the output that was made of it.
-                        flush_disks()
+                        os.sync()
                         is_durable = True
                     self._clean(block, is_again=window in self._begun)
             del self._reports[window]

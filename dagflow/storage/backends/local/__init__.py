@@ -114,48 +114,39 @@ class LocalObjectStore(ObjectStore):
 
     def create_if_absent(self, name: str, data: bytes) -> None:
         path = self.path_of(name)
-        temporary = self._temporary()
         with translated(path, "create"):
-            try:
-                self._write(temporary, data)
+            self._make_directory(self.path_of(f"{_TEMPORARY}/"), durable=False)
+            with self._written(data, durable=True) as temporary:
                 self._make_directory(path, durable=True)
                 move_exclusive(temporary, path)
-                sync_directory(os.path.dirname(path))
-                self.required_directory = self.required_directory or self.url
-            except OSError:
-                with contextlib.suppress(OSError):
-                    os.unlink(temporary)
-                raise
+            sync_directory(os.path.dirname(path))
+            self.required_directory = self.required_directory or self.url
 
     def _make_directory(self, path: str, *, durable: bool) -> None:
         directory = os.path.dirname(path)
         make_directories(directory, durable=durable, private=self.url, required=self.required_directory)
 
-    def _temporary(self) -> str:
-        return self.path_of(f"{_TEMPORARY}/{os.getpid()}-{os.urandom(8).hex()}")
-
-    def _write(self, path: str, data: bytes) -> None:
-        self._make_directory(path, durable=False)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    @contextlib.contextmanager
+    def _written(self, data: bytes, *, durable: bool) -> Iterator[str]:
+        """A file with these bytes, which is removed where the caller cannot give it its name."""
+        path = self.path_of(f"{_TEMPORARY}/{os.getpid()}-{os.urandom(8).hex()}")
         try:
-            write_all(descriptor, memoryview(data))
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+            with open(path, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+                file.write(data)
+                if durable:
+                    file.flush()
+                    os.fsync(file.fileno())
+            yield path
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+            raise
 
     def replace(self, name: str, data: bytes) -> None:
         path = self.path_of(name)
-        temporary = self._temporary()
-        with translated(path, "replace"):
-            try:
-                # Creates no directory: a checkpoint that was moved away must not come back as an empty one.
-                with open(temporary, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
-                    file.write(data)
-                os.rename(temporary, path)
-            except OSError:
-                with contextlib.suppress(OSError):
-                    os.unlink(temporary)
-                raise
+        # Creates no directory: a checkpoint that was moved away must not come back as an empty one.
+        with translated(path, "replace"), self._written(data, durable=False) as temporary:
+            os.rename(temporary, path)
 
     def read(self, name: str) -> bytes:
         path = self.path_of(name)
