@@ -42,10 +42,8 @@ class PreScan(ABC):
     def take_back(self, item: Any) -> bool:
         """Drop the result of resolving a tuple, because its window is planned again.
 
-        Called for all tuples of all such windows, in order, before the first of them is resolved again.
-
-        Args:
-            item: The tuple as it was planned.
+        Called for all tuples of all such windows, as they were planned and in order, before the first of them is
+        resolved again.
 
         Returns:
             Whether it is scanned and resolved again; otherwise it stays as it was planned.
@@ -76,9 +74,6 @@ class PreScan(ABC):
     @abstractmethod
     def scan(self, item: Any, storage: StorageContext) -> Any:
         """Scan one tuple, in a task.
-
-        Args:
-            item: The tuple.
 
         Returns:
             A small, picklable result.
@@ -115,10 +110,9 @@ class TupleReader(Capability):
     """Declares an operator at the head of a stage that reads what its tuples name; each method is optional."""
 
     def prescan(self) -> PreScan | None:
-        """Called once in the driver, and once in each task that scans; never after setup.
+        """What scans tuples before their window is planned; None for nothing.
 
-        Returns:
-            What scans tuples before their window is planned; None for nothing.
+        Called once in the driver, and once in each task that scans; never after setup.
         """
         return None
 
@@ -193,10 +187,7 @@ class SideInput(Capability):
 
     @abstractmethod
     def read_side_input(self, storage: StorageContext) -> bytes:
-        """Called in the driver when the version is a new one.
-
-        Returns:
-            The data, in a form that tasks read.
+        """Called in the driver when the version is a new one: the data, in a form that tasks read.
 
         Raises:
             DagflowError: The data cannot be read, or is not what the operator needs.
@@ -204,13 +195,10 @@ class SideInput(Capability):
 
 
 def read_consistently(operator: SideInput, storage: StorageContext, version: str) -> tuple[str, bytes]:
-    """One version of a side input, which may change during the read.
+    """A version of a side input, and its data, which may change during the read.
 
     Args:
         version: Its version before the read.
-
-    Returns:
-        Its version and its data.
 
     Raises:
         DagflowError: The side input cannot be read, or changes all the time.
@@ -227,11 +215,7 @@ def read_consistently(operator: SideInput, storage: StorageContext, version: str
 
 
 def loaded_side_data(operator: Operator, storage: StorageContext) -> SideData | None:
-    """The side input of an operator that runs without a checkpoint; None where it has none.
-
-    Raises:
-        DagflowError: The side input cannot be read.
-    """
+    """The side input of an operator that runs without a checkpoint; None where it has none."""
     if not isinstance(operator, SideInput):
         return None
     version, data = read_consistently(operator, storage, operator.side_input_version(storage))
@@ -368,9 +352,7 @@ class RowCondition(ABC):
     def may_hold(self, least: pa.RecordBatch, greatest: pa.RecordBatch) -> bool:
         """Whether it may be true of a record whose values lie between those of two rows.
 
-        Args:
-            least: One row with a value for each column for which one is known that no value is less than.
-            greatest: The same for the greatest values.
+        The rows have a value for each column for which one is known that no value is less, or greater, than.
         """
 
 
@@ -387,13 +369,9 @@ class WantedRows:
     columns: frozenset[str] | None = None
 
     def among(self, names: Sequence[str], also: Collection[str] = ()) -> list[str] | None:
-        """Which of the columns of records to make, at least one; None for all.
+        """Which of the columns of records, and in any case of those in `also`, to make, at least one; None for all.
 
         It is all where one that is made use of is not there: the operator then says which there are.
-
-        Args:
-            names: The columns that there are.
-            also: Columns to make in any case.
         """
         if self.columns is None or not self.columns <= set(names):
             return None

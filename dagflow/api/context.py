@@ -36,11 +36,7 @@ class SideData:
     kept: bytes | ObjectStore
 
     def read(self) -> bytes:
-        """The bytes that SideInput.read_side_input returned.
-
-        Raises:
-            DagflowError: The bytes cannot be read.
-        """
+        """The bytes that SideInput.read_side_input returned; a DagflowError where they cannot be read."""
         if isinstance(self.kept, bytes):
             return self.kept
         try:
@@ -53,14 +49,13 @@ class SideData:
 
 
 class OutputFile(Protocol):
-    """A file that is being written; it becomes visible when its window is committed."""
+    """A file that is being written; it becomes visible when its window is committed.
+
+    A StorageError is raised where the store refuses it, or its bytes.
+    """
 
     def write(self, data: Buffer) -> None:
-        """Append bytes.
-
-        Raises:
-            StorageError: The store refused them.
-        """
+        """Append bytes."""
 
     def close(self, *, records: int, sources: FileSources | None = None, facts: FileFacts | None = None) -> None:
         """End the file, and pass it to the window's commit.
@@ -77,20 +72,13 @@ class OutputFiles(Protocol):
     """Opens the files that the window of an operator publishes."""
 
     def open(self, url: str) -> OutputFile:
-        """Start the file that will be published as url; when the window runs again it must use the same name.
-
-        Raises:
-            StorageError: The store refused it.
-        """
+        """Start the file that will be published as url; when the window runs again it must use the same name."""
 
     def hold(self, url: str) -> OutputFile:
         """Start a file that is held back, and that a later window merges into others; see TransactionalSink.
 
         Args:
             url: A name beside which it is kept. No file is ever published under it.
-
-        Raises:
-            StorageError: The store refused it.
         """
 
 
@@ -143,12 +131,9 @@ class ControlServices(Protocol):
         """Where the app writes: the locations that its operators publish into, and its checkpoint."""
 
     def in_tasks(self, function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
-        """Apply a function to items in tasks, and wait for it; several threads may call it at the same time.
+        """The results of a function for items, in their order; several threads may call it at the same time.
 
-        The function, the items and the results are pickled.
-
-        Returns:
-            The results, in the order of the items.
+        It is applied in tasks. The function, the items and the results are pickled.
 
         Raises:
             DagflowError: The tasks failed.

@@ -46,11 +46,7 @@ class ControlOperator(Operator):
         """
 
     def cut_at(self, block_bytes: int) -> None:
-        """Called before setup, by tests of an app: cut all files at multiples of a size of at least 1; optional.
-
-        Args:
-            block_bytes: The size, regardless of the properties.
-        """
+        """Called before setup, by tests of an app: cut all files at multiples of a size, at least 1; optional."""
 
 
 @frozen
@@ -220,9 +216,6 @@ class CommitListener(Capability):
         """Called in the driver: this window, and all before it, are committed and published.
 
         The effect must be harmless if it is repeated.
-
-        Args:
-            window_id: The window; the first one is 1.
 
         Raises:
             DagflowError: The call failed; the run ends, and the next one calls again for the last published window.

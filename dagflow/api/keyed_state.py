@@ -217,15 +217,11 @@ def _is_immutable(value: object) -> bool:
 
 
 class KeyedState(Generic[V]):
-    """Values by key; keys with the same canonical() form are one key.
+    """Values of a type by key; keys with the same canonical() form are one key.
 
     A window makes its changes durable, and now and then some of earlier changes: a key is written again about as often
     as the state doubles. A value that can be changed in place, such as a list, is also written when it was read. A task
     loads the whole state of its partition.
-
-    Args:
-        value_type: The type of the values, by which they are written.
-        snapshot: The state of an earlier window.
     """
 
     def __init__(self, value_type: Any, snapshot: KeyedSnapshot = KeyedSnapshot()) -> None:

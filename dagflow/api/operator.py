@@ -188,11 +188,7 @@ def _declared(cls: type, name: str) -> Any:
 
 
 def _check_methods(cls: type, handlers: Iterable[str]) -> None:
-    """Refuse methods whose body would never run.
-
-    Raises:
-        TypeError: A method is asynchronous, or one that is no handler is a generator.
-    """
+    """Refuse methods whose body would never run: asynchronous ones, and generators that are no handlers."""
     for name in (*handlers, *PLAIN_METHODS):
         # The class's own definition under the name: an override is called without the mark of the method that it
         # replaces.

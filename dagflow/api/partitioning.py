@@ -137,11 +137,7 @@ class ByName(StreamCodec):
     name: str
 
     def keys(self, items: RecordBatch | Sequence[Any]) -> pa.Array:
-        """The column's, or the attribute's, values.
-
-        Raises:
-            LookupError: There is no such column or attribute.
-        """
+        """The column's, or the attribute's, values; a LookupError if there is no such column or attribute."""
         if not len(items):
             # A batch without records may have any columns.
             return pa.nulls(0)
@@ -156,11 +152,7 @@ class ByName(StreamCodec):
             raise LookupError(f"there is no attribute '{self.name}' of {kind} to partition by") from error
 
     def require_in(self, schema: pa.Schema) -> None:
-        """Refuse columns among which this one is missing.
-
-        Raises:
-            LookupError: The column is missing; the message names the columns that there are.
-        """
+        """Refuse columns among which this one is missing by a LookupError that names them."""
         if self.name not in schema.names:
             has = ", ".join(schema.names)
             raise LookupError(f"there is no column '{self.name}' to partition by; the records have {has}")
@@ -278,7 +270,6 @@ def partitions_of(keys: pa.Array | pa.ChunkedArray, partitions: int) -> npt.NDAr
     Args:
         keys: A column of bytes, text, numbers, booleans, or dates and times without nanoseconds; may contain nulls,
             which are a key like any other.
-        partitions: The number of partitions, at least 1.
     """
     return (hashes_of(keys) % np.uint32(partitions)).astype(np.int64)
 

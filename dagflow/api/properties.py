@@ -252,10 +252,7 @@ class HasProperties:
         return {name: value for name, value in self.__dict__.items() if name != "_called_with"}
 
     def __init__(self, **properties: Any) -> None:
-        """Set the properties.
-
-        Args:
-            properties: Values as in YAML, by name.
+        """Set the properties, whose values are as in YAML.
 
         Raises:
             pydantic.ValidationError: A property is unknown, missing or of the wrong type.
@@ -283,8 +280,7 @@ class HasProperties:
 def own_arguments(made: HasProperties) -> list[inspect.Parameter]:
     """The constructor arguments of an instance that it has not passed on to HasProperties.__init__.
 
-    Args:
-        made: The instance; for a copied or unpickled one nothing is known.
+    Nothing is known of one that was copied or unpickled.
     """
     count, names = made._called_with
     parameters = inspect.signature(type(made).__init__).parameters
@@ -333,11 +329,7 @@ _EXPECTED = {
 
 
 def expectation(detail: Mapping[str, Any]) -> str:
-    """The value that pydantic expected, such as "a list"; "" if its error says so in its own words.
-
-    Args:
-        detail: One of the errors of a ValidationError.
-    """
+    """The value that pydantic expected, such as "a list"; "" if its error says so in its own words."""
     template = _EXPECTED.get(detail["type"])
     return template.format(**detail.get("ctx", {})) if template else ""
 

@@ -169,7 +169,6 @@ class RecordBatch:
         Args:
             records: Bytes for a raw batch, or mappings of column to value; a column that a record lacks is null.
             delimiters: The delimiter to write after each raw record.
-            origin: Where the records come from.
 
         Raises:
             BatchTooLargeError: The raw records have 2 GiB or more.
@@ -190,11 +189,7 @@ class RecordBatch:
     def raw(
         cls, records: Sequence[bytes], delimiters: Delimiters = LINE_FEED, origin: Origin | None = None
     ) -> RecordBatch:
-        """Make a batch of raw records.
-
-        Raises:
-            BatchTooLargeError: The records have 2 GiB or more.
-        """
+        """Make a batch of raw records; a BatchTooLargeError if they have 2 GiB or more."""
         uniform = delimiters.uniform
         if uniform is not None:
             return cls(framed=_concatenated(records, uniform), delimiters=delimiters, origin=origin)
@@ -237,11 +232,7 @@ class RecordBatch:
 
     @property
     def record(self) -> pa.Array:
-        """The column `record`.
-
-        Raises:
-            KeyError: The batch has its own columns, and none of that name.
-        """
+        """The column `record`; a KeyError if the batch has columns of its own, and none of that name."""
         return self.to_arrow().column(RECORD)
 
     def _unframed(self) -> pa.Array:
@@ -256,11 +247,7 @@ class RecordBatch:
         return record
 
     def framed(self) -> pa.Array:
-        """Each raw record followed by its delimiter: the bytes that a writer puts into a file.
-
-        Raises:
-            KeyError: The batch is not raw.
-        """
+        """Each raw record followed by its delimiter, as a writer puts it into a file; a KeyError if none is raw."""
         if self._framed is None:
             if not self.is_raw:
                 raise KeyError(f"the records are not raw; they have columns: {', '.join(self._arrow.schema.names)}")
@@ -315,11 +302,7 @@ class RecordBatch:
         return RecordBatch(selected(self._arrow), delimiters=delimiters, origin=origin)
 
     def with_columns(self, arrow: pa.RecordBatch) -> RecordBatch:
-        """New columns for the same records, one row per record in the same order: a one-to-one map.
-
-        Raises:
-            ValueError: The number of rows differs.
-        """
+        """New columns for the same records: a one-to-one map, with as many rows in the same order, or a ValueError."""
         if arrow.num_rows != len(self):
             raise ValueError(f"a one-to-one map of {len(self)} records gave {arrow.num_rows}")
         batch = RecordBatch(arrow, delimiters=self.delimiters, origin=self.origin)
@@ -391,11 +374,7 @@ class RecordBatch:
 
 
 def _concatenated(records: Sequence[bytes], delimiter: bytes) -> pa.BinaryArray:
-    """Records as an Arrow array, each followed by a delimiter.
-
-    Raises:
-        BatchTooLargeError: The records have 2 GiB or more.
-    """
+    """Records as an Arrow array, each followed by a delimiter."""
     # Twice as fast as pa.array, which looks at each object, and as adding delimiters afterwards.
     borders = np.zeros(len(records) + 1, np.int64)
     borders[1:] = np.fromiter(map(len, records), np.int64, len(records))

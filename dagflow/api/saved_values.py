@@ -188,11 +188,7 @@ class RowTuple(ABC):
 
     @classmethod
     def from_table(cls, table: RowTable) -> Iterator[Self]:
-        """The tuples that to_table was given.
-
-        Raises:
-            JournalError: The rows are of another version, or have other fields or values, than this program knows.
-        """
+        """The tuples that to_table was given; a JournalError says what in them this program does not know."""
         require_version(cls, table.version, cls.row_version)
         fields: tuple[str, ...] = cls.row_type._fields
         rows: Iterable[Any] = table.rows

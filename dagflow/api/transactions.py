@@ -123,12 +123,7 @@ class TargetState(ABC):
 
 
 class UnversionedState(TargetState):
-    """A target at one moment that has no versions of its own: the newest window stands for one.
-
-    Args:
-        marker: The newest window of the writer, as it was read.
-        decision: The decision about it.
-    """
+    """A target at one moment that has no versions of its own: the newest window of the writer stands for one."""
 
     def __init__(self, marker: int, decision: str | None) -> None:
         self._marker = marker
@@ -369,11 +364,7 @@ class MergeOperators:
 
 
 def file_targets_of(operators: Mapping[str, Operator], storage: StorageContext) -> dict[str, FileTarget]:
-    """The targets of an app, by the operator that writes to each.
-
-    Raises:
-        DagflowError: A target cannot be used.
-    """
+    """The targets of an app, by the operator that writes to each; see TransactionalSink.transaction_target."""
     sinks = ((name, sink) for name, sink in operators.items() if isinstance(sink, TransactionalSink))
     targets = ((name, sink.transaction_target(storage)) for name, sink in sinks)
     return {name: target for name, target in targets if target is not None}

@@ -62,8 +62,7 @@ def all_windows(store: ObjectStore, state: JournalState, window_id: int = 0) -> 
 def newest_windows(store: ObjectStore, state: JournalState, before: int = 0) -> Iterator[Window]:
     """The windows that a journal keeps, the newest first: planned ones, and committed ones as of their last replay.
 
-    Yields:
-        The windows. Archives of older windows are opened only as the caller reads on.
+    Archives of older windows are opened only as the caller reads on.
     """
     end = min(before or state.last_planned + 1, state.last_planned + 1)
     held = {**state.planned, **state.intents, **state.finished}

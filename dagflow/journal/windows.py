@@ -301,10 +301,8 @@ def encode_tuples(kind: Any, tuples: list[Any]) -> Any:
     """Tuples and tuple batches of a class as a JSON value.
 
     Its `groups` are tuple batches, each with its version and fields, and lists of tuples. The tuples of a RowTuple are
-    rows without names: the version and the fields of all rows are beside the groups.
-
-    Raises:
-        TupleError: The journal cannot keep one of the tuples.
+    rows without names: the version and the fields of all rows are beside the groups. A TupleError says which tuple the
+    journal cannot keep.
     """
     groups: list[Any] = []
     encoded: dict[str, Any] = {"groups": groups}

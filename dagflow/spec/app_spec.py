@@ -118,11 +118,7 @@ class Attributes:
         return replace(self, alerts=None, lineage=None, traces=None)
 
     def storage_context(self) -> StorageContext:
-        """Reaches the stores that the app names.
-
-        Raises:
-            StorageError: One root lies in another.
-        """
+        """Reaches the stores that the app names; a StorageError if one root lies in another."""
         return StorageContext.of(self.storage, self.roots)
 
 

@@ -101,11 +101,7 @@ class CaseReader(NodeReader):
         return self.cases(root, app, Path(file).parent, required=True)
 
     def cases(self, root: Mapping, app: Path, folder: Path, *, required: bool = False) -> list[AppCase]:
-        """The cases below the key `tests`.
-
-        Args:
-            folder: Where files that cases copy are looked up.
-        """
+        """The cases below the key `tests`; files that they copy are looked up in the folder."""
         tests = self.section(root, "tests", required=required)
         return [
             self._case(name, entry.key_place, entry.value, app, folder)

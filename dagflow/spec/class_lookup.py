@@ -117,11 +117,7 @@ def find_class(name: str, search_path: Sequence[str], kind: Kind) -> type[Any]:
 
 
 def author_modules(values: object, search_path: Sequence[str]) -> set[str]:
-    """The author's modules that property values name by a dotted path, as `format: my_formats.Pairs` does.
-
-    Returns:
-        The top-level names of the modules that are there.
-    """
+    """The author's top-level modules that values name by a dotted path, as `format: my_formats.Pairs` does."""
     if isinstance(values, Mapping):
         values = list(values.values())
     if isinstance(values, list):

@@ -29,11 +29,7 @@ _TARGETS = {"$ref": "#/$defs/Targets"}
 
 
 def json_schema(known: KnownNames | None = None) -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of an app.
-
-    Args:
-        known: The names that the app brings along; without them the schema fits every app.
-    """
+    """The JSON Schema (draft 2020-12) of an app; without the names that it brings along the schema fits every app."""
     names = known or KnownNames()
     definitions = _shared_definitions(names)
     operators = _operators_schema(names, definitions)
@@ -52,11 +48,7 @@ def json_schema(known: KnownNames | None = None) -> dict[str, Any]:
 
 
 def module_schema(known: KnownNames | None = None) -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of a module's file.
-
-    Args:
-        known: The names that the file brings along; without them the schema fits every module.
-    """
+    """The JSON Schema (draft 2020-12) of a module's file; see json_schema()."""
     names = known or KnownNames()
     definitions = _shared_definitions(names)
     exposed = {"anyOf": [{"type": "string", "pattern": r"^[^.]+\..+$"}, {"type": "array", "minItems": 1}]}

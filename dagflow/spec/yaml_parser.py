@@ -96,11 +96,7 @@ def _app_nearby(path: str) -> str:
 def parse_text(
     text: str, file: str, environment: Environment, problems: Problems, *, has_lines: bool = True
 ) -> Node | None:
-    """Read a text that holds one YAML document.
-
-    Args:
-        has_lines: Whether problems shall name line and column.
-    """
+    """Read a text that holds one YAML document; problems name line and column if it has lines."""
     reader = _Reader(text, file, environment, problems, has_lines)
     try:
         if match := yaml.reader.Reader.NON_PRINTABLE.search(text):
@@ -295,14 +291,7 @@ _OPENING = {"while parsing a flow mapping": ("{", "}"), "while parsing a flow se
 def _line_and_reason(
     error: yaml.MarkedYAMLError, text: str, last: Any, within: Sequence[tuple[str, Place]]
 ) -> tuple[int, int, str]:
-    """Line, column and reason of a mistake in YAML.
-
-    Args:
-        last: The last event that it gave; None where it gave none.
-
-    Returns:
-        The line and column, from 1 on, 0 where the parser gave none; and a clause.
-    """
+    """Line and column of a mistake in YAML, from 1 on, 0 where the parser gave none; and the reason, as a clause."""
     mark = error.problem_mark or error.context_mark
     is_at_end = mark is not None and not text[mark.index :].strip()
     if error.context == "while parsing a flow node" and is_at_end and within:

@@ -92,9 +92,6 @@ def members_of(archive: ReadableFile, url: str) -> list[Member]:
     Args:
         archive: The archive; a tar archive without its compression.
         url: Its location, which says which kind of archive it is.
-
-    Raises:
-        StorageError: It is no archive, or damaged, or the store failed.
     """
     kind, read = ("zip", _zip_members) if url.lower().endswith(".zip") else ("tar", _tar_members)
     named: dict[str, Member] = {}
@@ -151,9 +148,6 @@ def open_member(archive: ReadableFile, member: Member, url: str) -> ReadableFile
     """A member as a file, which closes the archive.
 
     A long member that is compressed is a compressed file: of a deflated one, header and checksum make a gzip file.
-
-    Raises:
-        StorageError: The member cannot be read, or the store failed.
     """
     if member.refusal:
         raise StorageError(member.refusal, url=redacted(url), hint=f"{_LEAVE_OUT}unpack it to read it")

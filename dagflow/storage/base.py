@@ -66,11 +66,7 @@ class ObjectStore(ABC):
         """Remove objects; a missing object is no error."""
 
     def require_directory(self, url: str) -> None:
-        """Fail from now on instead of creating a directory again that was moved away.
-
-        Args:
-            url: The directory; where the store has no directories, nothing is required.
-        """
+        """Fail from now on instead of creating a directory again that was moved away, if the store has directories."""
         self.required_directory = url
 
     def replace(self, name: str, data: bytes) -> None:
@@ -201,11 +197,7 @@ class Backend(ABC):
 
     @abstractmethod
     def objects(self, url: str, roots: Roots) -> ObjectStore:
-        """The objects below a URL; nothing is created before the first object.
-
-        Args:
-            url: The root of the store; an absolute location.
-            roots: Named roots of the run.
+        """The objects below an absolute location; nothing is created before the first object.
 
         Raises:
             StorageError: The store cannot create exclusively.
@@ -213,11 +205,7 @@ class Backend(ABC):
 
 
 class SourceFiles:
-    """Removes and archives the source files of one kind of store. URLs are absolute, see location.absolute.
-
-    Args:
-        files: The store's files.
-    """
+    """Removes and archives the source files of one kind of store. URLs are absolute, see location.absolute."""
 
     def __init__(self, files: Files) -> None:
         self.files = files
@@ -248,10 +236,7 @@ class SourceFiles:
         raise StorageError("only files of a local disk can be archived", url=redacted(url))
 
     def archive_version(self, expected: FileStat, target: str) -> str:
-        """Move a file elsewhere in its store if it is the version that was processed.
-
-        Args:
-            target: Its new name.
+        """Give a file another name in its store if it is the version that was processed.
 
         Returns:
             Why the version was left although it exists; "" where it is in the archive now.
@@ -264,12 +249,8 @@ class SourceFiles:
         raise StorageError("only files of a local disk can be archived", url=redacted(expected.url))
 
     def names_of(self, directory: str, file_ids: Container[int]) -> Mapping[int, str]:
-        """The present URLs of files in a directory; empty where the store does not identify files by numbers.
+        """The present URLs of files in a directory, by FileStat.file_id; of several URLs the last that is listed.
 
-        Args:
-            file_ids: The files, see FileStat.
-
-        Returns:
-            The URL by file; if a file has several, the last one that the store lists.
+        Empty where the store does not identify files by numbers.
         """
         return {}

@@ -62,11 +62,7 @@ class ReadableFile(ABC):
 
 
 class RangedFile(ReadableFile):
-    """A file that is read by one request for each range; nothing is kept open between two requests.
-
-    Args:
-        found: The version to read.
-    """
+    """A file that is read by one request for each range; nothing is kept open between two requests."""
 
     def __init__(self, found: FileStat) -> None:
         self.found = found
@@ -84,11 +80,7 @@ class RangedFile(ReadableFile):
         """
 
     def fetch(self, start: int, end: int) -> bytes:
-        """The bytes [start, end), by one request; may be called by several threads.
-
-        Raises:
-            SourceChangedError: The store no longer has this version.
-        """
+        """The result of request(), if it has as many bytes as were requested; may be called by several threads."""
         data = self.request(start, end)
         if len(data) > end - start:
             raise StorageError(
@@ -220,11 +212,7 @@ class Files(ABC):
         return fill_buffer((self._content(files.expected(index)) for index in range(len(files.names))), buffer, endings)
 
     def _content(self, expected: FileStat) -> Content:
-        """The bytes of a whole file, or why it cannot be read.
-
-        Raises:
-            TransientStorageError: The store may succeed if asked again.
-        """
+        """The bytes of a whole file, or why it cannot be read; a TransientStorageError is raised."""
         content = bytearray(expected.size_bytes)
         try:
             with self._open_whole(expected) as file:
@@ -366,11 +354,7 @@ def _opaque(etag: str) -> str:
 
 
 def require_same_version(expected: FileStat | None, found: FileStat) -> None:
-    """Refuse a file that is not the planned version.
-
-    Raises:
-        SourceChangedError: The file has another version; the message names the difference.
-    """
+    """Raise a SourceChangedError for a file that is not the planned version; the message names the difference."""
     difference = expected.difference(found) if expected is not None else ""
     if difference:
         raise SourceChangedError(

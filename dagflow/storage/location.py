@@ -89,25 +89,16 @@ def name_of(url: str) -> str:
 
 
 def moved_with(url: str, was: str, now: str) -> str:
-    """The earlier location of a path that is relative to the working directory, which has changed since.
+    """The location that a relative path had in an earlier working directory; url itself if it is remote.
 
     Args:
-        url: An absolute location, by the present working directory.
-        was: The working directory then.
-        now: The working directory now.
-
-    Returns:
-        The earlier location; url itself if it is remote.
+        url: The absolute location that the path has in the present working directory.
     """
     return os.path.normpath(os.path.join(was, os.path.relpath(url, now))) if is_local(url) else url
 
 
 def relocated(url: str, directory: str) -> str:
-    """The location below a directory that replaces a location: its path from the working directory, or in full.
-
-    Args:
-        directory: An absolute path.
-    """
+    """The location below a directory that replaces a location: its path from the working directory, or in full."""
     if not is_local(url):
         return join(directory, url.replace("://", "/").rstrip("/"))
     path, here = absolute(url), f"{os.getcwd()}/"
@@ -190,12 +181,9 @@ def _plain(text: str) -> str:
 
 
 def shortened(name: str, text: bytes, room: int = NAME_BYTES) -> str:
-    """A name that ends with a mark of a text, so that two texts of one name, or of one beginning, stay apart.
+    """A name of at most `room` bytes, with a mark of the text that it is for at its end.
 
-    Args:
-        name: The name, with escapes.
-        text: The text that the name is for.
-        room: Bytes that the name may have.
+    Two texts of one name, or of one beginning, stay apart.
     """
     mark = f"-{hashlib.sha256(text).hexdigest()[:16]}"
     # Neither a letter nor an escape is cut.

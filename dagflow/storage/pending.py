@@ -78,14 +78,7 @@ class HeldFile:
 
 
 class PendingWriter(ABC):
-    """A pending file that is being written; used within one task.
-
-    Each method raises StorageError where the store fails.
-
-    Args:
-        final_url: The name under which it will be published.
-        checksum: Whether to compute crc32.
-    """
+    """A pending file that is being written; used within one task. Methods raise StorageError where the store fails."""
 
     def __init__(self, final_url: str, *, checksum: bool) -> None:
         self._final = final_url
@@ -114,11 +107,7 @@ class PendingWriter(ABC):
 
     @abstractmethod
     def close(self, *, records: int) -> PendingFile:
-        """Complete the file, which stays invisible.
-
-        Args:
-            records: The number of its records.
-        """
+        """Complete the file, which stays invisible."""
 
     @abstractmethod
     def abandon(self) -> None:
@@ -140,8 +129,6 @@ class PendingFiles(ABC):
         Args:
             final_url: The name under which it will be published.
             tag: The driver's result of pending_tag().
-            durability: Which failures the file survives.
-            checksum: Whether to compute crc32.
         """
 
     def open_held(
@@ -163,9 +150,9 @@ class PendingFiles(ABC):
 
     @abstractmethod
     def replace(self, pending: PendingFile, durability: Durability = "process") -> None:
-        """Make a pending file visible under its final name, replacing any file there, at once and as a whole.
+        """Make a pending file visible under its final name, as publish() does, but replacing any file there.
 
-        Doing it again does nothing. Readers see the old file or the new one, if the store has a move or an upload that
+        Readers see the old file or the new one, if the store has a move or an upload that
         replaces; otherwise the name may be missing for a moment.
 
         Raises:
@@ -197,7 +184,7 @@ class PendingFiles(ABC):
         require_right: Callable[[], None],
         keep: Collection[str] = (),
     ) -> int:
-        """Remove the pending files that earlier drivers of a checkpoint left below an output directory.
+        """Remove the pending files that earlier drivers of a checkpoint left below an output directory, and count them.
 
         Other checkpoints' pending files are not touched.
 
@@ -208,9 +195,6 @@ class PendingFiles(ABC):
             require_right: Called before anything is removed that may be a later driver's; raises where a later driver
                 has taken over.
             keep: pending_url of the files that a committed window still has to publish.
-
-        Returns:
-            How many files were removed.
         """
         # By names, which are unique: a store may have several URLs, and a link may lead to a directory.
         kept = set(map(name_of, keep))

@@ -43,13 +43,13 @@ class StreamColumns:
 
 
 class ColumnTyped(Capability):
-    """Declares an operator that knows its columns before any records arrive; each method is optional."""
+    """Declares an operator that knows its columns before any records arrive; each method is optional.
+
+    The arriving columns are those at the port `input`.
+    """
 
     def check_arriving(self, arriving: StreamColumns) -> None:
         """Called when an app is planned, before anything runs, and once more after prepare().
-
-        Args:
-            arriving: The columns that arrive at the port `input`.
 
         Raises:
             LookupError: A column is missing that each record must have.
@@ -57,14 +57,10 @@ class ColumnTyped(Capability):
         """
 
     def columns_at(self, port: str, arriving: StreamColumns | None) -> StreamColumns | None:
-        """Called when an app is planned, before anything runs.
+        """The columns that a port emits, None where they are not known; called when an app is planned.
 
         Args:
-            arriving: The columns that arrive at the port `input`; None where they are not known, or there is no such
-                port.
-
-        Returns:
-            The columns that the port emits; None where they are not known.
+            arriving: None where they are not known, or there is no port `input`.
 
         Raises:
             PropertyTextError: A text in the operator's properties does not fit the arriving columns.
@@ -78,14 +74,9 @@ class ColumnTraced(ColumnTyped):
     """Declares an operator that can also name the columns of `input` that each column is made from."""
 
     def columns_used(self, port: str, column: str, arriving: StreamColumns) -> Iterable[str]:
-        """Called when the lineage of a column is requested, before anything runs.
+        """The arriving columns that a column is made from; by default the one of its name, or all if there is none.
 
-        Args:
-            column: A column that the port emits.
-            arriving: The columns that arrive at the port `input`.
-
-        Returns:
-            The arriving columns that it is made from. By default the one of its name, or all if there is none.
+        Called when the lineage of a column is requested, before anything runs.
         """
         is_passed_on = column in arriving.schema.names or arriving.others is not None
         return [column] if is_passed_on else arriving.schema.names

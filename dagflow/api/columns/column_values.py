@@ -69,11 +69,7 @@ class ColumnValuesError(ValueError):
 
 
 def columns_to_arrow(columns: Mapping[str, Sequence[Any]]) -> pa.RecordBatch:
-    """Columns whose types follow from their values.
-
-    Raises:
-        ColumnValuesError: A name is no text, or the values of a column have no common type.
-    """
+    """Columns whose types follow from their values; see column_of()."""
     arrays = [column_of(name, values) for name, values in columns.items()]
     return pa.RecordBatch.from_arrays(arrays, [*columns])
 
@@ -118,9 +114,6 @@ def _require_one_kind(where: str, values: Sequence[Any], levels: int = MAX_DEPTH
 
     Arrow would convert values of some kinds to that of the first. Where blocks are cut decides which values are in a
     column; it must not decide what a value becomes.
-
-    Raises:
-        ColumnValuesError: The values are of several kinds, or have more levels of lists and mappings.
     """
     classes = set(map(type, values))
     classes.discard(type(None))

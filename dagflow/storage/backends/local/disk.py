@@ -111,7 +111,6 @@ def move_exclusive(source: str, target: str) -> None:
 
     Raises:
         FileExistsError: The target exists; nothing was changed.
-        OSError: The file cannot be moved.
     """
     try:
         os.link(source, target, follow_symlinks=False)
