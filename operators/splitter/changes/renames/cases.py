@@ -95,7 +95,12 @@ NAME_CASES: Sequence[RotationCase] = (
 
 
 def decide(cases: Sequence[RotationCase], facts: object) -> Continuing:
-    """The answer of the first row that fits, which the log names at the level DEBUG."""
+    """The answer of the first row that fits, which the log names."""
     case = next(case for case in cases if case.fits(facts))
-    logger.debug("%s: the file %s, because %s %s", facts, case.answer.value, case.because, case.facts)
+    log_decision(facts, case.answer.value, f"{case.because} {case.facts}")
     return case.answer
+
+
+def log_decision(file: object, answer: str, because: str) -> None:
+    """Log a decision of the table, or about it, in the same form: a wrong one is found by its line."""
+    logger.debug("%s: the file %s, because %s", file, answer, because)

@@ -15,6 +15,7 @@ from operators.files.metadata import FileVersion
 from operators.files.rotation_names import earlier_paths
 from operators.reader.byte_source import MeasuredFile
 from operators.reader.compression.stream import OUTPUT_BYTES, DecompressedFile
+from operators.splitter.changes.renames.cases import Continuing, log_decision
 from operators.splitter.changes.renames.found_files import FoundFile, stat_behind_links
 from operators.splitter.scan.listed_files import FilePrefix, InTasks, take_fingerprints
 from operators.splitter.scan.scan_sources import Clock
@@ -79,6 +80,8 @@ class LeftFiles:
         if now_s - since_s >= grace_s:
             return False
         self._still_waiting[file.name] = (file.stat, since_s)
+        because = f"a copy of a log must stay unchanged for {grace_s:g} s"
+        log_decision(os.fsdecode(file.path), Continuing.LATER.value, because)
         return True
 
 

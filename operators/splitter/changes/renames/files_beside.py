@@ -15,7 +15,7 @@ from dagflow.storage.fingerprint import file_id_of
 from dagflow.storage.location import Roots, redacted
 from operators.files.metadata import Fate
 from operators.files.rotation_names import earlier_paths, is_set_aside, uncompressed
-from operators.splitter.changes.renames.cases import Continuing
+from operators.splitter.changes.renames.cases import Continuing, log_decision
 from operators.splitter.changes.renames.found_files import FileDecision
 from operators.splitter.index.entries import IndexEntry
 from operators.splitter.index.file_index import FileIndex
@@ -150,8 +150,10 @@ class FilesBeside:
         for decision in decisions:
             file = decision.file
             if (origins := self._origins.get(file.name)) is None:
-                is_left = file.name in undecided
-                counting.append(replace(decision, answer=Continuing.LATER) if is_left else decision)
+                if file.name in undecided:
+                    decision = replace(decision, answer=Continuing.LATER)
+                    log_decision(_shown(file.path), decision.answer.value, "a file beside it is left as well")
+                counting.append(decision)
                 continue
             since = [time for origin in origins if (time := times.get((origin, _form(file.path)))) is not None]
             is_between = decision.answer is Continuing.NEW and bool(since) and file.stat.mtime_ns >= min(since)
@@ -161,6 +163,7 @@ class FilesBeside:
                 counting.append(decision)
             else:
                 self._followed.pop(file.path, None)
+                log_decision(_shown(file.path), "is not read", "no location takes its name, and it continues no log")
         return counting
 
     def _follow(self, decision: FileDecision) -> None:

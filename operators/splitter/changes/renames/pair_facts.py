@@ -111,8 +111,8 @@ class Pair:
         self._known = known
 
     def __str__(self) -> str:
-        version, size = os.fsdecode(self.version.path), self.version.entry.size_bytes
-        return f"{os.fsdecode(self.file.path)} and the {size} bytes that were taken of {version}"
+        version, taken, now = os.fsdecode(self.version.path), self.version.entry.size_bytes, self.file.stat.size_bytes
+        return f"{os.fsdecode(self.file.path)} ({now} bytes) and the {taken} bytes that were taken of {version}"
 
     @cached_property
     def _own(self) -> list[IndexEntry]:
@@ -239,11 +239,13 @@ class OwnName:
 
     Args:
         known: What is known of it; all other files have been examined.
+        was_there: Whether it was there, and not renamed meanwhile, when they were.
     """
 
-    def __init__(self, file: FoundFile, known: KnownVersions) -> None:
+    def __init__(self, file: FoundFile, known: KnownVersions, *, was_there: bool) -> None:
         self._file = file
         self._known = known
+        self._was_there = was_there
 
     def __str__(self) -> str:
         return f"{os.fsdecode(self._file.path)} and no version"
@@ -255,7 +257,7 @@ class OwnName:
         # A task that finds another file under the name says nothing about this one. A file that a rotation may have
         # made must not have changed since it was listed.
         is_complete = not self._known.by_name.get(file.name) or file.is_exactly_as_listed()
-        return left_often or (file.is_still_there(()) and is_complete)
+        return self._was_there and (left_often or (file.is_still_there(()) and is_complete))
 
     @property
     def was_taken(self) -> bool:

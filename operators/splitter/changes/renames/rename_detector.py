@@ -104,7 +104,7 @@ class RenameDetector:
             decisions |= self._examine(strangers, known.named_before, known)
         # Whether a file was replaced, or moved, is known when all others have been examined.
         is_steady = set(map(id, steady))
-        return [self._decide(file, decisions.get(id(file)), known, is_there=id(file) in is_steady) for file in files]
+        return [self._decide(file, decisions.get(id(file)), known, was_there=id(file) in is_steady) for file in files]
 
     def _examine(
         self, files: Sequence[FoundFile], versions_of: Callable[[FoundFile], Iterable[Pair]], known: KnownVersions
@@ -119,11 +119,10 @@ class RenameDetector:
         return decisions
 
     def _decide(
-        self, file: FoundFile, decision: FileDecision | None, known: KnownVersions, *, is_there: bool
+        self, file: FoundFile, decision: FileDecision | None, known: KnownVersions, *, was_there: bool
     ) -> FileDecision:
         if decision is None:
-            answer = decide(NAME_CASES, OwnName(file, known)) if is_there else Continuing.AGAIN
-            decision = FileDecision(file, answer)
+            decision = FileDecision(file, decide(NAME_CASES, OwnName(file, known, was_there=was_there)))
         if decision.answer is Continuing.AGAIN:
             self.left.leave_for_next_scan(file.name)
         return decision

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -231,6 +232,26 @@ def test_the_log_says_which_rows_have_decided(tmp_path: Path, caplog: pytest.Log
     assert sorted(text for text in caplog.messages if ", because " in text) == [
         f"{log} and no version: the file is a new file, because the file that was taken has another name now "
         "{'moved_now': True}",
-        f"{log}.1 and the 2 bytes that were taken of {log}: the file continues the version, because it was renamed "
-        "{'same_inode': True}",
+        f"{log}.1 (2 bytes) and the 2 bytes that were taken of {log}: the file continues the version, because it was "
+        "renamed {'same_inode': True}",
     ]
+
+
+def test_the_log_says_why_a_file_is_not_read_now(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A copy waits, and a file that no location takes continues no log: the rows of the table do not say it."""
+    log = write(tmp_path / "in" / "app.log", b"1\n")
+    splitter = RestartableSplitter(tmp_path, files=[str(log), f"{log}.1"])
+    found = splitter.scan()
+    write(log.with_name("app.log.1"), log.read_bytes())
+    write(log.with_name("app.log.2"), b"0\n")
+    with caplog.at_level(logging.DEBUG, "operators.splitter.changes.renames"):
+        found += splitter.scan()
+        os.truncate(log, 0)
+        append(log, b"2\n")
+        found += splitter.scan()
+    splitter.close()
+    assert found == [b"1", b"2"]
+    assert {
+        f"{log}.1: the file is left for a later scan, because a copy of a log must stay unchanged for 1 s",
+        f"{log}.2: the file is not read, because no location takes its name, and it continues no log",
+    } <= set(caplog.messages)
