@@ -366,7 +366,7 @@ def _has_seconds(column: pa.Array) -> bool:
         return _has_seconds(column.dictionary)
     if types.is_map(kind):
         return _has_seconds(column.keys) or _has_seconds(column.items)
-    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+    if _is_list(kind):
         return _has_seconds(column.flatten())
     if types.is_struct(kind):
         return any(map(_has_seconds, column.flatten()))
@@ -377,20 +377,29 @@ def _has_seconds(column: pa.Array) -> bool:
     return bool((offsets % (60 * _PER_SECOND[kind.unit])).any())
 
 
+_BYTES = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary, pa.types.is_binary_view)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    """Whether a type is one of Arrow's five of lists."""
+    is_list = pa.types.is_nested(kind) and hasattr(kind, "value_type")
+    return is_list and not pa.types.is_run_end_encoded(kind)
+
+
 def _converter(kind: pa.DataType, is_far: bool) -> Callable[[Any], Any] | None:
     """None where values of the type are fit for JSON as they are."""
     types = pa.types
-    if types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind):
+    if any(is_kind(kind) for is_kind in _BYTES):
         return _text
     if types.is_timestamp(kind) and (is_far or kind.unit == "ns"):
         return _moment
     if types.is_duration(kind) and kind.unit == "ns":
         return _duration
-    if types.is_dictionary(kind):
+    if types.is_dictionary(kind) or types.is_run_end_encoded(kind):
         return _converter(kind.value_type, is_far)
     if types.is_map(kind):
         return _pairs(_converter(kind.key_type, is_far), _converter(kind.item_type, is_far))
-    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+    if _is_list(kind):
         inner = _converter(kind.value_type, is_far)
         return None if inner is None else lambda values: [None if v is None else inner(v) for v in values]
     if types.is_struct(kind):

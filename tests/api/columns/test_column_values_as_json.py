@@ -36,6 +36,22 @@ def test_a_value_that_python_has_not_is_text(value: Any, wanted: Any) -> None:
     assert readable_value(value) == wanted
 
 
+@pytest.mark.parametrize(
+    "kind", [pa.binary(), pa.large_binary(), pa.binary(1), pa.binary_view(), pa.dictionary(pa.int8(), pa.binary())]
+)
+def test_bytes_are_text_in_any_layout_of_a_column(kind: pa.DataType) -> None:
+    """As polars gives them to Arrow, in lists of each kind, and in structs."""
+    values, wanted = [b"a", b"\xff", None], ["a", {"base64": "/w=="}, None]
+    column = pa.array(values, pa.binary()).cast(kind)
+    assert json_values(column) == wanted
+    for lists in (pa.ListArray, pa.LargeListArray):
+        assert json_values(lists.from_arrays([0, 3], column)) == [wanted]
+    for views in (pa.ListViewArray, pa.LargeListViewArray):
+        assert json_values(views.from_arrays([0], [3], column)) == [wanted]
+    assert json_values(pa.RunEndEncodedArray.from_arrays([1, 2, 3], column)) == wanted
+    assert json_values(pa.StructArray.from_arrays([column], ["n"])) == [{"n": each} for each in wanted]
+
+
 @pytest.mark.parametrize("kind", [pa.RecordBatch, pa.Table])
 def test_rows_have_the_last_of_columns_with_one_name(kind: Any) -> None:
     """As the mappings that operators take; of no rows there are none."""
