@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta, timezone
 from decimal import MAX_PREC, Context, Decimal
 from enum import Enum
@@ -290,22 +290,15 @@ DURATIONS = "durations"
 TIMESTAMPS = "timestamps without a time zone"
 INSTANTS = "timestamps with a time zone"
 
-_BY_ARROW_TYPE: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
-    (pa.types.is_integer, NUMBERS),
-    (pa.types.is_floating, NUMBERS),
-    (pa.types.is_decimal, NUMBERS),
-    (pa.types.is_boolean, TRUTH_VALUES),
-    (pa.types.is_string, TEXT),
-    (pa.types.is_large_string, TEXT),
-    (pa.types.is_string_view, TEXT),
-    (pa.types.is_binary, BYTES),
-    (pa.types.is_large_binary, BYTES),
-    (pa.types.is_binary_view, BYTES),
-    (pa.types.is_fixed_size_binary, BYTES),
-    (pa.types.is_date, DATES),
-    (pa.types.is_time, TIMES),
-    (pa.types.is_duration, DURATIONS),
-)
+_ARROW_TYPES = {
+    NUMBERS: ("integer", "floating", "decimal"),
+    TRUTH_VALUES: ("boolean",),
+    TEXT: ("string", "large_string", "string_view"),
+    BYTES: ("binary", "large_binary", "binary_view", "fixed_size_binary"),
+    DATES: ("date",),
+    TIMES: ("time",),
+    DURATIONS: ("duration",),
+}
 
 
 def family_of_type(kind: pa.DataType) -> str | None:
@@ -314,4 +307,5 @@ def family_of_type(kind: pa.DataType) -> str | None:
         return family_of_type(kind.value_type)
     if pa.types.is_timestamp(kind):
         return TIMESTAMPS if kind.tz is None else INSTANTS
-    return next((family for is_kind, family in _BY_ARROW_TYPE if is_kind(kind)), None)
+    families = _ARROW_TYPES.items()
+    return next((family for family, names in families if any(getattr(pa.types, f"is_{n}")(kind) for n in names)), None)

@@ -35,6 +35,7 @@ Standing = RunState | Literal["stalled", "killed"]
 """The state of a run: the last one it recorded, unless its process is gone or has stopped writing heartbeats."""
 
 _ENDED = ("completed", "stopped", "failed")
+_FATES = {"completed": "has completed", "stopped": "was stopped", "failed": "has failed", "killed": "was killed"}
 _LOOKS = 3
 
 
@@ -109,19 +110,10 @@ class Heartbeat:
 
     def fate(self) -> str:
         """What happened to the driver, as the end of a sentence about it."""
-        match self.standing():
-            case "completed":
-                return "has completed"
-            case "stopped":
-                return "was stopped"
-            case "failed":
-                return "has failed"
-            case "killed":
-                return "was killed"
-            case "stalled":
-                return f"gives no sign of life since {time_text(self.beat_ms)}"
-            case _:
-                return "is at work"
+        standing = self.standing()
+        if standing == "stalled":
+            return f"gives no sign of life since {time_text(self.beat_ms)}"
+        return _FATES.get(standing, "is at work")
 
 
 def time_text(milliseconds: int) -> str:

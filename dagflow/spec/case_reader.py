@@ -152,7 +152,8 @@ class CaseReader(NodeReader):
             return CaseFile()
         self.check_keys(node, CONTENT_KEYS, what)
         texts = {
-            key: self._characters(node.get(key), f"{quoted(key)} of {what}") for key in ("from", "first", "repeat")
+            key: self.parsed(node.get(key), f"{quoted(key)} of {what}", "text", _characters) or ""
+            for key in ("from", "first", "repeat")
         }
         if ("from" in node.entries) == ("repeat" in node.entries) or ("from" in node.entries and len(node.entries) > 1):
             self.problems.add(node.place, f"{what}: give from alone, or repeat and times, with or without first")
@@ -163,17 +164,12 @@ class CaseReader(NodeReader):
         count = self.whole(times, f"'times' of {what}", MOST_TIMES) or 0
         return CaseFile(texts["first"], None, texts["repeat"], count)
 
-    def _characters(self, node: Node | None, what: str) -> str:
-        if node is None or (isinstance(node, Scalar) and isinstance(node.value, str)):
-            return "" if node is None else node.text
-        self.expected(what, "text", node)
-        return ""
-
     def _output(self, path: str, node: Node) -> str:
-        if isinstance(node, Scalar) and (node.value is None or isinstance(node.value, str)):
-            return node.text
-        self.expected(f"{quoted(path)} in 'output'", "text, such as a block behind `|`", node)
-        return ""
+        def text_of(node: Scalar) -> str | None:
+            return node.text if node.value is None else _characters(node)
+
+        what = f"{quoted(path)} in 'output'"
+        return self.parsed(node, what, "text, such as a block behind `|`", text_of) or ""
 
     def _rows(self, path: str, node: Node) -> list[dict[str, Any]]:
         if isinstance(node, Items) and all(isinstance(item, Mapping) for item in node.items):
@@ -206,3 +202,7 @@ class CaseReader(NodeReader):
             return value  # an empty value is what `--update` fills in
         self.expected(what, "a whole number from 0 on", node)
         return None
+
+
+def _characters(node: Scalar) -> str | None:
+    return node.text if isinstance(node.value, str) else None

@@ -63,8 +63,8 @@ class PropertyCheck:
     def _who(self) -> str:
         return f"{self.owner} ({self.cls.__name__})"
 
-    def run(self) -> bool:
-        """Construct the operator once; whether all is good, or else what it refuses has become problems."""
+    def run(self) -> None:
+        """Construct the operator once; what it refuses becomes problems."""
         owner: type = self.cls
         try:
             model = property_model(owner)
@@ -72,7 +72,7 @@ class PropertyCheck:
             self.problems.add(
                 self.class_place, f"{self._who} declares properties wrongly: {type(error).__name__}: {error}"
             )
-            return False
+            return
         values = plain(self.node)
         try:
             if _owner_of(owner, "__init__") is not HasProperties:
@@ -80,25 +80,21 @@ class PropertyCheck:
                 model.model_validate(values)
             made = self.cls(**values)
         except ValidationError as error:
-            self._add_all(error, ())
-            return False
+            self._add_all(error)
         except PropertyTextError as error:
             place = place_of_text(self.node, error) or self.place
             self.problems.add(place, f"{self._who}: {self._redacted(error.reason)}")
-            return False
         except Exception as error:  # an author's check may raise anything
             if not has_broken(self.node):
                 text = str(error) if isinstance(error, ValueError) else f"refused with {type(error).__name__}: {error}"
                 self.problems.add(self.place, f"{self._who}: {self._redacted(text)}")
-            return False
-        if values.keys() - made.given_properties.keys():
-            text = "its __init__() sets no properties; let it call super().__init__(**properties)"
-            self.problems.add(self.class_place, f"{self._who}: {text}")
-            return False
-        return True
+        else:
+            if values.keys() - made.given_properties.keys():
+                text = "its __init__() sets no properties; let it call super().__init__(**properties)"
+                self.problems.add(self.class_place, f"{self._who}: {text}")
 
-    def _add_all(self, error: ValidationError, base: tuple[int | str, ...]) -> None:
-        for group in _by_property(list(_flattened(error, base)), self.node):
+    def _add_all(self, error: ValidationError) -> None:
+        for group in _by_property(list(_flattened(error, ())), self.node):
             node, _, steps = follow(self.node, group[0]["loc"])
             if isinstance(node, Scalar) and node.is_broken:
                 continue
