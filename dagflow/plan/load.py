@@ -14,7 +14,7 @@ from dagflow.api.keyed_state import KeyedOperator
 from dagflow.api.operator import Operator
 from dagflow.api.partitioning import ByName
 from dagflow.api.ports import InputPort, OutputPort, Port, fits
-from dagflow.errors import AppError, PlanError, Problem, SpecError
+from dagflow.errors import PlanError, Problem, SpecError
 from dagflow.plan.accumulators import require_ends, require_single_use_of_totals, wants_to_follow
 from dagflow.plan.logical import LogicalPlan, OperatorNode, expanded, fuse, grouped, in_topological_order, unified
 from dagflow.plan.physical import Edge, PortRef
@@ -26,21 +26,6 @@ from dagflow.suggestions import did_you_mean, nearest
 
 if TYPE_CHECKING:
     import networkx as nx
-
-
-def check(
-    path: str | os.PathLike[str],
-    overrides: Overrides = (),
-    *,
-    search_path: Sequence[str] | None = None,
-    environ: Mapping[str, str] | None = None,
-) -> list[Problem]:
-    """Every mistake of an app, of its form and of its wiring, in file order; empty for a valid app."""
-    try:
-        load_app(path, overrides, search_path=search_path, environ=environ)
-    except AppError as error:
-        return list(error.problems)
-    return []
 
 
 def load_app(
@@ -142,8 +127,7 @@ class _Wiring:
 
     def _check_broadcast(self, stream: str, place: Place, end: Endpoint) -> None:
         operator = self._spec.operators[end.operator]
-        cls = operator.operator_class
-        if cls is not None and issubclass(cls, ControlOperator):
+        if _is_a(operator, ControlOperator):
             why = "runs in the driver, once, and gets everything as it is"
         elif operator.partition == "parallel":
             why = "has partition: parallel, and runs where its upstream does; give it partitions of its own"
@@ -221,14 +205,10 @@ class _Wiring:
         self._stream_by_port[ref] = stream
         return True
 
-    def _brings_blocks(self, start: Endpoint) -> bool:
-        cls = self._spec.operators[start.operator].operator_class
-        return cls is not None and issubclass(cls, InputOperator)
-
     def _check_types(self, start: Endpoint, source: Port, end: Endpoint, target: Port, is_union: bool) -> bool:
         if not fits(source, target):
             message = f"'{start.shown}' gives {source.type_name}, and '{end.shown}' takes {target.type_name}"
-            if target.carries_records and self._brings_blocks(start):
+            if target.carries_records and _is_a(self._spec.operators[start.operator], InputOperator):
                 message += "\n    a step such as `- read: csv` between them makes records of files"
             self._problems.add(start.place if is_union else end.place, f"port types do not fit: {message}")
             return False
@@ -241,13 +221,14 @@ class _Wiring:
         return True
 
     def check_operators(self) -> None:
-        classes = [operator.operator_class for operator in self._spec.operators.values()]
-        for operator in self._spec.operators.values():
+        operators = self._spec.operators.values()
+        for operator in operators:
             if operator.operator_class is not None:
                 self._check_operator(operator, operator.operator_class)
         # If a file has no operators, or none that can be read, its reader has reported that.
-        is_unreported = classes or not self._spec.file
-        if is_unreported and None not in classes and not any(cls and issubclass(cls, InputOperator) for cls in classes):
+        is_unreported = operators or not self._spec.file
+        is_known = all(operator.operator_class is not None for operator in operators)
+        if is_unreported and is_known and not any(_is_a(operator, InputOperator) for operator in operators):
             message = "no operator brings anything in: an app needs an input operator, such as FileSplitterInput"
             self._problems.add(self._spec.place, message)
 
@@ -375,11 +356,11 @@ def check_partitions(spec: AppSpec, edges: Sequence[Edge], doubtful: Collection[
 
 def _check_partitioner(operator: OperatorSpec, problems: Problems) -> None:
     """Report a policy that cannot decide the number of partitions, because the app or the upstream does."""
-    policy, partition, cls = operator.partitioner, operator.partition, operator.operator_class
+    policy, partition = operator.partitioner, operator.partition
     if policy is None:
         return
     who = f"operator '{operator.name}'"
-    if cls is not None and issubclass(cls, ControlOperator):
+    if _is_a(operator, ControlOperator):
         problems.add(policy.place, f"{who} runs in the driver, once; it takes no partitioner")
     elif partition == "parallel":
         why = f"{who} runs where its upstream does; name the partitioner at the operator that begins the stage"
@@ -410,7 +391,7 @@ def _check_keyed_state(
     """Report operators whose state by key would be wrong where they are placed."""
     for name, head in heads.items():
         operator = spec.operators[name]
-        if operator.operator_class is None or not issubclass(operator.operator_class, KeyedOperator):
+        if not _is_a(operator, KeyedOperator):
             continue
         partition = spec.operators[head].partition
         if partition == 1:

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dagflow.plan.load import check
 from tests.docs.reference import DOCS
+from tests.spec.apps import check
 
 BLOCK = re.compile(r'^```(yaml|python)(?: title="([^"]+)")?\n(.*?)^```$', re.DOTALL | re.MULTILINE)
 FILE = re.compile(r"# ([\w.]+\.(?:py|yaml))\n")

@@ -9,13 +9,14 @@ import pytest
 
 from dagflow import InputPort, Operator, OutputPort, RecordBatch, Unified
 from dagflow.errors import PlanError
-from dagflow.plan.load import check, load_app
+from dagflow.plan.load import load_app
 from dagflow.plan.logical import unified
 from dagflow.plan.placement import place
 from dagflow.plan.render.explain import explain
 from tests.engine.dags import dag
 from tests.engine.sample_app import TextSource
 from tests.execution.sample_operators import SampleWords
+from tests.spec.apps import check
 
 APP = """\
 name: top

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dagflow.errors import AppError, Problem
-from dagflow.plan.load import check, load_app
+from dagflow.plan.load import load_app
 from dagflow.plan.placement import place
 from dagflow.plan.render.explain import explain
 from tests.nightly import by_day, examples
-from tests.spec.apps import SAMPLES, VALID
+from tests.spec.apps import SAMPLES, VALID, check
 
 BUILT_IN = (Path("apps") / "block_reader.yaml").read_text()
 APPS = (VALID, BUILT_IN)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from dagflow.plan.load import check, load_app
+from dagflow.errors import AppError, Problem
+from dagflow.plan.load import load_app
+from dagflow.spec.app_reader import Overrides
 from dagflow.spec.app_spec import AppSpec
 
 SAMPLES = "tests.plan.sample_operators"
@@ -34,6 +36,15 @@ streams:
   records: {{from: reader.records, to: step.left}}
   kept: {{from: step.output, to: [sink.input]}}
 """
+
+
+def check(file: str | Path, overrides: Overrides = (), *, environ: Mapping[str, str] | None = None) -> list[Problem]:
+    """Every mistake of an app, of its form and of its wiring, in file order; empty for a valid app."""
+    try:
+        load_app(file, overrides, environ=environ)
+    except AppError as error:
+        return list(error.problems)
+    return []
 
 
 def problems_of(

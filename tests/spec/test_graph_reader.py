@@ -9,7 +9,7 @@ import pytest
 
 from dagflow.engine.run import run
 from dagflow.errors import SpecError
-from dagflow.plan.load import check, load_app
+from dagflow.plan.load import load_app
 from dagflow.plan.placement import place
 from dagflow.runtime.local import InlineRuntime
 from dagflow.spec.class_description import describe_module
@@ -17,6 +17,7 @@ from dagflow.spec.graph_reader import MAX_OPERATORS, GraphReader
 from dagflow.spec.problems import Place, Problems
 from dagflow.spec.yaml_tree import Environment, Mapping, MappingEntry, Scalar
 from tests.engine.dags import lines
+from tests.spec.apps import check
 
 APP = """\
 name: words

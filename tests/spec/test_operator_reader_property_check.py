@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dagflow.plan.load import check
 from operators.sink.record_writer import RecordWriter
-from tests.spec.apps import changed, problems_of
+from tests.spec.apps import changed, check, problems_of
 
 
 @pytest.mark.parametrize(

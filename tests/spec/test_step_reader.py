@@ -11,10 +11,11 @@ import yaml
 
 from dagflow.engine.preview import find_port
 from dagflow.plan.accumulators import unused_records
-from dagflow.plan.load import check, load_app
+from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import PortRef
 from dagflow.spec.json_schema import json_schema
+from tests.spec.apps import check
 
 SHORT = """\
 name: orders

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from dagflow.errors import SpecError
-from dagflow.plan.load import check
 from dagflow.testing.app_cases import CaseFailure, failures_of, read_cases
 from tests.nightly import IS_NIGHTLY, by_day
+from tests.spec.apps import check
 
 ROOT = Path(__file__).parents[2]
 APP = ROOT / "apps" / "block_reader.yaml"

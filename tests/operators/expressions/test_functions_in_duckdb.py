@@ -98,7 +98,7 @@ def test_validate_names_the_package_where_it_is_missing(tmp_path: Path) -> None:
 import importlib.util, sys
 found = importlib.util.find_spec
 importlib.util.find_spec = lambda name, *rest: None if name == "duckdb" else found(name, *rest)
-from dagflow.plan.load import check
+from tests.spec.apps import check
 print(*check(sys.argv[1]), sep="\\n")
 """
     given = [sys.executable, "-c", program, str(tmp_path / "app.yaml")]

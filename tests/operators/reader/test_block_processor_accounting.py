@@ -17,7 +17,7 @@ from dagflow.api.records import RecordBatch
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RuntimeFactory
 from dagflow.errors import AppError, DagflowError
-from dagflow.plan.load import check, load_app
+from dagflow.plan.load import load_app
 from dagflow.report.reading import status
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.local import InlineRuntime
@@ -30,6 +30,7 @@ from operators.reader.formats.lines import Lines
 from operators.reader.scanning.framing import frame_one
 from tests.nightly import by_day, examples
 from tests.operators.reader.test_content_compression import COMPRESS, SUFFIX
+from tests.spec.apps import check
 
 APP = """
 name: account
