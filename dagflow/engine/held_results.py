@@ -6,9 +6,11 @@ instead of many. A window that publishes takes in all parts, so it runs when eve
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from pydantic import BaseModel
 
@@ -19,7 +21,7 @@ from dagflow.engine.operator_state import SegmentStore
 from dagflow.errors import ANOTHER_TABLE, START_OVER, JournalError, own_name
 from dagflow.execution.messages import TaskResult
 from dagflow.journal.journal import now_ms
-from dagflow.journal.saved_state import AppFacts, OperatorFacts, SavedPart, SavedParts
+from dagflow.journal.saved_state import AppFacts, OperatorFacts, SavedPart, SavedParts, without_checksums
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import WindowPlan
 from dagflow.plan.accumulators import accumulators
@@ -38,7 +40,7 @@ class HeldResults:
 
     Args:
         facts: The operators as they are now; results that earlier runs hold back are compared with them.
-        composites: How the app declares its composite operators; compared with how it did when a result was begun.
+        composites: The app's composite operators; compared with how the app declared them when a result was begun.
     """
 
     def __init__(
@@ -47,7 +49,7 @@ class HeldResults:
         facts: AppFacts,
         segments: SegmentStore,
         *,
-        composites: Mapping[str, OperatorFacts] | None = None,
+        composites: Mapping[str, Operator] = MappingProxyType({}),
         follows: bool,
         clock: Callable[[], int] = now_ms,
     ) -> None:
@@ -59,8 +61,11 @@ class HeldResults:
             name: _deciding(facts.operators[maker], property_model(type(operators[maker])))
             for name, maker in self._makers.items()
         }
-        written = {name: (composites or {}).get(own_name(name)) for name in self._over}
-        self._written = {name: None if said is None else _deciding(said) for name, said in written.items()}
+        self._written = {
+            name: _without_secrets(_deciding(facts.composites[own], property_model(type(composites[own]))))
+            for name in self._over
+            if (own := own_name(name)) in composites
+        }
         self._segments = segments
         self._clock = clock
         self._kept: dict[str, SavedParts] = {}
@@ -102,7 +107,7 @@ class HeldResults:
 
     def _changes(self, name: str, held: SavedParts) -> list[str]:
         """The properties that decide a result and have changed since it was begun, in the app's words."""
-        was, now = held.written, self._written[name]
+        was, now = held.written, self._written.get(name)
         if was and now and (changes := list(operator_changes(own_name(name), was, now))):
             return changes
         return list(operator_changes(own_name(name), held.made_by, self._made_by[name]))
@@ -154,7 +159,7 @@ class HeldResults:
             for name, data in result.parts.items():
                 held = self._kept.get(name)
                 if held is None:
-                    held = SavedParts(self._clock(), [], since_window, self._made_by[name], self._written[name])
+                    held = SavedParts(self._clock(), [], since_window, self._made_by[name], self._written.get(name))
                 stored = self._segments.create(window_id, name, result.partition, data)
                 part = SavedPart(window_id, len(data), stored, b"" if stored else data)
                 self._kept[name] = replace(held, parts=[*held.parts, part])
@@ -178,10 +183,15 @@ def require_all_windows(operators: Mapping[str, Operator], state: JournalState) 
         )
 
 
-def _deciding(facts: OperatorFacts, model: type[BaseModel] | None = None) -> OperatorFacts:
+def _deciding(facts: OperatorFacts, model: type[BaseModel]) -> OperatorFacts:
     """The facts of an operator that decide a result: without `over`, the limits of its model, and tuning."""
     properties = without_limits(facts.properties, model)
     return OperatorFacts(facts.kind, {k: v for k, v in properties.items() if k not in ("over", *facts.tuning)})
+
+
+def _without_secrets(facts: OperatorFacts) -> OperatorFacts:
+    """The facts without checksums of hidden values: a new credential changes no result."""
+    return replace(facts, properties=json.loads(without_checksums(json.dumps(facts.properties))))
 
 
 def parts_to_merge(parts: Sequence[SavedPart]) -> list[SavedPart]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import inspect
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args, get_origin
@@ -16,7 +15,7 @@ from dagflow.api.capabilities import SelectsRows, SkipsRows, WantedRows
 from dagflow.api.operator import Operator
 from dagflow.api.properties import Limit, Tuning, marked, property_model
 from dagflow.frozen import frozen
-from dagflow.journal.saved_state import CHECKSUM_MARK, AppFacts, OperatorFacts, without_checksums
+from dagflow.journal.saved_state import CHECKSUM_MARK, AppFacts, OperatorFacts
 from dagflow.plan.logical import LogicalPlan, OperatorNode, fixed_count, own_heads
 from dagflow.plan.physical import Edge, Exchange, PhysicalPlan, Stage
 from dagflow.secret_names import HIDDEN, SHORTEST_SECRET, is_secret_flag, is_secret_option
@@ -104,7 +103,7 @@ class PlacedApp:
     Attributes:
         deciders: What decides about the partitions of a stage, by its head: the policy that the app names, otherwise
             the operator itself.
-        composites: How the app declares its composite operators; their parts are among the operators.
+        composites: The app's composite operators; their parts are among the operators.
     """
 
     name: str
@@ -114,7 +113,7 @@ class PlacedApp:
     attributes: Attributes
     storage: StorageContext
     facts: AppFacts
-    composites: Mapping[str, OperatorFacts]
+    composites: Mapping[str, Operator]
 
     @classmethod
     def of(cls, app: LogicalPlan, storage: StorageContext) -> PlacedApp:
@@ -128,7 +127,7 @@ class PlacedApp:
             app.attributes,
             storage,
             describe(app),
-            describe_composites(app),
+            {name: node.operator for name, node in app.composites.items()},
         )
 
 
@@ -153,31 +152,6 @@ def describe(app: LogicalPlan) -> AppFacts:
         {str(part): str(own) for part, own in app.own_ports.items()},
         own_heads(app),
     )
-
-
-def describe_composites(app: LogicalPlan) -> dict[str, OperatorFacts]:
-    """The app's composite operators as it declares them, without limits; its other facts have their parts instead.
-
-    Values of the environment, and secrets, have no checksum here: a new credential changes no result.
-    """
-    if app.spec is None:
-        return {}
-    secrets = _secrets_of(app)
-    found: dict[str, OperatorFacts] = {}
-    for name in app.composites:
-        spec = app.spec.operators[name]
-        if spec.operator_class is not None:
-            given = without_limits(spec.properties, property_model(spec.operator_class))
-            found[name] = OperatorFacts(
-                _kind(spec.operator_class),
-                {key: _without_checksums(property_fact(key, value, secrets)) for key, value in given.items()},
-                tuning=marked(property_model(spec.operator_class), Tuning),
-            )
-    return found
-
-
-def _without_checksums(fact: Any) -> Any:
-    return json.loads(without_checksums(json.dumps(fact, ensure_ascii=False)))
 
 
 def without_limits(value: Any, annotation: Any) -> Any:
