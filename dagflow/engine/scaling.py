@@ -11,6 +11,8 @@ import time
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
@@ -158,55 +160,33 @@ MAX_TRACE_BYTES = 64 << 20
 
 
 @frozen
-class TraceSample:
-    """One moment of a trace.
-
-    Attributes:
-        bytes_per_second: Speed of one partition, 0.0 where it is not known.
-    """
-
-    millis: int
-    backlog: int
-    size_bytes: int
-    bytes_per_second: float = 0.0
-
-
-@frozen
 class SimulationStep:
     millis: int
     partitions: int
     decision: PartitionDecision | None = None
 
 
-def simulate(stage: str, decider: Partitioner, trace: Sequence[TraceSample]) -> list[SimulationStep]:
+def simulate(stage: str, decider: Partitioner, trace: Sequence[BacklogStats]) -> list[SimulationStep]:
     """Let a policy decide at each moment of a trace, as it would in a run, which changes its state."""
-    first = trace[0]
-    current = defined(stage, decider, BacklogStats(first.millis, 0, 0))
-    steps = [SimulationStep(first.millis, current, PartitionDecision(0, stage, 0, 0, current, "start"))]
+    millis = trace[0].now_millis
+    current = defined(stage, decider, BacklogStats(millis, 0, 0))
+    steps = [SimulationStep(millis, current, PartitionDecision(0, stage, 0, 0, current, "start"))]
     processed = 0
-    for index, sample in enumerate(trace):
+    for before, moment in pairwise((trace[0], *trace)):
         # A trace does not show what was processed while more arrived; a fall of the backlog counts as processed.
-        processed += max(trace[index - 1].size_bytes - sample.size_bytes, 0) if index else 0
-        stats = BacklogStats(
-            now_millis=sample.millis,
-            partitions=current,
-            backlog=sample.backlog,
-            backlog_bytes=sample.size_bytes,
-            bytes_per_second=sample.bytes_per_second,
-            processed_bytes=processed,
-        )
-        change = repartitioned(stage, decider, stats)
+        processed += max(before.backlog_bytes - moment.backlog_bytes, 0)
+        change = repartitioned(stage, decider, replace(moment, partitions=current, processed_bytes=processed))
         decision = None
         if change is not None and change[0] != current:
-            decision = PartitionDecision(0, stage, sample.backlog, current, *change)
+            decision = PartitionDecision(0, stage, moment.backlog, current, *change)
             current = change[0]
-        if decision is not None or index:
-            steps.append(SimulationStep(sample.millis, current, decision))
+        if decision is not None or before is not moment:
+            steps.append(SimulationStep(moment.now_millis, current, decision))
     return steps
 
 
-def read_trace(path: str, bytes_per_second: float = 0.0) -> list[TraceSample]:
-    """Read a trace.
+def read_trace(path: str, bytes_per_second: float = 0.0) -> list[BacklogStats]:
+    """Read a trace: the load at its moments, without partitions.
 
     Args:
         path: CSV with a header, a JSON list of objects, or JSON lines; with `millis`, `backlog` and `bytes`, and
@@ -225,15 +205,15 @@ def read_trace(path: str, bytes_per_second: float = 0.0) -> list[TraceSample]:
         raise AppError([Problem(path, 0, 0, f"the trace cannot be read: {reason}")]) from error
     if len(data) > MAX_TRACE_BYTES:
         raise AppError([Problem(path, 0, 0, f"the trace is longer than {MAX_TRACE_BYTES >> 20} MiB; simulate a part")])
-    samples: list[TraceSample] = []
+    trace: list[BacklogStats] = []
     for line, row in _rows(path, text):
-        sample = _sample(path, line, row, bytes_per_second)
-        if samples and sample.millis < samples[-1].millis:
-            raise AppError([Problem(path, line, 1, f"time goes back, from {samples[-1].millis} to {sample.millis}")])
-        samples.append(sample)
-    if not samples:
+        moment = _moment(path, line, row, bytes_per_second)
+        if trace and (before := trace[-1].now_millis) > moment.now_millis:
+            raise AppError([Problem(path, line, 1, f"time goes back, from {before} to {moment.now_millis}")])
+        trace.append(moment)
+    if not trace:
         raise AppError([Problem(path, 0, 0, f"the trace is empty; it has {', '.join(_NEEDED)}")])
-    return samples
+    return trace
 
 
 def _rows(path: str, text: str) -> Iterable[tuple[int, Any]]:
@@ -252,7 +232,7 @@ def _rows(path: str, text: str) -> Iterable[tuple[int, Any]]:
         raise AppError([Problem(path, reader.line_num, 1, f"the trace is not CSV: {error}")]) from error
 
 
-def _sample(path: str, line: int, row: Any, bytes_per_second: float) -> TraceSample:
+def _moment(path: str, line: int, row: Any, bytes_per_second: float) -> BacklogStats:
     try:
         millis, backlog, size_bytes = (int(row[name]) for name in _NEEDED)
         rate = float(row.get(_RATE) or bytes_per_second)
@@ -263,4 +243,4 @@ def _sample(path: str, line: int, row: Any, bytes_per_second: float) -> TraceSam
         raise AppError([Problem(path, line, 1, f"{_RATE} is not a finite number: {row}")])
     if min(millis, backlog, size_bytes, rate) < 0:
         raise AppError([Problem(path, line, 1, f"expected no negative numbers; got {row}")])
-    return TraceSample(millis, backlog, size_bytes, rate)
+    return BacklogStats(millis, 0, backlog, size_bytes, rate)

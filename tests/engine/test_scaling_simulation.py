@@ -7,24 +7,25 @@ from pathlib import Path
 
 import pytest
 
+from dagflow.api.partitioning import BacklogStats
 from dagflow.cli.commands.plan import WIDTH, chart, decisions
-from dagflow.engine.scaling import TraceSample, read_trace, simulate
+from dagflow.engine.scaling import read_trace, simulate
 from dagflow.errors import AppError
 from operators.deadline import DeadlinePartitioner
 from operators.reader.block_reader import BlockReader
 
 CSV = "millis,backlog,bytes\n0,0,0\n1000,3,300\n2000,20,2000\n3000,1,100\n"
 EXPECTED = [
-    TraceSample(0, 0, 0, 7.0),
-    TraceSample(1000, 3, 300, 7.0),
-    TraceSample(2000, 20, 2000, 7.0),
-    TraceSample(3000, 1, 100, 7.0),
+    BacklogStats(0, 0, 0, 0, 7.0),
+    BacklogStats(1000, 0, 3, 300, 7.0),
+    BacklogStats(2000, 0, 20, 2000, 7.0),
+    BacklogStats(3000, 0, 1, 100, 7.0),
 ]
 
 
 def rows() -> list[dict[str, float]]:
     """The trace as objects."""
-    return [{"millis": s.millis, "backlog": s.backlog, "bytes": s.size_bytes} for s in EXPECTED]
+    return [{"millis": s.now_millis, "backlog": s.backlog, "bytes": s.backlog_bytes} for s in EXPECTED]
 
 
 @pytest.mark.parametrize("text", [CSV, json.dumps(rows()), "\n".join(map(json.dumps, rows())), CSV.replace(",", ", ")])
@@ -67,7 +68,7 @@ def test_a_trace_without_end_is_refused() -> None:
 
 def test_the_published_table_comes_out_of_the_reader() -> None:
     """Backlogs of 0 to 20 blocks for 1 to 16 readers, as they are published."""
-    trace = [TraceSample(1000 * backlog, backlog, 0) for backlog in range(21)]
+    trace = [BacklogStats(1000 * backlog, 0, backlog, 0) for backlog in range(21)]
     moments = simulate("reader", BlockReader(), trace)
     assert [moment.partitions for moment in moments] == [1, 1, 2, 2, *[4] * 4, *[8] * 8, *[16] * 5]
     changes = [moment.decision for moment in moments if moment.decision]
@@ -77,21 +78,26 @@ def test_the_published_table_comes_out_of_the_reader() -> None:
 
 def test_a_followed_log_does_not_rescale_with_each_window() -> None:
     """Windows of one block and of two in turn need two readers, until ten seconds have passed without two blocks."""
-    trace = [TraceSample(500 * number, 1 + number % 2, 0) for number in range(60)]
-    quiet = [TraceSample(30_000 + 500 * number, 1, 0) for number in range(30)]
+    trace = [BacklogStats(500 * number, 0, 1 + number % 2, 0) for number in range(60)]
+    quiet = [BacklogStats(30_000 + 500 * number, 0, 1, 0) for number in range(30)]
     changes = [moment for moment in simulate("reader", BlockReader(), [*trace, *quiet]) if moment.decision]
     assert [(moment.millis, moment.partitions) for moment in changes] == [(0, 1), (500, 2), (39_500, 1)]
 
 
 def test_a_change_in_the_first_sample_is_seen() -> None:
     """The start is one moment, what the first sample calls for is another."""
-    moments = simulate("s", DeadlinePartitioner(**{"target_millis": 1000}), [TraceSample(5, 1, 4000, 1000.0)])
+    moments = simulate("s", DeadlinePartitioner(**{"target_millis": 1000}), [BacklogStats(5, 0, 1, 4000, 1000.0)])
     assert [(moment.millis, moment.partitions) for moment in moments] == [(5, 1), (5, 2)]
 
 
 def test_the_drawing_shows_each_count_as_long_as_it_held() -> None:
     """Half of the time one partition, then four, then one again."""
-    trace = [TraceSample(0, 1, 0), TraceSample(32_000, 4, 0), TraceSample(48_000, 1, 0), TraceSample(64_000, 0, 0)]
+    trace = [
+        BacklogStats(0, 0, 1, 0),
+        BacklogStats(32_000, 0, 4, 0),
+        BacklogStats(48_000, 0, 1, 0),
+        BacklogStats(64_000, 0, 0, 0),
+    ]
     moments = simulate("reader", BlockReader(), trace)
     top, bottom, axis, times = chart(moments).splitlines()
     assert top == "     4 |" + " " * 32 + "█" * 17
