@@ -22,29 +22,20 @@ ROUTING_WORDS: Mapping[ArrowKind, str] = {
     "inside": "",
     "assigned": "assigned by the driver",
     "assigned_by_key": "assigned by the driver, by",
-    "assigned_to_all": "sent by the driver to all partitions",
+    "assigned_to_all": "assigned by the driver, to all partitions",
     "round_robin": "shuffle, round robin",
     "by_key": "shuffle, by",
     "to_all": "shuffle, to all partitions",
     "report": "reported to the driver",
 }
-"""Text that an arrow's label adds to the stream's name; the key follows where there is one."""
+"""Text that an arrow's label adds to the stream's name, with the key behind it where there is one.
 
-_DETAILS: Mapping[ArrowKind, str] = {
-    "assigned_by_key": "by",
-    "assigned_to_all": "to all partitions",
-    "round_robin": "round robin",
-    "by_key": "by",
-    "to_all": "to all partitions",
-}
-"""The same beside a legend, which explains each style of arrow."""
+What is before the comma is explained by the legend of a picture.
+"""
 
 
 def routing_text(exchange: Exchange) -> str:
-    return _with_key(ROUTING_WORDS[exchange.routing], exchange)
-
-
-def _with_key(words: str, exchange: Exchange) -> str:
+    words = ROUTING_WORDS[exchange.routing]
     return words if exchange.codec is None else f"{words} {exchange.codec}"
 
 
@@ -74,13 +65,11 @@ class Arrow:
 
     Attributes:
         words: The same in words, unless it is a plain call.
-        detail: What a legend of the styles does not say, or "".
     """
 
     edge: Edge
     kind: ArrowKind
     words: str = ""
-    detail: str = ""
 
     @property
     def label(self) -> str:
@@ -88,7 +77,9 @@ class Arrow:
 
     @property
     def short_label(self) -> str:
-        return f"{self.edge.stream} ({self.detail})" if self.detail else self.edge.stream
+        """The label without what a legend of the styles says."""
+        detail = self.words.partition(", ")[2]
+        return f"{self.edge.stream} ({detail})" if detail else self.edge.stream
 
     @property
     def style(self) -> ArrowStyle:
@@ -148,7 +139,7 @@ def drawing_of(
         app=redact(logical.name),
         classes={name: redact(class_text(logical, name)) for name in frame},
         frames=tuple(sorted(frames, key=lambda frame: frame.column)),
-        arrows=tuple(replace(each, words=redact(each.words), detail=redact(each.detail)) for each in arrows),
+        arrows=tuple(replace(each, words=redact(each.words)) for each in arrows),
         caption=redact(caption),
     )
 
@@ -199,9 +190,7 @@ def _own_arrows(
 def arrows_of(physical: PhysicalPlan) -> list[Arrow]:
     arrows = [Arrow(edge, "control") for edge in physical.control_edges]
     for stage in physical.stages:
-        for exchange in stage.inputs:
-            detail = _with_key(_DETAILS.get(exchange.routing, ""), exchange)
-            arrows.append(Arrow(exchange.edge, exchange.routing, routing_text(exchange), detail))
+        arrows += [Arrow(each.edge, each.routing, routing_text(each)) for each in stage.inputs]
         arrows += [Arrow(edge, "inside") for edge in stage.edges]
         arrows += [Arrow(edge, "report", ROUTING_WORDS["report"]) for edge in stage.reports]
     return arrows
