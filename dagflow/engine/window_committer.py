@@ -83,9 +83,8 @@ class WindowCommitter:
         return {window.window_id: self._publication.taken(window.window_id).keys() for window in windows}
 
     def decide(self, results: Sequence[TaskResult]) -> dict[str, TargetDecision]:
-        """The targets' decisions about the files of a window, by operator; the same in any order of the results."""
-        ordered = sorted(results, key=lambda result: (result.stage, result.partition))
-        return self._publication.decide(file for result in ordered for file in result.files)
+        """The targets' decisions about the files of a window, by operator."""
+        return self._publication.decide(file for result in results for file in result.files)
 
     def commit(
         self,
@@ -98,6 +97,7 @@ class WindowCommitter:
         """Commit the oldest planned window.
 
         Args:
+            results: The results of its tasks, by stage and then by partition.
             replays: Decisions about earlier windows, which are published together with this one.
             corrections: What these and the window change in outputs.
 
@@ -153,15 +153,13 @@ class WindowCommitter:
             The result of the operators that wait; and the states in which the listeners keep the events.
         """
         late = self._parts.codec.late_tuples(planned)
-        # Tasks answer in any order; the operators see their results in the same order in every run.
-        ordered = sorted(results, key=lambda result: (result.stage, result.partition))
         event_states = dict(self._parts.journal.state.committed_state.source_events)
         # Where a plan has the states of the window before, these lack what was reported since then, and the operators
         # must not assume otherwise.
         if not planned.keeps_states:
-            events = [event for result in ordered for event in result.source_events]
+            events = [event for result in results for event in result.source_events]
             event_states = self._control.handle_source_events(planned.window_id, events)
-        reports = [(target, pickled.tuples()) for result in ordered for target, pickled in result.reports]
+        reports = [(target, pickled.tuples()) for result in results for target, pickled in result.reports]
         return self._control.process_results(planned.window_id, late, reports), event_states
 
     def _check_limits(self, window: Window, *counted: Counters) -> None:
@@ -280,7 +278,7 @@ def intent_of(
 def _task_ms(heads: Mapping[int, str], results: Sequence[TaskResult]) -> dict[str, list[int]]:
     """How long each task took, in milliseconds, by head of its stage and then by partition; 0 where there was none."""
     task_ms: dict[str, list[int]] = {}
-    for result in sorted(results, key=lambda result: (result.stage, result.partition)):
+    for result in results:
         own = task_ms.setdefault(heads[result.stage], [])
         own += [0] * (result.partition - len(own))
         own.append(round(result.busy_s * 1000))

@@ -407,7 +407,7 @@ class WindowLoop(ABC):
             self._runner.committed(flight, results)
 
     def _wait(self, flight: InFlight, max_in_flight: int) -> list[TaskResult] | None:
-        """A window's results, or None when the loop is asked to stop first."""
+        """A window's results, in the same order whichever task answers first; None if the loop is to stop before."""
         # Not result() with a timeout: that cannot be distinguished from a window that failed with a TimeoutError.
         while not wait([flight.results], TICK_S).done:
             self._report_progress()
@@ -417,7 +417,7 @@ class WindowLoop(ABC):
             later = itertools.islice(self._in_flight, 1, None)
             if len(self._in_flight) < max_in_flight and all(other.results.done() for other in later):
                 self._submit_behind_slow_task()
-        return flight.results.result()
+        return sorted(flight.results.result(), key=lambda result: (result.stage, result.partition))
 
     def _look_for_other_driver(self) -> None:
         """Stop soon after another driver has taken over, also during a long window or while there is nothing to do.
