@@ -25,6 +25,7 @@ from dagflow.journal.journal import now_ms
 from dagflow.journal.saved_state import CommittedState, ControlState, SavedState
 from dagflow.journal.windows import WindowPlan
 from dagflow.metrics.counters import Counters
+from dagflow.plan.logical import reached
 from dagflow.plan.physical import PhysicalPlan, PortRef, Stage, grouper_name, holder_of
 from dagflow.plan.placement import PlacedApp
 from dagflow.runtime.base import Runtime
@@ -70,10 +71,9 @@ def _split(plan: PhysicalPlan, operators: Mapping[str, Operator]) -> tuple[list[
 
 def _upstream_of(plan: PhysicalPlan, stage: Stage) -> set[str]:
     """The control operators whose tuples reach a stage without passing through another one."""
-    names = {exchange.edge.source.operator for exchange in stage.inputs if exchange.is_assigned}
-    while more := {e.source.operator for e in plan.control_edges if e.target.operator in names} - names:
-        names |= more
-    return names
+    back = [edge.arc[::-1] for edge in plan.control_edges]
+    feeding = (exchange.edge.source.operator for exchange in stage.inputs if exchange.is_assigned)
+    return {name for source in feeding for name in reached(source, back)}
 
 
 def waits_for_results(plan: PhysicalPlan, operators: Mapping[str, Operator]) -> list[str]:
@@ -323,16 +323,10 @@ class ControlGraph:
 
 
 def index_operators(names: Iterable[str], known: Mapping[str, int]) -> dict[str, int]:
-    """A number for each operator: the number that it had in earlier runs, or a new one.
+    """A number for each operator that ever had one: the `known` number of earlier runs, or a new one.
 
     An operator that is put before others in the app does not take their numbers: block ids that were given out under
     a number are part of the names of published files.
-
-    Args:
-        known: The numbers of earlier runs, also of operators that the app no longer has.
-
-    Returns:
-        The numbers, counted from 0, of all operators that ever had one.
     """
     index = dict(known)
     for name in names:
@@ -386,13 +380,9 @@ class PreScans:
 
     def _results(self, name: str, prescan: PreScan, items: list[Any]) -> list[Any]:
         """The pre-scan result of each item, None for an item that needs no pre-scan."""
-        needed = [index for index, item in enumerate(items) if prescan.needs_scan(item)]
-        results: list[Any] = [None] * len(items)
-        if needed:
-            found = self._scanned(name, [items[index] for index in needed])
-            for index, result in zip(needed, found, strict=True):
-                results[index] = result
-        return results
+        needs = [prescan.needs_scan(item) for item in items]
+        found = iter(self._scanned(name, [*itertools.compress(items, needs)]) if any(needs) else ())
+        return [next(found) if is_needed else None for is_needed in needs]
 
     def _scanned(self, name: str, items: Sequence[Any]) -> list[Any]:
         found = self._runtime().prescan(name, list(items))

@@ -232,7 +232,7 @@ def live_run(app: LogicalPlan, gate: RunGate, command: str) -> Iterator[LiveRun]
 REQUESTS = "requests/"
 _SCAN = "scan-"
 LOOK_EVERY_S = 1.0
-"""How often a run looks for requests: each look lists an empty directory, which an object store charges for."""
+"""How often a run looks for requests, or for heartbeats of another: a store charges for each listing."""
 
 
 def request_scan(checkpoint: str, storage: StorageContext) -> str:
@@ -267,9 +267,6 @@ class ScanRequests:
         except TransientStorageError:
             return False  # the next look finds it
         return bool(names)
-
-
-_LOOK_EVERY_S = 1.0
 
 
 @frozen
@@ -349,7 +346,7 @@ class RunGate:
             f"another run may be at work on this checkpoint: {_described(known)}; whether it is live is known within "
             f"{self.patience_s:.0f} s, and --take-over does not wait"
         )
-        looks = math.ceil(self.patience_s / _LOOK_EVERY_S)
+        looks = math.ceil(self.patience_s / LOOK_EVERY_S)
         for _ in range(looks):
             if self.stop.wait(self.patience_s / looks):
                 raise RunStoppedError("stopped while it waited to see whether another run is live")

@@ -386,7 +386,7 @@ class OperatorStates:
             merged = operator.merge_states(states)
         with restored(name), located(name, operator.split_state):
             shares = _shares(operator.split_state(merged, partitions), partitions)
-        codec = StateCodec.of_shares(name, self._operators[name])
+        codec = StateCodec.of_snapshots(name, self._operators[name], "split_state")
         return [None if share is None else codec.encode(share, -1, p) for p, share in enumerate(shares)]
 
     def _whole(self, state: SavedState) -> SavedState:

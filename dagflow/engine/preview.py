@@ -26,7 +26,7 @@ from dagflow.engine.preview_chain import PreviewChain, PreviewOptions, PreviewPo
 from dagflow.errors import DagflowError, PlanError, Problem, own_name
 from dagflow.execution.messages import Program
 from dagflow.frozen import frozen
-from dagflow.plan.logical import LogicalPlan, own_port
+from dagflow.plan.logical import LogicalPlan, own_port, reached
 from dagflow.plan.physical import PortRef
 from dagflow.plan.placement import PlacedApp
 from dagflow.plan.stream_columns import asks_for_columns, stream_columns
@@ -74,10 +74,8 @@ class Preview:
     """The first records that reach a port.
 
     Attributes:
-        app: The app's name.
         port: The port, as "operator.port".
         columns: The type of each column, by name.
-        records: The records.
         count: How many records reached the port.
         at_end: How many of them were emitted at the end of the input: results of what was read.
         operators: What each operator did, upstream first.
@@ -336,9 +334,8 @@ def part_before(app: LogicalPlan, port: PreviewPort, file: str | None) -> Logica
     Raises:
         PlanError: The file has no reader, or several.
     """
-    names = {ref.operator for ref in port.sources}
-    while more := {edge.source.operator for edge in app.edges if edge.target.operator in names} - names:
-        names |= more
+    back = [arc[::-1] for arc in app.arcs]
+    names = {name for ref in port.sources for name in reached(ref.operator, back)}
     nodes = {
         name: replace(node, operator=copy.copy(node.operator)) for name, node in app.operators.items() if name in names
     }

@@ -91,8 +91,6 @@ class PreviewReject:
 
     Attributes:
         offset: Its first byte in the content of the file.
-        length: How many bytes it has.
-        reason: Why it was refused.
         raw: Its bytes, or as many of its first bytes as were kept.
     """
 

@@ -156,11 +156,7 @@ class Publication:
         return operator in self._in_targets and self._in_targets[operator].has_replay(number)
 
     def require_shown(self, files: Iterable[PendingFile]) -> None:
-        """Refuse to replace files that targets do not show any more.
-
-        Raises:
-            JournalError: A target does not belong to the app any more.
-        """
+        """Refuse to replace files that targets do not show any more, or whose targets are not the app's any more."""
         for operator, own in _files_by_operator(files).items():
             self._publisher(operator).require_shown(own)
 

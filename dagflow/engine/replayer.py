@@ -53,11 +53,7 @@ class FileChange:
     """What a replay did to one published file.
 
     Attributes:
-        change: "unchanged", "replaced", "added" or "removed".
-        records_before: Records that the file held, 0 for a new file.
-        records_after: Records that the file holds now, 0 for a removed file.
-        size_before: Size before, in bytes.
-        size_after: Size now, in bytes.
+        change: "unchanged", "replaced", "added" or "removed"; the figures of a file that is not there are 0.
     """
 
     url: str
@@ -70,11 +66,7 @@ class FileChange:
 
 @frozen
 class ReplayedWindow:
-    """What a replay did to one window.
-
-    Attributes:
-        changes: What happened to each file that the window had published, or publishes now.
-    """
+    """What a replay did to each file that a window had published, or publishes now."""
 
     window_id: int
     changes: tuple[FileChange, ...]

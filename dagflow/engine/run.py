@@ -167,13 +167,16 @@ def _drive(parts: Assembly, control: ControlGraph, signals: RunSignals) -> RunSn
         has_looked = done.state == "completed" and options.reads_new_input
         empty = control.without_files() if has_looked else []
         parts.side_inputs.sweep(journal.state.planned.values())
-    start_s = runtime.start_s if runtime.is_local_spark else 0.0
-    log = runtime.log if runtime.start_s else ""
-    is_chosen = runtime.is_chosen and runtime.start_s > 0
-    spec, lost = parts.opened.app.spec, tuple(parts.publication.lost)
+    spec = parts.opened.app.spec
     redact = Redactor({} if spec is None else spec.secrets)
-    done = replace(done, lost=lost, without_files=tuple(map(redact, empty)))
-    return replace(done, spark_start_s=start_s, log=log, chose_local=is_chosen)
+    return replace(
+        done,
+        lost=tuple(parts.publication.lost),
+        without_files=tuple(map(redact, empty)),
+        spark_start_s=runtime.start_s if runtime.is_local_spark else 0.0,
+        log=runtime.log if runtime.start_s else "",
+        chose_local=runtime.is_chosen and runtime.start_s > 0,
+    )
 
 
 class _RunServices:
@@ -240,7 +243,28 @@ def _prints_captured(control: ControlGraph, thread: int | None) -> Iterator[None
         yield
 
 
-class RepeatedWindows:
+class _InPlaceOfInput:
+    """Windows in place of those of new input; files that earlier windows have held back are merged as in any run."""
+
+    def __init__(self, control: ControlGraph) -> None:
+        self._control = control
+        self.operator_index: Mapping[str, int] = control.operator_index
+
+    def emit_rest(self, window_id: int) -> Emission | None:
+        return self._control.emit_rest(window_id)
+
+    def unemitted_bytes(self) -> dict[str, int]:
+        """Empty: how much is still to come is not known."""
+        return {}
+
+    def at_work(self) -> str:
+        return self._control.at_work()
+
+    def scan_now(self) -> None:
+        """Do nothing: there is no input to scan."""
+
+
+class RepeatedWindows(_InPlaceOfInput):
     """Emits the tuples of planned windows, with the partitions and the pre-scans that the app has now.
 
     Windows that only publish or merge what others have left are left out: the run publishes and merges by itself. So
@@ -248,10 +272,9 @@ class RepeatedWindows:
     """
 
     def __init__(self, control: ControlGraph, codec: WindowCodec, windows: Sequence[WindowPlan]) -> None:
-        self._control = control
+        super().__init__(control)
         self._codec = codec
         self._left = iter([window for window in windows if not window.retries])
-        self.operator_index = control.operator_index
 
     def emit(self, window_id: int) -> Emission | None:
         for window in self._left:
@@ -262,19 +285,6 @@ class RepeatedWindows:
                 return Emission(WindowPlan(window_id, emitted_ms=now_ms(), keeps_states=True), tuples, is_complete=True)
         return None
 
-    def emit_rest(self, window_id: int) -> Emission | None:
-        return self._control.emit_rest(window_id)
-
-    def unemitted_bytes(self) -> dict[str, int]:
-        """Empty: the source does not count."""
-        return {}
-
-    def at_work(self) -> str:
-        return ""
-
-    def scan_now(self) -> None:
-        """Do nothing: there is no input to scan."""
-
 
 WINDOW_RECORDS = 500_000
 WINDOW_BLOCKS = 100_000
@@ -284,7 +294,7 @@ INDEX_NAME = "(rejects)"
 """Stands for the retry among the operators that give ids; no operator of an app can have this name."""
 
 
-class RejectRetry:
+class RejectRetry(_InPlaceOfInput):
     """Emits refused records in place of the tuples of an app's control operators.
 
     Guarantee: each refused record is taken over by at most one window; once that window is committed, the record is
@@ -311,13 +321,13 @@ class RejectRetry:
                 "publish a part of it",
                 hint="run the app to its end with dagflow run, and replay the refused records then",
             )
-        self._control = control
+        super().__init__(control)
         self._app = app
         self._store = store
         self._state = state
         self._choice = choice
         self._windows: Iterator[list[WindowRejects]] | None = None
-        self.operator_index: Mapping[str, int] = index_operators([INDEX_NAME], control.operator_index)
+        self.operator_index = index_operators([INDEX_NAME], control.operator_index)
 
     def emit(self, window_id: int) -> Emission | None:
         # Not earlier: a planned window takes over records when it is committed.
@@ -352,9 +362,6 @@ class RejectRetry:
         )
         return Emission(plan, dict(tuples))
 
-    def emit_rest(self, window_id: int) -> Emission | None:
-        return self._control.emit_rest(window_id)
-
     def _is_tried(self, rejects: WindowRejects) -> npt.NDArray[np.bool_]:
         """Which records to read again: the chosen ones, without those that the app as it is now has refused."""
         current = self._app.facts.fingerprint
@@ -376,16 +383,6 @@ class RejectRetry:
                 hint=f"call the reader '{rejects.operator}' again, as it was called when they were refused",
             )
         return batch
-
-    def unemitted_bytes(self) -> dict[str, int]:
-        """Empty: how much is still to come is not known."""
-        return {}
-
-    def at_work(self) -> str:
-        return self._control.at_work()
-
-    def scan_now(self) -> None:
-        """Do nothing: there is no input to scan."""
 
 
 def why_no_late_records(app: PlacedApp) -> JournalError | None:

@@ -80,9 +80,7 @@ class WindowCodec:
                 encoded, lengths = self._encoded(target, kind, list(items), window_id), None
             else:
                 shares = assigned_shares(exchange, items, counts[stage.head])
-                encoded = self._encoded(
-                    target, kind, [item for share in shares for item in share], emission.plan.window_id
-                )
+                encoded = self._encoded(target, kind, [item for share in shares for item in share], window_id)
                 lengths = [len(share) for share in shares]
             inputs[str(target)] = PlannedTuples(kind_name(kind), encoded, lengths, sorted(self._sources[target]))
         return inputs

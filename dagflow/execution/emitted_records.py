@@ -7,7 +7,7 @@ import itertools
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,8 @@ from dagflow.api.columns.column_values import (
 from dagflow.api.records import LINE_FEED, BatchTooLargeError, Delimiters, Origin, RecordBatch
 from dagflow.execution.typed_values import class_of, with_type
 from dagflow.frozen import frozen
+
+Thing = TypeVar("Thing")
 
 BATCH_BYTES = 8 << 20
 """Records that an operator emits one by one are passed on in batches of at most about this many bytes, or of one longer
@@ -227,7 +229,7 @@ class EmittedRecords:
             yield self._joined(sources, origin)
             return
         start = 0
-        for parts in _grouped(self._parts):
+        for parts in _grouped(self._parts, RecordBatch.nbytes):
             end = start + sum(map(len, parts))
             part_origin = None if origin is None else origin.select(sources[start:end])
             yield RecordBatch.joined(parts, self._batch.delimiters.select(sources[start:end]), part_origin)
@@ -302,29 +304,24 @@ def _raw_batches(records: list[bytes], delimiters: Delimiters) -> Iterator[Recor
         if batch.nbytes() <= BATCH_BYTES:
             yield batch
             return
-    for start, end in itertools.pairwise((0, *_batch_ends(records))):
-        yield RecordBatch.raw(records[start:end], delimiters.select(np.arange(start, end)))
+    start = 0
+    for group in _grouped(records, len):
+        end = start + len(group)
+        yield RecordBatch.raw(group, delimiters.select(np.arange(start, end)))
+        start = end
 
 
-def _batch_ends(records: list[bytes]) -> list[int]:
-    ends, held = [], 0
-    for position, record in enumerate(records):
-        if held and held + len(record) > BATCH_BYTES:
-            ends.append(position)
-            held = 0
-        held += len(record)
-    return [*ends, len(records)]
-
-
-def _grouped(parts: list[RecordBatch]) -> Iterator[list[RecordBatch]]:
-    group: list[RecordBatch] = []
+def _grouped(things: Iterable[Thing], size_bytes: Callable[[Thing], int]) -> Iterator[list[Thing]]:
+    """Things in groups of at most BATCH_BYTES, or of one larger thing."""
+    group: list[Thing] = []
     held = 0
-    for part in parts:
-        if group and held + part.nbytes() > BATCH_BYTES:
+    for thing in things:
+        size = size_bytes(thing)
+        if group and held + size > BATCH_BYTES:
             yield group
             group, held = [], 0
-        group.append(part)
-        held += part.nbytes()
+        group.append(thing)
+        held += size
     if group:
         yield group
 

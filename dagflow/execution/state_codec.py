@@ -26,12 +26,8 @@ class StateCodec:
         self._version = version
 
     @classmethod
-    def of_snapshots(cls, name: str, operator: Operator) -> StateCodec:
-        return cls(name, "snapshot", operator.state_type, operator.state_version)
-
-    @classmethod
-    def of_shares(cls, name: str, operator: Operator) -> StateCodec:
-        return cls(name, "split_state", operator.state_type, operator.state_version)
+    def of_snapshots(cls, name: str, operator: Operator, method: str = "snapshot") -> StateCodec:
+        return cls(name, method, operator.state_type, operator.state_version)
 
     @classmethod
     def of_prescans(cls, name: str, prescan: PreScan) -> StateCodec:

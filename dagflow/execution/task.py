@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import logging
 import pickle
 import sys
 import threading
@@ -43,8 +42,6 @@ from dagflow.journal.saved_state import SavedState
 from dagflow.metrics.counters import Counters
 from dagflow.plan.physical import Edge, PortRef, Stage, grouper_name, targets_owner
 from dagflow.storage.pending import PendingFile
-
-logger = logging.getLogger(__name__)
 
 MAX_WHAT = 1000
 """Characters of the description of a task's work, in each of its reports."""

@@ -267,7 +267,6 @@ class StallReport(msgspec.Struct, frozen=True, array_like=True, tag="stall"):
     """A task that is stalled, or that makes progress again.
 
     Attributes:
-        stack: The stacks of its threads, as Python prints them.
         is_ended: Whether it is ended now because of it.
         timeout_s: Seconds after which it is ended, 0 for never.
         emitted: How much its operator has emitted during the stall, without taking input.
