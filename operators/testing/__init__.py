@@ -11,6 +11,7 @@ from operators.testing.format_contract import (  # noqa: E402  # pytest must kno
     Records,
     Rejects,
     block_of,
+    columns_of,
     read_cut,
     read_range,
 )
@@ -26,6 +27,7 @@ __all__ = [
     "SinkContract",
     "TableContract",
     "block_of",
+    "columns_of",
     "read_cut",
     "read_range",
 ]

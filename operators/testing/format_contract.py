@@ -9,12 +9,18 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from dagflow.storage.file_kinds import TEXT_HEAD_BYTES, wide_encoding
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.formats import RECORD_FORMATS
-from operators.reader.formats.base import ByteAccounting, RecordFormat, scanned_before, with_entry_state
+from operators.reader.formats.base import (
+    ByteAccounting,
+    FormatTraits,
+    RecordFormat,
+    scanned_before,
+    with_entry_state,
+)
 
 Records = list[tuple[int, bytes]]
 """Offset and bytes of each record."""
@@ -81,12 +87,41 @@ def read_one(
         assert batch.blocks == (block,), "a batch without its block"
         parsed = accounting.parse(made, batch)
         assert len(parsed.batch) == len(parsed.raw), "columns and records differ in number"
+        _require_declared(made.traits, parsed.columns)
         records += zip(parsed.raw.offsets().tolist(), parsed.raw.to_pylist(), strict=True)
     assert not accounting.lost, f"{accounting.lost} records were neither accepted nor refused"
     if covered is not None:
         covered.append(accounting.covered)
     rejects = sorted((facts["offset"], facts["length"]) for facts in map(json.loads, refused))
     return records, rejects
+
+
+def _require_declared(traits: FormatTraits, columns: Any) -> None:
+    """Columns are those that an app was told before it ran."""
+    if columns is None:
+        return
+    assert traits.has_columns, "records have columns, and traits says they have none: set traits.with_columns(schema)"
+    if traits.columns is not None:
+        declared = traits.columns.with_names(columns.schema.names)
+        found = {field.name: field.type for field in columns.schema}
+        assert found == {field.name: field.type for field in declared}, "other columns than traits says"
+
+
+def columns_of(made: RecordFormat, content: bytes, block_size: int = 1 << 20) -> tuple[list[Any], list[dict[str, Any]]]:
+    """The columns of a file that is cut at multiples of block_size: each row's values by name; and its rejects."""
+    rows, refused = list[Any](), list[bytes]()
+    accounting = ByteAccounting(URL, Counter(), refused.append)
+    for block in _blocks(lambda: made, MemorySource(content), block_size):
+        for batch in made.read(MemorySource(content), block, accounting):
+            parsed = accounting.parse(made, batch)
+            rows += [] if parsed.columns is None else parsed.columns.to_pylist()
+    return rows, [json.loads(reject) for reject in refused]
+
+
+def why_refused(made: RecordFormat, content: bytes) -> str:
+    """The reasons for which records of a file are refused, as a clause behind another; "" for none."""
+    reasons = [reject["reason"] for reject in columns_of(made, content)[1]]
+    return f"; of the whole file it refuses: {'; '.join(reasons)}" if reasons else ""
 
 
 def _blocks(make: Callable[[], RecordFormat], source: MemorySource, block_size: int) -> Iterator[BlockMetadata]:
@@ -180,7 +215,10 @@ class FormatContract(ABC):
                             [reject for reject in rejects if start <= reject[0] < end],
                         )
                         found = read_range(made, content, start, end)
-                        assert found == expected, f"{spec} {content!r} [{start}, {end}) in chunks of {chunk_bytes}"
+                        assert found == expected, (
+                            f"{spec} {content!r} [{start}, {end}) in chunks of {chunk_bytes}"
+                            f"{why_refused(made, content)}"
+                        )
                         # Of the shorter contents the longest ranges, so that it takes little time.
                         if start and end == len(content) and chunk_bytes > 1:
                             found = read_range(_new(spec, chunk_bytes), content, start, end)
@@ -219,7 +257,11 @@ class FormatContract(ABC):
         def check(spec: object, content: bytes, block_size: int, chunk_bytes: int) -> None:
             made = _new(spec, chunk_bytes)
             expected = self.reference(content, made)
-            assert read_cut(made, content, block_size) == expected
+            assert read_cut(made, content, block_size) == expected, f"{content!r}{why_refused(made, content)}"
+            # Types that no option declares are those of the records that are read first.
+            if made.traits.has_columns and made.traits.columns is not None:
+                found, whole = (repr(columns_of(made, content, size)[0]) for size in (block_size, 1 << 20))
+                assert found == whole, "the columns of a record depend on where the file is cut"
             if content:
                 apart = read_apart(lambda: _new(spec, chunk_bytes), content, block_size)
                 assert apart == expected, "with an instance of its own for each block, of which the last is read first"

@@ -33,7 +33,7 @@ from operators.reader.columns.json_members import (
     values_of,
     width_of,
 )
-from operators.reader.columns.types import ColumnTypes, refuse_optional
+from operators.reader.columns.types import ColumnTypes, refuse_optional, schema_of
 from operators.reader.columns.typing import valid_text, without_refused, without_skipped
 from operators.reader.columns.written_values import SAMPLED_BYTES, shapes_of, types_of
 from operators.reader.formats.base import ByteAccounting, Inferring, Parsed
@@ -77,13 +77,11 @@ class JsonRecords(Inferring):
     ]
 
     def check_properties(self) -> None:
-        types = self.columns if isinstance(self.columns, dict) else {}
-        refuse_optional(types)
-        self._members = JsonMembers(types, tuple(self.null_values)) if isinstance(self.columns, dict) else None
-        columns = StreamColumns.raw() if self.columns is None else None
-        if isinstance(self.columns, dict):
-            columns = StreamColumns(pa.schema([(name, kind.arrow) for name, kind in types.items()]))
-        self.traits = replace(self.traits, has_columns=self.columns is not None, columns=columns)
+        types = self.columns if isinstance(self.columns, dict) else None
+        refuse_optional(types or {})
+        self._members = None if types is None else JsonMembers(types, tuple(self.null_values))
+        raw = replace(self.traits, columns=StreamColumns.raw())
+        self.traits = raw if self.columns is None else self.traits.with_columns(types and schema_of(types))
         self._found = FoundMembers(tuple(self.null_values)) if self.columns == "as_found" else None
         self._proven: tuple[RecordBatch | None, Any] = (None, None)
 

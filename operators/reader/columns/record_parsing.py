@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
-from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.properties import Columns, HasProperties
 from dagflow.api.records import RecordBatch
 from dagflow.api.regular_expressions import Pattern, closed
@@ -21,7 +19,7 @@ from operators.reader.byte_source import Bytes
 from operators.reader.columns.key_values import KeyValue
 from operators.reader.columns.types import ColumnTypes, refuse_optional
 from operators.reader.columns.typing import in_records, typed, valid_text, without_refused, without_skipped
-from operators.reader.formats.base import ByteAccounting, FormatTraits, Parsed
+from operators.reader.formats.base import ByteAccounting, Parsed
 from operators.reader.formats.json_lines import JsonLines
 from operators.reader.scanning.framing import pieces_of
 from operators.reader.scanning.search import CR, LF, Positions, positions_of
@@ -106,10 +104,6 @@ class RecordParsing(HasProperties):
                 raise ValueError(f"columns: there is no '{name}'{did_you_mean(name, self._names)}")
         self._named_fields = NamedFields(self._names) if way == "fields" else None
         return bool(way)
-
-    def with_columns(self, traits: FormatTraits) -> FormatTraits:
-        """The traits of a format whose records become columns."""
-        return replace(traits, has_columns=True, columns=StreamColumns(self.parsed_schema()))
 
     def parsed_schema(self) -> pa.Schema:
         """The columns that texts become."""

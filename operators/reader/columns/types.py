@@ -200,6 +200,11 @@ def _types(value: Any) -> Any:
     return found
 
 
+def schema_of(types: Mapping[str, ColumnType]) -> pa.Schema:
+    """The columns that have these types."""
+    return pa.schema([(name, kind.arrow) for name, kind in types.items()])
+
+
 def refuse_optional(types: Mapping[str, ColumnType]) -> None:
     """Refuse optional columns, where only the header of CSV can lack some.
 

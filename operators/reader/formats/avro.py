@@ -12,7 +12,6 @@ from typing import Annotated, Any, ClassVar
 import pyarrow as pa
 from pydantic import BeforeValidator, Field
 
-from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.errors import DagflowError, RecordError
 from dagflow.late import LateModule
 from dagflow.storage.files import PythonFile
@@ -81,7 +80,7 @@ class Avro(Tabular, PreScanned):
         except Exception as error:
             raise ValueError(f"reader_schema: {error}") from error
         if self.columns is None:
-            self.traits = replace(self.traits, columns=StreamColumns(schema))
+            self.traits = self.traits.with_columns(schema)
 
     def open_table(self, source: ByteSource, block: BlockMetadata, known: Any) -> tuple[TableFile, Any]:
         """Read the header."""

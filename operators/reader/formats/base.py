@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 from pydantic import Field
 
 from dagflow.api.capabilities import WantedRows
@@ -255,6 +256,10 @@ class FormatTraits:
     file_endings: bytes = b""
     is_tabular: bool = False
     jumps: bool = False
+
+    def with_columns(self, schema: pa.Schema | None) -> FormatTraits:
+        """The traits of a format whose records have columns; None where no option declares which."""
+        return replace(self, has_columns=True, columns=None if schema is None else StreamColumns(schema))
 
 
 Binary = Annotated[

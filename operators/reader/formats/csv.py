@@ -28,7 +28,7 @@ from operators.reader.byte_source import (
     read_exactly,
 )
 from operators.reader.columns.machine_code import MachineCode
-from operators.reader.columns.types import ColumnTypes, NumberPattern
+from operators.reader.columns.types import ColumnTypes, NumberPattern, schema_of
 from operators.reader.columns.typing import (
     parse_columns,
     typed,
@@ -191,8 +191,7 @@ class Csv(Delimited, PreScanned):
     def declared_columns(self) -> StreamColumns:
         """The columns with a declared type, and others of text, which a header may name."""
         if isinstance(self.columns, dict):
-            schema = pa.schema([(name, kind.arrow) for name, kind in self._types.items()])
-            return StreamColumns(schema, pa.string() if self.header else None)
+            return StreamColumns(schema_of(self._types), pa.string() if self.header else None)
         names = self.columns or ()
         return StreamColumns(pa.schema([(name, pa.string()) for name in names]), None if names else pa.string())
 

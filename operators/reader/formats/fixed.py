@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
@@ -18,7 +17,7 @@ from dagflow.storage.columns import borders_of
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource, FileView
 from operators.reader.columns.fixed_fields import FixedFields
-from operators.reader.columns.typing import without_refused
+from operators.reader.columns.typing import accepted, without_refused
 from operators.reader.formats.base import BATCH_RECORDS, ByteAccounting, FormatTraits, Parsed, RecordFormat
 from operators.reader.scanning.charset import Charset
 from operators.reader.scanning.framing import frame_adjacent, frame_one
@@ -62,7 +61,7 @@ class Fixed(RecordFormat):
             if field.coding == "zoned" and self._charset.unit != BYTE:
                 raise ValueError(f"columns: '{name}' is zoned, and characters of {self.encoding} have several bytes")
         schema = pa.schema([(name, field.kind.arrow) for name, field in self.columns.items()])
-        self.traits = replace(self.traits, has_columns=True, columns=StreamColumns(schema))
+        self.traits = self.traits.with_columns(schema)
 
     def read(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
         position = _round_up(block.start, self.length)
@@ -100,12 +99,7 @@ class Fixed(RecordFormat):
             place = f"column '{name}' ({field.kind.name}, bytes {field.start} to {field.end})"
             for row, why in refused.items():
                 reasons.setdefault(row, f"{place}: {why}")
-        columns = pa.RecordBatch.from_pydict(arrays)
-        if not reasons:
-            return Parsed(batch, columns)
-        kept = np.delete(np.arange(len(batch)), [*reasons])
-        raw = without_refused(batch, reasons, accounting)
-        return Parsed(raw, columns.take(pa.array(kept)) if len(kept) else None)
+        return accepted(batch, pa.RecordBatch.from_pydict(arrays), reasons, accounting)
 
     def _read_tail(
         self, raw: bytes, block: BlockMetadata, accounting: ByteAccounting, position: int

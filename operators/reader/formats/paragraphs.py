@@ -39,7 +39,7 @@ class Paragraphs(RecordParsing, Delimited):
         """Bytes do not add up where long paragraphs are left out: any number of blank lines may follow another."""
         traits = replace(self.traits, adds_up=self.on_long == "fail", columns=StreamColumns.raw())
         self._has_columns = self.choose_way(otherwise="fields")
-        self.traits = self.with_columns(traits) if self._has_columns else traits
+        self.traits = traits.with_columns(self.parsed_schema()) if self._has_columns else traits
 
     def parse(self, batch: RecordBatch, accounting: ByteAccounting) -> Parsed:
         return self.parse_texts(batch, accounting) if self._has_columns else Parsed(batch)

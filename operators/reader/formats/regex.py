@@ -55,7 +55,7 @@ class Regex(RecordParsing, Delimited):
         self._anchored = rf"\A(?:{closed(self.pattern)})"
         traits = replace(self.traits, columns=StreamColumns.raw())
         self._has_columns = self.choose_way(otherwise="")
-        self.traits = self.with_columns(traits) if self._has_columns else traits
+        self.traits = traits.with_columns(self.parsed_schema()) if self._has_columns else traits
 
     def parse(self, batch: RecordBatch, accounting: ByteAccounting) -> Parsed:
         return self.parse_texts(batch, accounting) if self._has_columns else Parsed(batch)

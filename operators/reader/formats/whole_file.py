@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
+from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.properties import Size
 from dagflow.api.records import NO_DELIMITER, Origin, RecordBatch
 from dagflow.errors import RecordError
@@ -18,6 +19,8 @@ from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import UNKNOWN_SIZE, BufferedFiles, ByteSource, FileView, size_read_from
 from operators.reader.formats.base import ByteAccounting, FormatTraits, Parsed, RecordFormat
 from operators.reader.scanning.framing import frame_adjacent
+
+_WITH_PATH = pa.schema([("path", pa.string()), ("content", pa.binary())])
 
 
 class WholeFile(RecordFormat):
@@ -28,7 +31,7 @@ class WholeFile(RecordFormat):
 
     name: ClassVar[str] = "whole_file"
     needs_size = False
-    traits = FormatTraits(needs_order=True)
+    traits = FormatTraits(needs_order=True, columns=StreamColumns.raw())
 
     columns: Annotated[bool, Field(description="whether a record has the columns path and content")] = False
     max_record: Annotated[Size, Field(ge=1, le=1 << 30, description="maximum bytes of a file")] = 64 << 20
@@ -36,7 +39,9 @@ class WholeFile(RecordFormat):
 
     def check_properties(self) -> None:
         """Without columns, each file is a record as its bytes are in a buffer; a subclass may read differently."""
-        if not self.columns and type(self) is WholeFile:
+        if self.columns:
+            self.traits = self.traits.with_columns(_WITH_PATH)
+        elif type(self) is WholeFile:
             self.traits = replace(self.traits, multi_file=self._read_together)
 
     def read(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
@@ -78,7 +83,7 @@ class WholeFile(RecordFormat):
         # A path may have bytes that are not UTF-8.
         raw = [os.fsencode(block.url) for block in batch.blocks]
         paths = pa.array([path.decode("utf-8", "backslashreplace") for path in raw], pa.string())
-        return Parsed(batch, pa.RecordBatch.from_arrays([paths, batch.record], ["path", "content"]))
+        return Parsed(batch, pa.RecordBatch.from_arrays([paths, batch.record], schema=_WITH_PATH))
 
     def _read_together(self, files: BufferedFiles) -> RecordBatch | None:
         if int(files.sizes.max(initial=0)) > self.max_record:

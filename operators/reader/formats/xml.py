@@ -20,7 +20,7 @@ from dagflow.errors import RecordError
 from dagflow.storage.location import redacted
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource, FileView, encoding_of, read_exactly
-from operators.reader.columns.types import ColumnType, ColumnTypes, refuse_optional
+from operators.reader.columns.types import ColumnType, ColumnTypes, refuse_optional, schema_of
 from operators.reader.columns.typing import shown
 from operators.reader.columns.written_values import SAMPLED_BYTES
 from operators.reader.columns.xml_elements import ElementColumns, paths_of
@@ -176,9 +176,8 @@ class Xml(Inferring):
         for path, kind in types.items():
             if kind.is_nested and (not pa.types.is_list(kind.arrow) or pa.types.is_nested(kind.arrow.value_type)):
                 raise ValueError(f"column '{path}': {kind.name} is no list of values; name each path below it instead")
-        declared = StreamColumns(pa.schema([(path, kind.arrow) for path, kind in types.items()]))
-        columns = StreamColumns.raw() if self.columns is None else declared if types else None
-        self.traits = replace(self.traits, has_columns=self.columns is not None, columns=columns)
+        raw = replace(self.traits, columns=StreamColumns.raw())
+        self.traits = raw if self.columns is None else self.traits.with_columns(schema_of(types) if types else None)
         self._columns = ElementColumns(types, frozenset(self.null_values)) if types else None
 
     @property

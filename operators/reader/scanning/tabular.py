@@ -6,14 +6,13 @@ import itertools
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
-from dagflow.api.columns.column_typing import StreamColumns, type_name
+from dagflow.api.columns.column_typing import type_name
 from dagflow.api.properties import Count
 from dagflow.api.records import Origin, RecordBatch
 from dagflow.errors import DagflowError
@@ -24,7 +23,7 @@ from operators.files.metadata import BlockMetadata
 from operators.found_values import MAX_DEPTH, is_deep_type
 from operators.reader.byte_source import ByteSource, SourceEndError
 from operators.reader.columns.exact_casts import cast_rows, plain_rows, plain_schema, unsound_rows, why_not_cast
-from operators.reader.columns.types import ColumnTypes
+from operators.reader.columns.types import ColumnTypes, schema_of
 from operators.reader.formats.base import BATCH_RECORDS, ByteAccounting, FormatTraits, Parsed, RecordFormat
 from operators.record_refusing import raws_of
 
@@ -127,8 +126,7 @@ class Tabular(RecordFormat):
         if twice:
             raise ValueError(f"columns: '{twice[0]}' is there twice")
         self._types = dict(self.columns) if isinstance(self.columns, dict) else {}
-        schema = pa.schema([(name, kind.arrow) for name, kind in self._types.items()])
-        self.traits = replace(self.traits, columns=StreamColumns(schema) if self._types else None)
+        self.traits = self.traits.with_columns(schema_of(self._types) if self._types else None)
         self._opened: tuple[object, Any] = (None, None)
         self._plain_schema = pa.schema([])
 

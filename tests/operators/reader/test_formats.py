@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar
 
+import pyarrow as pa
 import pytest
 from hypothesis import settings
 
@@ -16,7 +17,7 @@ from dagflow.api.records import RecordBatch
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource
 from operators.reader.formats import RECORD_FORMATS
-from operators.reader.formats.base import ByteAccounting, FormatTraits, RecordFormat
+from operators.reader.formats.base import ByteAccounting, FormatTraits, Parsed, RecordFormat
 from operators.reader.formats.fixed import Fixed
 from operators.reader.scanning.framing import frame_one
 from operators.testing import FormatContract, Records, Rejects, read_range
@@ -110,6 +111,76 @@ def test_the_suite_finds_a_format_that_needs_an_earlier_block() -> None:
         NeedsBlockZeroContract().test_every_range_of_every_short_content_gives_what_begins_in_it()
     with pytest.raises(AssertionError, match="with an instance of its own for each block"):
         NeedsBlockZeroContract().test_the_blocks_of_any_file_give_its_records()
+
+
+class UndeclaredColumns(OneByte):
+    """A format that gets it wrong: records have a column, and nothing says so before a run."""
+
+    def parse(self, batch: RecordBatch, accounting: ByteAccounting) -> Parsed:
+        return Parsed(batch, pa.RecordBatch.from_pydict({"first": pa.array([self._first(batch)], pa.int64())}))
+
+    def _first(self, batch: RecordBatch) -> int:
+        return 0
+
+
+class FirstOfBlock(UndeclaredColumns):
+    """A format that gets it wrong: the column says how far behind the beginning of its block a record is."""
+
+    traits = FormatTraits().with_columns(pa.schema([("first", pa.int64())]))
+
+    def _first(self, batch: RecordBatch) -> int:
+        return int(batch.offsets()[0]) - int(batch.blocks[0].start)
+
+
+class OtherColumns(FirstOfBlock):
+    """A format that gets it wrong: the column is of another type."""
+
+    traits = FormatTraits().with_columns(pa.schema([("first", pa.string())]))
+
+
+@pytest.mark.parametrize(
+    ("format", "finding"),
+    [
+        (UndeclaredColumns, r"set traits\.with_columns\(schema\)"),
+        (OtherColumns, "other columns than traits says"),
+        (FirstOfBlock, "the columns of a record depend on where the file is cut"),
+    ],
+)
+@pytest.mark.usefixtures("many_examples")
+def test_the_suite_finds_a_format_with_wrong_columns(format: type[OneByte], finding: str) -> None:
+    """Columns that an app is not told of, or that depend on more than the record."""
+
+    class WrongContract(TestOneByte):
+        __test__ = False
+        formats: ClassVar = [f"{__name__}.{format.__name__}"]
+
+    with pytest.raises(AssertionError, match=finding):
+        WrongContract().test_the_blocks_of_any_file_give_its_records()
+
+
+def test_the_suite_says_why_records_were_refused() -> None:
+    """An author who did not expect a reject sees the reason."""
+
+    class WrongContract(TestOneByte):
+        __test__ = False
+        formats: ClassVar = [{"type": "json_lines"}]
+
+    with pytest.raises(AssertionError, match=r"of the whole file it refuses: not JSON"):
+        WrongContract().test_every_range_of_every_short_content_gives_what_begins_in_it()
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({}, "expected at least 1 of them"),
+        ({"a": "list<int64>"}, "columns: 'a' is list<int64>, and texts hold no arrays and objects"),
+        ({"a": {"type": "int64", "optional": True}}, "columns: 'a' is optional, which only columns of csv"),
+    ],
+)
+def test_columns_that_no_text_has_are_refused(columns: object, message: str) -> None:
+    """Before anything runs, for each format that makes columns of texts."""
+    with pytest.raises(ValueError, match=message):
+        RECORD_FORMATS.make({"type": "tests.visitors.ltsv_format.Ltsv", "columns": columns})
 
 
 @pytest.mark.parametrize(

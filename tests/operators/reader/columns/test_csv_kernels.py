@@ -19,7 +19,7 @@ from operators.reader.formats import RECORD_FORMATS
 from operators.reader.formats.csv import Csv
 from operators.reader.scanning.csv_fields import MarkedRows, split_rows
 from operators.reader.scanning.quoting import Dialect, RowMarks
-from tests.operators.reader.formats.columned import columns_of
+from operators.testing import columns_of
 from tests.operators.reader.formats.test_csv import AT_ONCE
 
 pytest.importorskip("numba", reason="needs numba")

@@ -21,9 +21,9 @@ from operators.reader.formats.base import ByteAccounting, HeaderError, PreScanne
 from operators.reader.formats.csv import Csv
 from operators.reader.scanning.csv_head import other_format
 from operators.testing import URL, FormatContract, MemorySource, Records, Rejects, block_of, read_cut, read_range
+from operators.testing import columns_of as columns_of_blocks
 from operators.testing.format_contract import read_one
 from tests.nightly import IS_NIGHTLY, cuts
-from tests.operators.reader.formats.columned import columns_of as columns_of_blocks
 from tests.reference.csv import csv_records, csv_rows
 
 

@@ -9,7 +9,7 @@ import pytest
 from dagflow.api.capabilities import WantedRows
 from operators.aggregate.aggregate import Aggregate
 from operators.reader.formats import RECORD_FORMATS
-from tests.operators.reader.formats.columned import columns_of
+from operators.testing import columns_of
 
 CONTENT = b'a,b,c\n1,"x\ny",5\n2,z\n3,,no\n4,"w",6\n'
 REASONS = ["the row has 2 fields; there are 3 columns", "column 'c' (int64): 'no' is no whole number"]

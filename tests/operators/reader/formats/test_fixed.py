@@ -16,9 +16,8 @@ from dagflow.errors import RecordError
 from operators.reader.formats import RECORD_FORMATS
 from operators.reader.formats.base import RecordFormat
 from operators.reader.formats.fixed import Fixed
-from operators.testing import FormatContract, Records, Rejects, read_cut, read_range
+from operators.testing import FormatContract, Records, Rejects, columns_of, read_cut, read_range
 from tests.nightly import IS_NIGHTLY
-from tests.operators.reader.formats.columned import columns_of
 from tests.reference.lines import fixed_records
 
 

@@ -9,9 +9,18 @@ from typing import ClassVar
 from operators.reader.formats import RECORD_FORMATS
 from operators.reader.formats.base import ByteAccounting, RecordFormat
 from operators.reader.formats.paragraphs import Paragraphs
-from operators.testing import URL, FormatContract, MemorySource, Records, Rejects, block_of, read_cut, read_range
+from operators.testing import (
+    URL,
+    FormatContract,
+    MemorySource,
+    Records,
+    Rejects,
+    block_of,
+    columns_of,
+    read_cut,
+    read_range,
+)
 from tests.nightly import IS_NIGHTLY, cuts
-from tests.operators.reader.formats.columned import columns_of
 from tests.reference.lines import without_header, without_long
 from tests.reference.others import paragraph_records
 

@@ -10,9 +10,8 @@ import pytest
 from operators.reader.formats import RECORD_FORMATS
 from operators.reader.formats.base import RecordFormat
 from operators.reader.formats.regex import Regex
-from operators.testing import FormatContract, Records, Rejects, read_cut
+from operators.testing import FormatContract, Records, Rejects, columns_of, read_cut
 from tests.nightly import IS_NIGHTLY, by_day, cuts
-from tests.operators.reader.formats.columned import columns_of
 from tests.reference.lines import without_header, without_long
 from tests.reference.others import entry_records
 

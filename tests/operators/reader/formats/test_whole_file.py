@@ -52,6 +52,12 @@ def test_columns_name_the_file() -> None:
     assert made.parse(batch, accounting).batch.to_arrow().to_pylist() == [{"path": URL, "content": b"a\nb"}]
 
 
+def test_the_columns_are_known_before_a_run() -> None:
+    """So that others can be added to them, as from directories of a path."""
+    traits = RECORD_FORMATS.make({"type": "whole_file", "columns": True}).traits
+    assert traits.has_columns and traits.columns is not None and traits.columns.schema.names == ["path", "content"]
+
+
 def test_a_path_that_is_no_text_is_escaped() -> None:
     """A column of text cannot hold its bytes, and the record has to have a path."""
     made = RECORD_FORMATS.make({"type": "whole_file", "columns": True})

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from operators.reader.formats import RECORD_FORMATS
 from operators.reader.formats.base import RecordFormat
-from operators.testing import FormatContract, Records, Rejects
+from operators.testing import FormatContract, Records, Rejects, columns_of
 from tests.nightly import IS_NIGHTLY, cuts
-from tests.operators.reader.formats.columned import columns_of
 from tests.reference.csv import CsvRow, csv_rows
 
 
