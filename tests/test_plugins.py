@@ -29,9 +29,9 @@ acme = acme_logs.nothing:AcmeStore
 APP = """name: a
 steps:
   - files: in.txt
-  - read: acme-logs
+  - read: {type: acme-logs, columns: {bytes: int64}}
   - class: AcmeLogsFilter
-    min_bytes: 2
+    column: bytes
   - write: out
 """
 
@@ -45,7 +45,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-logs\nVersion: 0.1.0\n")
     (metadata / "entry_points.txt").write_text(ENTRY_POINTS)
-    (folder / "in.txt").write_text("abcdefg")
+    (folder / "in.txt").write_text("host:a\tbytes:1\nhost:b\n")
     return folder
 
 
@@ -60,8 +60,8 @@ def started(package: Path, *command: str, app: str = APP) -> subprocess.Complete
 
 def test_the_format_of_the_template_is_that_of_the_walkthrough() -> None:
     """Which the page shows, and whose suite runs."""
-    walkthrough = Path(__file__).parent / "visitors" / "pairs_format.py"
-    assert dict(plugin_files("pairs"))["pairs/record_format.py"] == walkthrough.read_text("utf-8")
+    walkthrough = Path(__file__).parent / "visitors" / "ltsv_format.py"
+    assert dict(plugin_files("ltsv"))["ltsv/record_format.py"] == walkthrough.read_text("utf-8")
 
 
 @pytest.mark.nightly
@@ -75,7 +75,7 @@ def test_an_app_names_what_a_package_brings(package: Path) -> None:
     """A format and an operator, by their short names."""
     done = started(package, "dagflow", "run", "app.yaml", "--local", "--workers", "1", "-q")
     assert (done.returncode, done.stderr) == (0, "")
-    assert "".join(path.read_text() for path in (package / "out").glob("part-*")) == "abcdef"
+    assert "".join(path.read_text() for path in (package / "out").glob("part-*")) == '{"bytes":1}\n'
 
 
 def test_what_is_listed_names_the_package_and_a_broken_one_is_a_line(package: Path) -> None:

@@ -207,58 +207,51 @@ test = ["hypothesis", "pytest"]
 """
 
 _FORMAT = '''\
-"""A record format of one's own: every two bytes are a record."""
+"""A record format with columns of one's own: lines of labels, such as `host:a`, with tabs between them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import ClassVar
 
-from dagflow.api.records import RecordBatch
-from operators.files.metadata import BlockMetadata
-from operators.reader.byte_source import ByteSource
-from operators.reader.formats.base import ByteAccounting, RecordFormat
-from operators.reader.scanning.framing import frame_one
+from operators.reader.columns.typing import TextColumns
+from operators.reader.formats.lines import Lines
 
 
-class {format}(RecordFormat):
-    """Every two bytes are a record."""
+class {format}(TextColumns, Lines):
+    """Lines of labels with tabs between them; a label is a name, a colon and a value."""
 
     name: ClassVar[str] = "{name}"
 
-    def read(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
-        """Yield the records that begin in the block, each whole, wherever the block ends."""
-        buffer = bytearray(2)
-        first = block.start + block.start % 2
-        for offset in range(first, min(block.end, source.size_bytes), 2):
-            count = source.read_into(offset, memoryview(buffer))
-            yield frame_one(bytes(buffer[:count]), b"", block, offset)
-
-    def complete_end(self, source: ByteSource) -> int:
-        """The end of the last whole record: half of one waits until the file has grown."""
-        return source.size_bytes - source.size_bytes % 2
+    def values(self, text: str) -> Mapping[str, str]:
+        """The values by the names of their labels; a line with anything else in it is refused."""
+        labels = [label.partition(":") for label in text.split("\\t") if label]
+        for name, colon, _ in labels:
+            if not colon:
+                raise ValueError(f"{{name!r}} is no label such as host:a")
+        return {{name: value for name, _, value in labels}}
 '''
 
 _OPERATOR = '''\
-"""An operator of one's own: it passes on the records that are at least so long."""
+"""An operator of one's own: it passes on the records that have a value in a column."""
 
 from __future__ import annotations
 
-from dagflow import InputPort, Operator, OutputPort
+from dagflow import InputPort, Operator, OutputPort, RecordBatch
 
 
 class {operator}(Operator):
-    """Passes on the records of at least some length."""
+    """Passes on the records that have a value in a column."""
 
-    min_bytes: int = 1
+    column: str
 
     input = InputPort()
     output = OutputPort()
 
-    @input.each
-    def take(self, record: bytes) -> None:
-        if len(record) >= self.min_bytes:
-            self.output.emit(record)
+    @input.batch
+    def take(self, batch: RecordBatch) -> None:
+        """Take some records; emitted records go to the next operator."""
+        self.output.emit(batch.filter(batch.to_arrow().column(self.column).is_valid()))
 '''
 
 _TEST = '''\
@@ -269,24 +262,40 @@ from __future__ import annotations
 from typing import Any
 
 from dagflow.testing.operators import run_operator
-from operators.testing import FormatContract, Records, Rejects
+from operators.reader.formats.lines import Lines
+from operators.testing import FormatContract, Records, Rejects, columns_of, read_range
 
 from {module}.operator import {operator}
+from {module}.record_format import {format}
 
 
 class Test{format}(FormatContract):
     """Many contents, cut into blocks of every size, give the records of `reference`."""
 
-    formats = ("{name}",)
-    pieces = (b"a", b"b")
+    formats = ({{"type": "{name}", "columns": {{"a": "string"}}}},)
+    pieces = (b"a", b":", b"\\t", b"\\n")
 
     def reference(self, content: bytes, format: Any) -> tuple[Records, Rejects]:
-        """The records of a content, read from left to right in the simplest way."""
-        return [(at, content[at : at + 2]) for at in range(0, len(content), 2)], []
+        """The lines of the content, by the format lines; without those with a part that is no label."""
+        lines = read_range(Lines(), content, 0, len(content))[0]
+        rejects = [(offset, len(line)) for offset, line in lines if not is_right(line)]
+        return [(offset, line) for offset, line in lines if is_right(line)], rejects
+
+    def test_labels_are_columns(self) -> None:
+        """A label that is missing is null; one that is not of its column's type is refused."""
+        made = {format}(columns={{"host": "string", "bytes": "int64"}})
+        rows, rejects = columns_of(made, b"bytes:1\\thost:a\\nhost:b\\nbytes:x\\n")
+        assert rows == [{{"host": "a", "bytes": 1}}, {{"host": "b", "bytes": None}}]
+        assert "'x' is no whole number" in rejects[0]["reason"]
 
 
-def test_short_records_are_left_out() -> None:
-    assert run_operator({operator}(min_bytes=2), [b"a", b"bb"]) == {{"output": [b"bb"]}}
+def is_right(line: bytes) -> bool:
+    """Whether a line is UTF-8, and each part of it has a colon."""
+    return line == line.decode("utf-8", "replace").encode() and all(b":" in part for part in line.split(b"\\t") if part)
+
+
+def test_records_without_a_value_are_left_out() -> None:
+    assert run_operator({operator}(column="a"), [{{"a": 1}}, {{"a": None}}]) == {{"output": [{{"a": 1}}]}}
 '''
 
 
