@@ -11,7 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from dagflow.cli.main import command_line
-from dagflow.cli.scaffold.app_text import plugin_files
+from dagflow.cli.scaffold.app_text import app_text, plugin_files
+from dagflow.cli.scaffold.format_guess import FormatGuess
 from tests.nightly import by_day
 
 ENTRY_POINTS = """[dagflow.formats]
@@ -62,6 +63,12 @@ def test_the_format_of_the_template_is_that_of_the_walkthrough() -> None:
     """Which the page shows, and whose suite runs."""
     walkthrough = Path(__file__).parent / "visitors" / "ltsv_format.py"
     assert dict(plugin_files("ltsv"))["ltsv/record_format.py"] == walkthrough.read_text("utf-8")
+
+
+def test_a_table_of_a_package_is_none_of_a_database() -> None:
+    """An app for one that `dagflow init` writes has no property that only tables of databases take."""
+    text = app_text("a", "in.txt", FormatGuess("parquet"), "acme:out/table")
+    assert "table: acme:out/table" in text and "metadata_columns" not in text
 
 
 @pytest.mark.nightly

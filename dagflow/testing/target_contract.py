@@ -154,7 +154,9 @@ class TargetContract(ABC):
 
     def _replayable(self, root: Path) -> ReplayableState:
         state = self.target(root).open(_WRITER)
-        assert isinstance(state, ReplayableState)
+        assert isinstance(state, ReplayableState), (
+            "why_not_replayed is empty, and open() returns no ReplayableState: let it say why no files can be replaced"
+        )
         return state
 
     def _replaceable(self, root: Path) -> Target:

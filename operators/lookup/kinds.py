@@ -208,9 +208,17 @@ class TableSource(LookupSource):
 _KINDS = ("csv", "parquet", "delta", "iceberg")
 
 
+def _is_read(kind: str) -> bool:
+    """Whether records can be joined with tables of a kind."""
+    try:
+        return kind in _KINDS or table_class(kind).has_reader
+    except LookupError:
+        return False
+
+
 def lookup_source(table: str, csv: Mapping[str, Any], catalog: Mapping[str, str]) -> LookupSource:
     kind, colon, location = table.partition(":")
-    if kind not in _KINDS or not colon or not location:
+    if not colon or not location or not _is_read(kind):
         kinds = "csv:PATH, as in csv:data/rates.csv, parquet:PATH, delta:PATH or iceberg:NAMESPACE.NAME"
         raise ValueError(f"table takes {kinds}; got {table!r}{did_you_mean(kind, _KINDS)}")
     if csv and kind != "csv":

@@ -52,6 +52,22 @@ def test_the_suite_finds_a_target_that_leaves_out_files(tmp_path: Path, wrong: t
         WrongContract().test_every_file_of_every_window_is_added(tmp_path)
 
 
+def test_the_suite_says_what_a_target_without_replays_has_to_say(tmp_path: Path) -> None:
+    """A replay of it would be decided, and could never be made."""
+
+    class WrongTarget(SqliteTarget):
+        why_not_replayed = ""
+
+    class WrongContract(test_sqlite_table.TestSqliteTarget):
+        __test__ = False
+
+        def target(self, root: Path) -> Target:
+            return WrongTarget(str(root / "db"))
+
+    with pytest.raises(AssertionError, match="let it say why no files can be replaced"):
+        WrongContract().test_several_files_take_the_place_of_several(tmp_path)
+
+
 class _FirstNewFileState(DeltaState):
     @override
     def replace(self, replay: DecidedReplay) -> None:

@@ -127,7 +127,7 @@ def target_of(to: str) -> tuple[str, str]:
 
 def is_database(to: str) -> bool:
     """Whether a target is a table of a database, which keeps the types that its columns have."""
-    return target_of(to)[0] not in ("", "delta", "iceberg", "parquet")
+    return target_of(to)[0] in ("duckdb", "postgres", "sqlite")
 
 
 MODULE_FILE = "my_ops.py"

@@ -56,6 +56,8 @@ class TableReader:
 class Table(ABC):
     """A table of one kind; an operator has it as a property, so it is pickled, and holds no connection.
 
+    A subclass gives `name`, `format_name` and `target_class`; all else has defaults.
+
     Args:
         location: Location of its data files, absolute. For kinds with a catalog, that of the files of a new table;
             "" if the catalog decides it.
@@ -73,7 +75,9 @@ class Table(ABC):
         is_named: Whether the names of its files make them visible, instead of a transaction.
         takes_upserts: Whether rows may replace others with the same keys.
         takes_members: Whether structs of an existing table can get more members.
-        keeps_files: Whether its data files stay where they are, and can be written again without some rows.
+        keeps_files: Whether its data files stay where they are, and can be replaced by others, such as the same without
+            some rows: its target's open() returns a ReplayableState.
+        has_reader: Whether its target has reader(), so that Enrich can join records with it.
         has_groups: Whether windows wait for others unless an app says otherwise, so that files are few and large.
         upsert_by: The columns of these keys; none where rows are added.
         on_new_column: The app's policy for columns that the table lacks.
@@ -93,6 +97,7 @@ class Table(ABC):
     takes_upserts: ClassVar[bool] = False
     takes_members: ClassVar[bool] = False
     keeps_files: ClassVar[bool] = False
+    has_reader: ClassVar[bool] = False
     has_groups: ClassVar[bool] = True
 
     upsert_by: tuple[str, ...] = ()

@@ -22,6 +22,7 @@ class DeltaTable(Table):
     time_type: ClassVar[pa.DataType] = pa.string()
     takes_upserts: ClassVar[bool] = True
     keeps_files: ClassVar[bool] = True
+    has_reader: ClassVar[bool] = True
     takes_members: ClassVar[bool] = True
 
     def __init__(self, location: str, partition_by: Sequence[str], **options: Any) -> None:

@@ -39,6 +39,7 @@ class IcebergTable(Table):
     stores_partition_columns: ClassVar[bool] = True
     takes_upserts: ClassVar[bool] = True
     keeps_files: ClassVar[bool] = True
+    has_reader: ClassVar[bool] = True
     takes_members: ClassVar[bool] = True
 
     def __init__(

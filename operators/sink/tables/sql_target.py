@@ -57,8 +57,10 @@ class SqlTarget(TableTarget, Target):
 
     @property
     def why_not_replayed(self) -> str:
+        if self.table.upsert_by:
+            return super().why_not_replayed
         why = "the database does not know which rows a window has added, unless metadata_columns has part"
-        return super().why_not_replayed or ("" if self.table.keeps_parts else why)
+        return "" if self.table.keeps_parts else why
 
     def look(self, session: SqlSession) -> list[SqlColumn]:
         """Read the columns of the table; none if it does not exist."""

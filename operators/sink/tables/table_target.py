@@ -78,7 +78,9 @@ class TableTarget(FileTarget):
 
     @property
     def why_not_replayed(self) -> str:
-        return "with upsert_by, later windows may have taken the place of its rows" if self.table.upsert_by else ""
+        if self.table.upsert_by:
+            return "with upsert_by, later windows may have taken the place of its rows"
+        return "" if self.table.keeps_files else "rows that a window has added to it cannot be taken out"
 
     @property
     def why_no_late_records(self) -> str:
