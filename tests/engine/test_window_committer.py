@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import TypeVar
 
@@ -11,9 +12,11 @@ import pytest
 
 from dagflow import CommitListener, ControlOperator, InputPort
 from dagflow.engine.run import run
+from dagflow.engine.run_setup import RunOptions
+from dagflow.engine.window_replay import replay_windows
 from dagflow.errors import MissingJournalError, OperatorError
-from dagflow.execution.messages import WindowJob
-from dagflow.journal.reader import read_state
+from dagflow.execution.messages import TaskResult, WindowJob
+from dagflow.journal.reader import committed_windows, read_state
 from dagflow.plan.logical import LogicalPlan, unified
 from dagflow.report.manifest import manifests
 from dagflow.runtime.local import InlineRuntime
@@ -51,6 +54,26 @@ def test_a_window_knows_how_long_each_operator_worked(tmp_path: Path) -> None:
     for window in windows:
         assert window.busy_s.keys() == {"source", "lines", "middle", "writer"}
         assert all(seconds > 0 for name, seconds in window.busy_s.items() if name != "source")
+
+
+class AnswersBackwards(InlineRuntime):
+    """The last task answers first."""
+
+    def submit(self, window: WindowJob) -> Future[list[TaskResult]]:
+        """Turn the results of a window around."""
+        done = super().submit(window)
+        done.result().reverse()
+        return done
+
+
+def test_the_files_of_a_window_are_in_one_order(tmp_path: Path) -> None:
+    """That of the partitions, whichever task answers first, also where the window runs again."""
+    app = app_of(tmp_path, [b"a b", b"c", b"d"])
+    run(app, runtime=AnswersBackwards)
+    for _ in range(2):
+        windows = list(committed_windows(STORAGE.objects(str(tmp_path / "journal"))))
+        assert [[part.partition for part in each.intent.produced] for each in windows if each.intent] == [[0, 1], [0]]
+        replay_windows(app, RunOptions(), [1, 2], runtime=AnswersBackwards)
 
 
 def held(root: Path) -> set[str]:
