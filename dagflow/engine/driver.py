@@ -231,10 +231,10 @@ class Driver(WindowLoop):
         self._commit_all()
 
     def _commit_all(self) -> bool:
-        """Commit the windows in flight; return whether all are: some are left where the run shall stop."""
+        """Commit the windows in flight; return whether all are: where the run shall stop, some may be left."""
         while self._in_flight and not self._stop.is_requested:
             self._commit_oldest(max_in_flight=0)
-        return not self._in_flight
+        return not self._stop.is_requested
 
     def _next_window(self) -> WindowPlan | None:
         if not self._planner.emitted_ahead:
@@ -263,7 +263,8 @@ class Driver(WindowLoop):
         try:
             replays, corrections = self._correct(flight.planned, results)
         except RunStoppedError:
-            return  # the window stays planned
+            self._abandon()  # the window stays planned, and so do those behind it
+            return
         except DagflowError as error:
             error.advise(hint=BESIDE)
             raise

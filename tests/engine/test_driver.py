@@ -18,10 +18,14 @@ from dagflow.engine.run_setup import RunOptions, RuntimeFactory
 from dagflow.engine.window_sizing import UNMEASURED_WINDOWS
 from dagflow.errors import DagflowError, OperatorError, StorageError
 from dagflow.execution.messages import Program, TaskResult, WindowJob
+from dagflow.journal.reader import read_state
+from dagflow.plan.logical import LogicalPlan
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.local import InlineRuntime
 from dagflow.storage.backends.local import LocalPendingFiles
 from dagflow.storage.context import StorageContext
+from operators.splitter.splitter import FileSplitterInput
+from tests.engine.corrected_app import all_lines, corrected_app, lines_of, storage, write
 from tests.engine.sample_app import TextSource, app_of, published, words
 from tests.execution.sample_operators import FailsAtBadRecords, TextSample, Total
 
@@ -179,6 +183,39 @@ def test_a_stop_is_heeded_while_earlier_windows_run_again(tmp_path: Path, monkey
     assert (summary.state, summary.windows, len(watcher.notices)) == ("stopped", 0, UNMEASURED_WINDOWS)
     run(app_of(tmp_path, TEXTS), runtime=InlineRuntime)
     assert published(tmp_path) == words(TEXTS)
+
+
+def correcting(root: Path, action: str = "supersede") -> LogicalPlan:
+    """The file a, which may be replaced, and b behind it."""
+    app = corrected_app(root, "files", on_change={"replaced": action})
+    splitter = app.operators["splitter"].operator
+    assert isinstance(splitter, FileSplitterInput)
+    splitter.files = [str(root / "in" / name) for name in "ab"]
+    return app
+
+
+def test_a_stop_during_a_correction_leaves_what_is_behind_it(tmp_path: Path) -> None:
+    """Windows are committed in order, also where others were planned behind one that corrects them by now."""
+    write(tmp_path, "b", "")
+    write(tmp_path, "a", "a1 a2 a3 a4 a5 a6")
+    newest = run(correcting(tmp_path), runtime=InlineRuntime).windows
+    write(tmp_path, "a", "A1 A2 A3")
+    write(tmp_path, "b", "b1 b2 b3 b4 b5 b6")
+    with pytest.raises(DagflowError, match="the lights went out"):
+        run(correcting(tmp_path, "reread"), runtime=crashing(newest + 1))
+    stop = StopRequest()
+
+    def before(window: WindowJob) -> None:
+        if window.window_id <= newest:
+            stop.request()
+
+    def runtime(program: Program) -> InlineRuntime:
+        return InlineRuntime(program, before=before)
+
+    assert run(correcting(tmp_path), stop=stop, runtime=runtime).state == "stopped"
+    assert [*read_state(storage().objects(str(tmp_path / "journal"))).planned] == [newest + 1, newest + 2]
+    run(correcting(tmp_path), runtime=InlineRuntime)
+    assert lines_of(tmp_path, "files") == all_lines(tmp_path)
 
 
 @pytest.mark.parametrize("after", [3, 1000])
