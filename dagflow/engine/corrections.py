@@ -144,7 +144,6 @@ class Superseded:
         """What earlier windows lose because of a window.
 
         Args:
-            planned: The window.
             left_out: The files that it has left out, because they are gone or cannot be read; they replace nothing.
 
         Raises:

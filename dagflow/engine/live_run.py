@@ -122,21 +122,12 @@ class LiveRun:
         self._last = replace(self._last, outputs=[redacted(url) for url in outputs])
 
     def set_progress(self, backlog_bytes: int, progress: RunProgress | None) -> None:
-        """Record how far the run is, for the next heartbeat.
-
-        Args:
-            backlog_bytes: Bytes of input that are known and not committed.
-            progress: The running windows, and how fast they are read; None where that is not known.
-        """
+        """Record how far the run is, for the next heartbeat; the backlog is input that is known and not committed."""
         said = None if progress is None else progress.without_stalls()
         self._last = replace(self._last, backlog_bytes=backlog_bytes, progress=said)
 
     def add_stalls(self, source: Callable[[], Sequence[str]]) -> None:
-        """Let each heartbeat report what has made no progress for long.
-
-        Args:
-            source: Describes it in words, in addition to earlier sources; called by the thread that writes heartbeats.
-        """
+        """Let each heartbeat report what `source` says is stalled; the thread that writes heartbeats calls it."""
         self._stalls = (*self._stalls, source)
 
     def supersede_earlier_runs(self, epoch: int) -> None:

@@ -355,14 +355,10 @@ class OperatorStates:
         )
 
     def for_window(self, partitions: Mapping[str, int]) -> dict[tuple[str, int], SavedState]:
-        """The state that each partition of each operator starts a window with.
+        """The state that each partition of each operator starts a window with, moved where partitions change.
 
         Args:
             partitions: The window's partition counts by stage head; 0 for a stage that does not run.
-
-        Raises:
-            DagflowError: An operator that cannot move its state has another number of partitions than before, or one
-                that can has failed to move it.
         """
         states = {}
         running = {name: stage for name, stage in self._stages.items() if partitions[stage.head]}

@@ -253,14 +253,11 @@ def _open_ports(app: LogicalPlan) -> Iterator[tuple[PortRef, StreamColumns]]:
 
 
 def find_port(app: LogicalPlan, at: str | None) -> PreviewPort:
-    """The port that a preview shows.
+    """The port that a preview shows; a PlanError where there is none, or no records flow.
 
     Args:
         at: "operator.port", or an operator for its only port of records; None for the records that the app's output
             gets.
-
-    Raises:
-        PlanError: There is no such port, or no records flow there.
     """
     if at is None:
         return _default_port(app)

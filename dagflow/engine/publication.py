@@ -130,11 +130,7 @@ class Publication:
         return taken
 
     def publish(self, window_id: int, files: Iterable[PendingFile]) -> dict[str, str]:
-        """Publish a committed window; may be repeated.
-
-        Raises:
-            DagflowError: The window is not published everywhere; a later call continues.
-        """
+        """Publish a committed window; may be repeated, and then continues where it has failed."""
         receipts = {}
         by_operator = _files_by_operator(files)
         # A repaired window may make no files any more for a target that has some of an earlier decision.
@@ -161,16 +157,14 @@ class Publication:
             self._publisher(operator).require_shown(own)
 
     def beside(self, files: Iterable[PendingFile]) -> dict[str, Collection[str]]:
-        """The names of the files that have to be replaced with published ones, by the names of these.
-
-        Raises:
-            JournalError: A target does not belong to the app any more.
-        """
+        """The names of the files that have to be replaced with published ones, by the names of these."""
         asked = (self._publisher(name).beside(own) for name, own in _files_by_operator(files).items() if name)
         return {name: others for found in asked for name, others in found.items()}
 
     def replace(self, decided: Iterable[WindowReplay], correction: WindowIntent | None = None) -> dict[str, str]:
         """Replace what a decided replay replaces in targets, those of all windows in one transaction of each target.
+
+        May be repeated, and then continues where it has failed.
 
         Args:
             correction: A window that is added in the same transactions.
@@ -181,7 +175,6 @@ class Publication:
         Raises:
             ReplacedFilesGoneError: A target does not show files any more that would be replaced, and no target has a
                 part of the replay.
-            DagflowError: The replay is not in every target, or not known to be; a later call continues.
         """
         receipts: dict[str, str] = {}
         for operator, replay in sorted(_replays(decided, correction).items()):

@@ -110,14 +110,7 @@ class Publisher:
         return None
 
     def publish(self, window_id: int, files: Sequence[PendingFile]) -> str:
-        """Publish a window.
-
-        Returns:
-            The target's name for its state with the window; "" where it has no such name.
-
-        Raises:
-            DagflowError: The window is not published, or not known to be; a later call continues.
-        """
+        """Publish a window; returns the target's name for its state with it, "" where it has no such name."""
         self._move(window_id, files)
         return ""
 
@@ -264,12 +257,8 @@ class TargetPublisher(Publisher):
     def replace(self, replay: DecidedReplay) -> str:
         """Replace what a decided replay replaces, unless the target has the replay; may be repeated like publish().
 
-        Returns:
-            The target's name for its state with the replay.
-
         Raises:
             ReplacedFilesGoneError: The target does not show the files any more that would be replaced.
-            DagflowError: The replay is not in the target, or not known to be; a later call continues.
         """
 
         def has_replay(state: ReplayableState) -> bool:

@@ -147,9 +147,6 @@ class OpenRun:
 
         Args:
             again: Windows that are about to run again.
-
-        Raises:
-            DagflowError: An operator refuses to start, or the replay cannot be finished; the message says why.
         """
         with self.watch.doing(f"the preparation of the {self.command}"):
             finish_replay(self.journal, self.storage, self.app.instances, again)

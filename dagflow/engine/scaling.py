@@ -193,8 +193,7 @@ def read_trace(path: str, bytes_per_second: float = 0.0) -> list[BacklogStats]:
             perhaps `bytes_per_second`, the speed of one partition.
 
     Raises:
-        AppError: A row is wrong, or its time lies before that of the row above; the error names its line, and line 1
-            for all rows of a JSON list. Or the whole trace is unreadable, empty or longer than MAX_TRACE_BYTES: line 0.
+        AppError: A row is wrong, or the whole trace is unreadable, empty or longer than MAX_TRACE_BYTES.
     """
     try:
         with open(path, "rb") as file:

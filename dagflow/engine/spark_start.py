@@ -130,11 +130,7 @@ SMALL_BYTES = 256 << 20
 
 
 def allows_here(plan: PhysicalPlan, attributes: Attributes, *decided: object) -> bool:
-    """Whether a run of an app may take place on this machine if its input is small.
-
-    Args:
-        decided: What a command, or its process, has said of the place of the run, if anything.
-    """
+    """Whether a run of an app may take place here if its input is small: nothing has `decided` its place."""
     return attributes.runtime == "auto" and not any(decided) and len(plan.levels) == 1
 
 

@@ -100,9 +100,6 @@ class WindowCommitter:
             results: The results of its tasks, by stage and then by partition.
             replays: Decisions about earlier windows, which are published together with this one.
             corrections: What these and the window change in outputs.
-
-        Raises:
-            DagflowError: The window must not be committed, or could not be.
         """
         window_id = planned.window_id
         (control_states, control_files, counted), event_states = self._control_result(planned, results)
@@ -198,9 +195,6 @@ class WindowCommitter:
         """Notify the commit listeners of each window that is now wholly published, and that they do not know of.
 
         A window whose results or files are held back is published with a later one, and listeners are notified then.
-
-        Args:
-            newest: The newest window that is published as far as it does not hold anything.
         """
         for window_id in range(self._last_reported + 1, self._parts.journal.state.published_through(newest) + 1):
             self._control.committed(window_id)

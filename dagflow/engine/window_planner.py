@@ -50,10 +50,6 @@ class WindowPlanner:
 
     Attributes:
         has_emitted_all: Whether the source had nothing to emit when it was last asked.
-
-    Raises:
-        DagflowError: A stage has state for another number of partitions than the app sets, or the name of an operator
-            that has left pre-scan state is gone.
     """
 
     def __init__(self, parts: Assembly, control: WindowSource, runner: WindowRunner) -> None:
@@ -157,9 +153,6 @@ class WindowPlanner:
 
         Args:
             published: Operators whose targets have a window already, by window: it takes the same group there.
-
-        Raises:
-            JournalError: The app has no input port for some of the tuples; nothing was changed.
         """
         emissions = [
             self._marked(_without_groups(self._parts.codec.emission_of(planned), published.get(planned.window_id, ())))

@@ -100,7 +100,6 @@ def repair(checkpoint: str, window_id: int, storage: StorageContext) -> Repaired
         MissingError: There is no journal, or no such window.
         JournalError: The window needs no repair; nothing was changed.
         LiveRunError: A run is at work; nothing was changed.
-        StorageError: A store failed.
     """
     store = read_journal(storage, absolute(checkpoint))[0]
     storage = replace(storage, roots=store.roots)

@@ -57,11 +57,7 @@ def _require_same_locations(outputs: Iterable[str], journal: Journal) -> None:
 
 
 def _require_possible(app: PlacedApp, store: ObjectStore, windows: Sequence[int]) -> None:
-    """Refuse what is known to be impossible before the replay shows as a run: it must not count as a failed one.
-
-    Raises:
-        JournalError: The app cannot replay, or the journal cannot be read.
-    """
+    """Refuse what is known to be impossible before the replay shows as a run: it must not count as a failed one."""
     state = _state_of(store)
     _require_known(store, state, windows)
     if (obstacle := why_not_published(state, windows, store.url) or why_not_replayed(app)) is not None:
@@ -123,9 +119,6 @@ def replay_windows(
     Args:
         options: Checkpoint, master, Spark settings, and whether to replace a run that is at work on the checkpoint.
         lost: Versions of files that the windows leave out from now on.
-
-    Returns:
-        The changes, window by window; all new files are in their final locations.
 
     Raises:
         LiveRunError: A run is at work on the checkpoint; nothing was done.

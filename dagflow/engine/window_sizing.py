@@ -199,22 +199,14 @@ class WindowSizing:
 
 
 def working_s(busy_s: Mapping[str, float], longest_s: Mapping[str, float], parallelism: int) -> float:
-    """About how many seconds a window's tasks take where no others run.
-
-    Args:
-        parallelism: Tasks that run at the same time; where there are more, they wait for each other.
-    """
+    """About how many seconds a window's tasks take where no others run, and the surplus ones wait for each other."""
     return sum(max(longest_s[head], total / parallelism) for head, total in busy_s.items())
 
 
 def counted_s(elapsed_s: float, tasks_s: float) -> float:
-    """How many seconds a window counts for its throughput.
+    """How many seconds a window counts for its throughput, of those since the window before and those of its tasks.
 
     The fixed cost of a window does not grow with its size, and several windows may overlap.
-
-    Args:
-        elapsed_s: Seconds since the window before it was committed.
-        tasks_s: Seconds that its tasks take where no others run.
     """
     return max(min(elapsed_s, tasks_s), MIN_WINDOW_S)
 

@@ -212,10 +212,6 @@ def unified(logical: LogicalPlan, without_partition: Collection[str] = ()) -> Lo
     Args:
         without_partition: Operators for which the app names no partition. If a unifier separates one from a part of its
             upstream, its records are exchanged.
-
-    Raises:
-        PlanError: An operator returns no unifier, or one that does not fit its port or separates an operator from the
-            upstream that it is parallel to.
     """
     unifiers: dict[str, list[OperatorNode]] = defaultdict(list)
     moved: dict[PortRef, PortRef] = {}
