@@ -260,7 +260,7 @@ class StageTask:
             counters=counters,
             files=files,
             reports=tuple(self._reports),
-            sources=self._outputs.take_sources(),
+            sources=self._outputs.sources,
             states=states,
             accounting={
                 name: sums

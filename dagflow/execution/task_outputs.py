@@ -66,6 +66,9 @@ class TaskOutputs:
 
     Every pending name is unique to one attempt: Spark may run a task twice at the same time, and a task whose driver is
     gone may continue to write.
+
+    Attributes:
+        sources: The blocks of each file that take_finished() has returned last.
     """
 
     def __init__(
@@ -79,6 +82,7 @@ class TaskOutputs:
         self._url_by_unended: dict[PendingWriter, str] = {}
         self._ending: deque[tuple[PendingWriter, int, int, FileFacts | None]] = deque()
         self._sources: list[FileSources | None] = []
+        self.sources: tuple[FileSources | None, ...] = ()
         self._ending_bytes = 0
         self._finished: list[PendingFile] = []
 
@@ -133,16 +137,11 @@ class TaskOutputs:
             raise StorageError("was opened and never closed; its content would be lost", url=redacted(url), hint=hint)
         while self._ending:
             self._complete_oldest()
-        finished = tuple(self._finished)
+        finished, self.sources = tuple(self._finished), tuple(self._sources)
         self._finished.clear()
+        self._sources.clear()
         self._open.clear()
         return finished
-
-    def take_sources(self) -> tuple[FileSources | None, ...]:
-        """The blocks of the files that were ended since the last call, in the order of their ends."""
-        sources = tuple(self._sources)
-        self._sources.clear()
-        return sources
 
     def abandon(self) -> None:
         """Remove what was written; for tasks that failed."""

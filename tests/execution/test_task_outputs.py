@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from typing_extensions import Buffer
 
+from dagflow.api.sources import FileSources
 from dagflow.errors import StorageError
 from dagflow.execution.failures import BrokenContractError
 from dagflow.execution.task_outputs import ENDING_BYTES, ENDING_FILES, OutputBounds, TaskOutputs
@@ -68,6 +69,16 @@ def test_files_are_reported_in_the_order_in_which_they_were_ended(tmp_path: Path
     names = [file.final_url.rpartition("/")[2] for file in outputs.take_finished()]
     assert names == ["first", "second"]
     assert outputs.take_finished() == ()
+
+
+def test_the_sources_are_those_of_the_files_that_were_taken() -> None:
+    """Of files that were taken before nothing is kept, however long a driver runs."""
+    outputs = TaskOutputs(StorageContext.default(), "tag", "process")
+    for number in range(3):
+        sources = FileSources((number, 1))
+        outputs.end(SlowWriter(f"{number}", 1, set()), 1, sources)
+        outputs.take_finished()
+        assert outputs.sources == (sources,)
 
 
 def test_a_file_that_does_not_arrive_is_reported_before_the_task_reports() -> None:
