@@ -71,7 +71,7 @@ class StallDetector:
     def __init__(self, warning_s: float, now: Callable[[], float] = time.monotonic) -> None:
         self.warning_s = warning_s
         self._now = now
-        self._mark: Hashable = None
+        self.mark: Hashable = None
         self._since = now()
         self.is_reported = False
 
@@ -81,9 +81,9 @@ class StallDetector:
 
     def look(self, mark: Hashable) -> Stall | None:
         """Compare the current mark of the work with the last one; returns a stall once, and its end once."""
-        if mark != self._mark:
+        if mark != self.mark:
             over = Stall(self.stood_s, is_over=True) if self.is_reported else None
-            self._mark, self._since, self.is_reported = mark, self._now(), False
+            self.mark, self._since, self.is_reported = mark, self._now(), False
             return over
         if self.is_reported or self.stood_s < self.warning_s:
             return None
@@ -135,14 +135,13 @@ class Watched:
     detector: StallDetector
     emitted: int
     _first_emitted: int
-    _mark: Hashable = None
 
     def emitted_in_it(self, emitted: int) -> int:
         return emitted - self._first_emitted
 
     def look(self, mark: Hashable, emitted: int) -> Stall | None:
-        if mark != self._mark:
-            self._mark, self.emitted = mark, emitted
+        if mark != self.detector.mark:
+            self.emitted = emitted
         return self.detector.look(mark)
 
 

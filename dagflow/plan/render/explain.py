@@ -39,9 +39,10 @@ def explain(
     """
     drawing = drawing_of(logical, physical, partitions or {}, estimate, redact)
     if format == "text":
-        return text(logical, drawing, redact)
-    lines = {"mermaid": _mermaid_lines, "dot": _dot_lines, "svg": svg_lines}[format]
-    return "\n".join(lines(drawing)) + "\n"
+        lines = _text_lines(logical, drawing, redact)
+    else:
+        lines = {"mermaid": _mermaid_lines, "dot": _dot_lines, "svg": svg_lines}[format](drawing)
+    return "\n".join(lines) + "\n"
 
 
 _STYLES = {"call": "solid", "assigned": "dashed", "shuffle": "bold", "report": "dotted"}
@@ -99,12 +100,8 @@ _LEAST_TEXT = 30
 """Characters left for text; lines are longer where more rails pass each other than leave so much room."""
 
 
-def text(logical: LogicalPlan, drawing: Drawing, redact: Callable[[str], str]) -> str:
+def _text_lines(logical: LogicalPlan, drawing: Drawing, redact: Callable[[str], str]) -> Iterator[str]:
     """The plan as text: operators below the driver or stage that they run in, with a rail for each arrow."""
-    return "\n".join(line.rstrip() for line in _lines(logical, drawing, redact)) + "\n"
-
-
-def _lines(logical: LogicalPlan, drawing: Drawing, redact: Callable[[str], str]) -> Iterator[str]:
     yield f"app '{drawing.app}'"
     rows = list(_rows(logical, drawing, redact))
     left = 2 + max(len(row.rail) for row in rows)
@@ -112,7 +109,7 @@ def _lines(logical: LogicalPlan, drawing: Drawing, redact: Callable[[str], str])
     for row in rows:
         lines = textwrap.wrap(row.words, room - row.indent, break_on_hyphens=False) or [""]
         for number, line in enumerate(lines):
-            yield f"  {row.rail if not number else row.below:<{left}}{' ' * row.indent}{line}"
+            yield f"  {row.rail if not number else row.below:<{left}}{' ' * row.indent}{line}".rstrip()
     if drawing.caption:
         yield ""
         yield "estimate"
