@@ -80,9 +80,11 @@ class Chain:
         self.on_step: Callable[[], None] | None = None
         self._set_up: list[str] = []
         self._were_keyed: set[str] = set()
+        self._buffers: dict[str, list[PortBuffer]] = {}
         for name, operator in self.operators.items():
-            for port in operator.output_ports:
-                self.buffers[PortRef(name, port)] = PortBuffer(operator, port)
+            own = {PortRef(name, port): PortBuffer(operator, port) for port in operator.output_ports}
+            self.buffers |= own
+            self._buffers[name] = [*own.values()]
         for edge in edges:
             self.connect(edge.source, self.consumer_of(edge.target))
         frames = _FRAMES_OF_PYTHON + _FRAMES_OF_AN_OPERATOR * len(self.operators)
@@ -110,7 +112,7 @@ class Chain:
         operator = self.operators[target.operator]
         mode, name = operator.handlers[target.port]
         method = getattr(operator, name)
-        buffers = self._buffers_of(target.operator)
+        buffers = self._buffers[target.operator]
         if isinstance(payload, list) and not operator.input_ports[target.port].takes_tuple_batches:
             payload = list(unbatched(payload))
         if mode == "batch":
@@ -163,10 +165,7 @@ class Chain:
 
     def emitted_by(self, operator: str) -> int:
         """How many records and tuples an operator has emitted; other threads may call this."""
-        return sum(buffer.emitted for buffer in self._buffers_of(operator))
-
-    def _buffers_of(self, operator: str) -> list[PortBuffer]:
-        return [buffer for ref, buffer in self.buffers.items() if ref.operator == operator]
+        return sum(buffer.emitted for buffer in self._buffers[operator])
 
     def _guarded(self, operator: str, method: Callable[[Any], Any], payload: Any) -> Iterator[None]:
         before = self.clock.switch(operator)
@@ -286,7 +285,7 @@ class Chain:
         return failure
 
     def flush(self, operator: str) -> None:
-        for buffer in self._buffers_of(operator):
+        for buffer in self._buffers[operator]:
             buffer.flush()
 
     def call(self, operator: str, method: Callable[..., Any], *arguments: Any) -> Any:
@@ -329,7 +328,7 @@ class Chain:
                 self.let_emit(name, operator.end_window)
             elif isinstance(operator, Accumulator) and (part := self.call(name, operator.take_part)) is not None:
                 parts[name] = part
-            for buffer in self._buffers_of(name):
+            for buffer in self._buffers[name]:
                 buffer.is_open = False
         return parts
 
