@@ -355,7 +355,8 @@ class AppOperator:
             reached, inputs = self._app.operator(target.operator), [target.port]
         else:
             reached, inputs = target, list(target._class.input_ports)
-        self._app.connect(*self._fitting([port] if port else list(self._class.output_ports), reached, inputs))
+        source, taken = self._fitting([port] if port else list(self._class.output_ports), reached, inputs)
+        self._app.connect(source, taken, broadcast=broadcast)
         return reached
 
     @property

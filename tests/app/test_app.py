@@ -216,6 +216,17 @@ def test_all_mistakes_are_reported_with_their_lines(tmp_path: Path) -> None:
         app.operator("r").to(app.operator("s"))
 
 
+def test_operators_and_ports_are_connected_by_a_broadcast_if_asked(tmp_path: Path) -> None:
+    """The stream of such a connection is one of its own, beside the one that leads to other operators."""
+    app = chain(tmp_path)
+    app.operator("block_reader").to(Capitalizes(), name="all", broadcast=True)
+    app.operator("all")["output"].to(RecordWriter(path="all"), name="last", broadcast=True)
+    ends = {(each.sources[0].operator, each.targets[0].operator): each for each in app.spec.streams.values()}
+    broadcasts = {pair for pair, stream in ends.items() if stream.broadcast_place is not None}
+    assert broadcasts == {("block_reader", "all"), ("all", "last")}
+    assert app.validate() == []
+
+
 def test_an_app_without_operators_is_a_mistake(tmp_path: Path) -> None:
     """As in YAML; neither a plan nor a journal is made of it, until it has operators."""
     with contextlib.chdir(tmp_path):
