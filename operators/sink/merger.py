@@ -104,10 +104,12 @@ class FileMerger(Operator):
             raise ValueError("only whole files can be merged; say format: whole_file in the reader")
         paths = self._paths_of(batch)
         contents = batch.record
-        groups = [self._grouping.group_of(path) for path in paths] if self.group_by else []
-        for group, start, end in _runs(groups, len(paths)):
-            files = files_batch(paths[start:end], contents.slice(start, end - start))
+        start = 0
+        for group, members in itertools.groupby(paths, self._grouping.group_of):
+            named = list(members)
+            files = files_batch(named, contents.slice(start, len(named)))
             self._sink.write(files, MERGE_FORMATS[self.output], group)
+            start += len(named)
 
     def _paths_of(self, batch: RecordBatch) -> list[str]:
         indices = batch.origin.block_indices(len(batch)) if batch.origin is not None else np.empty(0, np.int32)
@@ -115,25 +117,10 @@ class FileMerger(Operator):
             raise ValueError("merging needs records that know their file; an operator upstream made new ones")
         blocks: Sequence[BlockMetadata] = batch.blocks
         urls = blocks.urls if isinstance(blocks, SmallFileBlocks) else [block.url for block in blocks]
-        chosen = [urls[index] for index in indices.tolist()]
-        if not self._below:
-            return chosen
-        return [url.removeprefix(self._below) for url in chosen]
+        return [urls[index].removeprefix(self._below) for index in indices.tolist()]
 
     def end_window(self) -> None:
         self._sink.end_window()
-
-
-def _runs(groups: Sequence[str], count: int) -> list[tuple[str, int, int]]:
-    """Adjacent positions of one group: the group, and the half-open range."""
-    if not groups:
-        return [("", 0, count)]
-    runs, start = [], 0
-    for group, members in itertools.groupby(groups):
-        end = start + len(list(members))
-        runs.append((group, start, end))
-        start = end
-    return runs
 
 
 UNMATCHED = "other"
@@ -152,7 +139,6 @@ class Grouping:
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern if pattern not in ("", "directory") else ""
         self._by_directory = pattern == "directory"
-        self._known: dict[str, str] = {}
 
     def group_of(self, path: str) -> str:
         """The directory below that of the output; "" for that directory itself."""

@@ -235,7 +235,6 @@ class TableWriter(RecordRefusing, TransactionalSink):
     def setup(self, context: OperatorContext) -> None:
         super().setup(context)
         table = self._table
-        self._partition_by = table.shape.partition_by
         self._counters = context.counters
         self._columns = table.columns_as(context.decided)
         decided = schema_of_text(context.decided).metadata if context.decided else None
